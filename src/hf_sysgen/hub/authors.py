@@ -1,0 +1,141 @@
+"""The authors' checkpoints as ours: their parameter names and layouts, translated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from hf_sysgen.models import (
+    RelativeTransformerForConditionalGeneration,
+    RelativeUniversalTransformerForConditionalGeneration,
+    SysgenTransformerForConditionalGeneration,
+    UniversalTransformerForConditionalGeneration,
+)
+
+StateDict = Mapping[str, torch.Tensor]
+
+# tasks/transformer_mixin.py:8-31 of Csordas et al.: variant name -> (class, embedding scaling)
+CSORDAS_VARIANTS = {
+    "noscale": (SysgenTransformerForConditionalGeneration, "none"),
+    "scaledinit": (SysgenTransformerForConditionalGeneration, "ped"),
+    "opennmt": (SysgenTransformerForConditionalGeneration, "teu"),
+    "universal_noscale": (UniversalTransformerForConditionalGeneration, "none"),
+    "universal_scaledinit": (UniversalTransformerForConditionalGeneration, "ped"),
+    "universal_opennmt": (UniversalTransformerForConditionalGeneration, "teu"),
+    "relative": (RelativeTransformerForConditionalGeneration, "none"),
+    "relative_universal": (RelativeUniversalTransformerForConditionalGeneration, "none"),
+}
+
+
+def _csordas(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTrainedModel, dict[str, torch.Tensor]]:
+    variant = config["variant"]
+    if variant not in CSORDAS_VARIANTS:
+        raise ValueError(f"unknown variant {variant!r} of family 'csordas'; known: {', '.join(CSORDAS_VARIANTS)}")
+    model_class, scaling = CSORDAS_VARIANTS[variant]
+    model = model_class(
+        model_class.config_class(
+            vocab_size=config["n_out"] + 1,
+            source_vocab_size=config["n_in"] + 2,
+            hidden_size=config["d_model"],
+            intermediate_size=config["ff"],
+            num_attention_heads=config["heads"],
+            encoder_layers=config.get("encoder_layers", config.get("layers")),
+            decoder_layers=config.get("decoder_layers", config.get("layers")),
+            embedding_scaling=scaling,
+            tie_word_embeddings=config.get("tied_embedding", True),
+            layer_norm_eps=config.get("layernorm_eps", 1e-5),
+        )
+    )
+    heads, width = config["heads"], config["d_model"]
+
+    def keys_then_values(weight: torch.Tensor) -> torch.Tensor:
+        # theirs: rows [head][key | value][dim] (multi_head_attention.py:65-72); ours: all keys, then all values
+        return weight.view(heads, 2, width // heads, -1).transpose(0, 1).reshape(2 * width, -1)
+
+    renamed = {
+        "input_embedding.weight": "model.encoder.embed_tokens.weight",
+        "output_embedding.weight": "model.decoder.embed_tokens.weight",
+        "output_map.bias": "lm_head.bias",
+        "output_map.weight": "lm_head.weight",
+    }
+    norms = {
+        "encoder": ("self_attn_norm", "feed_forward_norm"),
+        "decoder": ("self_attn_norm", "cross_attn_norm", "feed_forward_norm"),
+    }
+    parts = {
+        "multi_head_merge.weight": "o_proj.weight",
+        "pos_to_pq.weight": "pos_proj.weight",
+        "global_content_bias": "u",
+        "global_pos_bias": "v",
+        "data_to_q.weight": "q_proj.weight",
+    }
+    ours: dict[str, torch.Tensor] = {}
+    for name, tensor in state_dict.items():
+        if name in renamed:
+            ours[renamed[name]] = tensor
+            continue
+        found = re.fullmatch(r"trafo\.(encoder|decoder)\.(?:layer|layers\.(\d+))\.(\w+)\.?(.*)", name)
+        if found is None:
+            raise ValueError(f"unknown parameter {name!r} of family 'csordas'")
+        side, index, part, rest = found.groups()
+        prefix = f"model.{side}.layers.{index or 0}"
+        if part.startswith("linear"):
+            ours[f"{prefix}.feed_forward.fc{part[-1]}.{rest}"] = tensor
+        elif part.startswith("norm"):
+            ours[f"{prefix}.{norms[side][int(part[-1]) - 1]}.{rest}"] = tensor
+        elif rest == "data_to_kv.weight" and part == "multihead_attn":
+            ours[f"{prefix}.cross_attn.kv_proj.weight"] = keys_then_values(tensor)
+        elif rest == "data_to_kv.weight":
+            query = state_dict[name.replace("data_to_kv", "data_to_q")]
+            ours[f"{prefix}.self_attn.qkv_proj.weight"] = torch.cat((query, keys_then_values(tensor)))
+        elif rest == "data_to_q.weight" and part == "self_attn":
+            continue  # joined above
+        elif rest in parts:
+            ours[f"{prefix}.{part.replace('multihead', 'cross')}.{parts[rest]}"] = tensor
+        else:
+            raise ValueError(f"unknown parameter {name!r} of family 'csordas'")
+    if model.config.tie_word_embeddings:
+        ours["lm_head.weight"] = ours["model.decoder.embed_tokens.weight"]
+    return model, ours
+
+
+FAMILIES = {"csordas": _csordas}
+
+
+def from_authors(family: str, state_dict: StateDict, config: Mapping[str, Any]) -> PreTrainedModel:
+    """
+    An authors' checkpoint as a model of this package, in evaluation mode and in the tensors' dtype.
+
+    Token ids keep their meaning: row i of the authors' table is row i of ours. Padding comes from attention masks,
+    never from an id.
+
+    Args:
+        family: `"csordas"` (github.com/RobertCsordas/transformer_generalization, commit 38f2734).
+        state_dict: their parameters by their names.
+        config: their sizes. For `"csordas"`: `variant` (their name, as in tasks/transformer_mixin.py), `d_model`,
+            `heads`, `ff`, `encoder_layers` and `decoder_layers` (or `layers`), `n_in` and `n_out` (words of each
+            vocabulary without special symbols), optional `tied_embedding`, `layernorm_eps`.
+
+    Raises:
+        ValueError: for an unknown family or variant, a missing size, or parameters that are missing, unknown or of
+            another shape, by name.
+    """
+    if family not in FAMILIES:
+        raise ValueError(f"unknown family {family!r}; known: {', '.join(sorted(FAMILIES))}")
+    try:
+        model, ours = FAMILIES[family](state_dict, config)
+    except KeyError as error:
+        raise ValueError(f"family {family!r}: {error.args[0]!r} is missing from config or state_dict") from error
+    dtypes = {tensor.dtype for tensor in ours.values()}
+    if len(dtypes) != 1:
+        raise ValueError(f"family {family!r}: parameters of several dtypes: {sorted(map(str, dtypes))}")
+    model.to(dtypes.pop())
+    try:
+        model.load_state_dict(ours)
+    except RuntimeError as error:
+        raise ValueError(f"family {family!r}: state_dict does not fit config: {error}") from error
+    return model.eval()

@@ -1,0 +1,169 @@
+"""Multi-head attention with fused projections: self-attention and cross-attention."""
+
+# B batch, Q query length, K key length, H heads, D head width, E = H * D model width
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from transformers import initialization as init
+from transformers.cache_utils import Cache, EncoderDecoderCache
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from .dropout import dropout as apply_dropout
+
+
+def eager_attention_forward(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float,
+    dropout: float = 0.0,
+    **kwargs,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """softmax(query key^T * scaling + attention_mask) value, with the weights: ((B, Q, H, D), (B, H, Q, K))."""
+    scores = torch.matmul(query * scaling, key.transpose(2, 3))  # (B, H, Q, K)
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    weights = nn.functional.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+    weights = apply_dropout(weights.to(query.dtype), dropout, module.training)
+    return torch.matmul(weights, value).transpose(1, 2), weights
+
+
+def add_to_mask(bias: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+    """One additive mask from a score bias (B, H, Q, K) and a mask that is additive, boolean (True = attend) or None."""
+    if attention_mask is None:
+        return bias
+    if attention_mask.dtype == torch.bool:
+        return torch.where(attention_mask, bias, torch.finfo(bias.dtype).min)
+    return bias + attention_mask
+
+
+class MultiHeadAttention(nn.Module):
+    """What self- and cross-attention share. No projection has a bias (multi_head_attention.py:25,89-91)."""
+
+    is_causal = False
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.num_heads = config.num_attention_heads
+        self.head_dim = config.hidden_size // config.num_attention_heads
+        width = self.head_dim if config.attention_scale == "head_dim" else config.hidden_size
+        self.scaling = 1 / math.sqrt(width)
+        self.dropout = config.dropout
+        self.o_proj = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
+
+    def weight_bound(self) -> float:
+        """Half-width of the uniform start of every projection: Glorot on the E x E blocks (:107-112)."""
+        return math.sqrt(3 / self.config.hidden_size)
+
+    def reset_weights(self):
+        bound = self.weight_bound()
+        for projection in self.children():
+            init.uniform_(projection.weight, -bound, bound)
+
+    def split_heads(self, projected: torch.Tensor, parts: int) -> tuple[torch.Tensor, ...]:
+        """(B, L, parts * E) -> `parts` tensors (B, H, L, D)."""
+        batch, length, _ = projected.shape
+        split = projected.view(batch, length, parts, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4)
+        # one copy for all parts, here, instead of one for each inside every batched product
+        return split.contiguous().unbind(0)
+
+    def attend(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        **kwargs,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """query (B, H, Q, D), key and value (B, H, K, D) -> output (B, Q, E), weights (B, H, Q, K) if eager."""
+        attention: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation, eager_attention_forward
+        )
+        dropout = self.dropout if self.training else 0.0
+        output, weights = attention(
+            self, query, key, value, attention_mask, scaling=self.scaling, dropout=dropout, **kwargs
+        )
+        return self.o_proj(output.flatten(2)), weights
+
+
+class SelfAttention(MultiHeadAttention):
+    """Attention of a sequence to itself; where positions count, a subclass says how."""
+
+    has_position_bias = False
+
+    def __init__(self, config, is_causal: bool):
+        super().__init__(config)
+        self.is_causal = is_causal
+        self.qkv_proj = nn.Linear(config.hidden_size, 3 * config.hidden_size, bias=False)
+
+    def position_keys(
+        self, hidden_states: torch.Tensor, key_length: int, first_position: int | torch.Tensor
+    ) -> torch.Tensor | None:
+        """What depends on positions and weights alone: computed once even where the layer is applied many times."""
+        return None
+
+    def position_bias(
+        self, query: torch.Tensor, position_keys: torch.Tensor | None, key_length: int
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """The query (B, H, Q, D) for content scores, and what positions add to scaled scores (B, H, Q, K) or None."""
+        return query, None
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        position_keys: torch.Tensor | None = None,
+        past_key_values: Cache | None = None,
+        layer_idx: int = 0,
+        **kwargs,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """
+        Args:
+            hidden_states: shape (B, Q, E).
+            attention_mask: boolean (True = attend) or additive, broadcast to (B, H, Q, K).
+            position_keys: from [`position_keys`], for the length of all keys, cached ones included.
+            past_key_values: holds the keys and values of earlier positions at `layer_idx`, and is extended.
+            layer_idx: depth of this application; a shared layer has one cache slot for each.
+
+        Returns:
+            output (B, Q, E) and, with eager attention, weights (B, H, Q, K).
+        """
+        query, key, value = self.split_heads(self.qkv_proj(hidden_states), 3)
+        if past_key_values is not None:
+            if isinstance(past_key_values, EncoderDecoderCache):
+                past_key_values = past_key_values.self_attention_cache
+            key, value = past_key_values.update(key, value, layer_idx)
+        query, bias = self.position_bias(query, position_keys, key.shape[2])
+        if bias is not None:
+            attention_mask = add_to_mask(bias, attention_mask)
+        return self.attend(query, key, value, attention_mask, **kwargs)
+
+
+class CrossAttention(MultiHeadAttention):
+    """Attention to the encoder's output, without positions."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.q_proj = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
+        self.kv_proj = nn.Linear(config.hidden_size, 2 * config.hidden_size, bias=False)
+
+    def project_memory(self, memory: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Encoder output (B, K, E) -> key and value (B, H, K, D), which every application of this layer reads."""
+        return self.split_heads(self.kv_proj(memory), 2)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        memory: tuple[torch.Tensor, torch.Tensor],
+        attention_mask: torch.Tensor | None = None,
+        **kwargs,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """hidden_states (B, Q, E), memory from [`project_memory`] -> output (B, Q, E), weights (B, H, Q, K) if eager."""
+        (query,) = self.split_heads(self.q_proj(hidden_states), 1)
+        return self.attend(query, *memory, attention_mask, **kwargs)

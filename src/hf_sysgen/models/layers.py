@@ -1,0 +1,98 @@
+"""Post-norm Transformer layers (layers/transformer/transformer.py of Csordas et al. 2021)."""
+
+# B batch, S source length, T target length, E model width, F feed-forward width
+
+import math
+
+import torch
+from torch import nn
+from transformers import initialization as init
+from transformers.cache_utils import Cache
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from .attention import CrossAttention, SelfAttention
+from .dropout import dropout
+from .relative_attention import RelativeSelfAttention
+
+SELF_ATTENTION = {"absolute": SelfAttention, "relative": RelativeSelfAttention}
+
+
+class FeedForward(nn.Module):
+    """Linear, ReLU, dropout, Linear: (B, L, E) -> (B, L, E) through width F."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.dropout = config.dropout
+        self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
+
+    def reset_weights(self):
+        """Glorot weights, with gain sqrt(2) before the ReLU; biases at PyTorch's default (transformer.py:37-40)."""
+        for linear, gain in ((self.fc1, math.sqrt(2)), (self.fc2, 1.0)):
+            fan_out, fan_in = linear.weight.shape
+            bound = gain * math.sqrt(6 / (fan_in + fan_out))
+            init.uniform_(linear.weight, -bound, bound)
+            init.uniform_(linear.bias, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        hidden_states = nn.functional.relu(self.fc1(hidden_states))
+        return self.fc2(dropout(hidden_states, self.dropout, self.training))
+
+
+class EncoderLayer(GradientCheckpointingLayer):
+    """x = LN(x + dropout(sub-layer(x))) for self-attention, then the feed-forward block."""
+
+    def __init__(self, config, is_causal: bool = False):
+        super().__init__()
+        self.dropout = config.dropout
+        self.self_attn = SELF_ATTENTION[config.position_scheme](config, is_causal)
+        self.self_attn_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
+        self.feed_forward = FeedForward(config)
+        self.feed_forward_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
+
+    def residual(self, hidden_states: torch.Tensor, update: torch.Tensor, norm: nn.LayerNorm) -> torch.Tensor:
+        return norm(hidden_states + dropout(update, self.dropout, self.training))
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        position_keys: torch.Tensor | None,
+        layer_idx: int,
+        **kwargs,
+    ) -> torch.Tensor:
+        """hidden_states (B, S, E) -> (B, S, E); the other arguments as in [`SelfAttention`]."""
+        update, _ = self.self_attn(hidden_states, attention_mask, position_keys, layer_idx=layer_idx, **kwargs)
+        hidden_states = self.residual(hidden_states, update, self.self_attn_norm)
+        return self.residual(hidden_states, self.feed_forward(hidden_states), self.feed_forward_norm)
+
+
+class DecoderLayer(EncoderLayer):
+    """
+    Identical to [`EncoderLayer`] except:
+    - self-attention is causal.
+    - cross-attention to the encoder's output stands between self-attention and the feed-forward block.
+    """
+
+    def __init__(self, config):
+        super().__init__(config, is_causal=True)
+        self.cross_attn = CrossAttention(config)
+        self.cross_attn_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        position_keys: torch.Tensor | None,
+        layer_idx: int,
+        memory: tuple[torch.Tensor, torch.Tensor],
+        memory_mask: torch.Tensor | None,
+        past_key_values: Cache | None = None,
+        **kwargs,
+    ) -> torch.Tensor:
+        """hidden_states (B, T, E), memory from [`CrossAttention.project_memory`] -> (B, T, E)."""
+        update, _ = self.self_attn(hidden_states, attention_mask, position_keys, past_key_values, layer_idx, **kwargs)
+        hidden_states = self.residual(hidden_states, update, self.self_attn_norm)
+        update, _ = self.cross_attn(hidden_states, memory, memory_mask, **kwargs)
+        hidden_states = self.residual(hidden_states, update, self.cross_attn_norm)
+        return self.residual(hidden_states, self.feed_forward(hidden_states), self.feed_forward_norm)

@@ -1,0 +1,90 @@
+"""Self-attention that scores signed distances (Dai et al. 2019; Csordas et al. 2021, Appendix C)."""
+
+# B batch, Q query length, K key length, H heads, D head width, E = H * D model width, R number of distances
+
+import math
+
+import torch
+from torch import nn
+from transformers import initialization as init
+
+from .attention import SelfAttention
+from .positions import sinusoids
+
+
+def align_distances(scores: torch.Tensor, key_length: int) -> torch.Tensor:
+    """
+    From scores by distance to scores by key: `out[..., i, j] = scores[..., i, j + Q - 1 - i]`.
+
+    Dropping the first Q - 1 numbers of each flattened (Q, R) block and folding it again into rows one number shorter
+    moves row i left by Q - 1 - i, without copying.
+
+    Args:
+        scores: shape (B, H, Q, R), column r for key position minus query position = r - (Q - 1) + constant. R must be
+            at least key_length + Q - 1, or key_length + 1 where keys after the query are masked anyway (their
+            numbers then belong to other rows).
+        key_length: K.
+
+    Returns:
+        view of shape (B, H, Q, K).
+    """
+    batch, heads, queries, distances = scores.shape
+    if queries == 1:
+        return scores[..., :key_length]
+    row = distances - 1
+    flat = scores.flatten(2)[..., queries - 1 : queries - 1 + queries * row]
+    return flat.view(batch, heads, queries, row)[..., :key_length]
+
+
+class RelativeSelfAttention(SelfAttention):
+    """
+    Identical to [`SelfAttention`] except:
+    - the score of query i and key j is `((q_i + u) k_j + (q_i + v) r_{j-i}) / sqrt(D)` with `r = W S(j - i)`, W one
+      matrix per layer, S sinusoids of the signed distance, u and v learned per head from 0
+      (multi_head_relative_pos_attention.py:52-98; the paper writes the distance as i - j).
+    - projections start at U(+-1/sqrt(E)), as the authors' do (their Glorot reset is never called).
+    """
+
+    has_position_bias = True
+
+    def __init__(self, config, is_causal: bool):
+        super().__init__(config, is_causal)
+        self.pos_proj = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
+        self.u = nn.Parameter(torch.zeros(self.num_heads, self.head_dim))
+        self.v = nn.Parameter(torch.zeros(self.num_heads, self.head_dim))
+
+    def weight_bound(self) -> float:
+        return 1 / math.sqrt(self.config.hidden_size)
+
+    def reset_weights(self):
+        super().reset_weights()
+        init.zeros_(self.u)
+        init.zeros_(self.v)
+
+    def position_keys(
+        self, hidden_states: torch.Tensor, key_length: int, first_position: int | torch.Tensor
+    ) -> torch.Tensor:
+        """
+        Projected sinusoids r of every distance between the queries and the keys.
+
+        Args:
+            hidden_states: the queries' states (B, Q, E), for their length, dtype and device.
+            key_length: K, cached keys included.
+            first_position: position of the first query.
+
+        Returns:
+            shape (H, D, R): R = K + 1 for causal attention of a whole sequence, else K + Q - 1.
+        """
+        queries = hidden_states.shape[1]
+        # a causal layer never looks ahead: half of the distances are enough, plus one so that rows can be aligned
+        whole_causal = self.is_causal and queries == key_length
+        distances = key_length + 1 if whole_causal else key_length + queries - 1
+        positions = torch.arange(distances, device=hidden_states.device) - (queries - 1) - first_position
+        table = sinusoids(positions, self.config.hidden_size).to(hidden_states.dtype)  # (R, E)
+        return self.pos_proj(table).view(distances, self.num_heads, self.head_dim).permute(1, 2, 0)
+
+    def position_bias(
+        self, query: torch.Tensor, position_keys: torch.Tensor, key_length: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        scores = torch.matmul((query + self.v[:, None, :]) * self.scaling, position_keys)  # (B, H, Q, R)
+        return query + self.u[:, None, :], align_distances(scores, key_length)

@@ -1,0 +1,390 @@
+"""The one encoder-decoder wrapper: stacks, loss, caches and generation. A variant swaps parts, never `forward`."""
+
+# B batch, S source length, T target length, E model width, V rows of the decoder table
+
+import torch
+from torch import nn
+from transformers import initialization as init
+from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
+from transformers.generation import GenerationMixin
+from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    BaseModelOutputWithPastAndCrossAttentions,
+    Seq2SeqLMOutput,
+    Seq2SeqModelOutput,
+)
+from transformers.modeling_utils import PreTrainedModel
+from transformers.utils import can_return_tuple
+from transformers.utils.generic import merge_with_config_defaults
+from transformers.utils.output_capturing import OutputRecorder, capture_outputs
+
+from .attention import CrossAttention, SelfAttention
+from .layers import DecoderLayer, EncoderLayer
+from .positions import EmbeddingInput, TokenEmbedding
+
+
+def shift_right(labels: torch.Tensor, start_id: int, pad_id: int) -> torch.Tensor:
+    """Decoder input for teacher forcing: `start_id`, then all labels (B, T) but the last; -100 becomes `pad_id`."""
+    shifted = labels.roll(1, dims=-1).masked_fill(labels.roll(1, dims=-1) == -100, pad_id)
+    shifted[:, 0] = start_id
+    return shifted
+
+
+class Seq2SeqPreTrainedModel(PreTrainedModel):
+    """Initialisation and capabilities. Every part with weights of its own says how they start in `reset_weights`."""
+
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["EncoderLayer", "DecoderLayer"]  # noqa: RUF012
+    _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
+    _supports_sdpa = True
+    _can_compile_fullgraph = True
+
+    def _init_weights(self, module: nn.Module):
+        if hasattr(module, "reset_weights"):
+            module.reset_weights()
+        elif isinstance(module, nn.LayerNorm):
+            init.ones_(module.weight)
+            init.zeros_(module.bias)
+
+
+class Stack(Seq2SeqPreTrainedModel):
+    """
+    Embeddings, then a layer at each depth: `layers` holds one module where depths share their weights, so that
+    nothing is stored twice, and what a layer computes from weights alone is computed once.
+    """
+
+    def __init__(self, config, layer_class: type[nn.Module], depth: int, table: TokenEmbedding):
+        super().__init__(config)
+        self.embed_tokens = table
+        self.embed_input = EmbeddingInput(config)
+        self.depth = depth
+        self.layers = nn.ModuleList([layer_class(config) for _ in range(1 if config.share_layers else depth)])
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    def embed(self, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None) -> torch.Tensor:
+        """Unscaled embeddings (B, L, E) from exactly one of ids (B, L) and embeddings."""
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("give exactly one of token ids and embeddings")
+        return self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+
+    def layer_at(self, depth: int) -> tuple[nn.Module, int]:
+        """The layer applied at `depth`, and its index among the distinct layers."""
+        index = depth % len(self.layers)
+        return self.layers[index], index
+
+
+class Encoder(Stack):
+    """Bidirectional stack over the source."""
+
+    main_input_name = "input_ids"
+    _can_record_outputs = {  # noqa: RUF012
+        "hidden_states": EncoderLayer,
+        "attentions": OutputRecorder(SelfAttention, index=1, layer_name="self_attn"),
+    }
+
+    def __init__(self, config):
+        table = TokenEmbedding(
+            config.source_vocab_size, config.hidden_size, config.embedding_init, config.source_id_offset
+        )
+        super().__init__(config, EncoderLayer, config.encoder_layers, table)
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        **kwargs,
+    ) -> BaseModelOutput:
+        """ids or unscaled embeddings of (B, S), mask (B, S) with 1 = real -> last_hidden_state (B, S, E)."""
+        hidden_states = self.embed_input(self.embed(input_ids, inputs_embeds))
+        mask = create_bidirectional_mask(
+            config=self.config, inputs_embeds=hidden_states, attention_mask=attention_mask
+        )
+        length = hidden_states.shape[1]
+        position_keys = [layer.self_attn.position_keys(hidden_states, length, 0) for layer in self.layers]
+        for depth in range(self.depth):
+            layer, index = self.layer_at(depth)
+            hidden_states = layer(hidden_states, mask, position_keys[index], depth, **kwargs)
+        return BaseModelOutput(last_hidden_state=hidden_states)
+
+
+class Decoder(Stack):
+    """Causal stack over the target, with attention to the encoder's output."""
+
+    main_input_name = "input_ids"
+    _can_record_outputs = {  # noqa: RUF012
+        "hidden_states": DecoderLayer,
+        "attentions": OutputRecorder(SelfAttention, index=1, layer_name="self_attn"),
+        "cross_attentions": OutputRecorder(CrossAttention, index=1, layer_name="cross_attn"),
+    }
+
+    def __init__(self, config):
+        table = TokenEmbedding(config.vocab_size, config.hidden_size, config.embedding_init)
+        super().__init__(config, DecoderLayer, config.decoder_layers, table)
+
+    def project_memory(
+        self, memory: torch.Tensor, cache: Cache | None
+    ) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Keys and values of the encoder's output for each distinct layer, from the cache where it has them."""
+        caching = isinstance(cache, EncoderDecoderCache)
+        projected = []
+        for index, layer in enumerate(self.layers):
+            if caching and cache.is_updated.get(index):
+                cached = cache.cross_attention_cache.layers[index]
+                projected.append((cached.keys, cached.values))
+                continue
+            keys_values = layer.cross_attn.project_memory(memory)
+            if caching:
+                keys_values = cache.cross_attention_cache.update(*keys_values, index)
+                cache.is_updated[index] = True
+            projected.append(keys_values)
+        return projected
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        encoder_hidden_states: torch.Tensor | None = None,
+        encoder_attention_mask: torch.Tensor | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs,
+    ) -> BaseModelOutputWithPastAndCrossAttentions:
+        """
+        Args:
+            input_ids, inputs_embeds: ids or unscaled embeddings of (B, T); with a cache, of the new positions only.
+            attention_mask: shape (B, all positions so far), 1 = real.
+            encoder_hidden_states: shape (B, S, E); its mask (B, S).
+            past_key_values: cache of earlier positions; self-attention has one slot for every depth,
+                cross-attention one for every distinct layer.
+        """
+        if encoder_hidden_states is None:
+            raise ValueError("the decoder needs encoder_hidden_states; call the whole model, or the encoder first")
+        embeddings = self.embed(input_ids, inputs_embeds)
+        if use_cache and past_key_values is None:
+            past_key_values = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
+        length = embeddings.shape[1]
+        past, key_length = 0, length
+        if past_key_values is not None:
+            past = past_key_values.get_seq_length()
+            key_length, _ = past_key_values.get_mask_sizes(length, 0)
+
+        hidden_states = self.embed_input(embeddings, past)
+        position_keys = [layer.self_attn.position_keys(hidden_states, key_length, past) for layer in self.layers]
+        mask = create_causal_mask(
+            config=self.config,
+            inputs_embeds=hidden_states,
+            attention_mask=attention_mask,
+            past_key_values=past_key_values,
+            # scores that carry a bias need the causal mask in the same additive term
+            allow_is_causal_skip=not self.layers[0].self_attn.has_position_bias,
+        )
+        memory_mask = create_bidirectional_mask(
+            config=self.config,
+            inputs_embeds=hidden_states,
+            attention_mask=encoder_attention_mask,
+            encoder_hidden_states=encoder_hidden_states,
+        )
+        memory = self.project_memory(encoder_hidden_states, past_key_values)
+        for depth in range(self.depth):
+            layer, index = self.layer_at(depth)
+            hidden_states = layer(
+                hidden_states, mask, position_keys[index], depth, memory[index], memory_mask, past_key_values, **kwargs
+            )
+        return BaseModelOutputWithPastAndCrossAttentions(
+            last_hidden_state=hidden_states, past_key_values=past_key_values if use_cache else None
+        )
+
+
+class Seq2SeqModel(Seq2SeqPreTrainedModel):
+    """Encoder and decoder without a head; each has its own table of embeddings."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.encoder = Encoder(config)
+        self.decoder = Decoder(config)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.encoder.embed_tokens
+
+    def set_input_embeddings(self, value: nn.Module):
+        self.encoder.embed_tokens = value
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        decoder_input_ids: torch.LongTensor | None = None,
+        decoder_attention_mask: torch.Tensor | None = None,
+        encoder_outputs: BaseModelOutput | tuple | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        decoder_inputs_embeds: torch.Tensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs,
+    ) -> Seq2SeqModelOutput:
+        """
+        Args:
+            input_ids: source ids (B, S) `[SOS, words, EOS]`; attention_mask (B, S) with 1 = real.
+            decoder_input_ids: target ids (B, T), starting with `decoder_start_token_id`.
+            encoder_outputs: what the encoder returned for this source, to skip it.
+
+        Returns:
+            last_hidden_state (B, T, E) and what was asked for.
+
+        Raises:
+            ValueError: if the decoder gets no input, or both of ids and embeddings.
+        """
+        if encoder_outputs is None:
+            encoder_outputs = self.encoder(
+                input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, **kwargs
+            )
+        elif not isinstance(encoder_outputs, BaseModelOutput):
+            encoder_outputs = BaseModelOutput(*encoder_outputs[:3])
+        decoded = self.decoder(
+            input_ids=decoder_input_ids,
+            attention_mask=decoder_attention_mask,
+            encoder_hidden_states=encoder_outputs.last_hidden_state,
+            encoder_attention_mask=attention_mask,
+            past_key_values=past_key_values,
+            inputs_embeds=decoder_inputs_embeds,
+            use_cache=use_cache,
+            **kwargs,
+        )
+        return Seq2SeqModelOutput(
+            last_hidden_state=decoded.last_hidden_state,
+            past_key_values=decoded.past_key_values,
+            decoder_hidden_states=decoded.hidden_states,
+            decoder_attentions=decoded.attentions,
+            cross_attentions=decoded.cross_attentions,
+            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
+            encoder_hidden_states=encoder_outputs.hidden_states,
+            encoder_attentions=encoder_outputs.attentions,
+        )
+
+
+class OutputProjection(nn.Linear):
+    """Logits from decoder states: the decoder's own table, transposed, plus a bias (layers/tied_embedding.py:6-15)."""
+
+    def __init__(self, config):
+        super().__init__(config.hidden_size, config.vocab_size)
+        self.distribution = config.embedding_init
+
+    def reset_weights(self):
+        TokenEmbedding.reset_weights(self)  # matters only where the table is not tied
+        init.zeros_(self.bias)
+
+
+class Seq2SeqLM(Seq2SeqPreTrainedModel, GenerationMixin):
+    """[`Seq2SeqModel`] with logits over the decoder's table, a loss and `generate`."""
+
+    _tied_weights_keys = {"lm_head.weight": "model.decoder.embed_tokens.weight"}  # noqa: RUF012
+    model_class: type[Seq2SeqModel] = Seq2SeqModel
+    # the loss divides by `num_items_in_batch`, so that accumulated and sharded batches have one loss
+    accepts_loss_kwargs = True
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.model = self.model_class(config)
+        self.lm_head = OutputProjection(config)
+        self.post_init()
+
+    def _resize_token_embeddings(self, new_num_tokens, pad_to_multiple_of=None, mean_resizing=True):
+        if self.config.source_id_offset:
+            raise ValueError(
+                f"cannot resize: source words start at id {self.config.source_id_offset}, so target ids have no room "
+                "to grow; build a new tokenizer and model, or use a joint vocabulary (source_id_offset=0)"
+            )
+        resized = super()._resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        decoder = self.model.decoder
+        decoder.embed_tokens = self._get_resized_embeddings(
+            decoder.embed_tokens, resized.weight.shape[0], mean_resizing=mean_resizing
+        )
+        self.config.source_vocab_size = resized.weight.shape[0]
+        return resized
+
+    def save_pretrained(self, *args, **kwargs):
+        """As in transformers; remote code of the checkpoint also answers `AutoModel`, not only this head's class."""
+        module = type(self.model).__module__.rpartition(".")[2]
+        self.config.auto_map = (getattr(self.config, "auto_map", None) or {}) | {
+            "AutoModel": f"{module}.{type(self.model).__name__}"
+        }
+        super().save_pretrained(*args, **kwargs)
+
+    def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
+        return shift_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        decoder_input_ids: torch.LongTensor | None = None,
+        decoder_attention_mask: torch.Tensor | None = None,
+        encoder_outputs: BaseModelOutput | tuple | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        decoder_inputs_embeds: torch.Tensor | None = None,
+        labels: torch.LongTensor | None = None,
+        use_cache: bool | None = None,
+        num_items_in_batch: torch.Tensor | int | None = None,
+        **kwargs,
+    ) -> Seq2SeqLMOutput:
+        """
+        Arguments as in [`Seq2SeqModel`], and:
+
+        Args:
+            labels: target ids (B, T) ending in EOS, -100 where nothing is to be learned; without decoder input they
+                are shifted right to make it.
+            num_items_in_batch: number of labels that count in the whole batch, of which this may be a part;
+                `None` means those here.
+
+        Returns:
+            logits (B, T, V) and, with labels, loss: cross-entropy summed over labels, divided by their number
+            (nats per token, EOS included; interfaces/transformer/encoder_decoder_interface.py:17-41).
+        """
+        if labels is not None:
+            use_cache = False
+            if decoder_input_ids is None and decoder_inputs_embeds is None:
+                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+        outputs = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            decoder_input_ids=decoder_input_ids,
+            decoder_attention_mask=decoder_attention_mask,
+            encoder_outputs=encoder_outputs,
+            past_key_values=past_key_values,
+            inputs_embeds=inputs_embeds,
+            decoder_inputs_embeds=decoder_inputs_embeds,
+            use_cache=use_cache,
+            **kwargs,
+        )
+        logits = self.lm_head(outputs.last_hidden_state)
+        loss = None
+        if labels is not None:
+            reduction = "mean" if num_items_in_batch is None else "sum"
+            scores = logits.flatten(0, 1).to(torch.promote_types(logits.dtype, torch.float32))
+            loss = nn.functional.cross_entropy(scores, labels.flatten().to(logits.device), reduction=reduction)
+            if num_items_in_batch is not None:
+                loss = loss / torch.as_tensor(num_items_in_batch, device=loss.device)
+        return Seq2SeqLMOutput(
+            loss=loss,
+            logits=logits,
+            past_key_values=outputs.past_key_values,
+            decoder_hidden_states=outputs.decoder_hidden_states,
+            decoder_attentions=outputs.decoder_attentions,
+            cross_attentions=outputs.cross_attentions,
+            encoder_last_hidden_state=outputs.encoder_last_hidden_state,
+            encoder_hidden_states=outputs.encoder_hidden_states,
+            encoder_attentions=outputs.encoder_attentions,
+        )
