@@ -1,0 +1,42 @@
+"""Benchmarks: frozen, checksummed, with the papers' split names."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hf_sysgen.data.info import BenchmarkInfo as BenchmarkInfo
+    from hf_sysgen.data.info import ConfigInfo as ConfigInfo
+    from hf_sysgen.data.registry import benchmark_info as benchmark_info
+    from hf_sysgen.data.registry import list_benchmarks as list_benchmarks
+    from hf_sysgen.data.registry import load_benchmark as load_benchmark
+    from hf_sysgen.data.scan import Scan as Scan
+    from hf_sysgen.data.sources import DataError as DataError
+    from hf_sysgen.data.sources import Source as Source
+    from hf_sysgen.data.sources import locate as locate
+
+# public name: module that defines it, imported on first use, since a builder's module takes a second for `datasets`
+_MODULES = {
+    "BenchmarkInfo": "info",
+    "ConfigInfo": "info",
+    "DataError": "sources",
+    "Scan": "scan",
+    "Source": "sources",
+    "benchmark_info": "registry",
+    "list_benchmarks": "registry",
+    "load_benchmark": "registry",
+    "locate": "sources",
+}
+
+__all__ = list(_MODULES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

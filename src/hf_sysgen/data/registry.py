@@ -1,0 +1,63 @@
+"""The benchmarks of this package: what there is, and how to load it."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hf_sysgen.data.info import BenchmarkInfo, unknown
+from hf_sysgen.data.scan_sources import SCAN
+
+if TYPE_CHECKING:
+    import datasets
+
+_BENCHMARKS = {benchmark.name: benchmark for benchmark in (SCAN,)}
+
+
+def list_benchmarks() -> list[BenchmarkInfo]:
+    """All benchmarks with their configs, splits, sizes, licences and sources. Loads no data, imports no `datasets`."""
+    return list(_BENCHMARKS.values())
+
+
+def benchmark_info(name: str) -> BenchmarkInfo:
+    """The benchmark of that name.
+
+    Raises:
+        DataError: there is none.
+    """
+    if name not in _BENCHMARKS:
+        raise unknown("benchmark", name, _BENCHMARKS)
+    return _BENCHMARKS[name]
+
+
+def load_benchmark(
+    name: str,
+    config: str | None = None,
+    *,
+    data_dir: str | Path | None = None,
+    cache_dir: str | Path | None = None,
+) -> datasets.DatasetDict:
+    """Load a benchmark with the paper's split names, prepared once and then read from the cache.
+
+    Args:
+        name: a benchmark, see `list_benchmarks`.
+        config: its split family; may be left out where there is only one.
+        data_dir: folder with the upstream files, laid out like the mirror that `HF_SYSGEN_DATA_DIR` may name. Files are
+            looked for when the data is prepared, so not again once it is in the cache.
+        cache_dir: root of the cache, defaults to that of `datasets`.
+
+    Returns:
+        `train`, `validation` (drawn like `train`) and `test` (the generalization set), as far as the config has them.
+
+    Raises:
+        DataError: unknown name or config; a file that is absent, cannot be downloaded or has another sha256.
+    """
+    benchmark = benchmark_info(name)
+    config_name = benchmark.config(config).name
+    # a wrong name is told before the second that this import takes
+    module, _, class_name = benchmark.builder.partition(":")
+    builder_class = getattr(importlib.import_module(module), class_name)
+    builder = builder_class(config_name=config_name, data_dir=data_dir, cache_dir=cache_dir)
+    builder.download_and_prepare()
+    return builder.as_dataset()
