@@ -1,0 +1,37 @@
+"""
+Models, benchmarks and training setups for systematic generalization, for Hugging Face Transformers.
+
+Importing the package loads nothing heavy; `hf_sysgen.models` registers the models with the Auto classes.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from hf_sysgen.data import benchmark_info as benchmark_info
+    from hf_sysgen.data import list_benchmarks as list_benchmarks
+    from hf_sysgen.data import load_benchmark as load_benchmark
+    from hf_sysgen.hub.authors import from_authors as from_authors
+    from hf_sysgen.training.recipe import Recipe as Recipe
+    from hf_sysgen.training.recipe import load_recipe as load_recipe
+
+_LAZY = {
+    "benchmark_info": "hf_sysgen.data",
+    "from_authors": "hf_sysgen.hub.authors",
+    "list_benchmarks": "hf_sysgen.data",
+    "load_benchmark": "hf_sysgen.data",
+    "load_recipe": "hf_sysgen.training.recipe",
+    "Recipe": "hf_sysgen.training.recipe",
+}
+
+__all__ = ["__version__", *_LAZY]
+
+
+def __getattr__(name: str):
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -36,6 +36,7 @@ def _csordas(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTrain
     if variant not in CSORDAS_VARIANTS:
         raise ValueError(f"unknown variant {variant!r} of family 'csordas'; known: {', '.join(CSORDAS_VARIANTS)}")
     model_class, scaling = CSORDAS_VARIANTS[variant]
+    depths = {side: config[side if side in config else "layers"] for side in ("encoder_layers", "decoder_layers")}
     model = model_class(
         model_class.config_class(
             vocab_size=config["n_out"] + 1,
@@ -43,61 +44,67 @@ def _csordas(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTrain
             hidden_size=config["d_model"],
             intermediate_size=config["ff"],
             num_attention_heads=config["heads"],
-            encoder_layers=config.get("encoder_layers", config.get("layers")),
-            decoder_layers=config.get("decoder_layers", config.get("layers")),
+            **depths,
             embedding_scaling=scaling,
             tie_word_embeddings=config.get("tied_embedding", True),
             layer_norm_eps=config.get("layernorm_eps", 1e-5),
+            **depths,
         )
     )
     heads, width = config["heads"], config["d_model"]
 
-    def keys_then_values(weight: torch.Tensor) -> torch.Tensor:
+    def keys_then_values(name: str) -> torch.Tensor:
         # theirs: rows [head][key | value][dim] (multi_head_attention.py:65-72); ours: all keys, then all values
-        return weight.view(heads, 2, width // heads, -1).transpose(0, 1).reshape(2 * width, -1)
+        weight, expected = state_dict[name], (2 * width, width)
+        if weight.shape != expected:
+            raise ValueError(f"family 'csordas': {name!r} has shape {tuple(weight.shape)}, not {expected}")
+        return weight.view(heads, 2, width // heads, width).transpose(0, 1).reshape(expected)
 
-    renamed = {
+    tables = {
         "input_embedding.weight": "model.encoder.embed_tokens.weight",
         "output_embedding.weight": "model.decoder.embed_tokens.weight",
         "output_map.bias": "lm_head.bias",
-        "output_map.weight": "lm_head.weight",
     }
-    norms = {
-        "encoder": ("self_attn_norm", "feed_forward_norm"),
-        "decoder": ("self_attn_norm", "cross_attn_norm", "feed_forward_norm"),
+    if not model.config.tie_word_embeddings:
+        tables["output_map.weight"] = "lm_head.weight"
+    encoder_parts = {
+        "self_attn": "self_attn",
+        "norm1": "self_attn_norm",
+        "linear1": "feed_forward.fc1",
+        "linear2": "feed_forward.fc2",
+        "norm2": "feed_forward_norm",
     }
-    parts = {
+    decoder_parts = {"multihead_attn": "cross_attn", "norm2": "cross_attn_norm", "norm3": "feed_forward_norm"}
+    parts = {"encoder": encoder_parts, "decoder": encoder_parts | decoder_parts}
+    weights = {
+        "weight": "weight",
+        "bias": "bias",
+        "data_to_q.weight": "q_proj.weight",
+        "data_to_kv.weight": "kv_proj.weight",
         "multi_head_merge.weight": "o_proj.weight",
         "pos_to_pq.weight": "pos_proj.weight",
         "global_content_bias": "u",
         "global_pos_bias": "v",
-        "data_to_q.weight": "q_proj.weight",
     }
     ours: dict[str, torch.Tensor] = {}
     for name, tensor in state_dict.items():
-        if name in renamed:
-            ours[renamed[name]] = tensor
+        if name in tables:
+            ours[tables[name]] = tensor
             continue
-        found = re.fullmatch(r"trafo\.(encoder|decoder)\.(?:layer|layers\.(\d+))\.(\w+)\.?(.*)", name)
-        if found is None:
+        found = re.fullmatch(r"trafo\.(encoder|decoder)\.(?:layer|layers\.(\d+))\.(\w+)\.(.+)", name)
+        if found is None or found[3] not in parts[found[1]] or found[4] not in weights:
             raise ValueError(f"unknown parameter {name!r} of family 'csordas'")
-        side, index, part, rest = found.groups()
-        prefix = f"model.{side}.layers.{index or 0}"
-        if part.startswith("linear"):
-            ours[f"{prefix}.feed_forward.fc{part[-1]}.{rest}"] = tensor
-        elif part.startswith("norm"):
-            ours[f"{prefix}.{norms[side][int(part[-1]) - 1]}.{rest}"] = tensor
-        elif rest == "data_to_kv.weight" and part == "multihead_attn":
-            ours[f"{prefix}.cross_attn.kv_proj.weight"] = keys_then_values(tensor)
-        elif rest == "data_to_kv.weight":
-            query = state_dict[name.replace("data_to_kv", "data_to_q")]
-            ours[f"{prefix}.self_attn.qkv_proj.weight"] = torch.cat((query, keys_then_values(tensor)))
-        elif rest == "data_to_q.weight" and part == "self_attn":
-            continue  # joined above
-        elif rest in parts:
-            ours[f"{prefix}.{part.replace('multihead', 'cross')}.{parts[rest]}"] = tensor
+        side, index, part, weight = found.groups()
+        prefix = f"model.{side}.layers.{index or 0}.{parts[side][part]}"
+        if weight == "data_to_q.weight" and part == "self_attn":
+            joined = (tensor, keys_then_values(name.replace("data_to_q", "data_to_kv")))
+            ours[f"{prefix}.qkv_proj.weight"] = torch.cat(joined)
+        elif weight == "data_to_kv.weight" and part == "self_attn":
+            state_dict[name.replace("data_to_kv", "data_to_q")]  # joined there
+        elif weight == "data_to_kv.weight":
+            ours[f"{prefix}.kv_proj.weight"] = keys_then_values(name)
         else:
-            raise ValueError(f"unknown parameter {name!r} of family 'csordas'")
+            ours[f"{prefix}.{weights[weight]}"] = tensor
     if model.config.tie_word_embeddings:
         ours["lm_head.weight"] = ours["model.decoder.embed_tokens.weight"]
     return model, ours

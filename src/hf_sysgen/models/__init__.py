@@ -32,21 +32,30 @@ from .modeling_universal_transformer import (
 )
 from .modeling_universal_transformer import UniversalTransformerModel as UniversalTransformerModel
 
-# model class of each head, by config: the single list that registration, remote code and the CLI read
-SEQ2SEQ = {
-    SysgenTransformerConfig: (SysgenTransformerModel, SysgenTransformerForConditionalGeneration),
-    UniversalTransformerConfig: (UniversalTransformerModel, UniversalTransformerForConditionalGeneration),
-    RelativeTransformerConfig: (RelativeTransformerModel, RelativeTransformerForConditionalGeneration),
-    RelativeUniversalTransformerConfig: (
-        RelativeUniversalTransformerModel,
-        RelativeUniversalTransformerForConditionalGeneration,
-    ),
+# each config's classes by the Auto class that finds them: the single list that registration, recipes and the CLI read
+MODELS = {
+    SysgenTransformerConfig: {
+        AutoModel: SysgenTransformerModel,
+        AutoModelForSeq2SeqLM: SysgenTransformerForConditionalGeneration,
+    },
+    UniversalTransformerConfig: {
+        AutoModel: UniversalTransformerModel,
+        AutoModelForSeq2SeqLM: UniversalTransformerForConditionalGeneration,
+    },
+    RelativeTransformerConfig: {
+        AutoModel: RelativeTransformerModel,
+        AutoModelForSeq2SeqLM: RelativeTransformerForConditionalGeneration,
+    },
+    RelativeUniversalTransformerConfig: {
+        AutoModel: RelativeUniversalTransformerModel,
+        AutoModelForSeq2SeqLM: RelativeUniversalTransformerForConditionalGeneration,
+    },
 }
+CONFIGS = {config.model_type: config for config in MODELS}
 
-for _config, (_model, _seq2seq) in SEQ2SEQ.items():
+for _config, _classes in MODELS.items():
     AutoConfig.register(_config.model_type, _config, exist_ok=True)
-    AutoModel.register(_config, _model, exist_ok=True)
-    AutoModelForSeq2SeqLM.register(_config, _seq2seq, exist_ok=True)
     _config.register_for_auto_class()
-    _model.register_for_auto_class("AutoModel")
-    _seq2seq.register_for_auto_class("AutoModelForSeq2SeqLM")
+    for _auto_class, _model in _classes.items():
+        _auto_class.register(_config, _model, exist_ok=True)
+        _model.register_for_auto_class(_auto_class.__name__)

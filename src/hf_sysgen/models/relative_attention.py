@@ -86,5 +86,8 @@ class RelativeSelfAttention(SelfAttention):
     def position_bias(
         self, query: torch.Tensor, position_keys: torch.Tensor, key_length: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        scores = torch.matmul((query + self.v[:, None, :]) * self.scaling, position_keys)  # (B, H, Q, R)
+        batch, heads, queries, _ = query.shape
+        # one product per head for the whole batch: broadcasting over B would copy the position keys B times
+        by_head = ((query + self.v[:, None, :]) * self.scaling).transpose(0, 1).flatten(1, 2)  # (H, B * Q, D)
+        scores = torch.bmm(by_head, position_keys).view(heads, batch, queries, -1).transpose(0, 1)  # (B, H, Q, R)
         return query + self.u[:, None, :], align_distances(scores, key_length)

@@ -1,0 +1,142 @@
+"""Word-level tokenizers whose one id space serves an encoder table and a decoder table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hf_sysgen.data.sources import DataError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+EOS, SOS = "</s>", "<s>"
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A tokenizer and the ranges of its ids that the two tables of a model cover.
+
+    Attributes:
+        tokenizer: a stock fast tokenizer. It wraps source text as `<s> words </s>`; targets end in `</s>` alone, see
+            `encode_targets`. It pads with `</s>`: padding is known from attention masks. An unknown word is an error.
+        vocab_size: decoder ids are [0, vocab_size): target words and `</s>`, which is also the decoder's start.
+        source_vocab_size: encoder ids are [source_id_offset, source_id_offset + source_vocab_size): source words,
+            `</s>` and `<s>`.
+        source_id_offset: 0 where the two languages share one vocabulary.
+    """
+
+    tokenizer: PreTrainedTokenizerFast
+    vocab_size: int
+    source_vocab_size: int
+    source_id_offset: int
+
+
+def build_vocabulary(sources: Iterable[str], targets: Iterable[str], joint: bool = False) -> Vocabulary:
+    """
+    A vocabulary of blank-separated words, sorted (framework/data_structures/vocabulary.py:15-37 of Csordas et al.).
+
+    Ids, in order: words of the target alone, words of both sides, `</s>`, words of the source alone, `<s>`. So both
+    tables cover one contiguous range, have exactly the authors' numbers of rows, and one string has one id. A joint
+    vocabulary gives both sides all words; then the ids are the authors' own.
+
+    Args:
+        sources: texts of all splits; likewise targets.
+        joint: whether both sides use the union of their words, as the authors do on COGS and PCFG.
+
+    Raises:
+        DataError: there is no word, or a word is one of the special symbols.
+    """
+    source_words = {word for text in sources for word in text.split()}
+    target_words = {word for text in targets for word in text.split()}
+    if not source_words or not target_words:
+        raise DataError("no words to build a vocabulary from: source or target texts are empty")
+    if reserved := (source_words | target_words) & {EOS, SOS}:
+        raise DataError(f"the data uses {', '.join(sorted(reserved))} as words, which are this vocabulary's own symbols")
+    if joint:
+        source_words = target_words = source_words | target_words
+    shared = source_words & target_words
+    target_only, source_only = sorted(target_words - shared), sorted(source_words - shared)
+    words = [*target_only, *sorted(shared), EOS, *source_only, SOS]
+    return Vocabulary(
+        tokenizer=_word_tokenizer(words),
+        vocab_size=len(target_words) + 1,
+        source_vocab_size=len(source_words) + 2,
+        source_id_offset=len(target_only),
+    )
+
+
+def _word_tokenizer(words: list[str]) -> PreTrainedTokenizerFast:
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import WhitespaceSplit
+    from tokenizers.processors import TemplateProcessing
+    from transformers import PreTrainedTokenizerFast
+
+    ids = {word: index for index, word in enumerate(words)}
+    # the unknown symbol is not in the vocabulary, so that an unknown word raises instead of passing silently
+    backend = Tokenizer(WordLevel(ids, unk_token="<unk>"))
+    backend.pre_tokenizer = WhitespaceSplit()
+    backend.post_processor = TemplateProcessing(
+        single=f"{SOS} $A {EOS}", special_tokens=[(SOS, ids[SOS]), (EOS, ids[EOS])]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        bos_token=SOS,
+        eos_token=EOS,
+        pad_token=EOS,
+        model_input_names=["input_ids", "attention_mask"],
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def encode_sources(
+    tokenizer: PreTrainedTokenizerFast, texts: list[str], id_range: range | None = None
+) -> list[list[int]]:
+    """Ids of `<s> words </s>` for each text.
+
+    Args:
+        id_range: ids that the encoder's table covers; `None` skips the check.
+
+    Raises:
+        DataError: a text is empty, or a word is unknown (or known to the target alone), with the word and the text.
+    """
+    return _encode(tokenizer, texts, id_range, "source", add_special_tokens=True)
+
+
+def encode_targets(
+    tokenizer: PreTrainedTokenizerFast, texts: list[str], id_range: range | None = None
+) -> list[list[int]]:
+    """Ids of `words </s>` for each text: labels. Errors as in `encode_sources`; an empty target is allowed."""
+    encoded = _encode(tokenizer, texts, id_range, "target", add_special_tokens=False)
+    return [[*ids, tokenizer.eos_token_id] for ids in encoded]
+
+
+def _encode(tokenizer, texts, id_range, side, add_special_tokens) -> list[list[int]]:
+    for text in texts:
+        if side == "source" and not text.split():
+            raise DataError("empty input: give at least one word")
+    try:
+        encoded = tokenizer(texts, add_special_tokens=add_special_tokens)["input_ids"] if texts else []
+    except Exception as error:  # the tokenizers library raises bare Exception
+        vocabulary = tokenizer.get_vocab()
+        for text in texts:
+            for word in text.split():
+                if word not in vocabulary:
+                    raise _unknown_word(word, text, vocabulary, side) from error
+        raise
+    if id_range is not None:
+        for text, ids in zip(texts, encoded, strict=True):
+            for token in ids:
+                if token not in id_range:
+                    known = {word: i for word, i in tokenizer.get_vocab().items() if i in id_range}
+                    raise _unknown_word(tokenizer.convert_ids_to_tokens(token), text, known, side)
+    return encoded
+
+
+def _unknown_word(word: str, text: str, vocabulary: Iterable[str], side: str) -> DataError:
+    known = sorted(set(vocabulary) - {EOS, SOS})
+    shown = " ".join(known[:24]) + (f" ... ({len(known)} in all)" if len(known) > 24 else "")
+    shortened = text if len(text) <= 80 else text[:77] + "..."
+    return DataError(f"{word!r} in {shortened!r} is not in the {side} vocabulary, which has: {shown}")

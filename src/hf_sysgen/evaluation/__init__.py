@@ -1,0 +1,1 @@
+"""How well a model generalizes: decoding, metrics and the results record."""

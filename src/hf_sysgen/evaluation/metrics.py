@@ -1,0 +1,47 @@
+"""How often predictions are right, and how likely the references were."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+def summarize(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """
+    The metrics of a split from its prediction records.
+
+    Args:
+        rows: records of `evaluate_split`.
+
+    Returns:
+        `examples`; `accuracy`: share of exact matches, EOS at the right step included; `loss` and `loss_teacher`: mean
+        over examples of the mean nats per token, free-running and teacher-forced; `accuracy_oracle`: share of exact
+        matches where EOS is ignored and the reference's length is given (Newman et al. 2020), if it was decoded;
+        `by_length`: [number of target words, examples, accuracy] in increasing length; `by_category`: category ->
+        [examples, accuracy], if the benchmark has categories.
+    """
+    rows = list(rows)
+    summary: dict[str, Any] = {
+        "examples": len(rows),
+        "accuracy": _mean(row["exact"] for row in rows),
+        "loss": _mean(row["loss"] for row in rows),
+        "loss_teacher": _mean(row["loss_teacher"] for row in rows),
+    }
+    if rows and rows[0].get("oracle_exact") is not None:
+        summary["accuracy_oracle"] = _mean(row["oracle_exact"] for row in rows)
+    by_length: dict[int, list[bool]] = defaultdict(list)
+    by_category: dict[str, list[bool]] = defaultdict(list)
+    for row in rows:
+        by_length[row["target_length"]].append(row["exact"])
+        if row.get("category") is not None:
+            by_category[row["category"]].append(row["exact"])
+    summary["by_length"] = [[length, len(hits), _mean(hits)] for length, hits in sorted(by_length.items())]
+    if by_category:
+        summary["by_category"] = {name: [len(hits), _mean(hits)] for name, hits in sorted(by_category.items())}
+    return summary
+
+
+def _mean(values: Iterable[float]) -> float:
+    values = [float(value) for value in values]
+    return sum(values) / len(values) if values else float("nan")

@@ -1,0 +1,160 @@
+"""The results record: what a run measured and what it depends on, as checked JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+SCHEMA_VERSION = 1
+RESULTS, PREDICTIONS = "results.json", "predictions.jsonl"
+NUMBER = (int, float)
+
+# required keys of a record and of each split in it, with their types
+RECORD = {
+    "schema_version": int,
+    "name": str,
+    "recipe": dict,
+    "recipe_hash": str,
+    "git_commit": (str, type(None)),
+    "versions": dict,
+    "seed": int,
+    "steps": int,
+    "num_parameters": int,
+    "splits": dict,
+    "history": list,
+    "train_seconds": NUMBER,
+    "device": str,
+    "num_processes": int,
+    "num_threads": int,
+}
+SPLIT = {
+    "examples": int,
+    "accuracy": NUMBER,
+    "loss": NUMBER,
+    "loss_teacher": NUMBER,
+    "by_length": list,
+}
+
+
+class ResultsError(ValueError):
+    """A results file that cannot be read: names the file and what is wrong with it."""
+
+
+def check_record(record: Any, where: str = "results") -> None:
+    """
+    Raises:
+        ResultsError: `record` is not a results record of this schema version; names the first wrong key.
+    """
+    if not isinstance(record, dict):
+        raise ResultsError(f"{where}: expected a JSON object")
+    version = record.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise ResultsError(f"{where}: schema_version is {version!r}, this version reads {SCHEMA_VERSION}")
+    _check_keys(record, RECORD, where)
+    for name, split in record["splits"].items():
+        if not isinstance(split, dict):
+            raise ResultsError(f"{where}: splits.{name} is not an object")
+        _check_keys(split, SPLIT, f"{where}: splits.{name}")
+        if not 0 <= split["accuracy"] <= 1:
+            raise ResultsError(f"{where}: splits.{name}.accuracy={split['accuracy']} is not in [0, 1]")
+
+
+def _check_keys(record: Mapping[str, Any], schema: Mapping[str, Any], where: str) -> None:
+    for key, expected in schema.items():
+        if key not in record:
+            raise ResultsError(f"{where}: {key!r} is missing")
+        if not isinstance(record[key], expected) or isinstance(record[key], bool):
+            raise ResultsError(f"{where}: {key!r} is {record[key]!r}, not of type {expected}")
+
+
+def read_results(path: str | Path) -> dict[str, Any]:
+    """
+    A results record from its file, checked.
+
+    Raises:
+        ResultsError: the file is absent, not JSON (e.g. cut short), or not a record.
+    """
+    try:
+        record = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ResultsError(f"{path}: cannot read results: {error}") from error
+    check_record(record, str(path))
+    return record
+
+
+def write_results(path: str | Path, record: dict[str, Any]) -> None:
+    """Write a record whole or not at all. Errors as `check_record`."""
+    check_record(record, str(path))
+    write_whole(path, json.dumps(record, indent=1) + "\n")
+
+
+def write_predictions(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """One JSON object a line: split, row, input, target, prediction, exact, losses."""
+    write_whole(path, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def write_whole(path: str | Path, text: str) -> None:
+    """Write a text file that, if the process dies, is either the old one or the new one."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def environment() -> dict[str, Any]:
+    """What else a number depends on: package versions, the commit of this package's checkout, the device."""
+    import accelerate
+    import datasets
+    import numpy
+    import tokenizers
+    import torch
+    import transformers
+
+    from hf_sysgen import __version__
+
+    packages = (torch, transformers, datasets, accelerate, tokenizers, numpy)
+    versions = {package.__name__: package.__version__ for package in packages}
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else _cpu_name()
+    return {
+        "versions": {"python": platform.python_version(), "hf_sysgen": __version__, **versions},
+        "git_commit": _git_commit(),
+        "device": device,
+        "num_threads": torch.get_num_threads(),
+    }
+
+
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _git_commit() -> str | None:
+    """The commit of the checkout that this file stands in, with `+` if files are changed; `None` where installed."""
+    here = Path(__file__).resolve().parent
+    commands = (["git", "rev-parse", "HEAD"], ["git", "status", "--porcelain", "--untracked-files=no", "."])
+    try:
+        commit, changes = (
+            subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+            for command in commands
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return commit + ("+" if changes else "")

@@ -1,0 +1,49 @@
+"""
+Train one recipe: `python -m hf_sysgen.train recipe.yaml key=value ...`, also under `accelerate launch -m` and
+`torchrun -m`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+USAGE = "usage: python -m hf_sysgen.train recipe.yaml [key=value ...]"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status: 0 for a finished run, 2 for input that cannot be run, 1 for a run that failed."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(USAGE, __doc__, sep="\n")
+        return 0 if arguments else 2
+    from hf_sysgen.errors import reported
+
+    with reported() as outcome:
+        train(arguments[0], arguments[1:])
+    return outcome.status
+
+
+def train(recipe_file: str, overrides: Sequence[str]) -> None:
+    """Run the recipe and say on the first process where the results are. Errors as `run_recipe`."""
+    from hf_sysgen.training.recipe import load_recipe
+
+    recipe = load_recipe(recipe_file, overrides)  # before the imports that take seconds
+    from hf_sysgen.training.run import finished_results, quiet_libraries, run_recipe
+
+    is_first = os.environ.get("RANK", "0") == "0"
+    quiet_libraries()
+    if finished_results(recipe) is not None:
+        if is_first:
+            print(f"{recipe.run_dir} is finished already, nothing to do; its results are in results.json")
+        return
+    results = run_recipe(recipe)
+    if is_first:
+        for name, split in results["splits"].items():
+            print(f"{name}: exact match {split['accuracy']:.4f} on {split['examples']} examples")
+        print(f"results, predictions and checkpoint are in {recipe.run_dir}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""How a model learns: recipes, batches, schedules and the trainer."""

@@ -1,0 +1,316 @@
+"""A recipe: one flat YAML document that names everything a run depends on."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import json
+import math
+import re
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+
+class RecipeError(ValueError):
+    """A recipe that cannot be run: says which key, what is wrong, and what would be right."""
+
+
+# fields of a model's config that the data decides, and what decides them
+DERIVED_FIELDS = {
+    "vocab_size": "the benchmark's words",
+    "source_vocab_size": "the benchmark's words",
+    "source_id_offset": "the benchmark's words",
+    "pad_token_id": "the vocabulary",
+    "eos_token_id": "the vocabulary",
+    "decoder_start_token_id": "the vocabulary",
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """
+    Everything that decides a run's result, and where it goes. A recipe file may also hold any field of the model's
+    config class, by its name (e.g. `hidden_size`, `embedding_scaling`).
+
+    Attributes:
+        model: a model type, e.g. `relative_universal_transformer` (see `hf-sysgen list`).
+        benchmark, config: what `load_benchmark` takes.
+        joint_vocabulary: whether source and target share one vocabulary (COGS, PCFG) or have their own (SCAN, CFQ).
+        seed: of initial weights, dropout and batches.
+        steps: optimizer updates.
+        batch_size: examples per update, over all processes and accumulated parts.
+        length_groups: parts that an update's examples are cut into after sorting them by length. Each part is padded
+            to its own longest example and its gradient accumulated: the same update for less computation.
+        sampling: `with_replacement` draws every batch uniformly (framework/loader/sampler.py:9-19 of Csordas et al.);
+            `epochs` shuffles the examples anew each epoch, its last batch may be smaller.
+        train_eos: whether EOS is a label; without it only oracle-length evaluation makes sense (Newman et al. 2020).
+        learning_rate: of Adam; under `noam` the factor before d^-1/2.
+        schedule: `constant`; `noam` (optimizer/noam_lr_sched.py of Csordas et al.); `inverse_sqrt` (fairseq 0.10.2).
+        warmup_steps: of `noam` and `inverse_sqrt`.
+        warmup_init_lr: learning rate of the first update under `inverse_sqrt`.
+        adam_beta1, adam_beta2, adam_epsilon, weight_decay: of Adam; decay is decoupled.
+        max_grad_norm: global L2 norm that gradients are clipped to; 0 for no clipping.
+        label_smoothing: weight of the uniform distribution over the vocabulary in the loss.
+        precision: `fp32`, or autocast to `bf16` / `fp16`. Evaluation is always in float32.
+        attention: `sdpa`, `eager`, or `auto`: eager where it is faster, in training with dropout on a CPU.
+        torch_compile: compile the model.
+        gradient_checkpointing: recompute layers in the backward pass to save memory.
+        eval_every: steps between evaluations; 0 for one at the end only.
+        eval_examples: examples of each split in the evaluations during training, a fixed random choice; `null` for
+            all. The one at the end always takes all.
+        eval_batch_size: examples decoded together.
+        early_stopping: stop when `loss` (free-running) or `accuracy` on the split `validation` has not improved for
+            `early_stopping_patience` evaluations, and keep the best weights. The papers stop at `steps`: `none`.
+        save_every: steps between checkpoints that a killed run resumes from.
+        log_every: steps between logged losses.
+        tracker: `tensorboard`, `trackio` or `none`.
+        data_dir: folder with the upstream files; `null` to find them as `load_benchmark` does.
+        output_dir: where the run lives; `null` means runs/<recipe file's name>/seed<seed>.
+        model_fields: fields of the model's config class; in the file they stand beside the other keys.
+        name: the recipe file's name without its ending; not a key.
+    """
+
+    model: str
+    benchmark: str
+    config: str
+    steps: int
+    batch_size: int
+    learning_rate: float
+    joint_vocabulary: bool = False
+    seed: int = 0
+    length_groups: int = 1
+    sampling: Literal["with_replacement", "epochs"] = "with_replacement"
+    train_eos: bool = True
+    schedule: Literal["constant", "noam", "inverse_sqrt"] = "constant"
+    warmup_steps: int = 0
+    warmup_init_lr: float = 0.0
+    adam_beta1: float = 0.9
+    adam_beta2: float = 0.999
+    adam_epsilon: float = 1e-8
+    weight_decay: float = 0.0
+    max_grad_norm: float = 0.0
+    label_smoothing: float = 0.0
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    attention: Literal["auto", "sdpa", "eager"] = "auto"
+    torch_compile: bool = False
+    gradient_checkpointing: bool = False
+    eval_every: int = 1000
+    eval_examples: int | None = None
+    eval_batch_size: int = 256
+    early_stopping: Literal["none", "loss", "accuracy"] = "none"
+    early_stopping_patience: int = 5
+    save_every: int = 1000
+    log_every: int = 50
+    tracker: Literal["tensorboard", "trackio", "none"] = "tensorboard"
+    data_dir: str | None = None
+    output_dir: str | None = None
+    model_fields: Mapping[str, Any] = field(default_factory=dict)
+    name: str = "recipe"
+
+    # where a run reads and writes, and how often it reports, do not change what it computes
+    NEUTRAL = ("output_dir", "data_dir", "tracker", "log_every", "name")
+
+    @property
+    def run_dir(self) -> Path:
+        return Path(self.output_dir) if self.output_dir else Path("runs") / self.name / f"seed{self.seed}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """All keys as they would stand in a file, defaults included."""
+        keys = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        keys.pop("name")
+        return keys | dict(keys.pop("model_fields"))
+
+    @property
+    def hash(self) -> str:
+        """Equal for recipes that compute the same: 16 hex digits over all keys but those that only place the run."""
+        content = {key: value for key, value in self.to_dict().items() if key not in self.NEUTRAL}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+RECIPE_KEYS = tuple(f.name for f in dataclasses.fields(Recipe) if f.name not in ("model_fields", "name"))
+_TYPES = {name: hint for name, hint in get_type_hints(Recipe).items() if name in RECIPE_KEYS}
+_POSITIVE = ("steps", "batch_size", "length_groups", "learning_rate", "eval_batch_size", "save_every", "log_every",
+             "early_stopping_patience", "adam_epsilon")  # fmt: skip
+_NOT_NEGATIVE = ("seed", "warmup_steps", "warmup_init_lr", "weight_decay", "max_grad_norm", "eval_every")
+
+
+def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
+    """
+    Read and check a recipe file.
+
+    Args:
+        path: the YAML file.
+        overrides: `key=value` texts, value in YAML, that replace keys of the file.
+
+    Raises:
+        RecipeError: the file is absent or not a flat YAML mapping; a key is unknown, missing or of the wrong type; values
+            contradict each other. One line, naming the key and what would be right.
+    """
+    import yaml
+
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path}: cannot read the recipe: {error}") from error
+    try:
+        keys = yaml.load(text, Loader=_loader())
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f" in line {where.line + 1}" if where else ""
+        raise RecipeError(f"{path}: not YAML{line}: {getattr(error, 'problem', error)}") from error
+    if not isinstance(keys, dict):
+        raise RecipeError(f"{path}: a recipe is a list of `key: value` lines, this is {_kind(keys)}")
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        if not equals or not key:
+            raise RecipeError(f"{override!r}: an override is key=value")
+        try:
+            keys[key] = yaml.load(value, Loader=_loader())
+        except yaml.YAMLError as error:
+            raise RecipeError(f"{override!r}: the value is not YAML") from error
+    try:
+        return parse_recipe(keys, name=path.stem)
+    except RecipeError as error:
+        raise RecipeError(f"{path}: {error}") from error
+
+
+def parse_recipe(keys: Mapping[str, Any], name: str = "recipe") -> Recipe:
+    """A recipe from its keys, checked against the one schema and the model's config class. Errors as `load_recipe`."""
+    from transformers import PreTrainedConfig
+
+    from hf_sysgen.models import CONFIGS
+
+    for key in keys:
+        if not isinstance(key, str):
+            raise RecipeError(f"{key!r}: keys are words")
+    if "model" not in keys:
+        raise RecipeError("`model` is missing")
+    if not isinstance(keys["model"], str):
+        raise RecipeError(f"model: expected a name, got {_kind(keys['model'])}")
+    if keys["model"] not in CONFIGS:
+        closest = difflib.get_close_matches(keys["model"], CONFIGS, n=1, cutoff=0.0)[0]
+        raise RecipeError(
+            f"model: unknown model {keys['model']!r}, did you mean {closest!r}? Valid: {', '.join(CONFIGS)}"
+        )
+    model_config = CONFIGS[keys["model"]]
+    model_keys = _field_names(model_config) - _field_names(PreTrainedConfig)
+    known = [*RECIPE_KEYS, *sorted(model_keys - set(DERIVED_FIELDS) - set(RECIPE_KEYS))]
+    for key in keys:
+        if key in DERIVED_FIELDS:
+            raise RecipeError(f"{key}: is derived from {DERIVED_FIELDS[key]}, remove it")
+        if key not in known:
+            closest = difflib.get_close_matches(key, known, n=1, cutoff=0.0)[0]
+            raise RecipeError(f"unknown key {key!r}, did you mean {closest!r}?")
+    values = {key: _checked(key, keys[key], _TYPES[key]) for key in RECIPE_KEYS if key in keys}
+    required = [f.name for f in dataclasses.fields(Recipe) if f.default is f.default_factory is dataclasses.MISSING]
+    for key in required:
+        if key not in values:
+            raise RecipeError(f"`{key}` is missing")
+    for key in _POSITIVE:
+        if key in values and not values[key] > 0:
+            raise RecipeError(f"{key}={values[key]} must be greater than 0")
+    for key in _NOT_NEGATIVE:
+        if key in values and values[key] < 0:
+            raise RecipeError(f"{key}={values[key]} must not be negative")
+    model_fields = {key: value for key, value in keys.items() if key not in RECIPE_KEYS}
+    recipe = Recipe(**values, model_fields=_checked_model_fields(model_config, model_fields), name=name)
+    _check_consistency(recipe)
+    return recipe
+
+
+def _field_names(config_class: type) -> set[str]:
+    return {f.name for f in dataclasses.fields(config_class)}
+
+
+def _checked_model_fields(model_config: type, fields: dict[str, Any]) -> dict[str, Any]:
+    try:
+        config = model_config(**fields)
+        config.validate_architecture()
+    except (ValueError, TypeError) as error:
+        message = str(error).strip().splitlines()[-1].strip()
+        named = re.search(r"field '(\w+)'", str(error))
+        raise RecipeError(f"{named.group(1)}: {message}" if named else message) from error
+    return fields
+
+
+def _check_consistency(recipe: Recipe) -> None:
+    if recipe.length_groups > recipe.batch_size:
+        raise RecipeError(f"length_groups={recipe.length_groups} is more than batch_size={recipe.batch_size}")
+    if recipe.schedule == "constant" and recipe.warmup_steps:
+        raise RecipeError(f"warmup_steps={recipe.warmup_steps} has no effect under schedule=constant")
+    if recipe.schedule != "constant" and not recipe.warmup_steps:
+        raise RecipeError(f"schedule={recipe.schedule} needs warmup_steps")
+    if not 0 <= recipe.label_smoothing < 1:
+        raise RecipeError(f"label_smoothing={recipe.label_smoothing} must be in [0, 1)")
+    for key in ("adam_beta1", "adam_beta2"):
+        if not 0 <= getattr(recipe, key) < 1:
+            raise RecipeError(f"{key}={getattr(recipe, key)} must be in [0, 1)")
+    if recipe.eval_examples is not None and recipe.eval_examples < 1:
+        raise RecipeError(f"eval_examples={recipe.eval_examples} must be at least 1, or null for all")
+    if recipe.early_stopping != "none" and not recipe.eval_every:
+        raise RecipeError("early_stopping needs evaluations: set eval_every")
+
+
+def _checked(key: str, value: Any, expected: Any) -> Any:
+    """The value if it is of the expected type; whole numbers pass where any number may stand."""
+    if get_origin(expected) in (Union, types.UnionType):
+        options = get_args(expected)
+        if value is None and type(None) in options:
+            return None
+        return _checked(key, value, next(option for option in options if option is not type(None)))
+    if get_origin(expected) is Literal:
+        choices = get_args(expected)
+        if isinstance(value, str) and value in choices:
+            return value
+        # YAML reads the bare word `no` as false, but none of our choices is a truth value
+        close = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.0)[0]
+        raise RecipeError(f"{key}={value!r} is none of {', '.join(choices)}; did you mean {close!r}?")
+    if expected is float and type(value) in (int, float) and math.isfinite(value):
+        return float(value)
+    if expected in (int, bool, str) and type(value) is expected:
+        return value
+    names = {int: "a whole number", float: "a finite number", bool: "true or false", str: "text"}
+    raise RecipeError(f"{key}: expected {names[expected]}, got {_kind(value)}")
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "a mapping", list: "a list", type(None): "nothing"}
+    return names.get(type(value), repr(value))
+
+
+def _loader() -> type:
+    """PyYAML's safe loader, except that it reads 1e-3 as a number and refuses a key that stands twice."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    def mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict:
+        seen = set()
+        for key_node, _ in node.value:
+            if key_node.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"key {key_node.value!r} stands twice", key_node.start_mark
+                )
+            seen.add(key_node.value)
+        return loader.construct_mapping(node, deep=True)
+
+    Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
+    # a copy, because resolvers live on the class
+    Loader.yaml_implicit_resolvers = {key: list(value) for key, value in Loader.yaml_implicit_resolvers.items()}
+    Loader.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+    )
+    return Loader
+
+
+def dump_recipe(recipe: Recipe) -> str:
+    """The recipe as YAML, every key with its value: what a run directory keeps."""
+    import yaml
+
+    return yaml.safe_dump(recipe.to_dict(), sort_keys=False)

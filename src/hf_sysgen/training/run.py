@@ -1,0 +1,207 @@
+"""One run, from a recipe to a results record and a checkpoint that travels."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import AutoModelForSeq2SeqLM, GenerationConfig, PreTrainedModel, set_seed
+
+from hf_sysgen.data import load_benchmark
+from hf_sysgen.data.tokenization import Vocabulary, build_vocabulary, encode_sources, encode_targets
+from hf_sysgen.evaluation.metrics import summarize
+from hf_sysgen.evaluation.results import (
+    PREDICTIONS,
+    RESULTS,
+    SCHEMA_VERSION,
+    environment,
+    read_results,
+    write_predictions,
+    write_results,
+    write_whole,
+)
+from hf_sysgen.models import CONFIGS
+from hf_sysgen.training.batches import TokenizedSplit
+from hf_sysgen.training.recipe import Recipe, RecipeError, dump_recipe, load_recipe
+from hf_sysgen.training.trainer import SysgenTrainer, last_checkpoint, read_history
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict
+
+logger = logging.getLogger(__name__)
+
+RECIPE_COPY, MODEL = "recipe.yaml", "model"
+
+
+def quiet_libraries() -> None:
+    """No bars of the libraries beside our own, and no remarks below warnings."""
+    import datasets
+    import transformers
+
+    datasets.disable_progress_bars()
+    transformers.utils.logging.disable_progress_bar()
+
+
+def prepare_data(
+    recipe: Recipe,
+) -> tuple[DatasetDict, Vocabulary, dict[str, TokenizedSplit]]:
+    """The recipe's benchmark, the vocabulary of all its splits, and every split as token ids. Raises DataError."""
+    benchmark = load_benchmark(recipe.benchmark, recipe.config, data_dir=recipe.data_dir)
+    columns = {name: (list(split["input"]), list(split["target"])) for name, split in benchmark.items()}
+    vocabulary = build_vocabulary(
+        (text for sources, _ in columns.values() for text in sources),
+        (text for _, targets in columns.values() for text in targets),
+        joint=recipe.joint_vocabulary,
+    )
+    tokenizer = vocabulary.tokenizer
+    splits = {
+        name: TokenizedSplit(
+            encode_sources(tokenizer, sources),
+            encode_targets(tokenizer, targets),
+            pad_id=tokenizer.pad_token_id,
+            train_eos=recipe.train_eos,
+        )
+        for name, (sources, targets) in columns.items()
+    }
+    return benchmark, vocabulary, splits
+
+
+def build_model(recipe: Recipe, vocabulary: Vocabulary, max_target_length: int) -> PreTrainedModel:
+    """
+    The recipe's model, freshly initialised from its seed, in float32.
+
+    Args:
+        max_target_length: words of the longest target, which becomes the length limit of `generate`, plus EOS.
+    """
+    eos = vocabulary.tokenizer.eos_token_id
+    config = CONFIGS[recipe.model](
+        **recipe.model_fields,
+        vocab_size=vocabulary.vocab_size,
+        source_vocab_size=vocabulary.source_vocab_size,
+        source_id_offset=vocabulary.source_id_offset,
+        pad_token_id=eos,
+        eos_token_id=eos,
+        decoder_start_token_id=eos,
+    )
+    attention = recipe.attention
+    if attention == "auto":
+        # PyTorch has no fused CPU kernel with dropout; its fallback is slower than the plain form
+        attention = "sdpa" if torch.cuda.is_available() else "eager"
+    set_seed(recipe.seed)
+    model = AutoModelForSeq2SeqLM.from_config(config, attn_implementation=attention)
+    model.generation_config = GenerationConfig(
+        max_new_tokens=max_target_length + 1, eos_token_id=eos, pad_token_id=eos, decoder_start_token_id=eos
+    )
+    return model
+
+
+def claim_run_dir(recipe: Recipe) -> Path:
+    """
+    The run's folder, marked with its recipe.
+
+    Raises:
+        RecipeError: the folder holds a run of another recipe, or files that no run of ours wrote.
+    """
+    run_dir = recipe.run_dir
+    copy = run_dir / RECIPE_COPY
+    if copy.exists():
+        other = load_recipe(copy)
+        if other.hash != recipe.hash:
+            ours, theirs = recipe.to_dict(), other.to_dict()
+            differing = sorted(
+                key for key in {*ours, *theirs} if key not in Recipe.NEUTRAL and ours.get(key) != theirs.get(key)
+            )
+            changes = ", ".join(f"{key}: {theirs.get(key)!r} there, {ours.get(key)!r} here" for key in differing)
+            raise RecipeError(
+                f"output_dir: {run_dir} holds a run of another recipe ({changes}); choose another output_dir, or "
+                "remove that folder"
+            )
+    elif run_dir.exists() and (not run_dir.is_dir() or any(run_dir.iterdir())):
+        raise RecipeError(
+            f"output_dir: {run_dir} exists and is no run of this package; choose another output_dir, or remove it"
+        )
+    write_whole(copy, dump_recipe(recipe))
+    return run_dir
+
+
+def finished_results(recipe: Recipe) -> dict[str, Any] | None:
+    """The record of this recipe's run, if it is finished. Errors as `claim_run_dir` and `read_results`."""
+    run_dir = claim_run_dir(recipe)
+    return read_results(run_dir / RESULTS) if (run_dir / RESULTS).exists() else None
+
+
+def run_recipe(recipe: Recipe) -> dict[str, Any]:
+    """
+    Train, evaluate on every split, and leave in the run's folder: `results.json`, `predictions.jsonl`, `recipe.yaml`
+    and `model/` (weights, config, code, tokenizer). A killed run goes on from its last checkpoint and ends with the
+    same weights; a finished one is only read.
+
+    Returns:
+        the results record.
+
+    Raises:
+        RecipeError, DataError, ResultsError: see `load_recipe`, `load_benchmark`, `claim_run_dir`, `read_results`.
+        TrainingDiverged: the loss became infinite or NaN.
+    """
+    if (record := finished_results(recipe)) is not None:
+        logger.info("%s is finished, nothing to do", recipe.run_dir)
+        return record
+    benchmark, vocabulary, splits = prepare_data(recipe)
+    longest = max(int(split.targets.lengths.max()) for split in splits.values()) - 1
+    model = build_model(recipe, vocabulary, longest)
+    try:
+        trainer = SysgenTrainer(recipe, model, splits)
+        world = trainer.args.world_size
+        # told here, before any work: a batch that cannot be shared
+        trainer.first_step = 0
+        trainer.get_train_dataloader()
+    except ValueError as error:
+        raise RecipeError(str(error)) from error
+    with trainer.accelerator.main_process_first():
+        checkpoint = last_checkpoint(recipe.run_dir)
+    if checkpoint is not None:
+        logger.info("resuming from %s", checkpoint)
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+
+    summaries, rows = {}, []
+    for name in splits:
+        if name == "train":
+            continue
+        records = trainer.predict_split(name, oracle=True)
+        records = [record | _texts(benchmark[name], record, vocabulary) for record in records]
+        summaries[name] = summarize(records)
+        rows += [{"split": name, **record} for record in records]
+    results = {
+        "schema_version": SCHEMA_VERSION,
+        "name": recipe.name,
+        "recipe": recipe.to_dict(),
+        "recipe_hash": recipe.hash,
+        "seed": recipe.seed,
+        "steps": trainer.state.global_step,
+        "num_parameters": model.num_parameters(),
+        "splits": summaries,
+        "history": read_history(trainer.state),
+        "train_seconds": round(trainer.clock.seconds, 2),
+        "num_processes": world,
+        **environment(),
+    }
+    if trainer.args.should_save:
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        model.save_pretrained(recipe.run_dir / MODEL)
+        vocabulary.tokenizer.save_pretrained(recipe.run_dir / MODEL)
+        write_predictions(recipe.run_dir / PREDICTIONS, rows)
+        # last, because it marks the run as finished
+        write_results(recipe.run_dir / RESULTS, results)
+    trainer.accelerator.wait_for_everyone()
+    return results
+
+
+def _texts(split: Any, record: Mapping[str, Any], vocabulary: Vocabulary) -> dict[str, Any]:
+    example = split[record["row"]]
+    tokens = vocabulary.tokenizer.convert_ids_to_tokens(record["prediction"])
+    texts = {"input": example["input"], "target": example["target"], "prediction": " ".join(tokens)}
+    return texts | ({"category": example["category"]} if "category" in example else {})
+

@@ -1,0 +1,46 @@
+"""Learning rates by update, with the papers' exact formulas. Update numbers count from 0."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from hf_sysgen.training.recipe import Recipe
+
+
+def noam(learning_rate: float, hidden_size: int, warmup_steps: int) -> Callable[[int], float]:
+    """
+    learning_rate * hidden_size^-1/2 * min((step + 1)^-1/2, (step + 1) * warmup_steps^-3/2)
+    (optimizer/noam_lr_sched.py of Csordas et al. 2021).
+    """
+    scale = learning_rate / math.sqrt(hidden_size)
+
+    def at(step: int) -> float:
+        if step < warmup_steps:
+            return scale * (step + 1) / warmup_steps**1.5
+        return scale / math.sqrt(step + 1)
+
+    return at
+
+
+def inverse_sqrt(learning_rate: float, warmup_steps: int, warmup_init_lr: float = 0.0) -> Callable[[int], float]:
+    """
+    Linear from `warmup_init_lr` to `learning_rate` over `warmup_steps` updates, then learning_rate *
+    (warmup_steps / step)^1/2 (fairseq 0.10.2, inverse_square_root_schedule.py:62-85).
+    """
+
+    def at(step: int) -> float:
+        if step < warmup_steps:
+            return warmup_init_lr + step * (learning_rate - warmup_init_lr) / warmup_steps
+        return learning_rate * math.sqrt(warmup_steps / step)
+
+    return at
+
+
+def learning_rate_of(recipe: Recipe, hidden_size: int) -> Callable[[int], float]:
+    """The recipe's learning rate as a function of the update number."""
+    if recipe.schedule == "noam":
+        return noam(recipe.learning_rate, hidden_size, recipe.warmup_steps)
+    if recipe.schedule == "inverse_sqrt":
+        return inverse_sqrt(recipe.learning_rate, recipe.warmup_steps, recipe.warmup_init_lr)
+    return lambda step: recipe.learning_rate

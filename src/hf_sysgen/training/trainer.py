@@ -1,0 +1,301 @@
+"""Seq2SeqTrainer with the papers' batches, schedules and evaluation, and with runs that survive being killed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate.utils import gather_object
+from torch.optim.lr_scheduler import LambdaLR
+from tqdm.auto import tqdm
+from transformers import (
+    EarlyStoppingCallback,
+    PreTrainedModel,
+    ProgressCallback,
+    Seq2SeqTrainer,
+    Seq2SeqTrainingArguments,
+    TrainerCallback,
+    TrainerState,
+)
+from transformers.trainer_callback import ExportableState, PrinterCallback
+
+from hf_sysgen.evaluation.evaluate import evaluate_split
+from hf_sysgen.evaluation.metrics import summarize
+from hf_sysgen.training.batches import StepBatches, TokenizedSplit
+from hf_sysgen.training.recipe import Recipe
+from hf_sysgen.training.schedules import learning_rate_of
+
+COMPLETE = "complete"
+
+
+class TrainingDiverged(RuntimeError):
+    """The loss is no longer a finite number."""
+
+
+class Clock(TrainerCallback, ExportableState):
+    """Seconds of training, evaluation excluded, over all starts of a run."""
+
+    def __init__(self, seconds: float = 0.0):
+        self.seconds = seconds
+        self._since: float | None = None
+
+    def state(self) -> dict[str, Any]:
+        self.pause()
+        self.resume()
+        return {"args": {"seconds": self.seconds}, "attributes": {}}
+
+    def pause(self) -> None:
+        if self._since is not None:
+            self.seconds += time.perf_counter() - self._since
+        self._since = None
+
+    def resume(self) -> None:
+        self._since = time.perf_counter()
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        self.resume()
+
+    def on_train_end(self, args, state, control, **kwargs):
+        self.pause()
+
+
+class Progress(TrainerCallback):
+    """One bar: steps, the training loss, and the accuracy on each evaluated split."""
+
+    def __init__(self):
+        self.bar: tqdm | None = None
+        self.shown: dict[str, str] = {}
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        if state.is_world_process_zero:
+            self.bar = tqdm(total=state.max_steps, initial=state.global_step, unit="step", dynamic_ncols=True)
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if self.bar is not None:
+            self.bar.update(state.global_step - self.bar.n)
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        if self.bar is None or not logs:
+            return
+        for key, value in logs.items():
+            if key == "loss":
+                self.shown["loss"] = f"{value:.3f}"
+            elif key.endswith("_accuracy"):
+                self.shown[key.removeprefix("eval_").removesuffix("_accuracy")] = f"{value:.3f}"
+        self.bar.set_postfix(self.shown)
+
+    def on_train_end(self, args, state, control, **kwargs):
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None
+
+
+class SysgenTrainer(Seq2SeqTrainer):
+    """
+    Identical to [`Seq2SeqTrainer`] except:
+    - batches come from [`StepBatches`]: a function of seed and update, shared between processes.
+    - the learning rate follows the recipe's schedule.
+    - evaluation decodes with [`evaluate_split`], over exactly the examples of every split, on any number of processes.
+    - a checkpoint counts only once it is complete, so that a run killed at any moment resumes.
+    - a loss that is not finite raises [`TrainingDiverged`] before another checkpoint is written.
+
+    Args:
+        recipe: a checked recipe.
+        model: what to train.
+        splits: tokenized splits by name; `train` is trained on, the others evaluated.
+    """
+
+    def __init__(self, recipe: Recipe, model: PreTrainedModel, splits: Mapping[str, TokenizedSplit]):
+        self.recipe, self.splits = recipe, splits
+        callbacks: list[TrainerCallback] = [Clock(), Progress()]
+        if recipe.early_stopping != "none":
+            callbacks.append(EarlyStoppingCallback(recipe.early_stopping_patience))
+        super().__init__(
+            model=model,
+            args=training_arguments(recipe),
+            train_dataset=splits["train"],
+            eval_dataset=splits["train"],  # only so that evaluation is on; `evaluate` takes the splits itself
+            callbacks=callbacks,
+            compute_loss_func=self.smoothed_loss if recipe.label_smoothing else None,
+        )
+        for unwanted in (ProgressCallback, PrinterCallback):
+            self.remove_callback(unwanted)
+
+    def smoothed_loss(self, outputs, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int) -> torch.Tensor:
+        """(1 - eps) * cross-entropy + eps * its mean over the vocabulary, summed over labels and divided by their number."""
+        loss = torch.nn.functional.cross_entropy(
+            outputs.logits.float().flatten(0, 1),
+            labels.flatten(),
+            label_smoothing=self.recipe.label_smoothing,
+            reduction="sum",
+        )
+        return loss / num_items_in_batch
+
+    def compute_loss(self, model, inputs, *args, **kwargs):
+        if self.compute_loss_func is not None:
+            # the Trainer keeps the labels to itself, from which the model would make its decoder input
+            shifted = self.accelerator.unwrap_model(model).prepare_decoder_input_ids_from_labels(inputs["labels"])
+            inputs = {**inputs, "decoder_input_ids": shifted}
+        return super().compute_loss(model, inputs, *args, **kwargs)
+
+    @property
+    def clock(self) -> Clock:
+        return next(callback for callback in self.callback_handler.callbacks if isinstance(callback, Clock))
+
+    def get_train_dataloader(self):
+        batches = StepBatches(
+            self.splits["train"],
+            batch_size=self.recipe.batch_size,
+            steps=self.recipe.steps,
+            seed=self.recipe.seed,
+            sampling=self.recipe.sampling,
+            length_groups=self.recipe.length_groups,
+            rank=self.args.process_index,
+            world=self.args.world_size,
+        )
+        batches.first_step = self.first_step
+        return batches.loader()
+
+    def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None):
+        if self.lr_scheduler is None:
+            at = learning_rate_of(self.recipe, self.model.config.hidden_size)
+            base = self.recipe.learning_rate
+            self.lr_scheduler = LambdaLR(optimizer or self.optimizer, lambda step: at(step) / base)
+        return self.lr_scheduler
+
+    def train(self, resume_from_checkpoint: str | None = None, **kwargs):
+        self.first_step = 0
+        if resume_from_checkpoint is not None:
+            state = TrainerState.load_from_json(str(Path(resume_from_checkpoint) / "trainer_state.json"))
+            self.first_step = state.global_step
+        return super().train(resume_from_checkpoint=resume_from_checkpoint, **kwargs)
+
+    def predict_split(
+        self, name: str, rows: np.ndarray | None = None, oracle: bool = False
+    ) -> list[dict[str, Any]] | None:
+        """Records of every example of a split, in its order, from all processes; see [`evaluate_split`]."""
+        split = self.splits[name]
+        rows = np.arange(len(split)) if rows is None else rows
+        records = evaluate_split(
+            self.accelerator.unwrap_model(self.model),
+            split,
+            rows,
+            batch_size=self.recipe.eval_batch_size,
+            oracle=oracle,
+            rank=self.args.process_index,
+            world=self.args.world_size,
+        )
+        if self.args.world_size > 1:
+            records = gather_object(records)
+        records.sort(key=lambda record: record["row"])
+        if [record["row"] for record in records] != sorted(rows.tolist()):
+            raise RuntimeError(f"evaluation of {name} returned {len(records)} records for {len(rows)} examples")
+        return records
+
+    def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval", **kwargs) -> dict[str, float]:
+        """Accuracy and losses on all splits but `train`, on the recipe's `eval_examples` of each."""
+        self.clock.pause()
+        metrics: dict[str, float] = {}
+        for name, split in self.splits.items():
+            if name == "train":
+                continue
+            summary = summarize(self.predict_split(name, self._evaluated_rows(len(split))))
+            for metric in ("accuracy", "loss", "loss_teacher"):
+                metrics[f"{metric_key_prefix}_{name}_{metric}"] = summary[metric]
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        self.clock.resume()
+        return metrics
+
+    def _evaluated_rows(self, total: int) -> np.ndarray:
+        if self.recipe.eval_examples is None or self.recipe.eval_examples >= total:
+            return np.arange(total)
+        return np.sort(np.random.default_rng(0).choice(total, self.recipe.eval_examples, replace=False))
+
+    def _require_finite(self) -> None:
+        # NaN stays in the running sum until it is logged, so looking here misses no step
+        if not torch.isfinite(self._tr_loss).all():
+            raise TrainingDiverged(
+                f"the loss is {float(self._tr_loss)} at or before step {self.state.global_step}; the last good "
+                f"checkpoint is kept in {self.args.output_dir}. Try a lower learning_rate, max_grad_norm, or fp32"
+            )
+
+    def _maybe_log_save_evaluate(self, tr_loss, *args, **kwargs):
+        if self.control.should_log or self.control.should_save or self.control.should_evaluate:
+            self._require_finite()
+        super()._maybe_log_save_evaluate(tr_loss, *args, **kwargs)
+
+    def _save_checkpoint(self, model, trial) -> None:
+        super()._save_checkpoint(model, trial)
+        self.accelerator.wait_for_everyone()
+        if self.args.should_save:
+            (Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}" / COMPLETE).touch()
+
+
+def training_arguments(recipe: Recipe) -> Seq2SeqTrainingArguments:
+    """The recipe in the Trainer's words; batch size and data order are [`StepBatches`]'s own business."""
+    stopping = {}
+    if recipe.early_stopping != "none":
+        stopping = {
+            "load_best_model_at_end": True,
+            "metric_for_best_model": f"eval_validation_{recipe.early_stopping}",
+            "greater_is_better": recipe.early_stopping == "accuracy",
+        }
+    evaluating = recipe.eval_every > 0
+    # the best checkpoint must be among the saved ones
+    save_steps = recipe.eval_every if recipe.early_stopping != "none" else recipe.save_every
+    return Seq2SeqTrainingArguments(
+        output_dir=str(recipe.run_dir),
+        max_steps=recipe.steps,
+        per_device_train_batch_size=1,
+        gradient_accumulation_steps=recipe.length_groups,
+        average_tokens_across_devices=True,
+        learning_rate=recipe.learning_rate,
+        adam_beta1=recipe.adam_beta1,
+        adam_beta2=recipe.adam_beta2,
+        adam_epsilon=recipe.adam_epsilon,
+        weight_decay=recipe.weight_decay,
+        optim="adamw_torch_fused",
+        max_grad_norm=recipe.max_grad_norm,
+        bf16=recipe.precision == "bf16",
+        fp16=recipe.precision == "fp16",
+        torch_compile=recipe.torch_compile,
+        activation_checkpointing=recipe.gradient_checkpointing,
+        eval_strategy="steps" if evaluating else "no",
+        eval_steps=recipe.eval_every if evaluating else None,
+        save_strategy="steps",
+        save_steps=save_steps,
+        # two, because the newest may be cut short
+        save_total_limit=2,
+        logging_steps=recipe.log_every,
+        logging_nan_inf_filter=False,
+        ignore_data_skip=True,
+        dataloader_pin_memory=False,
+        remove_unused_columns=False,
+        seed=recipe.seed,
+        report_to=[] if recipe.tracker == "none" else [recipe.tracker],
+        disable_tqdm=True,
+        **stopping,
+    )
+
+
+def last_checkpoint(run_dir: Path) -> Path | None:
+    """The newest complete checkpoint of a run; incomplete ones, which a kill left behind, are removed."""
+    found = []
+    for folder in run_dir.glob("checkpoint-*"):
+        if not (folder / COMPLETE).exists():
+            shutil.rmtree(folder)
+            continue
+        found.append((int(folder.name.rpartition("-")[2]), folder))
+    return max(found)[1] if found else None
+
+
+def read_history(state: TrainerState) -> list[dict[str, float]]:
+    """What the Trainer logged, as it is stored in a results record."""
+    return json.loads(json.dumps(state.log_history))
