@@ -33,7 +33,7 @@ class PreallocatedLayer(DynamicLayer):
 
 def preallocated_cache(model: PreTrainedModel, num_steps: int) -> EncoderDecoderCache:
     """A cache with room for `num_steps` decoder positions."""
-    layers = [PreallocatedLayer(num_steps) for _ in range(model.config.decoder_layers)]
+    layers: list = [PreallocatedLayer(num_steps) for _ in range(model.config.decoder_layers)]
     return EncoderDecoderCache(Cache(layers=layers), DynamicCache(config=model.config))
 
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import nn
-from transformers import PreTrainedModel
 
 from hf_sysgen.evaluation.decoding import greedy_decode
+
+if TYPE_CHECKING:
+    from hf_sysgen.models.seq2seq import Seq2SeqLM
 
 IGNORED = -100
 
 
 @torch.inference_mode()
 def evaluate_split(
-    model: PreTrainedModel,
+    model: Seq2SeqLM,
     split: Any,
     rows: np.ndarray | None = None,
     batch_size: int = 256,
@@ -68,7 +70,7 @@ def _chunks(rows: np.ndarray, size: int) -> Sequence[np.ndarray]:
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
-def _evaluate_batch(model: PreTrainedModel, split: Any, rows: np.ndarray, eos_id: int, oracle: bool) -> list[dict]:
+def _evaluate_batch(model: Seq2SeqLM, split: Any, rows: np.ndarray, eos_id: int, oracle: bool) -> list[dict]:
     device = model.device
     source, source_mask = split.sources.padded(rows, split.pad_id)
     target, real = split.targets.padded(rows, IGNORED)  # (B, T), words and EOS

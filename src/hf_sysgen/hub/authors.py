@@ -44,7 +44,6 @@ def _csordas(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTrain
             hidden_size=config["d_model"],
             intermediate_size=config["ff"],
             num_attention_heads=config["heads"],
-            **depths,
             embedding_scaling=scaling,
             tie_word_embeddings=config.get("tied_embedding", True),
             layer_norm_eps=config.get("layernorm_eps", 1e-5),
@@ -96,11 +95,11 @@ def _csordas(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTrain
             raise ValueError(f"unknown parameter {name!r} of family 'csordas'")
         side, index, part, weight = found.groups()
         prefix = f"model.{side}.layers.{index or 0}.{parts[side][part]}"
-        if weight == "data_to_q.weight" and part == "self_attn":
-            joined = (tensor, keys_then_values(name.replace("data_to_q", "data_to_kv")))
-            ours[f"{prefix}.qkv_proj.weight"] = torch.cat(joined)
-        elif weight == "data_to_kv.weight" and part == "self_attn":
-            state_dict[name.replace("data_to_kv", "data_to_q")]  # joined there
+        if weight == "data_to_kv.weight" and part == "self_attn":
+            query = state_dict[name.replace("data_to_kv", "data_to_q")]
+            ours[f"{prefix}.qkv_proj.weight"] = torch.cat((query, keys_then_values(name)))
+        elif weight == "data_to_q.weight" and part == "self_attn":
+            continue  # joined with the keys and values
         elif weight == "data_to_kv.weight":
             ours[f"{prefix}.kv_proj.weight"] = keys_then_values(name)
         else:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
-from transformers import initialization as init
 from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .dropout import dropout as apply_dropout
+from .linear import UniformLinear
 
 
 def eager_attention_forward(
@@ -26,20 +26,19 @@ def eager_attention_forward(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """softmax(query key^T * scaling + attention_mask) value, with the weights: ((B, Q, H, D), (B, H, Q, K))."""
     scores = torch.matmul(query * scaling, key.transpose(2, 3))  # (B, H, Q, K)
-    if attention_mask is not None:
-        scores = scores + attention_mask
+    scores = masked(scores, attention_mask)
     weights = nn.functional.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
     weights = apply_dropout(weights.to(query.dtype), dropout, module.training)
     return torch.matmul(weights, value).transpose(1, 2), weights
 
 
-def add_to_mask(bias: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-    """One additive mask from a score bias (B, H, Q, K) and a mask that is additive, boolean (True = attend) or None."""
+def masked(scores: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+    """Scores or a bias of theirs (B, H, Q, K) under a mask that is additive, boolean (True = attend) or None."""
     if attention_mask is None:
-        return bias
+        return scores
     if attention_mask.dtype == torch.bool:
-        return torch.where(attention_mask, bias, torch.finfo(bias.dtype).min)
-    return bias + attention_mask
+        return torch.where(attention_mask, scores, torch.finfo(scores.dtype).min)
+    return scores + attention_mask
 
 
 class MultiHeadAttention(nn.Module):
@@ -55,16 +54,16 @@ class MultiHeadAttention(nn.Module):
         width = self.head_dim if config.attention_scale == "head_dim" else config.hidden_size
         self.scaling = 1 / math.sqrt(width)
         self.dropout = config.dropout
-        self.o_proj = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
+        self.o_proj = self.projection()
 
     def weight_bound(self) -> float:
         """Half-width of the uniform start of every projection: Glorot on the E x E blocks (:107-112)."""
         return math.sqrt(3 / self.config.hidden_size)
 
-    def reset_weights(self):
-        bound = self.weight_bound()
-        for projection in self.children():
-            init.uniform_(projection.weight, -bound, bound)
+    def projection(self, parts: int = 1) -> UniformLinear:
+        """(B, L, E) -> (B, L, parts * E)."""
+        width = self.config.hidden_size
+        return UniformLinear(width, parts * width, self.weight_bound(), bias=False)
 
     def split_heads(self, projected: torch.Tensor, parts: int) -> tuple[torch.Tensor, ...]:
         """(B, L, parts * E) -> `parts` tensors (B, H, L, D)."""
@@ -100,7 +99,7 @@ class SelfAttention(MultiHeadAttention):
     def __init__(self, config, is_causal: bool):
         super().__init__(config)
         self.is_causal = is_causal
-        self.qkv_proj = nn.Linear(config.hidden_size, 3 * config.hidden_size, bias=False)
+        self.qkv_proj = self.projection(3)
 
     def position_keys(
         self, hidden_states: torch.Tensor, key_length: int, first_position: int | torch.Tensor
@@ -141,7 +140,7 @@ class SelfAttention(MultiHeadAttention):
             key, value = past_key_values.update(key, value, layer_idx)
         query, bias = self.position_bias(query, position_keys, key.shape[2])
         if bias is not None:
-            attention_mask = add_to_mask(bias, attention_mask)
+            attention_mask = masked(bias, attention_mask)
         return self.attend(query, key, value, attention_mask, **kwargs)
 
 
@@ -150,8 +149,8 @@ class CrossAttention(MultiHeadAttention):
 
     def __init__(self, config):
         super().__init__(config)
-        self.q_proj = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
-        self.kv_proj = nn.Linear(config.hidden_size, 2 * config.hidden_size, bias=False)
+        self.q_proj = self.projection()
+        self.kv_proj = self.projection(2)
 
     def project_memory(self, memory: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Encoder output (B, K, E) -> key and value (B, H, K, D), which every application of this layer reads."""

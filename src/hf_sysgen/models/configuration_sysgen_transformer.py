@@ -43,7 +43,8 @@ class SysgenTransformerConfig(PreTrainedConfig):
             the symbol it ends with. Padding is known from attention masks, never from an id.
 
     Raises:
-        ValueError: for sizes or settings that contradict each other, with both values.
+        huggingface_hub.errors.StrictDataclassClassValidationError: for sizes or settings that contradict each other,
+            with both values.
         huggingface_hub.errors.StrictDataclassFieldValidationError: for a value of the wrong type.
     """
 

@@ -6,33 +6,29 @@ import math
 
 import torch
 from torch import nn
-from transformers import initialization as init
 from transformers.cache_utils import Cache
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .attention import CrossAttention, SelfAttention
 from .dropout import dropout
+from .linear import UniformLinear
 from .relative_attention import RelativeSelfAttention
 
 SELF_ATTENTION = {"absolute": SelfAttention, "relative": RelativeSelfAttention}
 
 
 class FeedForward(nn.Module):
-    """Linear, ReLU, dropout, Linear: (B, L, E) -> (B, L, E) through width F."""
+    """
+    Linear, ReLU, dropout, Linear: (B, L, E) -> (B, L, E) through width F. Weights start Glorot-uniform, with gain
+    sqrt(2) before the ReLU (transformer.py:37-40).
+    """
 
     def __init__(self, config):
         super().__init__()
         self.dropout = config.dropout
-        self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
-        self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
-
-    def reset_weights(self):
-        """Glorot weights, with gain sqrt(2) before the ReLU; biases at PyTorch's default (transformer.py:37-40)."""
-        for linear, gain in ((self.fc1, math.sqrt(2)), (self.fc2, 1.0)):
-            fan_out, fan_in = linear.weight.shape
-            bound = gain * math.sqrt(6 / (fan_in + fan_out))
-            init.uniform_(linear.weight, -bound, bound)
-            init.uniform_(linear.bias, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
+        bound = math.sqrt(6 / (config.hidden_size + config.intermediate_size))
+        self.fc1 = UniformLinear(config.hidden_size, config.intermediate_size, math.sqrt(2) * bound)
+        self.fc2 = UniformLinear(config.intermediate_size, config.hidden_size, bound)
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         hidden_states = nn.functional.relu(self.fc1(hidden_states))

@@ -49,7 +49,7 @@ class RelativeSelfAttention(SelfAttention):
 
     def __init__(self, config, is_causal: bool):
         super().__init__(config, is_causal)
-        self.pos_proj = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
+        self.pos_proj = self.projection()
         self.u = nn.Parameter(torch.zeros(self.num_heads, self.head_dim))
         self.v = nn.Parameter(torch.zeros(self.num_heads, self.head_dim))
 
@@ -57,7 +57,6 @@ class RelativeSelfAttention(SelfAttention):
         return 1 / math.sqrt(self.config.hidden_size)
 
     def reset_weights(self):
-        super().reset_weights()
         init.zeros_(self.u)
         init.zeros_(self.v)
 

@@ -12,7 +12,7 @@ import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 
 class RecipeError(ValueError):
@@ -69,6 +69,8 @@ class Recipe:
         log_every: steps between logged losses.
         tracker: `tensorboard`, `trackio` or `none`.
         data_dir: folder with the upstream files; `null` to find them as `load_benchmark` does.
+        paper_cell: where the paper has this cell, e.g. "Table 3, SCAN (length cutoff=26)".
+        paper_test, paper_validation: the paper's accuracy there, between 0 and 1; `null` where it has none.
         output_dir: where the run lives; `null` means runs/<recipe file's name>/seed<seed>.
         model_fields: fields of the model's config class; in the file they stand beside the other keys.
         name: the recipe file's name without its ending; not a key.
@@ -107,12 +109,17 @@ class Recipe:
     log_every: int = 50
     tracker: Literal["tensorboard", "trackio", "none"] = "tensorboard"
     data_dir: str | None = None
+    paper_cell: str | None = None
+    paper_test: float | None = None
+    paper_validation: float | None = None
     output_dir: str | None = None
     model_fields: Mapping[str, Any] = field(default_factory=dict)
     name: str = "recipe"
 
     # where a run reads and writes, and how often it reports, do not change what it computes
-    NEUTRAL = ("output_dir", "data_dir", "tracker", "log_every", "name")
+    NEUTRAL: ClassVar = (
+        "output_dir", "data_dir", "tracker", "log_every", "name", "paper_cell", "paper_test", "paper_validation",
+    )  # fmt: skip
 
     @property
     def run_dir(self) -> Path:
@@ -147,8 +154,8 @@ def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
         overrides: `key=value` texts, value in YAML, that replace keys of the file.
 
     Raises:
-        RecipeError: the file is absent or not a flat YAML mapping; a key is unknown, missing or of the wrong type; values
-            contradict each other. One line, naming the key and what would be right.
+        RecipeError: the file is absent or not a flat YAML mapping; a key is unknown, missing or of the wrong type;
+            values contradict each other. One line, naming the key and what would be right.
     """
     import yaml
 

@@ -12,6 +12,7 @@ from transformers import AutoModelForSeq2SeqLM, GenerationConfig, PreTrainedMode
 
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.data.tokenization import Vocabulary, build_vocabulary, encode_sources, encode_targets
+from hf_sysgen.data.tokenized import TokenizedSplit
 from hf_sysgen.evaluation.metrics import summarize
 from hf_sysgen.evaluation.results import (
     PREDICTIONS,
@@ -24,7 +25,6 @@ from hf_sysgen.evaluation.results import (
     write_whole,
 )
 from hf_sysgen.models import CONFIGS
-from hf_sysgen.training.batches import TokenizedSplit
 from hf_sysgen.training.recipe import Recipe, RecipeError, dump_recipe, load_recipe
 from hf_sysgen.training.trainer import SysgenTrainer, last_checkpoint, read_history
 

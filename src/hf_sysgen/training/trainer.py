@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,9 +26,10 @@ from transformers import (
 )
 from transformers.trainer_callback import ExportableState, PrinterCallback
 
+from hf_sysgen.data.tokenized import TokenizedSplit
 from hf_sysgen.evaluation.evaluate import evaluate_split
 from hf_sysgen.evaluation.metrics import summarize
-from hf_sysgen.training.batches import StepBatches, TokenizedSplit
+from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.recipe import Recipe
 from hf_sysgen.training.schedules import learning_rate_of
 
@@ -66,14 +68,20 @@ class Clock(TrainerCallback, ExportableState):
 
 
 class Progress(TrainerCallback):
-    """One bar: steps, the training loss, and the accuracy on each evaluated split."""
+    """
+    Steps, the training loss, and the accuracy on each evaluated split: one bar on a terminal, elsewhere a line at each
+    evaluation and at least every half minute.
+    """
+
+    EVERY_SECONDS = 30
 
     def __init__(self):
         self.bar: tqdm | None = None
         self.shown: dict[str, str] = {}
+        self.last_line = time.monotonic()
 
     def on_train_begin(self, args, state, control, **kwargs):
-        if state.is_world_process_zero:
+        if state.is_world_process_zero and sys.stderr.isatty():
             self.bar = tqdm(total=state.max_steps, initial=state.global_step, unit="step", dynamic_ncols=True)
 
     def on_step_end(self, args, state, control, **kwargs):
@@ -81,14 +89,23 @@ class Progress(TrainerCallback):
             self.bar.update(state.global_step - self.bar.n)
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        if self.bar is None or not logs:
+        if not logs or not state.is_world_process_zero:
             return
         for key, value in logs.items():
             if key == "loss":
                 self.shown["loss"] = f"{value:.3f}"
             elif key.endswith("_accuracy"):
                 self.shown[key.removeprefix("eval_").removesuffix("_accuracy")] = f"{value:.3f}"
-        self.bar.set_postfix(self.shown)
+        if self.bar is not None:
+            self.bar.set_postfix(self.shown)
+        elif self.evaluated(logs) or time.monotonic() - self.last_line > self.EVERY_SECONDS:
+            self.last_line = time.monotonic()
+            numbers = " ".join(f"{name}={value}" for name, value in self.shown.items())
+            print(f"step {state.global_step}/{state.max_steps} {numbers}", file=sys.stderr, flush=True)
+
+    @staticmethod
+    def evaluated(logs: Mapping[str, float]) -> bool:
+        return any(key.startswith("eval_") for key in logs)
 
     def on_train_end(self, args, state, control, **kwargs):
         if self.bar is not None:
@@ -128,7 +145,7 @@ class SysgenTrainer(Seq2SeqTrainer):
             self.remove_callback(unwanted)
 
     def smoothed_loss(self, outputs, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int) -> torch.Tensor:
-        """(1 - eps) * cross-entropy + eps * its mean over the vocabulary, summed over labels and divided by their number."""
+        """(1 - eps) * cross-entropy + eps * its mean over the vocabulary: summed over labels, divided by their number."""
         loss = torch.nn.functional.cross_entropy(
             outputs.logits.float().flatten(0, 1),
             labels.flatten(),
@@ -178,7 +195,7 @@ class SysgenTrainer(Seq2SeqTrainer):
 
     def predict_split(
         self, name: str, rows: np.ndarray | None = None, oracle: bool = False
-    ) -> list[dict[str, Any]] | None:
+    ) -> list[dict[str, Any]]:
         """Records of every example of a split, in its order, from all processes; see [`evaluate_split`]."""
         split = self.splits[name]
         rows = np.arange(len(split)) if rows is None else rows
@@ -240,7 +257,7 @@ class SysgenTrainer(Seq2SeqTrainer):
 
 def training_arguments(recipe: Recipe) -> Seq2SeqTrainingArguments:
     """The recipe in the Trainer's words; batch size and data order are [`StepBatches`]'s own business."""
-    stopping = {}
+    stopping: dict[str, Any] = {}
     if recipe.early_stopping != "none":
         stopping = {
             "load_best_model_at_end": True,

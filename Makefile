@@ -1,0 +1,44 @@
+# One word for each chore. Everything runs in .venv, made from constraints.txt; nothing but the package registry is needed.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# an index of CPU wheels, for machines without a GPU whose registry would send the CUDA build
+TORCH_INDEX ?=
+
+.PHONY: help run test test-slow check bench clean
+
+help:  ## this text
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+# torch first and pinned: a range would take the newest build with several gigabytes of CUDA packages
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$$(grep ^torch== constraints.txt)"
+	$(BIN)/pip install -q -c constraints.txt -e ".[dev]"
+	touch $@
+
+run: $(VENV)/installed  ## the main job: train two variants on SCAN, compare, plot, load elsewhere
+	$(BIN)/hf-sysgen compare recipes/devil/scan_length26_quick_relative_universal.yaml \
+	  recipes/devil/scan_length26_quick_universal.yaml --plot runs/scan_length26_quick.png \
+	  --translate "jump around left thrice and walk opposite right thrice" \
+	  --translate "look around right thrice after run around left thrice" \
+	  --translate "walk opposite left thrice and look around right thrice"
+
+# one thread a worker: two workers with two threads each are slower than two with one
+test: $(VENV)/installed  ## the default test suite
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
+
+test-slow: $(VENV)/installed  ## the tests that take minutes each
+	$(BIN)/python -m pytest -m slow -q
+
+check: $(VENV)/installed  ## lint, format, types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/installed  ## speed of training and decoding beside T5 and BART; writes benchmarks/seq2seq.json
+	$(BIN)/python benchmarks/seq2seq.py
+
+clean:  ## remove the virtual environment and build files
+	rm -rf $(VENV) build dist src/*.egg-info

@@ -1,0 +1,112 @@
+"""The command line: `hf-sysgen --help`. Every command imports what it needs when it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hf_sysgen.errors import reported
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Models, benchmarks and training setups for systematic generalization.",
+)
+
+RecipeFile = Annotated[Path, typer.Argument(help="a recipe file, see `hf-sysgen list recipes`")]
+Checkpoint = Annotated[Path, typer.Argument(help="the folder of a run, or of a checkpoint")]
+
+
+@app.command("list")
+def list_command(
+    kind: Annotated[str, typer.Argument(help="models, benchmarks, recipes or all")] = "all",
+    recipes: Annotated[Path, typer.Option(help="folder of the recipe files")] = Path("recipes"),
+) -> None:
+    """Show the variants, the benchmarks with their splits and licences, and the recipes."""
+    from hf_sysgen.listing import list_benchmarks_text, list_models_text, list_recipes_text
+
+    parts = {"models": list_models_text, "benchmarks": list_benchmarks_text, "recipes": lambda: list_recipes_text(recipes)}
+    if kind not in (*parts, "all"):
+        raise typer.BadParameter(f"{kind!r} is none of models, benchmarks, recipes, all")
+    print("\n\n".join(text() for name, text in parts.items() if kind in (name, "all")))
+
+
+@app.command()
+def train(
+    recipe: RecipeFile,
+    overrides: Annotated[list[str] | None, typer.Argument(help="key=value, replaces a key of the recipe")] = None,
+) -> None:
+    """Train a recipe in this process. Several processes: accelerate launch -m hf_sysgen.train RECIPE."""
+    from hf_sysgen.train import train as run
+
+    with reported() as outcome:
+        run(str(recipe), overrides or [])
+    raise typer.Exit(outcome.status)
+
+
+@app.command()
+def evaluate(
+    checkpoint: Checkpoint,
+    benchmark: Annotated[str, typer.Argument(help="a benchmark, see `hf-sysgen list benchmarks`")],
+    config: Annotated[str | None, typer.Argument(help="its config; may be left out where there is only one")] = None,
+    split: Annotated[list[str] | None, typer.Option(help="only this split; may be repeated")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="folder with the benchmark's files")] = None,
+    output: Annotated[Path | None, typer.Option(help="folder for metrics.json and predictions.jsonl")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="examples decoded together")] = 256,
+) -> None:
+    """Decode a benchmark greedily and print exact match, with and without the length given by an oracle."""
+    from hf_sysgen.evaluation.commands import evaluate_checkpoint
+
+    with reported() as outcome:
+        print(evaluate_checkpoint(checkpoint, benchmark, config, split, data_dir, output, batch_size))
+    raise typer.Exit(outcome.status)
+
+
+@app.command()
+def predict(
+    checkpoint: Checkpoint,
+    texts: Annotated[list[str] | None, typer.Argument(help="sentences; none: one per line of standard input")] = None,
+    beams: Annotated[int, typer.Option(min=1, help="beam width; 1 is greedy")] = 1,
+    max_new_tokens: Annotated[int | None, typer.Option(min=1, help="length limit, EOS included")] = None,
+) -> None:
+    """Translate sentences, one line each."""
+    import sys
+
+    with reported() as outcome:
+        from hf_sysgen.evaluation.commands import predict_lines
+
+        lines = texts or [line.rstrip("\n") for line in sys.stdin]
+        for line in predict_lines(checkpoint, lines, beams, max_new_tokens):
+            print(line)
+    raise typer.Exit(outcome.status)
+
+
+@app.command()
+def compare(
+    recipes: Annotated[list[Path], typer.Argument(help="recipe files")],
+    plot: Annotated[Path | None, typer.Option(help="PNG file for the accuracies over training")] = None,
+    override: Annotated[list[str] | None, typer.Option(help="key=value for every recipe; may be repeated")] = None,
+    translate: Annotated[list[str] | None, typer.Option(help="a sentence for the best checkpoint; may be repeated")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="runs at once; default: one per core, 1 on a GPU")] = None,
+) -> None:
+    """Train recipes side by side and print one table, beside the paper's numbers.
+
+    With --translate the best checkpoint is loaded in a fresh process that cannot import this package.
+    """
+    from hf_sysgen.training.compare import compare_recipes
+
+    with reported() as outcome:
+        outcome.status = compare_recipes(recipes, override or [], plot, translate or [], processes)
+    raise typer.Exit(outcome.status)
+
+
+def main() -> None:
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""A split as token ids, indexed by whole batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+
+class RaggedIds:
+    """Sequences of token ids in one flat array, padded on demand."""
+
+    def __init__(self, sequences: Sequence[Sequence[int]]):
+        self.lengths = np.fromiter((len(ids) for ids in sequences), np.int64, len(sequences))
+        self.starts = np.concatenate(([0], np.cumsum(self.lengths)))[:-1]
+        self.flat = np.fromiter((i for ids in sequences for i in ids), np.int64, int(self.lengths.sum()))
+
+    def padded(self, rows: np.ndarray, value: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Those rows padded on the right with `value`: ids (B, longest) and which are real, boolean (B, longest)."""
+        lengths = self.lengths[rows]
+        columns = np.arange(lengths.max(initial=0))
+        real = columns < lengths[:, None]
+        ids = np.full(real.shape, value, np.int64)
+        ids[real] = self.flat[(self.starts[rows][:, None] + columns)[real]]
+        return torch.from_numpy(ids), torch.from_numpy(real)
+
+
+class TokenizedSplit(Dataset):
+    """
+    A split of a benchmark as token ids, indexed by whole batches.
+
+    Args:
+        sources: `<s> words </s>` ids of every example; targets: `words </s>` ids.
+        pad_id: what fills short sources; attention masks tell, not this id.
+        train_eos: whether the EOS of a target is a label.
+    """
+
+    def __init__(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], pad_id: int, train_eos: bool = True
+    ):
+        self.sources, self.targets = RaggedIds(sources), RaggedIds(targets)
+        self.pad_id, self.train_eos = pad_id, train_eos
+
+    def __len__(self) -> int:
+        return len(self.sources.lengths)
+
+    def __getitem__(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
+        """
+        The batch of those rows: `input_ids` and `attention_mask` (B, S), `labels` (B, T) with -100 beyond the target.
+        """
+        rows = np.atleast_1d(rows)
+        input_ids, mask = self.sources.padded(rows, self.pad_id)
+        labels, _ = self.targets.padded(rows, -100)
+        if not self.train_eos:
+            labels[torch.arange(len(rows)), torch.from_numpy(self.targets.lengths[rows]) - 1] = -100
+        return {"input_ids": input_ids, "attention_mask": mask.long(), "labels": labels}
+
+    def by_length(self, rows: np.ndarray) -> np.ndarray:
+        """The rows, sorted by target length, then source length."""
+        return rows[np.lexsort((self.sources.lengths[rows], self.targets.lengths[rows]))]

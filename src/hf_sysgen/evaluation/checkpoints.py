@@ -1,0 +1,83 @@
+"""Checkpoints of this package: load one, decode text with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel
+
+from hf_sysgen.data.tokenization import encode_sources
+from hf_sysgen.models import CONFIGS
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be used: says which file is wrong and what would help."""
+
+
+def load_checkpoint(path: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    """
+    A sequence-to-sequence model of this package and its tokenizer, in evaluation mode and float32, on the GPU if there
+    is one. Only safetensors are read; the package's own code is run, never the checkpoint's.
+
+    Args:
+        path: the folder `model` of a run (or the run's folder itself).
+
+    Raises:
+        CheckpointError: a file is absent or cut short, or the model is of another type.
+    """
+    path = Path(path)
+    if (path / "model" / "config.json").exists():
+        path = path / "model"
+    config = path / "config.json"
+    if not config.exists():
+        raise CheckpointError(f"{path}: no checkpoint here, config.json is missing; give the folder `model` of a run")
+    try:
+        model_type = json.loads(config.read_text(encoding="utf-8")).get("model_type")
+    except (OSError, ValueError, AttributeError) as error:
+        raise CheckpointError(f"{config}: cannot be read: {error}") from error
+    if model_type not in CONFIGS:
+        raise CheckpointError(
+            f"{config}: model_type is {model_type!r}, which is none of this package's: {', '.join(CONFIGS)}"
+        )
+    for name in ("model.safetensors", "tokenizer.json"):
+        if not (path / name).exists():
+            raise CheckpointError(f"{path}: {name} is missing; copy the whole folder")
+    try:
+        model, report = AutoModelForSeq2SeqLM.from_pretrained(
+            path, dtype=torch.float32, use_safetensors=True, output_loading_info=True
+        )
+        tokenizer = AutoTokenizer.from_pretrained(path)
+    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
+        raise CheckpointError(f"{path}: cannot be loaded, it may be cut short; copy it again ({error})") from error
+    if missing := sorted(report["missing_keys"]):
+        raise CheckpointError(f"{path}: model.safetensors lacks {', '.join(missing[:5])}; copy it again")
+    return model.eval().to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
+
+
+def source_ids(model: PreTrainedModel) -> range:
+    """Token ids that the encoder's table covers."""
+    start = model.config.source_id_offset
+    return range(start, start + model.config.source_vocab_size)
+
+
+def predict(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, texts: list[str], **options) -> list[str]:
+    """
+    Translate texts.
+
+    Args:
+        options: for `generate`, e.g. `num_beams=5`, `max_new_tokens=60`.
+
+    Raises:
+        DataError: a text is empty or has a word outside the vocabulary.
+    """
+    encoded = encode_sources(tokenizer, texts, source_ids(model))
+    batch = tokenizer.pad({"input_ids": encoded}, return_tensors="pt", padding_side="right").to(model.device)
+    generated = model.generate(**batch, **options)
+    return tokenizer.batch_decode(generated, skip_special_tokens=True)

@@ -1,0 +1,41 @@
+"""Figures from results records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+STYLES = {"validation": "--", "test": "-"}
+LABELS = {"validation": "IID", "test": "generalization"}
+
+
+def plot_accuracies(records: Sequence[Mapping[str, Any]], path: str | Path) -> None:
+    """
+    Exact match on every evaluated split against the training step, one colour a run, as PNG.
+
+    Args:
+        records: results records; their `history` holds what was logged during training.
+        path: the file; its folder is made.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
+    for index, record in enumerate(records):
+        for split, style in STYLES.items():
+            key = f"eval_{split}_accuracy"
+            points = [(entry["step"], entry[key]) for entry in record["history"] if key in entry]
+            if points:
+                steps, accuracies = zip(*points, strict=True)
+                label = f"{record['recipe']['model'].replace('_', ' ')}, {LABELS[split]}"
+                axes.plot(steps, accuracies, style, color=f"C{index}", marker="o", markersize=3, label=label)
+    axes.set(xlabel="training step", ylabel="exact match", ylim=(-0.02, 1.02))
+    axes.set_title(", ".join(sorted({f"{r['recipe']['benchmark']} {r['recipe']['config']}" for r in records})))
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)

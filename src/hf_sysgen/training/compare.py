@@ -1,0 +1,128 @@
+"""Several recipes side by side: one process each, one table, one plot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from hf_sysgen.evaluation.plots import plot_accuracies
+from hf_sysgen.evaluation.report import table
+from hf_sysgen.evaluation.results import RESULTS, read_results
+from hf_sysgen.training.recipe import Recipe, RecipeError, load_recipe
+
+
+def compare_recipes(
+    files: Sequence[Path],
+    overrides: Sequence[str] = (),
+    plot: Path | None = None,
+    sentences: Sequence[str] = (),
+    processes: int | None = None,
+) -> int:
+    """
+    Train the recipes and print their results beside the paper's.
+
+    Args:
+        files: recipe files; all are checked before the first one is trained.
+        overrides: `key=value` for every recipe.
+        plot: PNG file for the accuracies over training.
+        sentences: translated by the checkpoint that generalizes best, in a process that cannot import this package.
+        processes: runs at once; by default one per core, and one on a GPU.
+
+    Returns:
+        exit status: 0 if all runs finished, else 1.
+
+    Raises:
+        RecipeError: a recipe is wrong, or two recipes share a folder.
+    """
+    recipes = [load_recipe(file, overrides) for file in files]
+    if len({recipe.run_dir for recipe in recipes}) < len(recipes):
+        raise RecipeError("output_dir: two of the recipes have one folder; give each its own name or seed")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    processes = min(processes or (1 if _has_gpu() else cores), len(recipes))
+    threads = max(1, cores // processes)
+    with ThreadPoolExecutor(processes) as pool:
+        jobs = [pool.submit(_train, file, recipe, overrides, threads) for file, recipe in zip(files, recipes, strict=True)]
+        failed = [recipe.name for job, recipe in zip(jobs, recipes, strict=True) if job.result() != 0]
+    for name in failed:
+        print(f"error: {name} failed, its messages are above", file=sys.stderr)
+    if failed:
+        return 1
+    records = [read_results(recipe.run_dir / RESULTS) for recipe in recipes]
+    print("\n" + _table(recipes, records))
+    if plot is not None:
+        plot_accuracies(records, plot)
+        print(f"\naccuracies over training: {plot}")
+    if sentences:
+        best = max(zip(recipes, records, strict=True), key=lambda pair: pair[1]["splits"]["test"]["accuracy"])[0]
+        return _translate(best.run_dir / "model", sentences)
+    return 0
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _train(file: Path, recipe: Recipe, overrides: Sequence[str], threads: int) -> int:
+    """One run in a process of its own, its lines passed on under its name."""
+    command = [sys.executable, "-m", "hf_sysgen.train", str(file), *overrides]
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as process:
+        for line in process.stdout or ():
+            print(f"[{recipe.name}] {line.rstrip()}", flush=True)
+    return process.returncode
+
+
+def _table(recipes: Sequence[Recipe], records: Sequence[dict[str, Any]]) -> str:
+    def paper(value: float | None) -> str:
+        return "-" if value is None else f"{value:.2f}"
+
+    rows = []
+    for recipe, record in zip(recipes, records, strict=True):
+        iid, generalization = record["splits"].get("validation"), record["splits"]["test"]
+        rows.append(
+            (
+                recipe.model,
+                f"{iid['accuracy']:.4f}" if iid else "-",
+                paper(recipe.paper_validation),
+                f"{generalization['accuracy']:.4f}",
+                paper(recipe.paper_test),
+                f"{record['steps']:,}",
+                f"{record['train_seconds']:.0f} s",
+            )
+        )
+    header = ("exact match", "IID", "paper", "generalization", "paper", "steps", "training")
+    examples = ", ".join(f"{name} {split['examples']:,}" for name, split in records[0]["splits"].items())
+    cells = "\n".join(f"paper: {recipe.model}: {recipe.paper_cell}" for recipe in recipes if recipe.paper_cell)
+    return f"{table(header, rows)}\nexamples: {examples}\n{cells}".rstrip()
+
+
+def _translate(checkpoint: Path, sentences: Sequence[str]) -> int:
+    import hf_sysgen.hub
+
+    script = Path(hf_sysgen.hub.__file__).with_name("stranger.py")
+    print(f"\n{checkpoint}, loaded with trust_remote_code=True in a process without this package:", flush=True)
+    with tempfile.TemporaryDirectory() as elsewhere:
+        done = subprocess.run(
+            [sys.executable, "-I", str(script), str(checkpoint.resolve()), *sentences],
+            cwd=elsewhere,
+            env=os.environ | {"HF_MODULES_CACHE": elsewhere, "HF_HUB_OFFLINE": "1"},
+            capture_output=True,
+            text=True,
+        )
+    if done.returncode != 0:
+        print(f"error: the checkpoint did not load elsewhere:\n{done.stderr}", file=sys.stderr)
+        return 1
+    for sentence, translation in zip(sentences, done.stdout.splitlines(), strict=True):
+        words = translation.split()
+        print(f"  {sentence}\n    {len(words)} actions: {translation}")
+    return 0

@@ -1,0 +1,36 @@
+"""What every test folder uses: one thread, and where the large files outside the repository are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+BESIDE_REPOSITORY = Path(__file__).parents[2] / "shared"
+
+
+def _folder(variable: str, default: Path, what: str) -> Path:
+    folder = Path(os.environ.get(variable) or default)
+    if not folder.is_dir():
+        pytest.skip(f"needs {what}: set {variable} to the folder that holds them")
+    return folder
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    """Tiny tensors gain nothing from a second thread, and parallel test runs lose."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def golden_dir() -> Path:
+    """One folder per family with weights, inputs and outputs of the authors' code."""
+    return _folder("HF_SYSGEN_GOLDEN_DIR", BESIDE_REPOSITORY / "golden", "the authors' numbers")
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The upstream files of the benchmarks."""
+    return _folder("HF_SYSGEN_DATA_DIR", BESIDE_REPOSITORY / "data", "the upstream files of the benchmarks")

@@ -1,0 +1,75 @@
+"""Small models and batches. Sizes are distinct primes, so that a swapped axis cannot pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoModel, AutoModelForSeq2SeqLM
+
+from hf_sysgen.models import MODELS
+
+# by model type: (config class, headless class, class with logits)
+VARIANTS = {
+    config.model_type: (config, classes[AutoModel], classes[AutoModelForSeq2SeqLM])
+    for config, classes in MODELS.items()
+    if AutoModelForSeq2SeqLM in classes
+}
+
+BATCH, SOURCE, TARGET = 5, 7, 11
+SIZES: Mapping[str, Any] = {
+    "vocab_size": 17,
+    "source_vocab_size": 19,
+    "hidden_size": 6,  # 2 heads of 3
+    "num_attention_heads": 2,
+    "intermediate_size": 13,
+    "encoder_layers": 2,
+    "decoder_layers": 3,
+}
+
+
+def tiny_config(variant: str, **changes):
+    return VARIANTS[variant][0](**{**SIZES, **changes})
+
+
+def scatter_weights(model: nn.Module, seed: int = 0, spread: float = 0.5) -> nn.Module:
+    """Moves every parameter off its start, zeros and ones included: a bias of 0 hides whether it is used."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            parameter.add_(spread * noise.to(parameter.dtype))
+    return model
+
+
+def tiny_model(variant: str, head: bool = True, seed: int = 0, spread: float = 0.5, **changes):
+    """A model in evaluation mode and float64, always the same one."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = VARIANTS[variant][2 if head else 1](tiny_config(variant, **changes))
+    return scatter_weights(model.double(), seed, spread).eval()
+
+
+def ragged_batch(config, seed: int = 0, target: int = TARGET) -> dict[str, torch.Tensor]:
+    """Source rows of different lengths, right-padded with a real word's id; masks have 1 = real."""
+    generator = torch.Generator().manual_seed(seed)
+    low = config.source_id_offset
+    input_ids = torch.randint(low, low + config.source_vocab_size, (BATCH, SOURCE), generator=generator)
+    lengths = torch.tensor([SOURCE, 2, 5, 3, 1])
+    decoder_input_ids = torch.randint(config.vocab_size, (BATCH, target), generator=generator)
+    decoder_input_ids[:, 0] = config.decoder_start_token_id
+    return {
+        "input_ids": input_ids,
+        "attention_mask": (torch.arange(SOURCE) < lengths[:, None]).long(),
+        "decoder_input_ids": decoder_input_ids,
+    }
+
+
+def ragged_labels(config, seed: int = 0) -> torch.Tensor:
+    """Target ids (BATCH, TARGET), each row with its own number of -100 at the end."""
+    generator = torch.Generator().manual_seed(seed + 1)
+    labels = torch.randint(config.vocab_size, (BATCH, TARGET), generator=generator)
+    lengths = torch.tensor([3, TARGET, 1, 7, 5])
+    return labels.masked_fill(torch.arange(TARGET) >= lengths[:, None], -100)

@@ -1,0 +1,75 @@
+"""Every command and snippet of the README, as printed, on runs made small."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+TINY = ["steps=2", "eval_every=1", "eval_examples=3", "hidden_size=16", "intermediate_size=16", "num_attention_heads=2",
+        "encoder_layers=1", "decoder_layers=1", "batch_size=8", "tracker=none"]  # fmt: skip
+CHECKPOINT = "runs/scan_length26_quick_relative_universal/seed0/model"
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+
+
+def run(command: list[str], folder: Path) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A folder that looks like the repository's root to a reader: recipes, and the checkpoint of a (tiny) main job."""
+    path = tmp_path_factory.mktemp("readme")
+    (path / "recipes").symlink_to(ROOT / "recipes")
+    recipe = "recipes/devil/scan_length26_quick_relative_universal.yaml"
+    run([sys.executable, "-m", "hf_sysgen.train", recipe, *TINY], path)
+    return path
+
+
+@pytest.mark.parametrize("snippet", blocks("python"))
+def test_snippet(snippet, folder):
+    assert CHECKPOINT in snippet or "checkpoint" not in snippet
+    run([sys.executable, "-c", snippet], folder)
+
+
+def commands() -> list[str]:
+    lines = [line.partition(" #")[0].strip() for block in blocks("bash") for line in block.splitlines()]
+    return [line for line in lines if line]
+
+
+def test_make_targets_exist():
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    named = [line.split()[1] for line in commands() if line.startswith("make ")]
+    assert named == ["run", "test"]
+    assert set(named) <= set(targets)
+
+
+def test_commands(folder):
+    """In the README's order, because evaluation reads what training left."""
+    ran = 0
+    for line in commands():
+        words = shlex.split(line)
+        if words[0] == "make" or "multi_gpu" in line:
+            continue  # `make run` and `make test` are these tests and the main job; the other needs several GPUs
+        if words[0] == "hf-sysgen":
+            words = [sys.executable, "-m", "hf_sysgen.cli", *words[1:]]
+        elif words[0] == "torchrun":
+            words = [sys.executable, "-m", "torch.distributed.run", *words[1:], "output_dir=runs/two_processes"]
+        if {"train", "hf_sysgen.train"} & set(words):
+            words += TINY
+        if "compare" in words:
+            words += [part for override in TINY for part in ("--override", override)]
+        run(words, folder)
+        ran += 1
+    assert ran == 6
