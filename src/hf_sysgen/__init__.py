@@ -28,7 +28,15 @@ _LAZY = {
     "Recipe": "hf_sysgen.training.recipe",
 }
 
-__all__ = ["__version__", *_LAZY]
+__all__ = [
+    "Recipe",
+    "__version__",
+    "benchmark_info",
+    "from_authors",
+    "list_benchmarks",
+    "load_benchmark",
+    "load_recipe",
+]
 
 
 def __getattr__(name: str):

@@ -29,7 +29,11 @@ def list_command(
     """Show the variants, the benchmarks with their splits and licences, and the recipes."""
     from hf_sysgen.listing import list_benchmarks_text, list_models_text, list_recipes_text
 
-    parts = {"models": list_models_text, "benchmarks": list_benchmarks_text, "recipes": lambda: list_recipes_text(recipes)}
+    parts = {
+        "models": list_models_text,
+        "benchmarks": list_benchmarks_text,
+        "recipes": lambda: list_recipes_text(recipes),
+    }
     if kind not in (*parts, "all"):
         raise typer.BadParameter(f"{kind!r} is none of models, benchmarks, recipes, all")
     print("\n\n".join(text() for name, text in parts.items() if kind in (name, "all")))
@@ -90,8 +94,10 @@ def compare(
     recipes: Annotated[list[Path], typer.Argument(help="recipe files")],
     plot: Annotated[Path | None, typer.Option(help="PNG file for the accuracies over training")] = None,
     override: Annotated[list[str] | None, typer.Option(help="key=value for every recipe; may be repeated")] = None,
-    translate: Annotated[list[str] | None, typer.Option(help="a sentence for the best checkpoint; may be repeated")] = None,
-    processes: Annotated[int | None, typer.Option(min=1, help="runs at once; default: one per core, 1 on a GPU")] = None,
+    translate: Annotated[
+        list[str] | None, typer.Option(help="sentence for the best checkpoint; may be repeated")
+    ] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="runs at once; default: one a core, 1 on a GPU")] = None,
 ) -> None:
     """Train recipes side by side and print one table, beside the paper's numbers.
 

@@ -19,7 +19,7 @@ class Outcome:
 
 @contextmanager
 def reported() -> Iterator[Outcome]:
-    """Turn the errors that a user can mend into one line on standard error and a status; others keep their traceback."""
+    """Turn errors that a user can mend into one line on standard error and a status; others keep their traceback."""
     outcome = Outcome()
     try:
         yield outcome

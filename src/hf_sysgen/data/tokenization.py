@@ -53,7 +53,7 @@ def build_vocabulary(sources: Iterable[str], targets: Iterable[str], joint: bool
     if not source_words or not target_words:
         raise DataError("no words to build a vocabulary from: source or target texts are empty")
     if reserved := (source_words | target_words) & {EOS, SOS}:
-        raise DataError(f"the data uses {', '.join(sorted(reserved))} as words, which are this vocabulary's own symbols")
+        raise DataError(f"the data uses {', '.join(sorted(reserved))} as words, which are the vocabulary's own symbols")
     if joint:
         source_words = target_words = source_words | target_words
     shared = source_words & target_words
@@ -117,20 +117,20 @@ def _encode(tokenizer, texts, id_range, side, add_special_tokens) -> list[list[i
     for text in texts:
         if side == "source" and not text.split():
             raise DataError("empty input: give at least one word")
+    vocabulary = tokenizer.get_vocab()
+    known = [word for word, token in vocabulary.items() if id_range is None or token in id_range]
     try:
         encoded = tokenizer(texts, add_special_tokens=add_special_tokens)["input_ids"] if texts else []
     except Exception as error:  # the tokenizers library raises bare Exception
-        vocabulary = tokenizer.get_vocab()
         for text in texts:
             for word in text.split():
                 if word not in vocabulary:
-                    raise _unknown_word(word, text, vocabulary, side) from error
+                    raise _unknown_word(word, text, known, side) from error
         raise
     if id_range is not None:
         for text, ids in zip(texts, encoded, strict=True):
             for token in ids:
                 if token not in id_range:
-                    known = {word: i for word, i in tokenizer.get_vocab().items() if i in id_range}
                     raise _unknown_word(tokenizer.convert_ids_to_tokens(token), text, known, side)
     return encoded
 

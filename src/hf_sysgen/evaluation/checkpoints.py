@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from hf_sysgen.data.tokenization import encode_sources
 from hf_sysgen.models import CONFIGS
@@ -16,12 +16,14 @@ from hf_sysgen.models import CONFIGS
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
+    from hf_sysgen.models.seq2seq import Seq2SeqLM
+
 
 class CheckpointError(ValueError):
     """A checkpoint that cannot be used: says which file is wrong and what would help."""
 
 
-def load_checkpoint(path: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+def load_checkpoint(path: str | Path) -> tuple[Seq2SeqLM, PreTrainedTokenizerFast]:
     """
     A sequence-to-sequence model of this package and its tokenizer, in evaluation mode and float32, on the GPU if there
     is one. Only safetensors are read; the package's own code is run, never the checkpoint's.
@@ -61,13 +63,13 @@ def load_checkpoint(path: str | Path) -> tuple[PreTrainedModel, PreTrainedTokeni
     return model.eval().to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
 
 
-def source_ids(model: PreTrainedModel) -> range:
+def source_ids(model: Seq2SeqLM) -> range:
     """Token ids that the encoder's table covers."""
     start = model.config.source_id_offset
     return range(start, start + model.config.source_vocab_size)
 
 
-def predict(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, texts: list[str], **options) -> list[str]:
+def predict(model: Seq2SeqLM, tokenizer: PreTrainedTokenizerFast, texts: list[str], **options) -> list[str]:
     """
     Translate texts.
 

@@ -22,7 +22,7 @@ class PreallocatedLayer(DynamicLayer):
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
             batch, heads, _, width = key_states.shape
-            self.buffers = [tensor.new_empty(batch, heads, self.capacity, width) for tensor in (key_states, value_states)]
+            self.buffers = [new.new_empty(batch, heads, self.capacity, width) for new in (key_states, value_states)]
             self.length = 0
         start, self.length = self.length, self.length + key_states.shape[2]
         for buffer, new in zip(self.buffers, (key_states, value_states), strict=True):

@@ -116,7 +116,5 @@ def _evaluate_batch(model: Seq2SeqLM, split: Any, rows: np.ndarray, eos_id: int,
 
 def _row_losses(logits: torch.Tensor, target: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
     """Mean cross-entropy over the real tokens of each row: logits (B, T, V), target (B, T) -> (B,)."""
-    losses = nn.functional.cross_entropy(
-        logits.float().transpose(1, 2), target, ignore_index=IGNORED, reduction="none"
-    )
+    losses = nn.functional.cross_entropy(logits.float().transpose(1, 2), target, ignore_index=IGNORED, reduction="none")
     return losses.sum(dim=1) / real.sum(dim=1)

@@ -9,8 +9,9 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Left-aligned first column, right-aligned others, two blanks between."""
     lines = [[str(cell) for cell in row] for row in [header, *rows]]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(line, widths)))
-        .rstrip()
-        for line in lines
-    )  # fmt: skip
+
+    def aligned(line: list[str]) -> str:
+        cells = [cell.rjust(width) for cell, width in zip(line, widths, strict=True)]
+        return "  ".join([line[0].ljust(widths[0]), *cells[1:]]).rstrip()
+
+    return "\n".join(aligned(line) for line in lines)

@@ -47,8 +47,8 @@ def compare_recipes(
     processes = min(processes or (1 if _has_gpu() else cores), len(recipes))
     threads = max(1, cores // processes)
     with ThreadPoolExecutor(processes) as pool:
-        jobs = [pool.submit(_train, file, recipe, overrides, threads) for file, recipe in zip(files, recipes, strict=True)]
-        failed = [recipe.name for job, recipe in zip(jobs, recipes, strict=True) if job.result() != 0]
+        statuses = list(pool.map(lambda file, recipe: _train(file, recipe, overrides, threads), files, recipes))
+    failed = [recipe.name for recipe, status in zip(recipes, statuses, strict=True) if status != 0]
     for name in failed:
         print(f"error: {name} failed, its messages are above", file=sys.stderr)
     if failed:

@@ -45,6 +45,8 @@ class Recipe:
         batch_size: examples per update, over all processes and accumulated parts.
         length_groups: parts that an update's examples are cut into after sorting them by length. Each part is padded
             to its own longest example and its gradient accumulated: the same update for less computation.
+        static_batches: keep the training split on the device, padded to one shape, and on a GPU replay each update as a
+            CUDA graph; the same updates, several times faster for a small model on a GPU. One process.
         sampling: `with_replacement` draws every batch uniformly (framework/loader/sampler.py:9-19 of Csordas et al.);
             `epochs` shuffles the examples anew each epoch, its last batch may be smaller.
         train_eos: whether EOS is a label; without it only oracle-length evaluation makes sense (Newman et al. 2020).
@@ -85,6 +87,7 @@ class Recipe:
     joint_vocabulary: bool = False
     seed: int = 0
     length_groups: int = 1
+    static_batches: bool = False
     sampling: Literal["with_replacement", "epochs"] = "with_replacement"
     train_eos: bool = True
     schedule: Literal["constant", "noam", "inverse_sqrt"] = "constant"
@@ -257,6 +260,13 @@ def _check_consistency(recipe: Recipe) -> None:
     for key in ("adam_beta1", "adam_beta2"):
         if not 0 <= getattr(recipe, key) < 1:
             raise RecipeError(f"{key}={getattr(recipe, key)} must be in [0, 1)")
+    if recipe.static_batches:
+        wanted = {"length_groups": 1, "sampling": "with_replacement", "label_smoothing": 0.0}
+        for key, value in wanted.items():
+            if getattr(recipe, key) != value:
+                raise RecipeError(f"{key}={getattr(recipe, key)} does not go with static_batches=true, use {value}")
+        if recipe.precision == "fp16":
+            raise RecipeError("precision=fp16 does not go with static_batches=true, use bf16 or fp32")
     if recipe.eval_examples is not None and recipe.eval_examples < 1:
         raise RecipeError(f"eval_examples={recipe.eval_examples} must be at least 1, or null for all")
     if recipe.early_stopping != "none" and not recipe.eval_every:

@@ -155,6 +155,8 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
     try:
         trainer = SysgenTrainer(recipe, model, splits)
         world = trainer.args.world_size
+        if recipe.static_batches and world > 1:
+            raise ValueError(f"static_batches=true runs in one process, not in {world}")
         # told here, before any work: a batch that cannot be shared
         trainer.first_step = 0
         trainer.get_train_dataloader()
@@ -204,4 +206,3 @@ def _texts(split: Any, record: Mapping[str, Any], vocabulary: Vocabulary) -> dic
     tokens = vocabulary.tokenizer.convert_ids_to_tokens(record["prediction"])
     texts = {"input": example["input"], "target": example["target"], "prediction": " ".join(tokens)}
     return texts | ({"category": example["category"]} if "category" in example else {})
-

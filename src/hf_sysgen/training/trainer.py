@@ -32,6 +32,7 @@ from hf_sysgen.evaluation.metrics import summarize
 from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.recipe import Recipe
 from hf_sysgen.training.schedules import learning_rate_of
+from hf_sysgen.training.static import StaticUpdates
 
 COMPLETE = "complete"
 
@@ -145,7 +146,7 @@ class SysgenTrainer(Seq2SeqTrainer):
             self.remove_callback(unwanted)
 
     def smoothed_loss(self, outputs, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int) -> torch.Tensor:
-        """(1 - eps) * cross-entropy + eps * its mean over the vocabulary: summed over labels, divided by their number."""
+        """(1 - eps) * cross-entropy + eps * its mean over the vocabulary, a mean over the whole batch."""
         loss = torch.nn.functional.cross_entropy(
             outputs.logits.float().flatten(0, 1),
             labels.flatten(),
@@ -165,7 +166,8 @@ class SysgenTrainer(Seq2SeqTrainer):
     def clock(self) -> Clock:
         return next(callback for callback in self.callback_handler.callbacks if isinstance(callback, Clock))
 
-    def get_train_dataloader(self):
+    def step_batches(self) -> StepBatches:
+        """What this process works through."""
         batches = StepBatches(
             self.splits["train"],
             batch_size=self.recipe.batch_size,
@@ -177,7 +179,51 @@ class SysgenTrainer(Seq2SeqTrainer):
             world=self.args.world_size,
         )
         batches.first_step = self.first_step
-        return batches.loader()
+        return batches
+
+    def get_train_dataloader(self):
+        return self.step_batches().loader()
+
+    def create_optimizer(self, *args, **kwargs):
+        optimizer = super().create_optimizer(*args, **kwargs)
+        if self.recipe.static_batches and self.args.device.type == "cuda":
+            for group in optimizer.param_groups:
+                # a graph reads the learning rate from memory, at every replay
+                group["capturable"] = True
+                group["lr"] = torch.tensor(float(group["lr"]), device=self.args.device)
+        return optimizer
+
+    def _run_epoch(self, *, model, epoch, trial, ignore_keys_for_eval, start_time, resume_from_checkpoint, **kwargs):
+        """The Trainer's inner loop, or under `static_batches` ours, which stops only where something is reported."""
+        if not self.recipe.static_batches:
+            return super()._run_epoch(
+                model=model,
+                epoch=epoch,
+                trial=trial,
+                ignore_keys_for_eval=ignore_keys_for_eval,
+                start_time=start_time,
+                resume_from_checkpoint=resume_from_checkpoint,
+                **kwargs,
+            )
+        if resume_from_checkpoint is not None:
+            self._load_rng_state(resume_from_checkpoint)
+        self.accelerator.gradient_state._set_sync_gradients(True)
+        updates = StaticUpdates(
+            model, self.optimizer, self.step_batches(), self.args.max_grad_norm, self.compute_loss_context_manager
+        )
+        state, every = self.state, (self.args.logging_steps, self.args.save_steps, self.args.eval_steps or 0)
+        while state.global_step < state.max_steps and not self.control.should_training_stop:
+            stops = [state.max_steps, *(period * (state.global_step // period + 1) for period in every if period)]
+            count = int(min(stops)) - state.global_step
+            model.train()
+            self._tr_loss += updates.run(state.global_step, count, after_each=self.lr_scheduler.step)
+            state.global_step += count
+            state.epoch = state.global_step / state.max_steps
+            self.control = self.callback_handler.on_step_end(self.args, state, self.control)
+            self._maybe_log_save_evaluate(
+                self._tr_loss, None, model, trial, epoch, ignore_keys_for_eval, start_time,
+                learning_rate=float(self.lr_scheduler.get_last_lr()[0]),
+            )  # fmt: skip
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None):
         if self.lr_scheduler is None:
@@ -193,9 +239,7 @@ class SysgenTrainer(Seq2SeqTrainer):
             self.first_step = state.global_step
         return super().train(resume_from_checkpoint=resume_from_checkpoint, **kwargs)
 
-    def predict_split(
-        self, name: str, rows: np.ndarray | None = None, oracle: bool = False
-    ) -> list[dict[str, Any]]:
+    def predict_split(self, name: str, rows: np.ndarray | None = None, oracle: bool = False) -> list[dict[str, Any]]:
         """Records of every example of a split, in its order, from all processes; see [`evaluate_split`]."""
         split = self.splits[name]
         rows = np.arange(len(split)) if rows is None else rows
@@ -270,6 +314,8 @@ def training_arguments(recipe: Recipe) -> Seq2SeqTrainingArguments:
     return Seq2SeqTrainingArguments(
         output_dir=str(recipe.run_dir),
         max_steps=recipe.steps,
+        # told outright: otherwise bf16 is refused, and several processes would each train alone
+        use_cpu=not torch.accelerator.is_available(),
         per_device_train_batch_size=1,
         gradient_accumulation_steps=recipe.length_groups,
         average_tokens_across_devices=True,

@@ -1,0 +1,105 @@
+"""
+Put the measured tables into README.md, between its `<!-- results:NAME -->` marks: `python benchmarks/readme_tables.py`.
+
+`--keep RUN_DIR ...` first copies those runs' records into benchmarks/results. A test holds that README and records agree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+
+from hf_sysgen.evaluation.results import RESULTS, read_results, write_results, write_whole
+
+HERE = Path(__file__).resolve().parent
+README = HERE.parent / "README.md"
+
+
+def markdown(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [header, ("---", *["---:"] * (len(header) - 1)), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def quick_table() -> str:
+    """The main job: ours beside the paper's, from the records of its two runs."""
+    rows, record = [], {}
+    for variant in ("relative_universal", "universal"):
+        record = read_results(HERE / "results" / f"scan_length26_quick_{variant}.json")
+        recipe, splits = record["recipe"], record["splits"]
+        rows.append(
+            (
+                f"`{recipe['model']}`",
+                f"{splits['validation']['accuracy']:.3f}",
+                f"**{splits['test']['accuracy']:.3f}**",
+                f"{splits['test']['accuracy_oracle']:.3f}",
+                f"{recipe['paper_test']:.2f}",
+                f"{record['train_seconds']:.0f} s",
+            )
+        )
+    header = ("exact match", "IID", "longer than 26", "same, length given", "paper, 50,000 steps of 256", "training")
+    note = (
+        f"One seed, {record['steps']:,} steps, one core of an {record['device']} each, both at once; "
+        f"{record['splits']['validation']['examples']:,} IID and {record['splits']['test']['examples']:,} longer examples."
+    )
+    return f"{markdown(header, rows)}\n\n{note}"
+
+
+def speed_table() -> str:
+    """Training and decoding speed on one thread, from benchmarks/seq2seq.json."""
+    record = json.loads((HERE / "seq2seq.json").read_text(encoding="utf-8"))
+    speed = {
+        (row["setup"], row["what"], row["name"]): row["per_second"] for row in record["results"] if row["threads"] == 1
+    }
+    names = ("sysgen_transformer", "universal_transformer", "relative_transformer", "relative_universal_transformer")
+    rows = []
+    for name in (*names, "t5", "bart"):
+        cells = [
+            f"{speed[setup, f'train {mode}', name]:.2f}" for setup in ("scan", "cogs") for mode in ("padded", "grouped")
+        ]
+        decode = [speed[setup, "decode", f"{name} generate"] for setup in ("scan", "cogs")]
+        rows.append((f"`{name}`", *cells, *(f"{value:.0f}" for value in decode)))
+    header = (
+        "one thread",
+        "SCAN steps/s",
+        "grouped",
+        "COGS steps/s",
+        "grouped",
+        "SCAN sequences/s",
+        "COGS sequences/s",
+    )
+    note = (
+        f"{record['device']}, medians of {record['rounds']} rounds, all contenders in turn in one run; T5 and BART of equal "
+        "width and depth. Batches of 256 (SCAN) and 128 (COGS); grouped: the same update from four parts of similar "
+        "length. Sequences: greedy `generate`, 27 and 64 steps."
+    )
+    return f"{markdown(header, rows)}\n\n{note}"
+
+
+TABLES = {"quick": quick_table, "speed": speed_table}
+
+
+def filled(readme: str) -> str:
+    """The README's text with every table between its marks."""
+    for name, table in TABLES.items():
+        mark = f"<!-- results:{name} -->", f"<!-- /results:{name} -->"
+        pattern = re.escape(mark[0]) + ".*?" + re.escape(mark[1])
+        text = f"{mark[0]}\n{table()}\n{mark[1]}"
+        readme, count = re.subn(pattern, lambda _, text=text: text, readme, flags=re.DOTALL)
+        if count != 1:
+            raise SystemExit(f"README.md needs {mark[0]} ... {mark[1]} once, found {count}")
+    return readme
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keep", type=Path, nargs="*", default=[], help="folders of runs whose records to keep")
+    for run_dir in parser.parse_args().keep:
+        record = read_results(run_dir / RESULTS)
+        write_results(HERE / "results" / f"{record['name']}.json", record)
+    write_whole(README, filled(README.read_text(encoding="utf-8")))
+
+
+if __name__ == "__main__":
+    main()
