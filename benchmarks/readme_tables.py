@@ -1,7 +1,7 @@
 """
-Put the measured tables into README.md, between its `<!-- results:NAME -->` marks: `python benchmarks/readme_tables.py`.
+`python benchmarks/readme_tables.py` puts the measured tables into README.md, between its `<!-- results:NAME -->` marks.
 
-`--keep RUN_DIR ...` first copies those runs' records into benchmarks/results. A test holds that README and records agree.
+`--keep RUN_DIR ...` first copies those runs' records into benchmarks/results. A test holds that both agree.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def markdown(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 def quick_table() -> str:
     """The main job: ours beside the paper's, from the records of its two runs."""
-    rows, record = [], {}
+    rows, record, splits = [], {}, {}
     for variant in ("relative_universal", "universal"):
         record = read_results(HERE / "results" / f"scan_length26_quick_{variant}.json")
         recipe, splits = record["recipe"], record["splits"]
@@ -41,7 +41,7 @@ def quick_table() -> str:
     header = ("exact match", "IID", "longer than 26", "same, length given", "paper, 50,000 steps of 256", "training")
     note = (
         f"One seed, {record['steps']:,} steps, one core of an {record['device']} each, both at once; "
-        f"{record['splits']['validation']['examples']:,} IID and {record['splits']['test']['examples']:,} longer examples."
+        f"{splits['validation']['examples']:,} IID and {splits['test']['examples']:,} longer examples."
     )
     return f"{markdown(header, rows)}\n\n{note}"
 
@@ -53,11 +53,9 @@ def speed_table() -> str:
         (row["setup"], row["what"], row["name"]): row["per_second"] for row in record["results"] if row["threads"] == 1
     }
     names = ("sysgen_transformer", "universal_transformer", "relative_transformer", "relative_universal_transformer")
-    rows = []
+    rows, modes = [], ("train padded", "train grouped")
     for name in (*names, "t5", "bart"):
-        cells = [
-            f"{speed[setup, f'train {mode}', name]:.2f}" for setup in ("scan", "cogs") for mode in ("padded", "grouped")
-        ]
+        cells = [f"{speed[setup, mode, name]:.2f}" for setup in ("scan", "cogs") for mode in modes]
         decode = [speed[setup, "decode", f"{name} generate"] for setup in ("scan", "cogs")]
         rows.append((f"`{name}`", *cells, *(f"{value:.0f}" for value in decode)))
     header = (
@@ -70,8 +68,8 @@ def speed_table() -> str:
         "COGS sequences/s",
     )
     note = (
-        f"{record['device']}, medians of {record['rounds']} rounds, all contenders in turn in one run; T5 and BART of equal "
-        "width and depth. Batches of 256 (SCAN) and 128 (COGS); grouped: the same update from four parts of similar "
+        f"{record['device']}, medians of {record['rounds']} rounds, all contenders in turn in one run; T5 and BART of "
+        "equal width and depth. Batches of 256 (SCAN) and 128 (COGS); grouped: the same update from four parts of similar "
         "length. Sequences: greedy `generate`, 27 and 64 steps."
     )
     return f"{markdown(header, rows)}\n\n{note}"

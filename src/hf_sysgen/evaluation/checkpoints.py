@@ -69,9 +69,11 @@ def source_ids(model: Seq2SeqLM) -> range:
     return range(start, start + model.config.source_vocab_size)
 
 
-def predict(model: Seq2SeqLM, tokenizer: PreTrainedTokenizerFast, texts: list[str], **options) -> list[str]:
+def predict(
+    model: Seq2SeqLM, tokenizer: PreTrainedTokenizerFast, texts: list[str], **options
+) -> tuple[list[str], list[bool]]:
     """
-    Translate texts.
+    Translate texts. Returns the translations, and for each whether it ended by itself, not at the length limit.
 
     Args:
         options: for `generate`, e.g. `num_beams=5`, `max_new_tokens=60`.
@@ -82,4 +84,6 @@ def predict(model: Seq2SeqLM, tokenizer: PreTrainedTokenizerFast, texts: list[st
     encoded = encode_sources(tokenizer, texts, source_ids(model))
     batch = tokenizer.pad({"input_ids": encoded}, return_tensors="pt", padding_side="right").to(model.device)
     generated = model.generate(**batch, **options)
-    return tokenizer.batch_decode(generated, skip_special_tokens=True)
+    # the first column is the start symbol, which is EOS as well
+    ended = (generated[:, 1:] == tokenizer.eos_token_id).any(dim=1).tolist()
+    return tokenizer.batch_decode(generated, skip_special_tokens=True), ended

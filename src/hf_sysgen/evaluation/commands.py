@@ -73,5 +73,13 @@ def predict_lines(checkpoint: Path, texts: list[str], beams: int, max_new_tokens
     model, tokenizer = load_checkpoint(checkpoint)
     encode_sources(tokenizer, texts, source_ids(model))
     options = {"num_beams": beams} | ({"max_new_tokens": max_new_tokens} if max_new_tokens else {})
+    cut = 0
     for start in range(0, len(texts), 64):
-        yield from predict(model, tokenizer, texts[start : start + 64], **options)
+        translations, ended = predict(model, tokenizer, texts[start : start + 64], **options)
+        cut += ended.count(False)
+        yield from translations
+    if cut:
+        limit = max_new_tokens or model.generation_config.max_new_tokens
+        print(
+            f"warning: {cut} of {len(texts)} did not end within {limit} tokens; see --max-new-tokens", file=sys.stderr
+        )

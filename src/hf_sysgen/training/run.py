@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,6 +150,8 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
     if (record := finished_results(recipe)) is not None:
         logger.info("%s is finished, nothing to do", recipe.run_dir)
         return record
+    if recipe.tracker != "none" and find_spec(recipe.tracker) is None:
+        raise RecipeError(f"tracker={recipe.tracker} is not installed: pip install {recipe.tracker}, or tracker=none")
     benchmark, vocabulary, splits = prepare_data(recipe)
     longest = max(int(split.targets.lengths.max()) for split in splits.values()) - 1
     model = build_model(recipe, vocabulary, longest)
