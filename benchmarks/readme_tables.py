@@ -69,8 +69,8 @@ def speed_table() -> str:
     )
     note = (
         f"{record['device']}, medians of {record['rounds']} rounds, all contenders in turn in one run; T5 and BART of "
-        "equal width and depth. Batches of 256 (SCAN) and 128 (COGS); grouped: the same update from four parts of similar "
-        "length. Sequences: greedy `generate`, 27 and 64 steps."
+        "equal width and depth. Batches of 256 (SCAN) and 128 (COGS); grouped: the same update from four parts of "
+        "similar length. Sequences: greedy `generate`, 27 and 64 steps."
     )
     return f"{markdown(header, rows)}\n\n{note}"
 

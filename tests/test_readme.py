@@ -73,3 +73,12 @@ def test_commands(folder):
         run(words, folder)
         ran += 1
     assert ran == 6
+
+
+def test_tables_are_those_of_the_results_files():
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        from readme_tables import filled
+    finally:
+        sys.path.pop(0)
+    assert filled(README) == README

@@ -75,8 +75,8 @@ def _word_tokenizer(words: list[str]) -> PreTrainedTokenizerFast:
     from transformers import PreTrainedTokenizerFast
 
     ids = {word: index for index, word in enumerate(words)}
-    # the unknown symbol is not in the vocabulary, so that an unknown word raises instead of passing silently
-    backend = Tokenizer(WordLevel(ids, unk_token="<unk>"))
+    # no word is a blank, so there is no unknown symbol, and an unknown word raises instead of passing silently
+    backend = Tokenizer(WordLevel(ids, unk_token=" "))
     backend.pre_tokenizer = WhitespaceSplit()
     backend.post_processor = TemplateProcessing(
         single=f"{SOS} $A {EOS}", special_tokens=[(SOS, ids[SOS]), (EOS, ids[EOS])]

@@ -48,7 +48,8 @@ def evaluate_split(
         on_batch: called with the number of examples done after each batch.
 
     Returns:
-        for each example a record: `row`, `prediction` (ids before EOS), `exact` (EOS at the right step included),
+        for each example a record: `row`, `prediction` (ids before EOS, at most one more than the reference has words),
+        `exact` (EOS at the right step included),
         `loss` and `loss_teacher` (mean nats per token of the reference with EOS, of free-running and teacher-forced
         logits; Csordas et al. report the former), `target_length` (words), and with `oracle` also `oracle_exact`.
     """
@@ -98,7 +99,8 @@ def _evaluate_batch(model: Seq2SeqLM, split: Any, rows: np.ndarray, eos_id: int,
     lengths = real.sum(dim=1) - 1
     records = []
     for index, (row, row_ids) in enumerate(zip(rows.tolist(), ids.tolist(), strict=True)):
-        # columns beyond a right row's own EOS belong to longer neighbours
+        # columns beyond a row's own reference and EOS are there for longer neighbours
+        row_ids = row_ids[: lengths[index] + 1]
         end = row_ids.index(eos_id) if eos_id in row_ids else len(row_ids)
         record = {
             "row": row,

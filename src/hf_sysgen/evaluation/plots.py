@@ -35,7 +35,8 @@ def plot_accuracies(records: Sequence[Mapping[str, Any]], path: str | Path) -> N
     axes.set(xlabel="training step", ylabel="exact match", ylim=(-0.02, 1.02))
     axes.set_title(", ".join(sorted({f"{r['recipe']['benchmark']} {r['recipe']['config']}" for r in records})))
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
+    if axes.has_data():
+        axes.legend(fontsize=8)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
     plt.close(figure)

@@ -103,7 +103,7 @@ def write_whole(path: str | Path, text: str) -> None:
     """Write a text file that, if the process dies, is either the old one or the new one."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_prefix(path))
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
@@ -112,6 +112,15 @@ def write_whole(path: str | Path, text: str) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def is_unfinished(path: Path, file: Path) -> bool:
+    """Whether `file` is what `write_whole` of `path` has in the making, or left behind when it was killed."""
+    return file.parent == path.parent and file.name.startswith(_prefix(path))
+
+
+def _prefix(path: Path) -> str:
+    return f".{path.name}."
 
 
 def environment() -> dict[str, Any]:

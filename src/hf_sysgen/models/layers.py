@@ -81,14 +81,19 @@ class DecoderLayer(EncoderLayer):
         attention_mask: torch.Tensor | None,
         position_keys: torch.Tensor | None,
         layer_idx: int,
-        memory: tuple[torch.Tensor, torch.Tensor],
+        memory_keys: torch.Tensor,
+        memory_values: torch.Tensor,
         memory_mask: torch.Tensor | None,
         past_key_values: Cache | None = None,
         **kwargs,
     ) -> torch.Tensor:
-        """hidden_states (B, T, E), memory from [`CrossAttention.project_memory`] -> (B, T, E)."""
+        """
+        hidden_states (B, T, E), keys and values from [`CrossAttention.project_memory`] -> (B, T, E).
+
+        Keys and values are two arguments, not a pair: re-entrant checkpointing sees no tensor inside a tuple.
+        """
         update, _ = self.self_attn(hidden_states, attention_mask, position_keys, past_key_values, layer_idx, **kwargs)
         hidden_states = self.residual(hidden_states, update, self.self_attn_norm)
-        update, _ = self.cross_attn(hidden_states, memory, memory_mask, **kwargs)
+        update, _ = self.cross_attn(hidden_states, (memory_keys, memory_values), memory_mask, **kwargs)
         hidden_states = self.residual(hidden_states, update, self.cross_attn_norm)
         return self.residual(hidden_states, self.feed_forward(hidden_states), self.feed_forward_norm)

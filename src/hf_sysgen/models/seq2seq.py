@@ -197,7 +197,7 @@ class Decoder(Stack):
         for depth in range(self.depth):
             layer, index = self.layer_at(depth)
             hidden_states = layer(
-                hidden_states, mask, position_keys[index], depth, memory[index], memory_mask, past_key_values, **kwargs
+                hidden_states, mask, position_keys[index], depth, *memory[index], memory_mask, past_key_values, **kwargs
             )
         return BaseModelOutputWithPastAndCrossAttentions(
             last_hidden_state=hidden_states, past_key_values=past_key_values if use_cache else None
@@ -206,6 +206,8 @@ class Decoder(Stack):
 
 class Seq2SeqModel(Seq2SeqPreTrainedModel):
     """Encoder and decoder without a head; each has its own table of embeddings."""
+
+    _keys_to_ignore_on_load_unexpected = [r"^lm_head\."]  # noqa: RUF012  a checkpoint of the model with its head
 
     def __init__(self, config):
         super().__init__(config)

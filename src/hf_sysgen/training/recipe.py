@@ -238,13 +238,13 @@ def _field_names(config_class: type) -> set[str]:
 
 
 def _checked_model_fields(model_config: type, fields: dict[str, Any]) -> dict[str, Any]:
+    from huggingface_hub.errors import StrictDataclassError
+
     try:
-        config = model_config(**fields)
-        config.validate_architecture()
-    except (ValueError, TypeError) as error:
-        message = str(error).strip().splitlines()[-1].strip()
-        named = re.search(r"field '(\w+)'", str(error))
-        raise RecipeError(f"{named.group(1)}: {message}" if named else message) from error
+        model_config(**fields)
+    except StrictDataclassError as error:
+        # the cause names the field, or both values of a contradiction
+        raise RecipeError(" ".join(str(error.__cause__ or error).split())) from error
     return fields
 
 

@@ -20,6 +20,7 @@ from hf_sysgen.evaluation.results import (
     RESULTS,
     SCHEMA_VERSION,
     environment,
+    is_unfinished,
     read_results,
     write_predictions,
     write_results,
@@ -104,7 +105,7 @@ def claim_run_dir(recipe: Recipe) -> Path:
     The run's folder, marked with its recipe.
 
     Raises:
-        RecipeError: the folder holds a run of another recipe, or files that no run of ours wrote.
+        RecipeError: the folder holds a run of another recipe, or files that no run of ours wrote, or cannot be made.
     """
     run_dir = recipe.run_dir
     copy = run_dir / RECIPE_COPY
@@ -120,11 +121,15 @@ def claim_run_dir(recipe: Recipe) -> Path:
                 f"output_dir: {run_dir} holds a run of another recipe ({changes}); choose another output_dir, or "
                 "remove that folder"
             )
-    elif run_dir.exists() and (not run_dir.is_dir() or any(run_dir.iterdir())):
+        return run_dir
+    if run_dir.exists() and (not run_dir.is_dir() or any(not is_unfinished(copy, file) for file in run_dir.iterdir())):
         raise RecipeError(
             f"output_dir: {run_dir} exists and is no run of this package; choose another output_dir, or remove it"
         )
-    write_whole(copy, dump_recipe(recipe))
+    try:
+        write_whole(copy, dump_recipe(recipe))
+    except OSError as error:
+        raise RecipeError(f"output_dir: cannot write to {run_dir}: {error}") from error
     return run_dir
 
 
@@ -153,6 +158,11 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
     if recipe.tracker != "none" and find_spec(recipe.tracker) is None:
         raise RecipeError(f"tracker={recipe.tracker} is not installed: pip install {recipe.tracker}, or tracker=none")
     benchmark, vocabulary, splits = prepare_data(recipe)
+    if recipe.early_stopping != "none" and "validation" not in splits:
+        raise RecipeError(
+            f"early_stopping={recipe.early_stopping} needs the split `validation`, which {recipe.benchmark} "
+            f"{recipe.config} lacks; use none"
+        )
     longest = max(int(split.targets.lengths.max()) for split in splits.values()) - 1
     model = build_model(recipe, vocabulary, longest)
     try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ COMPLETE = "complete"
 
 
 class TrainingDiverged(RuntimeError):
-    """The loss is no longer a finite number."""
+    """The loss or a weight is no longer a finite number."""
 
 
 class Clock(TrainerCallback, ExportableState):
@@ -121,7 +122,7 @@ class SysgenTrainer(Seq2SeqTrainer):
     - the learning rate follows the recipe's schedule.
     - evaluation decodes with [`evaluate_split`], over exactly the examples of every split, on any number of processes.
     - a checkpoint counts only once it is complete, so that a run killed at any moment resumes.
-    - a loss that is not finite raises [`TrainingDiverged`] before another checkpoint is written.
+    - a loss or weight that is not finite raises [`TrainingDiverged`] before another checkpoint is written.
 
     Args:
         recipe: a checked recipe.
@@ -147,8 +148,9 @@ class SysgenTrainer(Seq2SeqTrainer):
 
     def smoothed_loss(self, outputs, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int) -> torch.Tensor:
         """(1 - eps) * cross-entropy + eps * its mean over the vocabulary, a mean over the whole batch."""
+        scores = outputs.logits.flatten(0, 1)
         loss = torch.nn.functional.cross_entropy(
-            outputs.logits.float().flatten(0, 1),
+            scores.to(torch.promote_types(scores.dtype, torch.float32)),
             labels.flatten(),
             label_smoothing=self.recipe.label_smoothing,
             reduction="sum",
@@ -171,7 +173,7 @@ class SysgenTrainer(Seq2SeqTrainer):
         batches = StepBatches(
             self.splits["train"],
             batch_size=self.recipe.batch_size,
-            steps=self.recipe.steps,
+            steps=self.args.max_steps,
             seed=self.recipe.seed,
             sampling=self.recipe.sampling,
             length_groups=self.recipe.length_groups,
@@ -211,6 +213,7 @@ class SysgenTrainer(Seq2SeqTrainer):
         updates = StaticUpdates(
             model, self.optimizer, self.step_batches(), self.args.max_grad_norm, self.compute_loss_context_manager
         )
+        learning_rate = learning_rate_of(self.recipe, self.model.config.hidden_size)
         state, every = self.state, (self.args.logging_steps, self.args.save_steps, self.args.eval_steps or 0)
         while state.global_step < state.max_steps and not self.control.should_training_stop:
             stops = [state.max_steps, *(period * (state.global_step // period + 1) for period in every if period)]
@@ -222,7 +225,7 @@ class SysgenTrainer(Seq2SeqTrainer):
             self.control = self.callback_handler.on_step_end(self.args, state, self.control)
             self._maybe_log_save_evaluate(
                 self._tr_loss, None, model, trial, epoch, ignore_keys_for_eval, start_time,
-                learning_rate=float(self.lr_scheduler.get_last_lr()[0]),
+                learning_rate=learning_rate(state.global_step - 1),
             )  # fmt: skip
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None):
@@ -237,21 +240,25 @@ class SysgenTrainer(Seq2SeqTrainer):
         if resume_from_checkpoint is not None:
             state = TrainerState.load_from_json(str(Path(resume_from_checkpoint) / "trainer_state.json"))
             self.first_step = state.global_step
+            if state.stateful_callbacks["TrainerControl"]["args"]["should_training_stop"]:
+                # early stopping had ended the training when the run was killed
+                self.args.max_steps = state.global_step
         return super().train(resume_from_checkpoint=resume_from_checkpoint, **kwargs)
 
     def predict_split(self, name: str, rows: np.ndarray | None = None, oracle: bool = False) -> list[dict[str, Any]]:
         """Records of every example of a split, in its order, from all processes; see [`evaluate_split`]."""
         split = self.splits[name]
         rows = np.arange(len(split)) if rows is None else rows
-        records = evaluate_split(
-            self.accelerator.unwrap_model(self.model),
-            split,
-            rows,
-            batch_size=self.recipe.eval_batch_size,
-            oracle=oracle,
-            rank=self.args.process_index,
-            world=self.args.world_size,
-        )
+        with without_autocast(self.accelerator.unwrap_model(self.model)) as model:
+            records = evaluate_split(
+                model,
+                split,
+                rows,
+                batch_size=self.recipe.eval_batch_size,
+                oracle=oracle,
+                rank=self.args.process_index,
+                world=self.args.world_size,
+            )
         if self.args.world_size > 1:
             records = gather_object(records)
         records.sort(key=lambda record: record["row"])
@@ -280,11 +287,13 @@ class SysgenTrainer(Seq2SeqTrainer):
         return np.sort(np.random.default_rng(0).choice(total, self.recipe.eval_examples, replace=False))
 
     def _require_finite(self) -> None:
-        # NaN stays in the running sum until it is logged, so looking here misses no step
-        if not torch.isfinite(self._tr_loss).all():
+        # NaN stays in the running sum until it is logged, so looking here misses no step; a finite loss may still have
+        # had a gradient that was not
+        if not all(tensor.isfinite().all() for tensor in (self._tr_loss, *self.model.parameters())):
             raise TrainingDiverged(
-                f"the loss is {float(self._tr_loss)} at or before step {self.state.global_step}; the last good "
-                f"checkpoint is kept in {self.args.output_dir}. Try a lower learning_rate, max_grad_norm, or fp32"
+                f"the loss ({float(self._tr_loss)}) or a weight is not finite at or before step "
+                f"{self.state.global_step}; good checkpoints are kept in {self.args.output_dir}. Try a lower "
+                "learning_rate, max_grad_norm, or fp32"
             )
 
     def _maybe_log_save_evaluate(self, tr_loss, *args, **kwargs):
@@ -292,11 +301,28 @@ class SysgenTrainer(Seq2SeqTrainer):
             self._require_finite()
         super()._maybe_log_save_evaluate(tr_loss, *args, **kwargs)
 
+    def _issue_warnings_after_load(self, load_result) -> None:
+        # a tied weight is stored once, under its other name
+        tied = self.model.all_tied_weights_keys
+        load_result.missing_keys[:] = [key for key in load_result.missing_keys if key not in tied]
+        super()._issue_warnings_after_load(load_result)
+
     def _save_checkpoint(self, model, trial) -> None:
         super()._save_checkpoint(model, trial)
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
             (Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}" / COMPLETE).touch()
+
+
+@contextlib.contextmanager
+def without_autocast(model: PreTrainedModel) -> Iterator[PreTrainedModel]:
+    """The model as it was before accelerate put autocast around its `forward`, which is an attribute of its own."""
+    wrapped = model.__dict__.pop("forward", None)
+    try:
+        yield model
+    finally:
+        if wrapped is not None:
+            model.forward = wrapped
 
 
 def training_arguments(recipe: Recipe) -> Seq2SeqTrainingArguments:
@@ -319,6 +345,8 @@ def training_arguments(recipe: Recipe) -> Seq2SeqTrainingArguments:
         per_device_train_batch_size=1,
         gradient_accumulation_steps=recipe.length_groups,
         average_tokens_across_devices=True,
+        # every update uses every parameter
+        ddp_find_unused_parameters=False,
         learning_rate=recipe.learning_rate,
         adam_beta1=recipe.adam_beta1,
         adam_beta2=recipe.adam_beta2,
@@ -339,6 +367,7 @@ def training_arguments(recipe: Recipe) -> Seq2SeqTrainingArguments:
         logging_steps=recipe.log_every,
         logging_nan_inf_filter=False,
         ignore_data_skip=True,
+        restore_callback_states_from_checkpoint=True,
         dataloader_pin_memory=False,
         remove_unused_columns=False,
         seed=recipe.seed,

@@ -1,0 +1,209 @@
+"""evaluate_split against a loop that takes one example at a time, without cache, padding or shortcuts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from tiny_runs import small_scan
+from transformers import DynamicCache, EncoderDecoderCache
+
+from hf_sysgen.data.tokenization import build_vocabulary, encode_sources, encode_targets
+from hf_sysgen.data.tokenized import TokenizedSplit
+from hf_sysgen.evaluation.decoding import greedy_decode, preallocated_cache
+from hf_sysgen.evaluation.evaluate import evaluate_split
+from hf_sysgen.evaluation.metrics import summarize
+from hf_sysgen.models import CONFIGS, MODELS
+
+
+@pytest.fixture(scope="module")
+def split() -> TokenizedSplit:
+    data = small_scan()["train"]
+    vocabulary = build_vocabulary(data["input"], data["target"])
+    tokenizer = vocabulary.tokenizer
+    ready = TokenizedSplit(
+        encode_sources(tokenizer, list(data["input"])), encode_targets(tokenizer, list(data["target"])), pad_id=6
+    )
+    ready.vocabulary = vocabulary
+    return ready
+
+
+def tiny_model(split: TokenizedSplit, model_type: str, updates: int = 0):
+    """A float64 model after some updates on the split: with none it is wrong everywhere, later right here and there."""
+    vocabulary = split.vocabulary
+    torch.manual_seed(1)
+    config = CONFIGS[model_type](
+        vocab_size=vocabulary.vocab_size,
+        source_vocab_size=vocabulary.source_vocab_size,
+        source_id_offset=vocabulary.source_id_offset,
+        hidden_size=32,
+        intermediate_size=32,
+        num_attention_heads=2,
+        encoder_layers=2,
+        decoder_layers=2,
+        dropout=0.0,
+    )
+    model = list(MODELS[type(config)].values())[-1](config)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    rows = np.arange(len(split))
+    for _ in range(updates):
+        model(**split[rows]).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return model.double().eval()
+
+
+@torch.inference_mode()
+def brute_force(model, source: list[int], target: list[int], eos: int) -> dict:
+    """One example: every step runs the whole model on everything so far (encoder_decoder_interface.py:34-41)."""
+    ids, mask = torch.tensor([source]), torch.ones(1, len(source), dtype=torch.long)
+
+    def step(fed: list[int]) -> torch.Tensor:
+        return model(input_ids=ids, attention_mask=mask, decoder_input_ids=torch.tensor([[eos, *fed]])).logits[0, -1]
+
+    def cross_entropy(logits: torch.Tensor, token: int) -> float:
+        return math.log(sum(math.exp(value) for value in logits.tolist())) - logits[token].item()
+
+    produced, free, teacher = [], [], []
+    for position, token in enumerate(target):
+        logits = step(produced)
+        free.append(cross_entropy(logits, token))
+        produced.append(int(logits.argmax()))
+        teacher.append(cross_entropy(step(target[:position]), token))
+    prediction = produced[: produced.index(eos)] if eos in produced else produced
+    without_eos: list[int] = []
+    for _ in target[:-1]:
+        logits = step(without_eos)
+        logits[eos] = -math.inf
+        without_eos.append(int(logits.argmax()))
+    return {
+        "prediction": prediction,
+        "exact": produced == target,
+        "loss": sum(free) / len(free),
+        "loss_teacher": sum(teacher) / len(teacher),
+        "target_length": len(target) - 1,
+        "oracle_exact": without_eos == target[:-1],
+    }
+
+
+@pytest.fixture(scope="module", params=[(0, "relative_universal_transformer"), (60, "sysgen_transformer")], ids=str)
+def model(request, split):
+    updates, model_type = request.param
+    return tiny_model(split, model_type, updates)
+
+
+def test_every_field_equals_the_loop(model, split):
+    eos = model.config.eos_token_id
+    records = sorted(evaluate_split(model, split, batch_size=7, oracle=True), key=lambda record: record["row"])
+    assert [record["row"] for record in records] == list(range(len(split)))
+    exact = 0
+    for row, record in enumerate(records):
+        start, end = split.sources.starts[row], split.sources.starts[row] + split.sources.lengths[row]
+        source = split.sources.flat[start:end].tolist()
+        start, end = split.targets.starts[row], split.targets.starts[row] + split.targets.lengths[row]
+        expected = brute_force(model, source, split.targets.flat[start:end].tolist(), eos)
+        for field in ("prediction", "exact", "target_length", "oracle_exact"):
+            assert record[field] == expected[field], (row, field)
+        # losses are computed in float32
+        assert record["loss"] == pytest.approx(expected["loss"], rel=1e-5, abs=1e-6)
+        assert record["loss_teacher"] == pytest.approx(expected["loss_teacher"], rel=1e-5, abs=1e-6)
+        exact += record["exact"]
+    if model.config.model_type == "sysgen_transformer":
+        assert 0 < exact < len(split), "the trained model must be right on some rows and wrong on others"
+
+
+def test_result_does_not_depend_on_batches_order_or_processes(model, split):
+    def by_row(records):
+        keys = ("row", "prediction", "exact", "oracle_exact", "target_length")
+        kept = [{key: record[key] for key in keys} for record in records]
+        return sorted(kept, key=lambda record: record["row"])
+
+    alone = by_row(evaluate_split(model, split, batch_size=1, oracle=True))
+    assert by_row(evaluate_split(model, split, batch_size=1000, oracle=True)) == alone
+    rows = np.random.default_rng(0).permutation(len(split))
+    assert by_row(evaluate_split(model, split, rows, batch_size=5, oracle=True)) == alone
+    shared = [evaluate_split(model, split, batch_size=5, oracle=True, rank=rank, world=3) for rank in range(3)]
+    assert by_row(itertools.chain(*shared)) == alone
+    assert max(map(len, shared)) - min(map(len, shared)) <= 1
+
+
+def test_some_rows_only_and_mode_is_put_back(model, split):
+    model.train()
+    records = evaluate_split(model, split, np.array([3, 17, 5]), batch_size=2)
+    assert sorted(record["row"] for record in records) == [3, 5, 17]
+    assert "oracle_exact" not in records[0]
+    assert model.training
+    model.eval()
+    assert evaluate_split(model, split, np.array([], dtype=np.int64)) == []
+
+
+def test_greedy_decode_agrees_with_generate_up_to_eos(model, split):
+    batch = split[np.arange(0, len(split), 3)]
+    source = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+    ids, logits = greedy_decode(model, **source, num_steps=9)
+    assert logits.shape == (*ids.shape, model.config.vocab_size)
+    assert torch.equal(logits.argmax(-1), ids)
+    generated = model.generate(**source, max_new_tokens=9, do_sample=False)[:, 1:]
+    eos = model.config.eos_token_id
+    for ours, theirs in zip(ids.tolist(), generated.tolist(), strict=True):
+        end = ours.index(eos) if eos in ours else len(ours)
+        assert ours[:end] == theirs[:end]
+        assert set(theirs[end:]) <= {eos}
+
+
+def test_forbidden_token_is_never_taken_but_its_logit_stays(model, split):
+    batch = split[np.arange(4)]
+    source = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+    eos = model.config.eos_token_id
+    ids, logits = greedy_decode(model, **source, num_steps=11, forbidden_id=eos)
+    assert (ids != eos).all()
+    assert torch.isfinite(logits).all()
+    ids, logits = greedy_decode(model, **source, num_steps=0)
+    assert ids.shape == (4, 0)
+    assert logits.shape[:2] == (4, 0)
+
+
+def test_preallocated_cache_holds_what_a_growing_one_does(model, split):
+    batch = split[np.arange(5)]
+    encoded = model.get_encoder()(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
+    caches = [
+        preallocated_cache(model, 7),
+        EncoderDecoderCache(DynamicCache(config=model.config), DynamicCache(config=model.config)),
+    ]
+    target = torch.randint(0, model.config.vocab_size, (5, 7), generator=torch.Generator().manual_seed(0))
+    for start, end in ((0, 3), (3, 4), (4, 7)):
+        steps = [
+            model(
+                encoder_outputs=encoded,
+                attention_mask=batch["attention_mask"],
+                decoder_input_ids=target[:, start:end],
+                past_key_values=cache,
+                use_cache=True,
+            ).logits
+            for cache in caches
+        ]
+        assert torch.equal(*steps)
+        assert caches[0].get_seq_length() == end
+
+
+def test_summary_by_hand():
+    rows = [
+        {"exact": True, "loss": 0.1, "loss_teacher": 0.1, "target_length": 2, "oracle_exact": True, "category": "a"},
+        {"exact": False, "loss": 2.0, "loss_teacher": 0.5, "target_length": 2, "oracle_exact": True, "category": "b"},
+        {"exact": False, "loss": 3.0, "loss_teacher": 0.6, "target_length": 1, "oracle_exact": False, "category": "a"},
+    ]
+    summary = summarize(rows)
+    assert summary["examples"] == 3
+    assert summary["accuracy"] == pytest.approx(1 / 3)
+    assert summary["accuracy_oracle"] == pytest.approx(2 / 3)
+    assert summary["loss"] == pytest.approx(1.7)
+    assert summary["loss_teacher"] == pytest.approx(0.4)
+    assert summary["by_length"] == [[1, 1, 0.0], [2, 2, 0.5]]
+    assert summary["by_category"] == {"a": [2, 0.5], "b": [1, 0.0]}
+    bare = summarize([{key: value for key, value in rows[0].items() if key not in ("oracle_exact", "category")}])
+    assert "accuracy_oracle" not in bare
+    assert "by_category" not in bare
+    assert math.isnan(summarize([])["accuracy"])

@@ -1,0 +1,128 @@
+"""Results records: every key is checked, files are whole or absent."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+
+from hf_sysgen.evaluation.plots import plot_accuracies
+from hf_sysgen.evaluation.report import table
+from hf_sysgen.evaluation.results import (
+    RECORD,
+    SCHEMA_VERSION,
+    SPLIT,
+    ResultsError,
+    check_record,
+    environment,
+    read_results,
+    write_results,
+    write_whole,
+)
+
+
+@pytest.fixture
+def record() -> dict:
+    split = {"examples": 3, "accuracy": 0.5, "loss": 1.0, "loss_teacher": 0.5, "by_length": [[1, 3, 0.5]]}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "name": "tiny",
+        "recipe": {"model": "universal_transformer", "benchmark": "scan", "config": "simple"},
+        "recipe_hash": "0" * 16,
+        "seed": 0,
+        "steps": 2,
+        "num_parameters": 7,
+        "splits": {"test": split},
+        "history": [{"step": 1, "eval_test_accuracy": 0.25}, {"step": 2, "eval_test_accuracy": 0.5}],
+        "train_seconds": 1.5,
+        "num_processes": 1,
+        **environment(),
+    }
+
+
+def test_round_trip(record, tmp_path):
+    path = tmp_path / "deep" / "results.json"
+    write_results(path, record)
+    assert read_results(path) == record
+    assert [file.name for file in path.parent.iterdir()] == ["results.json"]
+
+
+@pytest.mark.parametrize("key", RECORD)
+def test_a_missing_or_wrong_key_is_named(record, key):
+    for change in ("missing", "wrong"):
+        broken = copy.deepcopy(record)
+        if change == "missing":
+            del broken[key]
+        else:
+            broken[key] = True
+        with pytest.raises(ResultsError, match=key):
+            check_record(broken)
+
+
+@pytest.mark.parametrize("key", SPLIT)
+def test_a_missing_or_wrong_key_of_a_split_is_named(record, key):
+    for value in (None, "text"):
+        broken = copy.deepcopy(record)
+        broken["splits"]["test"][key] = value
+        with pytest.raises(ResultsError, match=rf"splits\.test: '{key}'"):
+            check_record(broken)
+    del record["splits"]["test"][key]
+    with pytest.raises(ResultsError, match=key):
+        check_record(record)
+
+
+def test_accuracy_outside_its_range(record):
+    record["splits"]["test"]["accuracy"] = 50.0
+    with pytest.raises(ResultsError, match=r"50\.0 is not in \[0, 1\]"):
+        check_record(record)
+
+
+def test_unreadable_files(record, tmp_path):
+    path = tmp_path / "results.json"
+    with pytest.raises(ResultsError, match=r"results\.json: cannot read"):
+        read_results(path)
+    path.write_text(json.dumps(record)[:-20])
+    with pytest.raises(ResultsError, match=r"results\.json: cannot read"):
+        read_results(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ResultsError, match=r"results\.json: cannot read"):
+        read_results(path)
+    path.write_text("[]")
+    with pytest.raises(ResultsError, match="expected a JSON object"):
+        read_results(path)
+
+
+def test_nothing_is_written_of_a_wrong_record(record, tmp_path):
+    path = tmp_path / "results.json"
+    del record["seed"]
+    with pytest.raises(ResultsError):
+        write_results(path, record)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_write_leaves_the_old_file_alone(tmp_path, monkeypatch):
+    path = tmp_path / "file.txt"
+    write_whole(path, "old")
+
+    def fail(*args):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("hf_sysgen.evaluation.results.os.replace", fail)
+    with pytest.raises(OSError, match="no space"):
+        write_whole(path, "new")
+    assert path.read_text() == "old"
+    assert [file.name for file in tmp_path.iterdir()] == ["file.txt"]
+
+
+def test_table_is_aligned():
+    assert table(("name", "n"), [("a", 1), ("long", 234)]) == "name    n\na       1\nlong  234"
+
+
+def test_plot(record, tmp_path):
+    path = tmp_path / "plots" / "accuracy.png"
+    plot_accuracies([record], path)
+    empty = dict(record, history=[])
+    plot_accuracies([empty], tmp_path / "empty.png")
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert path.stat().st_size > (tmp_path / "empty.png").stat().st_size

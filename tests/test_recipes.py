@@ -1,0 +1,207 @@
+"""Recipes: the schema, its errors, and every file of recipes/ for two steps."""
+
+from __future__ import annotations
+
+import typing
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_runs import SIZES, TINY, small_scan
+
+import hf_sysgen.training.run
+from hf_sysgen.evaluation.results import read_results
+from hf_sysgen.models import CONFIGS
+from hf_sysgen.training.recipe import (
+    DERIVED_FIELDS,
+    RECIPE_KEYS,
+    Recipe,
+    RecipeError,
+    dump_recipe,
+    load_recipe,
+    parse_recipe,
+)
+from hf_sysgen.training.run import run_recipe
+
+ROOT = Path(__file__).parent.parent
+FILES = sorted(path for path in ROOT.glob("recipes/*/*.yaml") if path.parent.name != "accelerate")
+SHRUNK = {**SIZES, "steps": 2, "batch_size": 8, "eval_every": 1, "eval_examples": 3, "tracker": "none"}
+
+
+def test_there_are_recipes():
+    assert len(FILES) >= 6
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_recipe_runs_two_steps(path, tmp_path, monkeypatch):
+    monkeypatch.setattr(hf_sysgen.training.run, "load_benchmark", lambda *args, **kwargs: small_scan())
+    head = path.read_text(encoding="utf-8").splitlines()
+    assert head[0].startswith("# ")
+    assert any(line.startswith("# Paper:") for line in head)
+    assert any(line.startswith("# Command:") for line in head)
+    overrides = [f"{key}={value}" for key, value in SHRUNK.items()]
+    results = run_recipe(load_recipe(path, [*overrides, f"output_dir={tmp_path / 'run'}"]))
+    assert results["steps"] == 2
+    assert read_results(tmp_path / "run" / "results.json")["recipe"]["model"] == load_recipe(path).model
+
+
+def test_the_paper_s_setup_of_the_scan_cells():
+    for path in FILES:
+        recipe = load_recipe(path)
+        if "quick" in recipe.name:
+            continue
+        assert (recipe.steps, recipe.batch_size, recipe.learning_rate, recipe.max_grad_norm) == (50_000, 256, 1e-3, 5.0)
+        assert (recipe.schedule, recipe.sampling, recipe.early_stopping) == ("constant", "with_replacement", "none")
+        fields = {"hidden_size": 128, "intermediate_size": 256, "num_attention_heads": 8, "dropout": 0.1,
+                  "encoder_layers": 3, "decoder_layers": 3}  # fmt: skip
+        assert fields.items() <= dict(recipe.model_fields).items()
+
+
+def test_unknown_keys_name_the_closest():
+    for wrong, right in (("learning_rat", "learning_rate"), ("hidden_sise", "hidden_size"), ("Steps", "steps")):
+        with pytest.raises(RecipeError, match=f"unknown key '{wrong}', did you mean '{right}'"):
+            parse_recipe({**TINY, wrong: 1})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": "relative_univrsal_transformer"}, "did you mean 'relative_universal_transformer'"),
+        ({"model": 3}, "model: expected a name"),
+        ({"steps": "three"}, "steps: expected a whole number, got 'three'"),
+        ({"steps": 2.5}, "steps: expected a whole number, got 2.5"),
+        ({"steps": True}, "steps: expected a whole number, got True"),
+        ({"steps": 0}, "steps=0 must be greater than 0"),
+        ({"learning_rate": "1e-3"}, "learning_rate: expected a finite number"),
+        ({"learning_rate": float("nan")}, "learning_rate: expected a finite number"),
+        ({"learning_rate": float("inf")}, "learning_rate: expected a finite number"),
+        ({"seed": -1}, "seed=-1 must not be negative"),
+        ({"train_eos": 1}, "train_eos: expected true or false"),
+        ({"config": None}, "config: expected text, got nothing"),
+        ({"schedule": "linear"}, "schedule='linear' is none of constant, noam, inverse_sqrt"),
+        ({"schedule": "noam"}, "schedule=noam needs warmup_steps"),
+        ({"warmup_steps": 5}, "warmup_steps=5 has no effect"),
+        ({"length_groups": 99}, "length_groups=99 is more than batch_size=8"),
+        ({"label_smoothing": 1.0}, "label_smoothing=1.0 must be in"),
+        ({"adam_beta2": 1}, "adam_beta2=1.0 must be in"),
+        ({"eval_examples": 0}, "eval_examples=0 must be at least 1, or null"),
+        ({"early_stopping": "loss", "eval_every": 0}, "early_stopping needs evaluations"),
+        ({"early_stopping": False}, "early_stopping=False is none of none, loss, accuracy"),
+        ({"static_batches": True, "length_groups": 2}, "length_groups=2 does not go with static_batches"),
+        ({"static_batches": True, "precision": "fp16"}, "precision=fp16 does not go with static_batches"),
+        ({"hidden_size": 17}, "hidden_size=17 is not a multiple of num_attention_heads=2"),
+        ({"hidden_size": "wide"}, "hidden_size"),
+        ({"embedding_scaling": "ped"}, "position_scheme='relative'"),
+        ({"vocab_size": 9}, "vocab_size: is derived from the benchmark's words"),
+        ({3: 4}, "3: keys are words"),
+    ],
+    ids=str,
+)
+def test_wrong_values_are_one_line_that_names_the_key(changes, message):
+    with pytest.raises(RecipeError) as caught:
+        parse_recipe({**TINY, **changes})
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["model", "benchmark", "config", "steps", "batch_size", "learning_rate"])
+def test_missing_keys(key):
+    with pytest.raises(RecipeError, match=f"`{key}` is missing"):
+        parse_recipe({name: value for name, value in TINY.items() if name != key})
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "r.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_numbers_with_exponents_are_numbers(tmp_path):
+    keys = {**TINY, "learning_rate": None}
+    text = yaml.safe_dump(keys).replace("learning_rate: null", "learning_rate: 1e-3")
+    assert load_recipe(write(tmp_path, text)).learning_rate == 1e-3
+    assert load_recipe(write(tmp_path, text), ["adam_epsilon=1E-8", "steps=7"]).steps == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("steps: 1\nsteps: 2\n", "line 2: key 'steps' stands twice"),
+        ("- a\n- b\n", "this is a list"),
+        ("", "this is nothing"),
+        ("a: [1\n", "not YAML in line 2"),
+        ("a: !!python/object/apply:os.system ['true']\n", "not YAML"),
+    ],
+)
+def test_files_that_are_no_recipes(tmp_path, text, message):
+    with pytest.raises(RecipeError, match=r"r\.yaml") as caught:
+        load_recipe(write(tmp_path, text))
+    assert message in str(caught.value)
+
+
+def test_files_that_cannot_be_read_and_overrides_that_are_none(tmp_path):
+    with pytest.raises(RecipeError, match=r"absent\.yaml: cannot read the recipe"):
+        load_recipe(tmp_path / "absent.yaml")
+    path = write(tmp_path, yaml.safe_dump(TINY))
+    path.with_name("binary.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(RecipeError, match="cannot read"):
+        load_recipe(path.with_name("binary.yaml"))
+    for override in ("steps", "=3", ""):
+        with pytest.raises(RecipeError, match="an override is key=value"):
+            load_recipe(path, [override])
+    with pytest.raises(RecipeError, match="not YAML"):
+        load_recipe(path, ["steps=[1"])
+    with pytest.raises(RecipeError, match="unknown key 'stepz'"):
+        load_recipe(path, ["stepz=3"])
+
+
+def test_hash_is_over_what_decides_the_result():
+    recipe = parse_recipe(TINY)
+    for key, value in {"output_dir": "x", "tracker": "none", "log_every": 9, "paper_test": 0.5}.items():
+        assert parse_recipe({**TINY, key: value}).hash == recipe.hash
+    for key, value in {"seed": 1, "steps": 7, "hidden_size": 32, "eval_examples": None}.items():
+        assert parse_recipe({**TINY, key: value}).hash != recipe.hash
+
+
+def test_names_are_frozen():
+    """Keys of published recipes: a change here breaks somebody's file."""
+    assert set(RECIPE_KEYS) == {
+        "model", "benchmark", "config", "joint_vocabulary", "seed", "steps", "batch_size", "length_groups",
+        "static_batches", "sampling", "train_eos", "learning_rate", "schedule", "warmup_steps", "warmup_init_lr",
+        "adam_beta1", "adam_beta2", "adam_epsilon", "weight_decay", "max_grad_norm", "label_smoothing", "precision",
+        "attention", "torch_compile", "gradient_checkpointing", "eval_every", "eval_examples", "eval_batch_size",
+        "early_stopping", "early_stopping_patience", "save_every", "log_every", "tracker", "data_dir", "output_dir",
+        "paper_cell", "paper_test", "paper_validation",
+    }  # fmt: skip
+
+
+# values of every kind that YAML can give, near the right ones often enough to reach the deeper checks
+scalars = st.none() | st.booleans() | st.integers(-3, 300) | st.floats() | st.text(max_size=8)
+values = (
+    scalars | st.lists(scalars, max_size=2) | st.sampled_from([*CONFIGS, "constant", "noam", "loss", "bf16", "eager"])
+)
+keys = st.sampled_from([*RECIPE_KEYS, *SIZES, "dropout", "embedding_scaling", "share_layers", *DERIVED_FIELDS])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(keys | st.text(max_size=12), values, max_size=4))
+def test_any_mapping_is_a_recipe_or_one_clear_line(changes):
+    recipe, message = None, ""
+    try:
+        recipe = parse_recipe({**TINY, **changes})
+    except RecipeError as error:
+        message = str(error)
+    if recipe is None:
+        assert message
+        assert "\n" not in message
+        if message.startswith("unknown key"):
+            suggestion = message.rpartition("did you mean '")[2].removesuffix("'?")
+            assert suggestion in (*RECIPE_KEYS, *CONFIGS[TINY["model"]].__dataclass_fields__)
+        return
+    again = parse_recipe(yaml.safe_load(dump_recipe(recipe)), recipe.name)
+    assert again.hash == recipe.hash
+    hints = typing.get_type_hints(Recipe)
+    assert type(again.steps) is hints["steps"]
+    assert again.to_dict() == recipe.to_dict()

@@ -1,0 +1,200 @@
+"""Runs that take a second: a small model on a few SCAN examples, in this process or in one that can be killed."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+import datasets
+import yaml
+
+import hf_sysgen
+import hf_sysgen.training.run
+from hf_sysgen.data import load_benchmark
+from hf_sysgen.training.recipe import Recipe, parse_recipe
+
+ROOT = Path(__file__).parent.parent
+SIZES = {
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_attention_heads": 2,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+}
+TINY = {
+    "model": "relative_universal_transformer",
+    "benchmark": "scan",
+    "config": "length_cutoff_26",
+    **SIZES,
+    "steps": 6,
+    "batch_size": 8,
+    "learning_rate": 0.01,
+    "eval_every": 3,
+    "eval_examples": 5,
+    "eval_batch_size": 4,
+    "save_every": 2,
+    "log_every": 1,
+    "tracker": "none",
+}
+# odd, so that neither batches nor processes divide them
+SMALL = {"train": 61, "validation": 11, "test": 13}
+
+
+def tiny_recipe(folder: Path, **changes: Any) -> Recipe:
+    return parse_recipe({**TINY, "output_dir": str(folder / "run"), **changes}, name="tiny")
+
+
+def write_recipe(folder: Path, name: str = "tiny", **changes: Any) -> Path:
+    """A recipe file; a change to None leaves a key out."""
+    path = folder / f"{name}.yaml"
+    keys = {key: value for key, value in {**TINY, **changes}.items() if value is not None}
+    path.write_text(yaml.safe_dump(keys, sort_keys=False), encoding="utf-8")
+    return path
+
+
+@functools.cache
+def small_scan() -> datasets.DatasetDict:
+    """Examples spread over each split of length_cutoff_26, so of all lengths."""
+    full = load_benchmark("scan", "length_cutoff_26")
+    return datasets.DatasetDict(
+        {name: full[name].select(range(5, len(full[name]), len(full[name]) // n)[:n]) for name, n in SMALL.items()}
+    )
+
+
+@functools.cache
+def short_scan() -> datasets.DatasetDict:
+    """Examples of at most 5 actions, which a tiny model learns in seconds in part, and some longer ones."""
+    full = load_benchmark("scan", "length_cutoff_26")
+    wanted = {"train": ("train", 400, 1, 5), "validation": ("validation", 23, 1, 5), "test": ("train", 29, 6, 8)}
+    parts = {}
+    for name, (split, count, shortest, longest) in wanted.items():
+        lengths = [len(target.split()) for target in full[split]["target"]]
+        rows = [row for row, length in enumerate(lengths) if shortest <= length <= longest]
+        parts[name] = full[split].select(rows[:: len(rows) // count][:count])
+    return datasets.DatasetDict(parts)
+
+
+@functools.cache
+def learned_run(folder: Path) -> dict[str, Any]:
+    """The record of a run in `folder / "run"` whose model gets some examples right and some wrong."""
+    recipe = tiny_recipe(
+        folder, steps=300, batch_size=32, hidden_size=32, intermediate_size=64, learning_rate=0.005,
+        eval_every=100, eval_examples=7, eval_batch_size=8, save_every=1000, log_every=10,
+    )  # fmt: skip
+    hf_sysgen.training.run.quiet_libraries()
+    with mock.patch.object(hf_sysgen.training.run, "load_benchmark", lambda *args, **kwargs: short_scan()):
+        return hf_sysgen.training.run.run_recipe(recipe)
+
+
+def use_small_scan() -> None:
+    hf_sysgen.training.run.load_benchmark = lambda *args, **kwargs: small_scan()
+
+
+def weights(folder: Path) -> bytes:
+    return (folder / "model.safetensors").read_bytes()
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Time of change and content of every file below a folder."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """For a command that imports this package from any folder, on the CPU."""
+    source = str(Path(hf_sysgen.__file__).parents[1])
+    return os.environ | {"PYTHONPATH": source, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"} | changes
+
+
+def command(words: Sequence[str], folder: Path, **changes: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *words], cwd=folder, env=environment(**changes), capture_output=True, text=True
+    )
+
+
+class Done(NamedTuple):
+    """A process that ended: its exit status (minus the signal's number), and what it wrote."""
+
+    status: int | None
+    out: str
+    err: str
+
+
+_forks = multiprocessing.get_context("forkserver")
+_forks.set_forkserver_preload(["hf_sysgen.training.run"])
+
+
+def train_process(
+    arguments: Sequence[str], folder: Path, prepare: Callable[[], None] | None = None, processes: int = 1
+) -> Done:
+    """
+    `python -m hf_sysgen.train ARGUMENTS` on the few examples, without the seconds of imports: every process is a fork
+    of one that has done them.
+
+    Args:
+        prepare: called first in each process, e.g. to have it killed at some moment; from an importable module.
+        processes: how many share the work, as torchrun would start them.
+    """
+    small_scan()  # so that processes find the data prepared
+    port = str(_free_port())
+    variables = [
+        {} if processes == 1 else
+        {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1",
+         "MASTER_PORT": port}
+        for rank in range(processes)
+    ]  # fmt: skip
+    started = [
+        _forks.Process(target=_train, args=(list(arguments), folder, prepare, environment(**changes), rank))
+        for rank, changes in enumerate(variables)
+    ]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join()
+    codes = [process.exitcode for process in started]
+    logs = [[(folder / f"{kind}{rank}.txt").read_text() for rank in range(processes)] for kind in ("out", "err")]
+    return Done(next((code for code in codes if code), 0), *("".join(texts) for texts in logs))
+
+
+def _train(
+    arguments: list[str], folder: Path, prepare: Callable[[], None] | None, variables: Mapping[str, str], rank: int
+) -> None:
+    os.environ.clear()
+    os.environ.update(variables)
+    os.chdir(folder)
+    for kind, number in (("out", 1), ("err", 2)):
+        handle = os.open(f"{kind}{rank}.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(handle, number)
+    import torch
+
+    from hf_sysgen.train import main
+
+    torch.set_num_threads(1)
+    use_small_scan()
+    if prepare is not None:
+        prepare()
+    status = main(arguments)
+    with contextlib.suppress(ValueError):
+        sys.stdout.flush()
+    sys.exit(status)
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return server.getsockname()[1]
