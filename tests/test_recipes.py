@@ -94,6 +94,10 @@ def test_unknown_keys_name_the_closest():
         ({"hidden_size": 17}, "hidden_size=17 is not a multiple of num_attention_heads=2"),
         ({"hidden_size": "wide"}, "hidden_size"),
         ({"embedding_scaling": "ped"}, "position_scheme='relative'"),
+        ({"learning_rate": 10**400}, "learning_rate: expected a finite number"),
+        ({"seed": 2**32}, "seed=4294967296 must be less than 2^32"),
+        ({"paper_test": 98.2}, "paper_test=98.2 must be in [0, 1]"),
+        ({"num_attention_heads": True}, "num_attention_heads"),
         ({"vocab_size": 9}, "vocab_size: is derived from the benchmark's words"),
         ({3: 4}, "3: keys are words"),
     ],
@@ -132,6 +136,12 @@ def test_numbers_with_exponents_are_numbers(tmp_path):
         ("- a\n- b\n", "this is a list"),
         ("", "this is nothing"),
         ("a: [1\n", "not YAML in line 2"),
+        ("a: \0\n", "not YAML: unacceptable character"),
+        ("? [a]\n: 1\n", "not YAML in line 1: keys are words"),
+        ("a: &a [*a]\n", "not YAML in line 1"),
+        (f"a: {'9' * 5000}\n", "not YAML: Exceeds the limit"),
+        ("model: 2020-13-45\n", "unknown model '2020-13-45'"),
+        ("a: 1\n---\na: 2\n", "not YAML in line 2"),
         ("a: !!python/object/apply:os.system ['true']\n", "not YAML"),
     ],
 )
@@ -139,6 +149,7 @@ def test_files_that_are_no_recipes(tmp_path, text, message):
     with pytest.raises(RecipeError, match=r"r\.yaml") as caught:
         load_recipe(write(tmp_path, text))
     assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_files_that_cannot_be_read_and_overrides_that_are_none(tmp_path):

@@ -105,6 +105,15 @@ def test_special_symbols_are_no_words(symbol):
         build_vocabulary([f"jump {symbol}"], ["I_JUMP"])
 
 
+@pytest.mark.parametrize("text", ["jump </s>", "<s>", "jump<s>jump"])
+def test_special_symbols_in_a_text(text):
+    """The tokenizer would take them for its own, also in the middle of a word."""
+    vocabulary = build_vocabulary(["jump"], ["jump"])
+    for encode in (encode_sources, encode_targets):
+        with pytest.raises(DataError, match="</s> and <s> mark where a text ends and starts"):
+            encode(vocabulary.tokenizer, ["jump", text])
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.sets(words, min_size=1, max_size=12), st.sets(words, min_size=1, max_size=12), st.booleans())
 def test_ranges_and_round_trips(data, source_words, target_words, joint):

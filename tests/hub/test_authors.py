@@ -75,9 +75,7 @@ def read_as_theirs(name: str, ours: dict[str, torch.Tensor], config: dict) -> to
     }
     if name in table:
         return ours[table[name]]
-    side, index, part, rest = re.fullmatch(
-        r"trafo\.(encoder|decoder)\.layers?\.(?:(\d+)\.)?(\w+)\.(.+)", name
-    ).groups()
+    side, index, part, rest = re.fullmatch(r"trafo\.(encoder|decoder)\.layers?\.(?:(\d+)\.)?(\w+)\.(.+)", name).groups()
     layer = f"model.{side}.layers.{index or 0}"
     if part.startswith("norm"):
         return ours[f"{layer}.{NORMS[side, part]}.{rest}"]

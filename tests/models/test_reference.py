@@ -251,7 +251,7 @@ def test_decoder_layer(implementation: str, variant: str) -> None:
         allowed(True, TARGET, TARGET, None),
         module.self_attn.position_keys(hidden, TARGET, 0),
         0,
-        module.cross_attn.project_memory(memory),
+        *module.cross_attn.project_memory(memory),
         allowed(False, TARGET, SOURCE, LENGTHS),
     )
     named = copies(module)

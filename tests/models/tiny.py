@@ -44,7 +44,7 @@ def scatter_weights(model: nn.Module, seed: int = 0, spread: float = 0.5) -> nn.
     return model
 
 
-def tiny_model(variant: str, head: bool = True, seed: int = 0, spread: float = 0.5, **changes):
+def tiny_model(variant: str, *, head: bool = True, seed: int = 0, spread: float = 0.5, **changes):
     """A model in evaluation mode and float64, always the same one."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)

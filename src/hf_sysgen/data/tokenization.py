@@ -117,6 +117,8 @@ def _encode(tokenizer, texts, id_range, side, add_special_tokens) -> list[list[i
     for text in texts:
         if side == "source" and not text.split():
             raise DataError("empty input: give at least one word")
+        if EOS in text or SOS in text:
+            raise DataError(f"{_shortened(text)!r}: {EOS} and {SOS} mark where a text ends and starts, leave them out")
     vocabulary = tokenizer.get_vocab()
     known = [word for word, token in vocabulary.items() if id_range is None or token in id_range]
     try:
@@ -138,5 +140,8 @@ def _encode(tokenizer, texts, id_range, side, add_special_tokens) -> list[list[i
 def _unknown_word(word: str, text: str, vocabulary: Iterable[str], side: str) -> DataError:
     known = sorted(set(vocabulary) - {EOS, SOS})
     shown = " ".join(known[:24]) + (f" ... ({len(known)} in all)" if len(known) > 24 else "")
-    shortened = text if len(text) <= 80 else text[:77] + "..."
-    return DataError(f"{word!r} in {shortened!r} is not in the {side} vocabulary, which has: {shown}")
+    return DataError(f"{word!r} in {_shortened(text)!r} is not in the {side} vocabulary, which has: {shown}")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -6,8 +6,8 @@ import dataclasses
 import difflib
 import hashlib
 import json
-import math
 import re
+import sys
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -169,10 +169,11 @@ def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
         raise RecipeError(f"{path}: cannot read the recipe: {error}") from error
     try:
         keys = yaml.load(text, Loader=_loader())
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         where = getattr(error, "problem_mark", None)
         line = f" in line {where.line + 1}" if where else ""
-        raise RecipeError(f"{path}: not YAML{line}: {getattr(error, 'problem', error)}") from error
+        problem = " ".join(str(getattr(error, "problem", error)).split())
+        raise RecipeError(f"{path}: not YAML{line}: {problem}") from error
     if not isinstance(keys, dict):
         raise RecipeError(f"{path}: a recipe is a list of `key: value` lines, this is {_kind(keys)}")
     for override in overrides:
@@ -181,7 +182,7 @@ def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
             raise RecipeError(f"{override!r}: an override is key=value")
         try:
             keys[key] = yaml.load(value, Loader=_loader())
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, ValueError) as error:
             raise RecipeError(f"{override!r}: the value is not YAML") from error
     try:
         return parse_recipe(keys, name=path.stem)
@@ -267,6 +268,11 @@ def _check_consistency(recipe: Recipe) -> None:
                 raise RecipeError(f"{key}={getattr(recipe, key)} does not go with static_batches=true, use {value}")
         if recipe.precision == "fp16":
             raise RecipeError("precision=fp16 does not go with static_batches=true, use bf16 or fp32")
+    if recipe.seed >= 2**32:
+        raise RecipeError(f"seed={recipe.seed} must be less than 2^32")
+    for key in ("paper_test", "paper_validation"):
+        if (share := getattr(recipe, key)) is not None and not 0 <= share <= 1:
+            raise RecipeError(f"{key}={share} must be in [0, 1]")
     if recipe.eval_examples is not None and recipe.eval_examples < 1:
         raise RecipeError(f"eval_examples={recipe.eval_examples} must be at least 1, or null for all")
     if recipe.early_stopping != "none" and not recipe.eval_every:
@@ -287,7 +293,7 @@ def _checked(key: str, value: Any, expected: Any) -> Any:
         # YAML reads the bare word `no` as false, but none of our choices is a truth value
         close = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.0)[0]
         raise RecipeError(f"{key}={value!r} is none of {', '.join(choices)}; did you mean {close!r}?")
-    if expected is float and type(value) in (int, float) and math.isfinite(value):
+    if expected is float and type(value) in (int, float) and abs(value) <= sys.float_info.max:
         return float(value)
     if expected in (int, bool, str) and type(value) is expected:
         return value
@@ -310,6 +316,8 @@ def _loader() -> type:
     def mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict:
         seen = set()
         for key_node, _ in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(None, None, "keys are words", key_node.start_mark)
             if key_node.value in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"key {key_node.value!r} stands twice", key_node.start_mark
@@ -318,8 +326,11 @@ def _loader() -> type:
         return loader.construct_mapping(node, deep=True)
 
     Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
-    # a copy, because resolvers live on the class
-    Loader.yaml_implicit_resolvers = {key: list(value) for key, value in Loader.yaml_implicit_resolvers.items()}
+    # copies, because resolvers live on the class; a recipe has no dates
+    Loader.yaml_implicit_resolvers = {
+        key: [(tag, pattern) for tag, pattern in value if tag != "tag:yaml.org,2002:timestamp"]
+        for key, value in Loader.yaml_implicit_resolvers.items()
+    }
     Loader.add_implicit_resolver(
         "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
     )

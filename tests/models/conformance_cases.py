@@ -1,0 +1,103 @@
+"""
+transformers' own model tests on our models. Not collected by name: `test_conformance.py` runs this file in processes of
+its own, where `transformers_tests` is the unpacked source distribution, and reads `LEFT_OUT` from it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import unittest
+
+import torch
+from tiny import VARIANTS
+
+# what we skip, and why
+LEFT_OUT = {
+    "test_generation_tester_mixin_inheritance": "GenerationTesterMixin is not in the source distribution of "
+    "transformers: test_generation.py compares caches, beams, padding and outputs instead",
+    "test_inputs_embeds_matches_input_ids": "embeds source and target with one table, ours are two: "
+    "test_generation.py::test_embeddings_instead_of_ids does the same with both",
+}
+
+# one vocabulary for both sides, as the tests that resize the embeddings and feed ids need
+WORDS = 97
+
+
+class Sizes:
+    """Sizes, a configuration and a batch, under the names that the tests expect."""
+
+    batch_size = 13
+    seq_length = decoder_seq_length = 5
+    encoder_seq_length = key_length = 7
+    hidden_size = 34
+    num_attention_heads = 2
+    # the tests expect two stacks of one depth, and not more
+    num_hidden_layers = 2
+    vocab_size = WORDS
+    is_training = True
+
+    def __init__(self, config_class):
+        self.config_class = config_class
+
+    def get_config(self):
+        return self.config_class(
+            vocab_size=WORDS,
+            source_vocab_size=WORDS,
+            hidden_size=self.hidden_size,
+            intermediate_size=37,
+            num_attention_heads=self.num_attention_heads,
+            encoder_layers=self.num_hidden_layers,
+            decoder_layers=self.num_hidden_layers,
+            pad_token_id=1,
+            eos_token_id=2,
+            decoder_start_token_id=3,
+        )
+
+    def prepare_config_and_inputs_for_common(self):
+        source, target = (self.batch_size, self.encoder_seq_length), (self.batch_size, self.decoder_seq_length)
+        # every row has a real first word
+        mask = torch.randint(2, source)
+        mask[:, 0] = 1
+        inputs = {
+            "input_ids": torch.randint(4, WORDS, source),
+            "attention_mask": mask,
+            "decoder_input_ids": torch.randint(4, WORDS, target),
+            "decoder_attention_mask": torch.ones(target, dtype=torch.long),
+        }
+        return self.get_config(), inputs
+
+    prepare_config_and_inputs = prepare_config_and_inputs_for_common
+
+
+def conformance_class(variant: str) -> type[unittest.TestCase]:
+    from transformers.models.auto import modeling_auto
+    from transformers_tests.test_configuration_common import ConfigTester
+    from transformers_tests.test_modeling_common import ModelTesterMixin
+
+    config_class, base_class, head_class = VARIANTS[variant]
+    # labels are made for the classes whose names transformers knows
+    modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES[variant] = head_class.__name__
+    modeling_auto.MODEL_MAPPING_NAMES[variant] = base_class.__name__
+
+    def set_up(self) -> None:
+        self.model_tester = Sizes(config_class)
+        self.config_tester = ConfigTester(self, config_class, hidden_size=34, num_attention_heads=2, vocab_size=WORDS)
+
+    body = {
+        "all_model_classes": (base_class, head_class),
+        "is_encoder_decoder": True,
+        # transformers spares models without a date from this test
+        "test_can_init_all_missing_weights_before_2023": True,
+        "setUp": set_up,
+        "test_config": lambda self: self.config_tester.run_common_tests(),
+    }
+    for name, reason in LEFT_OUT.items():
+        assert hasattr(ModelTesterMixin, name), f"{name} is no test any more"
+        body[name] = lambda self, reason=reason: self.skipTest(reason)
+    return type(f"Test_{variant}", (ModelTesterMixin, unittest.TestCase), body)
+
+
+# `test_conformance.py` itself only reads the table above
+if importlib.util.find_spec("transformers_tests"):
+    for name in VARIANTS:
+        globals()[f"Test_{name}"] = conformance_class(name)

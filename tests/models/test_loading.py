@@ -1,0 +1,450 @@
+"""What a checkpoint holds, and that it works wherever it goes."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from tiny import SIZES, VARIANTS, ragged_batch, tiny_model
+from transformers import AutoModel, AutoModelForSeq2SeqLM
+from transformers.dynamic_module_utils import (
+    check_imports,
+    get_imports,
+    get_relative_import_files,
+    get_relative_imports,
+)
+
+import hf_sysgen
+
+PACKAGE = Path(hf_sysgen.__file__).parent
+MODELS = PACKAGE / "models"
+OFFSET = 3
+STEPS = 9
+
+
+@pytest.fixture(params=VARIANTS)
+def variant(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def build(variant: str, **changes):
+    return tiny_model(variant, **{"source_id_offset": OFFSET, **changes}).float()
+
+
+# parameter names: what checkpoints of every later version must still fit
+
+NORM = {"weight": "E", "bias": "E"}
+SELF_ATTENTION = {"qkv_proj.weight": "3E E", "o_proj.weight": "E E"}
+RELATIVE = {"pos_proj.weight": "E E", "u": "H D", "v": "H D"}
+CROSS_ATTENTION = {"q_proj.weight": "E E", "kv_proj.weight": "2E E", "o_proj.weight": "E E"}
+FEED_FORWARD = {"fc1.weight": "F E", "fc1.bias": "F", "fc2.weight": "E F", "fc2.bias": "E"}
+WIDTHS = {
+    "E": SIZES["hidden_size"],
+    "2E": 2 * SIZES["hidden_size"],
+    "3E": 3 * SIZES["hidden_size"],
+    "F": SIZES["intermediate_size"],
+    "H": SIZES["num_attention_heads"],
+    "D": SIZES["hidden_size"] // SIZES["num_attention_heads"],
+    "S": SIZES["source_vocab_size"],
+    "V": SIZES["vocab_size"],
+}
+
+
+def frozen_names(relative: bool, encoder_layers: int, decoder_layers: int, tied: bool = True) -> dict[str, str]:
+    """Shape of every stored tensor by its name."""
+    encoder_layer = {
+        "self_attn": SELF_ATTENTION | (RELATIVE if relative else {}),
+        "self_attn_norm": NORM,
+        "feed_forward": FEED_FORWARD,
+        "feed_forward_norm": NORM,
+    }
+    decoder_layer = encoder_layer | {"cross_attn": CROSS_ATTENTION, "cross_attn_norm": NORM}
+    names = {
+        "model.encoder.embed_tokens.weight": "S E",
+        "model.decoder.embed_tokens.weight": "V E",
+        "lm_head.bias": "V",
+    }
+    if not tied:
+        names["lm_head.weight"] = "V E"
+    for side, layer, depth in (("encoder", encoder_layer, encoder_layers), ("decoder", decoder_layer, decoder_layers)):
+        for index in range(depth):
+            for part, weights in layer.items():
+                for weight, shape in weights.items():
+                    names[f"model.{side}.layers.{index}.{part}.{weight}"] = shape
+    return names
+
+
+FROZEN = {
+    "sysgen_transformer": frozen_names(False, SIZES["encoder_layers"], SIZES["decoder_layers"]),
+    # one layer in each stack, however deep it is
+    "universal_transformer": frozen_names(False, 1, 1),
+    "relative_transformer": frozen_names(True, SIZES["encoder_layers"], SIZES["decoder_layers"]),
+    "relative_universal_transformer": frozen_names(True, 1, 1),
+}
+NUMBER_OF_KEYS = {
+    "sysgen_transformer": 3 + 2 * 10 + 3 * 15,
+    "universal_transformer": 3 + 10 + 15,
+    "relative_transformer": 3 + 2 * 13 + 3 * 18,
+    "relative_universal_transformer": 3 + 13 + 18,
+}
+
+
+def assert_stored(path: Path, names: dict[str, str]) -> None:
+    stored = {name: list(tensor.shape) for name, tensor in load_file(path / "model.safetensors").items()}
+    assert stored == {name: [WIDTHS[size] for size in shape.split()] for name, shape in names.items()}
+
+
+def test_parameter_names_are_frozen(variant: str, tmp_path: Path) -> None:
+    build(variant).save_pretrained(tmp_path)
+    assert_stored(tmp_path, FROZEN[variant])
+    assert len(load_file(tmp_path / "model.safetensors")) == NUMBER_OF_KEYS[variant]
+
+
+def test_depth_of_shared_layers_costs_nothing(tmp_path: Path) -> None:
+    build("universal_transformer", encoder_layers=11, decoder_layers=7).save_pretrained(tmp_path)
+    assert_stored(tmp_path, FROZEN["universal_transformer"])
+
+
+def test_head_is_stored_where_it_is_not_tied(tmp_path: Path) -> None:
+    model = build("relative_universal_transformer", tie_word_embeddings=False)
+    model.save_pretrained(tmp_path)
+    assert_stored(tmp_path, frozen_names(True, 1, 1, tied=False))
+    loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+    assert torch.equal(loaded.lm_head.weight, model.lm_head.weight)
+    assert not torch.equal(loaded.lm_head.weight, loaded.model.decoder.embed_tokens.weight)
+
+
+def test_nothing_is_stored_twice(variant: str, tmp_path: Path) -> None:
+    model = build(variant)
+    model.save_pretrained(tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    assert sum(t.numel() for t in stored.values()) == sum(p.numel() for p in model.parameters())
+    tensors = [tensor for tensor in stored.values() if tensor.numel() > 20]
+    same = [(a, b) for i, a in enumerate(tensors) for b in tensors[:i] if a.shape == b.shape and torch.equal(a, b)]
+    assert not same
+
+
+# loading
+
+
+def imports_of(path: Path) -> list[tuple[int, str, list[str]]]:
+    """Every import of a file, wherever it stands: (dots, module, names)."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [(0, alias.name, []) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found.append((node.level, node.module or "", [alias.name for alias in node.names]))
+    return found
+
+
+def closure(*modules: str) -> set[str]:
+    """Files that Python reads when it imports these modules of the folder."""
+    reached, waiting = set(), [f"{module}.py" for module in modules]
+    while waiting:
+        name = waiting.pop()
+        if name not in reached:
+            reached.add(name)
+            waiting += [f"{module}.py" for dots, module, _ in imports_of(MODELS / name) if dots]
+    return reached
+
+
+def aligned(model):
+    """The same numbers in fresh memory: where a file's tensors begin decides the last bit of a matrix product."""
+    return copy.deepcopy(model)
+
+
+def test_files_of_a_checkpoint(variant: str, tmp_path: Path) -> None:
+    build(variant).save_pretrained(tmp_path)
+    code = closure(f"modeling_{variant}", f"configuration_{variant}")
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        *code,
+    }
+    for name in code:
+        assert (tmp_path / name).read_bytes() == (MODELS / name).read_bytes(), name
+    config_class, base_class, head_class = VARIANTS[variant]
+    assert json.loads((tmp_path / "config.json").read_text())["auto_map"] == {
+        "AutoConfig": f"configuration_{variant}.{config_class.__name__}",
+        "AutoModel": f"modeling_{variant}.{base_class.__name__}",
+        "AutoModelForSeq2SeqLM": f"modeling_{variant}.{head_class.__name__}",
+    }
+
+
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_round_trip_bit_for_bit(variant: str, dtype: torch.dtype, implementation: str, tmp_path: Path) -> None:
+    model = build(variant).to(dtype)
+    model.set_attn_implementation(implementation)
+    model.save_pretrained(tmp_path)
+    # built on the meta device: what is not stored and not computed in forward comes back as left-over memory
+    loaded, loading = AutoModelForSeq2SeqLM.from_pretrained(
+        tmp_path, attn_implementation=implementation, output_loading_info=True
+    )
+    assert type(loaded) is VARIANTS[variant][2]
+    assert not any(loading.values())
+    assert not loaded.training
+    assert loaded.dtype == dtype
+    for name, parameter in model.named_parameters():
+        assert torch.equal(loaded.get_parameter(name), parameter), name
+    assert loaded.lm_head.weight is loaded.model.decoder.embed_tokens.weight
+    batch = ragged_batch(model.config)
+    with torch.no_grad():
+        assert torch.equal(aligned(loaded)(**batch).logits, model(**batch).logits)
+
+
+def test_model_without_its_head(variant: str, tmp_path: Path) -> None:
+    model = build(variant)
+    model.save_pretrained(tmp_path)
+    base = AutoModel.from_pretrained(tmp_path)
+    assert type(base) is VARIANTS[variant][1]
+    batch = ragged_batch(model.config)
+    with torch.no_grad():
+        expected = model.model(**batch)
+        out = aligned(base)(**batch)
+    assert torch.equal(out.last_hidden_state, expected.last_hidden_state)
+    # and saved on its own
+    base.save_pretrained(tmp_path / "base")
+    again = AutoModel.from_pretrained(tmp_path / "base")
+    with torch.no_grad():
+        assert torch.equal(aligned(again)(**batch).last_hidden_state, expected.last_hidden_state)
+
+
+def test_truncated_checkpoint(variant: str, tmp_path: Path) -> None:
+    build(variant).save_pretrained(tmp_path)
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises((OSError, SafetensorError), match=r"[Ii]ncomplete|[Uu]nable|invalid|not fully covered"):
+        AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+
+
+def test_checkpoint_of_another_shape(tmp_path: Path) -> None:
+    build("sysgen_transformer").save_pretrained(tmp_path)
+    path = tmp_path / "model.safetensors"
+    stored = load_file(path)
+    name = "model.encoder.layers.1.feed_forward.fc1.weight"
+    stored[name] = stored[name].T.contiguous()
+    save_file(stored, path, metadata={"format": "pt"})
+    with pytest.raises(RuntimeError, match="ignore_mismatched_sizes"):
+        AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+
+
+# tokens
+
+
+def test_resizing_a_joint_vocabulary(variant: str, tmp_path: Path) -> None:
+    model = build(variant, source_id_offset=0, source_vocab_size=SIZES["vocab_size"])
+    old, new = SIZES["vocab_size"], SIZES["vocab_size"] + 6
+    batch = ragged_batch(model.config)
+    with torch.no_grad():
+        expected = model(**batch).logits
+        torch.manual_seed(0)
+        resized = model.resize_token_embeddings(new)
+        out = model(**batch).logits
+    assert resized is model.model.encoder.embed_tokens
+    assert out.shape[-1] == new
+    torch.testing.assert_close(out[..., :old], expected, rtol=0.0, atol=1e-6)
+    assert model.config.vocab_size == model.config.source_vocab_size == new
+    for table in (model.model.encoder.embed_tokens, model.model.decoder.embed_tokens, model.lm_head):
+        assert table.weight.shape == (new, SIZES["hidden_size"])
+    assert model.lm_head.bias.shape == (new,)
+    assert model.lm_head.weight is model.model.decoder.embed_tokens.weight
+    # new words can be read and written, and travel
+    batch["input_ids"][:, 0] = batch["decoder_input_ids"][:, 1] = new - 1
+    with torch.no_grad():
+        loss = model(**batch, labels=torch.full_like(batch["decoder_input_ids"], new - 1)).loss
+    assert loss.isfinite()
+    model.save_pretrained(tmp_path)
+    loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+    with torch.no_grad():
+        assert torch.equal(aligned(loaded)(**batch).logits, aligned(model)(**batch).logits)
+    # and fewer words are the first of them
+    model.resize_token_embeddings(old - 2)
+    assert model.config.vocab_size == model.config.source_vocab_size == old - 2
+    assert model.lm_head.bias.shape == (old - 2,)
+
+
+def test_resizing_separate_vocabularies(variant: str) -> None:
+    model = build(variant)
+    with pytest.raises(ValueError, match=f"source words start at id {OFFSET}.*joint vocabulary"):
+        model.resize_token_embeddings(30)
+
+
+# a stranger's process
+
+STRANGER = """
+import copy, sys
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "hf_sysgen":
+            raise ModuleNotFoundError(f"{name} is hidden")
+
+sys.meta_path.insert(0, Hidden())
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModel, AutoModelForSeq2SeqLM
+
+torch.set_num_threads(1)
+for folder in sys.argv[1:]:
+    batch = load_file(f"{folder}/batch.safetensors")
+    source = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    # copied into aligned memory, which decides the last bit of a matrix product
+    model = copy.deepcopy(AutoModelForSeq2SeqLM.from_pretrained(f"{folder}/saved", trust_remote_code=True))
+    base = copy.deepcopy(AutoModel.from_pretrained(f"{folder}/saved", trust_remote_code=True))
+    assert type(model).__module__.startswith("transformers_modules."), type(model)
+    with torch.no_grad():
+        found = {
+            "logits": model(**batch).logits,
+            "last_hidden_state": base(**batch).last_hidden_state,
+            "greedy": model.generate(**source, max_new_tokens=STEPS),
+            "beam": model.generate(**source, max_new_tokens=STEPS, num_beams=3).contiguous(),
+        }
+    save_file(found, f"{folder}/found.safetensors")
+    model.save_pretrained(f"{folder}/again")
+    base.save_pretrained(f"{folder}/base")
+    with torch.no_grad():
+        again = AutoModelForSeq2SeqLM.from_pretrained(f"{folder}/again", trust_remote_code=True)
+        assert torch.equal(copy.deepcopy(again)(**batch).logits, found["logits"])
+        again = AutoModel.from_pretrained(f"{folder}/base", trust_remote_code=True)
+        assert torch.equal(copy.deepcopy(again)(**batch).last_hidden_state, found["last_hidden_state"])
+assert "hf_sysgen" not in sys.modules
+""".replace("STEPS", str(STEPS))
+
+
+@pytest.fixture(scope="module")
+def travelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every variant, saved here and used by one process that cannot import the package."""
+    folder = tmp_path_factory.mktemp("travel")
+    for variant in VARIANTS:
+        model = build(variant)
+        batch = ragged_batch(model.config)
+        (folder / variant).mkdir()
+        save_file(batch, folder / variant / "batch.safetensors")
+        model.save_pretrained(folder / variant / "saved")
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))}
+    environment |= {"HF_HOME": str(elsewhere), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-I", "-c", STRANGER, *(str(folder / variant) for variant in VARIANTS)]
+    done = subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_checkpoint_travels(variant: str, travelled: Path) -> None:
+    model = build(variant)
+    folder = travelled / variant
+    batch = load_file(folder / "batch.safetensors")
+    source = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    found = load_file(folder / "found.safetensors")
+    with torch.no_grad():
+        assert torch.equal(found["logits"], model(**batch).logits)
+        assert torch.equal(found["last_hidden_state"], model.model(**batch).last_hidden_state)
+    assert torch.equal(found["greedy"], model.generate(**source, max_new_tokens=STEPS))
+    assert torch.equal(found["beam"], model.generate(**source, max_new_tokens=STEPS, num_beams=3))
+
+
+def test_checkpoint_saved_elsewhere_is_the_same(variant: str, travelled: Path) -> None:
+    saved, again = travelled / variant / "saved", travelled / variant / "again"
+    files = sorted(path.name for path in saved.iterdir())
+    assert sorted(path.name for path in again.iterdir()) == files
+    for name in files:
+        assert (again / name).read_bytes() == (saved / name).read_bytes(), name
+
+
+# rules of the folder
+
+FILES = sorted(path.name for path in MODELS.glob("*.py"))
+EXPORTED = [name for name in FILES if name != "__init__.py"]
+# huggingface_hub comes with transformers, whose own configuration files import the same decorator
+ALLOWED = {"torch", "transformers", "huggingface_hub"}
+
+
+def test_folder_is_flat() -> None:
+    assert {path.name for path in MODELS.iterdir()} - {"__pycache__"} == set(FILES)
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_imports_can_travel(name: str) -> None:
+    path = MODELS / name
+    siblings = set()
+    for dots, module, _ in imports_of(path):
+        if dots:
+            assert dots == 1, f"{name}: only same-folder imports travel"
+            assert f"{module}.py" in EXPORTED, f"{name}: from .{module} is no sibling"
+            siblings.add(module)
+        else:
+            top = module.partition(".")[0]
+            assert top in ALLOWED | sys.stdlib_module_names, f"{name}: a stranger may lack {module}"
+    # transformers reads the text, docstrings included: both must see the same
+    assert set(get_relative_imports(path)) == siblings
+    assert set(get_imports(path)) <= ALLOWED | sys.stdlib_module_names
+    check_imports(path)
+
+
+@pytest.mark.parametrize("name", [name for name in EXPORTED if name.startswith(("modeling_", "configuration_"))])
+def test_transformers_finds_every_sibling(name: str) -> None:
+    found = {Path(path).name for path in get_relative_import_files(MODELS / name)}
+    assert found == closure(name.removesuffix(".py")) - {name}
+    if name.startswith("modeling_"):
+        assert name.replace("modeling_", "configuration_") in found
+
+
+def test_every_file_belongs_to_a_model() -> None:
+    entries = [name.removesuffix(".py") for name in EXPORTED if name.startswith(("modeling_", "configuration_"))]
+    assert closure(*entries) == set(EXPORTED)
+
+
+# imports go one way: from a layer to those named beside it
+LAYERS = {
+    "models": set(),
+    "data": set(),
+    "evaluation": {"data", "models"},
+    "hub": {"evaluation", "data", "models"},
+    # a comparison of runs ends with a stranger's process, whose script is the hub's
+    "training": {"hub", "evaluation", "data", "models"},
+}
+ON_TOP = {"cli", "listing", "train"}
+
+
+def targets_of(path: Path) -> set[str]:
+    """Names directly inside the package, folders or files, that a file imports."""
+    parents = path.relative_to(PACKAGE).parts[:-1]
+    found = set()
+    for dots, module, names in imports_of(path):
+        parts = module.split(".") if module else []
+        if dots:
+            parts = [*["hf_sysgen", *parents][: len(parents) + 2 - dots], *parts]
+        if parts[:1] == ["hf_sysgen"]:
+            found |= {parts[1]} if len(parts) > 1 else set(names)
+    return found
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_layers_import_downwards(layer: str) -> None:
+    """cli -> training, hub -> evaluation -> data, models, and never back."""
+    paths = sorted((PACKAGE / layer).rglob("*.py"))
+    assert paths
+    above = (set(LAYERS) | ON_TOP) - LAYERS[layer] - {layer}
+    wrong = [f"{path.name}: {target}" for path in paths for target in targets_of(path) & above]
+    assert not wrong
+
+
+def test_the_rule_of_layers_sees_every_file() -> None:
+    assert {path.parent.name for path in PACKAGE.glob("*/*.py")} == set(LAYERS)
+    assert {path.stem for path in PACKAGE.glob("*.py")} == {"__init__", "errors"} | ON_TOP
+    assert not targets_of(PACKAGE / "errors.py")
+    # what the reader of imports itself is good for
+    assert targets_of(MODELS / "seq2seq.py") == {"models"}
+    assert "evaluation" in targets_of(PACKAGE / "training" / "trainer.py")

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tiny_runs import learned_run, small_scan
+
+import hf_sysgen.training.run
+
+
+@pytest.fixture
+def few_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of this process take a few SCAN examples for the whole benchmark."""
+    hf_sysgen.training.run.quiet_libraries()
+    monkeypatch.setattr(hf_sysgen.training.run, "load_benchmark", lambda *args, **kwargs: small_scan())
+
+
+@pytest.fixture(scope="session")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run whose model gets some examples right and some wrong."""
+    folder = tmp_path_factory.mktemp("learned")
+    learned_run(folder)
+    return folder / "run"

@@ -1,0 +1,70 @@
+"""Moments at which a run kills itself: what a process sees of a power cut. Passed to processes by name."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import hf_sysgen.evaluation.results as results
+import hf_sysgen.training.run as run
+import hf_sysgen.training.trainer as trainer
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _before(owner: object, name: str, condition=lambda *args: True) -> None:
+    """Die instead of the first call of `owner.name` that fulfils the condition."""
+    original = getattr(owner, name)
+
+    def doomed(*args, **kwargs):
+        if condition(*args):
+            die()
+        return original(*args, **kwargs)
+
+    setattr(owner, name, doomed)
+
+
+def after_step(step: int) -> None:
+    _before(trainer.Progress, "on_step_end", lambda self, args, state, *_: state.global_step == step)
+
+
+def inside_checkpoint(step: int) -> None:
+    """The model is written, the optimizer is not."""
+    _before(trainer.SysgenTrainer, "_save_optimizer_and_scheduler", lambda self, *_: self.state.global_step == step)
+
+
+def inside_model_file(step: int) -> None:
+    """The newest checkpoint's weights are cut short, and older checkpoints are as they were."""
+    save = trainer.SysgenTrainer.save_model
+
+    def doomed(self, output_dir=None, **kwargs):
+        save(self, output_dir, **kwargs)
+        if self.state.global_step == step:
+            path = Path(output_dir) / "model.safetensors"
+            path.write_bytes(path.read_bytes()[:1000])
+            die()
+
+    trainer.SysgenTrainer.save_model = doomed
+
+
+def before_complete(step: int) -> None:
+    """Everything of a checkpoint is written, but it is not marked."""
+    _before(trainer.Path, "touch", lambda path, *_: path.parent.name == f"checkpoint-{step}")
+
+
+def inside_evaluation(call: int) -> None:
+    calls = iter(range(1, 1000))
+    _before(trainer, "evaluate_split", lambda *_: next(calls) == call)
+
+
+def before_predictions() -> None:
+    """The final model is written."""
+    _before(run, "write_predictions")
+
+
+def inside_file(name: str) -> None:
+    """The file's content is in a temporary file beside it."""
+    _before(results.os, "replace", lambda temporary, path: Path(path).name == name)

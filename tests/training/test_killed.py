@@ -1,0 +1,156 @@
+"""A run killed at any moment, and started again with the same command, ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import functools
+import json
+import signal
+import subprocess
+import sys
+
+import kills
+import pytest
+from safetensors.torch import load_file, save_file
+from tiny_runs import command, environment, train_process, weights, write_recipe
+
+# one evaluation is of two splits: calls 1 and 2 are at step 3, 3 and 4 at step 6, then come the final ones
+MOMENTS = {
+    "before any file": functools.partial(kills.inside_file, "recipe.yaml"),
+    "before the first checkpoint": functools.partial(kills.after_step, 1),
+    "at a checkpoint's step": functools.partial(kills.after_step, 4),
+    "between checkpoints": functools.partial(kills.after_step, 5),
+    "inside the first checkpoint": functools.partial(kills.inside_checkpoint, 2),
+    "inside a checkpoint": functools.partial(kills.inside_checkpoint, 4),
+    "inside the file of weights": functools.partial(kills.inside_model_file, 6),
+    "before a checkpoint is marked": functools.partial(kills.before_complete, 4),
+    "inside an evaluation": functools.partial(kills.inside_evaluation, 2),
+    "inside the final evaluation": functools.partial(kills.inside_evaluation, 6),
+    "before the predictions": kills.before_predictions,
+    "before the results": functools.partial(kills.inside_file, "results.json"),
+}
+# the others differ from one of these in the step alone
+OFTEN = ("before any file", "between checkpoints", "inside the file of weights", "before a checkpoint is marked",
+         "inside the final evaluation", "before the results")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory):
+    return write_recipe(tmp_path_factory.mktemp("recipe"), batch_size=8, length_groups=2, sampling="epochs")
+
+
+@pytest.fixture(scope="module")
+def whole(recipe, tmp_path_factory):
+    """The run that nobody killed."""
+    folder = tmp_path_factory.mktemp("whole")
+    done = train_process([str(recipe), "output_dir=run"], folder)
+    assert done.status == 0, done.err
+    return folder / "run"
+
+
+def numbers(run_dir) -> dict:
+    """Results without times. Counting epochs starts anew with a process; no batch depends on it."""
+    record = json.loads((run_dir / "results.json").read_text())
+    record["history"] = [
+        {key: value for key, value in entry.items() if key != "epoch"}
+        for entry in record["history"]
+        if "train_runtime" not in entry
+    ]
+    return {key: value for key, value in record.items() if key != "train_seconds"}
+
+
+def checkpoints(run_dir) -> set[str]:
+    return {path.name for path in run_dir.glob("checkpoint-*")}
+
+
+@pytest.mark.parametrize(
+    "moment", [moment if moment in OFTEN else pytest.param(moment, marks=pytest.mark.slow) for moment in MOMENTS]
+)
+def test_killed_once(moment, recipe, whole, tmp_path):
+    arguments = [str(recipe), "output_dir=run"]
+    killed = train_process(arguments, tmp_path, MOMENTS[moment])
+    assert killed.status == -signal.SIGKILL
+    assert not (tmp_path / "run" / "results.json").exists()
+    again = train_process(arguments, tmp_path)
+    assert again.status == 0, again.err
+    run_dir = tmp_path / "run"
+    assert weights(run_dir / "model") == weights(whole / "model")
+    assert (run_dir / "predictions.jsonl").read_bytes() == (whole / "predictions.jsonl").read_bytes()
+    assert numbers(run_dir) == numbers(whole)
+    assert checkpoints(run_dir) == checkpoints(whole)
+    assert "Traceback" not in again.err
+
+
+def test_killed_again_and_again(recipe, whole, tmp_path):
+    """Also seconds of training add up over all starts."""
+    arguments = [str(recipe), "output_dir=run"]
+    for moment in ("between checkpoints", "inside the file of weights", "before the results"):
+        assert train_process(arguments, tmp_path, MOMENTS[moment]).status == -signal.SIGKILL
+    run_dir = tmp_path / "run"
+    state = json.loads((run_dir / "checkpoint-6" / "trainer_state.json").read_text())
+    before = state["stateful_callbacks"]["Clock"]["args"]["seconds"]
+    assert train_process(arguments, tmp_path).status == 0
+    assert weights(run_dir / "model") == weights(whole / "model")
+    record = json.loads((run_dir / "results.json").read_text())
+    assert record["train_seconds"] >= round(before, 2) > 0
+
+
+def test_a_resumed_run_does_not_start_over(recipe, tmp_path):
+    """A run that ignored its checkpoint would pass everything above."""
+    arguments = [str(recipe), "output_dir=run"]
+    train_process(arguments, tmp_path, MOMENTS["between checkpoints"])
+    # its first evaluation, at step 3, is behind the checkpoint of step 4
+    assert checkpoints(tmp_path / "run") == {"checkpoint-2", "checkpoint-4"}
+    again = train_process(arguments, tmp_path)
+    assert "step 6/6" in again.err
+    assert "step 3/6" not in again.err
+
+
+def test_a_checkpoint_without_its_mark_is_not_used(recipe, whole, tmp_path):
+    """The newest checkpoint looks whole and holds other weights; only the mark is missing."""
+    arguments = [str(recipe), "output_dir=run"]
+    train_process(arguments, tmp_path, MOMENTS["before the results"])
+    newest = tmp_path / "run" / "checkpoint-6"
+    (newest / "complete").unlink()
+    tensors = load_file(newest / "model.safetensors")
+    save_file({name: tensor + 1 for name, tensor in tensors.items()}, newest / "model.safetensors", {"format": "pt"})
+    assert train_process(arguments, tmp_path).status == 0
+    assert weights(tmp_path / "run" / "model") == weights(whole / "model")
+
+
+def test_static_batches(tmp_path):
+    """Their loop is our own."""
+    recipe = write_recipe(tmp_path, static_batches=True)
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+    arguments = [str(recipe), "output_dir=run"]
+    assert train_process(arguments, tmp_path / "whole").status == 0
+    doomed = functools.partial(kills.inside_checkpoint, 4)
+    assert train_process(arguments, tmp_path / "killed", doomed).status == -signal.SIGKILL
+    assert train_process(arguments, tmp_path / "killed").status == 0
+    whole, killed = tmp_path / "whole" / "run", tmp_path / "killed" / "run"
+    assert weights(killed / "model") == weights(whole / "model")
+    assert numbers(killed) == numbers(whole)
+
+
+@pytest.mark.slow
+def test_killed_in_earnest(tmp_path):
+    """The real command on the real data, killed from outside when its progress shows."""
+    path = write_recipe(
+        tmp_path, config="length_cutoff_40", steps=12, eval_every=4, save_every=3, eval_batch_size=512
+    )
+    words = ["-m", "hf_sysgen.train", str(path)]
+    with subprocess.Popen(
+        [sys.executable, *words, "output_dir=killed"], cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        for line in process.stderr:
+            if line.startswith("step 8/12"):
+                process.kill()
+                break
+    assert process.returncode == -signal.SIGKILL
+    for name in ("killed", "whole"):
+        done = command([*words, f"output_dir={name}"], tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert weights(tmp_path / "killed" / "model") == weights(tmp_path / "whole" / "model")
+    predictions = [(tmp_path / name / "predictions.jsonl").read_bytes() for name in ("killed", "whole")]
+    assert predictions[0] == predictions[1]

@@ -1,0 +1,219 @@
+"""What a run leaves behind, what it makes of a folder that is not empty, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+
+import numpy
+import pytest
+import torch
+import transformers
+from tiny_runs import read_lines, short_scan, snapshot, tiny_recipe, write_recipe
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+import hf_sysgen.training.run
+from hf_sysgen.data.tokenization import encode_sources
+from hf_sysgen.evaluation.metrics import summarize
+from hf_sysgen.evaluation.results import check_record, read_results
+from hf_sysgen.train import main
+from hf_sysgen.training.recipe import RecipeError, load_recipe
+from hf_sysgen.training.run import run_recipe
+
+COLUMNS = {"split", "row", "input", "target", "prediction", "exact", "loss", "loss_teacher", "target_length",
+           "oracle_exact"}  # fmt: skip
+
+
+def test_files(learned):
+    assert {path.name for path in learned.iterdir()} == {
+        "recipe.yaml", "results.json", "predictions.jsonl", "model", "checkpoint-300",
+    }  # fmt: skip
+    assert {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"} <= {
+        path.name for path in (learned / "model").iterdir()
+    }
+
+
+def test_recipe_copy(learned):
+    record = read_results(learned / "results.json")
+    copy = load_recipe(learned / "recipe.yaml")
+    assert copy.hash == record["recipe_hash"]
+    assert copy.to_dict() == record["recipe"]
+
+
+def test_record(learned):
+    record = json.loads((learned / "results.json").read_text())
+    check_record(record)
+    assert record["name"] == "tiny"
+    assert record["seed"] == 0
+    assert record["steps"] == 300
+    assert record["num_processes"] == 1
+    assert record["num_threads"] == torch.get_num_threads()
+    assert record["train_seconds"] > 0
+    versions = record["versions"]
+    assert versions["python"] == platform.python_version()
+    assert (versions["torch"], versions["transformers"], versions["numpy"]) == (
+        torch.__version__, transformers.__version__, numpy.__version__,
+    )  # fmt: skip
+    assert set(versions) == {
+        "python", "hf_sysgen", "torch", "transformers", "datasets", "accelerate", "tokenizers", "numpy",
+    }  # fmt: skip
+    assert list(record["splits"]) == ["validation", "test"]
+
+
+def test_history(learned):
+    history = read_results(learned / "results.json")["history"]
+    evaluated = [entry for entry in history if "eval_test_accuracy" in entry]
+    assert [entry["step"] for entry in evaluated] == [100, 200, 300]
+    for entry in evaluated:
+        for split in ("validation", "test"):
+            # shares of the 7 examples that were evaluated
+            assert entry[f"eval_{split}_accuracy"] * 7 == pytest.approx(round(entry[f"eval_{split}_accuracy"] * 7))
+            assert {f"eval_{split}_loss", f"eval_{split}_loss_teacher"} <= set(entry)
+    losses = [entry["loss"] for entry in history if "loss" in entry]
+    assert len(losses) == 30
+    assert losses[-1] < losses[0] / 2
+
+
+def test_one_prediction_for_every_example(learned):
+    rows = read_lines(learned / "predictions.jsonl")
+    expected = [
+        (split, row, example["input"], example["target"])
+        for split in ("validation", "test")
+        for row, example in enumerate(short_scan()[split])
+    ]
+    assert [(row["split"], row["row"], row["input"], row["target"]) for row in rows] == expected
+    assert all(set(row) == COLUMNS for row in rows)
+    for row in rows:
+        assert row["target_length"] == len(row["target"].split())
+        if row["exact"]:
+            assert row["prediction"] == row["target"]
+    assert 0 < sum(row["exact"] for row in rows) < len(rows)
+
+
+def test_metrics_follow_from_predictions(learned):
+    """So a metric can be changed without running a model again."""
+    record = read_results(learned / "results.json")
+    rows = read_lines(learned / "predictions.jsonl")
+    for name, metrics in record["splits"].items():
+        assert summarize(row for row in rows if row["split"] == name) == metrics
+
+
+def test_checkpoint_translates_like_the_run(learned):
+    model = AutoModelForSeq2SeqLM.from_pretrained(learned / "model")
+    tokenizer = AutoTokenizer.from_pretrained(learned / "model")
+    longest = max(len(text.split()) for split in short_scan().values() for text in split["target"])
+    assert model.generation_config.max_new_tokens == longest + 1
+    rows = read_lines(learned / "predictions.jsonl")
+    batch = tokenizer([row["input"] for row in rows], padding=True, return_tensors="pt")
+    words = tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True)
+    whole = 0
+    for row, translation in zip(rows, words, strict=True):
+        # a prediction ends one word after its reference's length at the latest
+        assert row["prediction"].split() == translation.split()[: row["target_length"] + 1]
+        whole += row["prediction"] == translation
+    assert whole > len(rows) / 2
+    assert encode_sources(tokenizer, [rows[0]["input"]])[0] == batch["input_ids"][0][batch["attention_mask"][0] == 1].tolist()
+
+
+def test_second_start_changes_no_file(tmp_path, few_examples, capsys):
+    words = [str(write_recipe(tmp_path, output_dir=str(tmp_path / "run")))]
+    assert main(words) == 0
+    assert "exact match" in capsys.readouterr().out
+    before = snapshot(tmp_path / "run")
+    assert main(words) == 0
+    assert "is finished already, nothing to do" in capsys.readouterr().out
+    assert snapshot(tmp_path / "run") == before
+    # keys that only place a run do not make it another one
+    assert main([*words, "log_every=7"]) == 0
+    assert snapshot(tmp_path / "run") == before
+
+
+def test_run_dir(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    recipe = load_recipe(write_recipe(tmp_path, "length26", seed=3))
+    assert str(recipe.run_dir) == "runs/length26/seed3"
+
+
+def refused(words: list[str], capsys) -> str:
+    assert main(words) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = captured.err.splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("error: ")
+    return lines[0]
+
+
+def test_folder_of_another_recipe(learned, tmp_path, capsys):
+    shutil.copytree(learned, tmp_path / "run")
+    before = snapshot(tmp_path)
+    path = write_recipe(tmp_path / "run" / "model", output_dir=str(tmp_path / "run"))
+    message = refused([str(path)], capsys)
+    path.unlink()
+    assert "holds a run of another recipe" in message
+    assert "steps: 300 there, 6 here" in message
+    assert "log_every" not in message
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "results.json", "checkpoint-2", ".recipe.yml.abc"])
+def test_folder_with_foreign_files(name, tmp_path, capsys):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).write_text("mine")
+    before = snapshot(tmp_path)
+    message = refused([str(write_recipe(tmp_path)), f"output_dir={tmp_path / 'run'}"], capsys)
+    (tmp_path / "tiny.yaml").unlink()
+    assert "is no run of this package" in message
+    assert snapshot(tmp_path) == before
+
+
+def test_folder_that_is_a_file(tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    path = str(write_recipe(tmp_path))
+    assert "is no run of this package" in refused([path, f"output_dir={tmp_path / 'file'}"], capsys)
+    assert "cannot write to" in refused([path, f"output_dir={tmp_path / 'file' / 'below'}"], capsys)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_empty_folder_is_taken(tmp_path, few_examples):
+    (tmp_path / "run").mkdir()
+    run_recipe(tiny_recipe(tmp_path, steps=1))
+    assert (tmp_path / "run" / "results.json").exists()
+
+
+@pytest.mark.parametrize("text", ['{"schema_version": 1', "[]", ""])
+def test_damaged_results(text, tmp_path, few_examples, capsys):
+    path = str(write_recipe(tmp_path, steps=1, output_dir=str(tmp_path / "run")))
+    assert main([path]) == 0
+    capsys.readouterr()
+    (tmp_path / "run" / "results.json").write_text(text)
+    assert "results.json" in refused([path], capsys)
+
+
+def test_damaged_recipe_copy(tmp_path, capsys):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "recipe.yaml").write_text("model: [")
+    path = str(write_recipe(tmp_path, output_dir=str(tmp_path / "run")))
+    assert "recipe.yaml: not YAML" in refused([path], capsys)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"batch_size": 9, "length_groups": 2}, "batch_size=9 is not a multiple of length_groups=2"),
+        ({"batch_size": 62, "sampling": "epochs"}, "batch_size=62 is more than the 61 training examples"),
+        ({"tracker": "trackio"}, "tracker=trackio is not installed"),
+    ],
+)
+def test_what_shows_only_with_the_data(changes, message, tmp_path, few_examples, capsys):
+    path = str(write_recipe(tmp_path, output_dir=str(tmp_path / "run"), **changes))
+    assert message in refused([path], capsys)
+    assert {file.name for file in (tmp_path / "run").iterdir()} == {"recipe.yaml"}
+
+
+def test_early_stopping_needs_a_validation_split(tmp_path, few_examples, monkeypatch):
+    without = {name: split for name, split in short_scan().items() if name != "validation"}
+    monkeypatch.setattr(hf_sysgen.training.run, "load_benchmark", lambda *args, **kwargs: without)
+    with pytest.raises(RecipeError, match="early_stopping=loss needs the split `validation`, which scan .* lacks"):
+        run_recipe(tiny_recipe(tmp_path, early_stopping="loss"))

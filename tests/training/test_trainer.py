@@ -1,0 +1,383 @@
+"""What the trainer adds to Seq2SeqTrainer: loss, evaluation, precision, early stopping, divergence."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+
+import kills
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny_runs import read_lines, small_scan, tiny_recipe, train_process, weights, write_recipe
+
+import hf_sysgen.training.trainer
+from hf_sysgen.evaluation.checkpoints import load_checkpoint
+from hf_sysgen.evaluation.evaluate import evaluate_split
+from hf_sysgen.evaluation.metrics import summarize
+from hf_sysgen.evaluation.results import read_results
+from hf_sysgen.models import CONFIGS
+from hf_sysgen.train import main
+from hf_sysgen.training.batches import StepBatches
+from hf_sysgen.training.run import build_model, prepare_data, run_recipe
+from hf_sysgen.training.trainer import SysgenTrainer, last_checkpoint
+
+
+def losses(record) -> list[float]:
+    return [entry["loss"] for entry in record["history"] if "loss" in entry]
+
+
+def first_batch(recipe):
+    _, vocabulary, splits = prepare_data(recipe)
+    rows = StepBatches(splits["train"], recipe.batch_size, recipe.steps, recipe.seed).rows(0)
+    return build_model(recipe, vocabulary, 40).train(), splits["train"][rows]
+
+
+def test_equal_seeds_equal_bytes(tmp_path, few_examples):
+    folders = [tmp_path / name for name in ("one", "two", "other")]
+    for folder, seed in zip(folders, (5, 5, 6), strict=True):
+        run_recipe(tiny_recipe(folder, seed=seed))
+    one, two, other = (weights(folder / "run" / "model") for folder in folders)
+    assert one == two
+    assert one != other
+
+
+def test_loss_is_the_mean_over_labels(tmp_path, few_examples):
+    recipe = tiny_recipe(tmp_path, dropout=0.0, steps=1, eval_every=0)
+    model, batch = first_batch(recipe)
+    # every label by itself, EOS included
+    logits = model(**batch).logits.log_softmax(dim=-1).detach()
+    scores = [
+        -float(logits[row, place, token])
+        for row, labels in enumerate(batch["labels"].tolist())
+        for place, token in enumerate(labels)
+        if token != -100
+    ]
+    assert losses(run_recipe(recipe)) == [pytest.approx(sum(scores) / len(scores), rel=1e-5)]
+
+
+def test_label_smoothing_is_the_formula(tmp_path, few_examples):
+    recipe = tiny_recipe(tmp_path, dropout=0.0, steps=1, eval_every=0, label_smoothing=0.3)
+    model, batch = first_batch(recipe)
+    logits = model(**batch).logits.log_softmax(dim=-1).detach()
+    scores = [
+        -0.7 * float(logits[row, place, token]) - 0.3 * float(logits[row, place].mean())
+        for row, labels in enumerate(batch["labels"].tolist())
+        for place, token in enumerate(labels)
+        if token != -100
+    ]
+    assert losses(run_recipe(recipe)) == [pytest.approx(sum(scores) / len(scores), rel=1e-5)]
+
+
+def test_without_eos_as_a_label(tmp_path, few_examples):
+    recipe = tiny_recipe(tmp_path, dropout=0.0, steps=1, eval_every=0, train_eos=False)
+    model, batch = first_batch(recipe)
+    assert not (batch["labels"] == model.config.eos_token_id).any()
+    record = run_recipe(recipe)
+    assert losses(record) == [pytest.approx(float(model(**batch).loss.detach()), rel=1e-5)]
+    # evaluation still counts EOS
+    assert record["splits"]["test"]["examples"] == 13
+
+
+def test_first_update_is_adam(tmp_path, few_examples):
+    """By hand: the moments' corrections cancel at the first update, so it is lr * g / (|g| + eps), after decay."""
+    recipe = tiny_recipe(
+        tmp_path, dropout=0.0, steps=1, eval_every=0, weight_decay=0.1, max_grad_norm=0.5, learning_rate=0.02,
+        adam_epsilon=0.01,
+    )  # fmt: skip
+    model, batch = first_batch(recipe)
+    model(**batch).loss.backward()
+    norm = math.sqrt(sum(float(parameter.grad.pow(2).sum()) for parameter in model.parameters()))
+    assert norm > 0.5
+    run_recipe(recipe)
+    updated = load_file(tmp_path / "run" / "model" / "model.safetensors")
+    assert len(updated) > 10
+    for name, parameter in model.named_parameters():
+        gradient = parameter.grad * 0.5 / norm
+        # the Trainer spares biases and norms, as is usual
+        decay = 0.0 if name.endswith("bias") or "norm" in name else 0.1
+        expected = parameter * (1 - 0.02 * decay) - 0.02 * gradient / (gradient.abs() + 0.01)
+        torch.testing.assert_close(updated[name], expected.detach(), rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("model", CONFIGS)
+def test_every_parameter_learns(model, tmp_path, few_examples):
+    """DistributedDataParallel is told so, and would wait for a gradient that never comes."""
+    scaling = {"embedding_scaling": "none"}
+    network, batch = first_batch(tiny_recipe(tmp_path, model=model, **scaling))
+    network(**batch).loss.backward()
+    assert all(parameter.grad is not None for parameter in network.parameters())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"gradient_checkpointing": True}, {"attention": "sdpa"}, {"static_batches": True}],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_same_updates_in_another_way(changes, tmp_path, few_examples):
+    """Sums in another order, in float32; an epsilon above the gradients keeps Adam from dividing rounding errors."""
+    common = {"dropout": 0.0, "adam_epsilon": 1.0, "learning_rate": 4.0, "schedule": "noam", "warmup_steps": 3,
+              "max_grad_norm": 1.0}  # fmt: skip
+    plain = run_recipe(tiny_recipe(tmp_path / "plain", attention="eager", **common))
+    other = run_recipe(tiny_recipe(tmp_path / "other", **({"attention": "eager"} | changes), **common))
+    assert losses(other) == pytest.approx(losses(plain), rel=1e-5)
+    used = [[entry["learning_rate"] for entry in record["history"] if "loss" in entry] for record in (plain, other)]
+    assert used[0] == pytest.approx(used[1], rel=1e-12)
+    models = [load_file(tmp_path / name / "run" / "model" / "model.safetensors") for name in ("plain", "other")]
+    for name, weight in models[0].items():
+        torch.testing.assert_close(models[1][name], weight, rtol=0, atol=1e-5)
+
+
+def test_gradient_checkpointing_with_dropout(tmp_path, few_examples):
+    """Recomputed layers draw the same masks, so even bytes are equal."""
+    for name, changes in (("plain", {}), ("checkpointed", {"gradient_checkpointing": True})):
+        run_recipe(tiny_recipe(tmp_path / name, **changes))
+    assert weights(tmp_path / "plain" / "run" / "model") == weights(tmp_path / "checkpointed" / "run" / "model")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_evaluation_is_in_float32(precision, tmp_path, few_examples):
+    """What the run recorded is what its checkpoint gives by itself."""
+    recipe = tiny_recipe(tmp_path, precision=precision)
+    record = run_recipe(recipe)
+    model, _ = load_checkpoint(tmp_path / "run")
+    assert {weight.dtype for weight in model.state_dict().values()} == {torch.float32}
+    _, _, splits = prepare_data(recipe)
+    for name in ("validation", "test"):
+        again = summarize(evaluate_split(model, splits[name], batch_size=4))
+        for loss in ("loss", "loss_teacher"):
+            assert record["splits"][name][loss] == pytest.approx(again[loss], rel=1e-6)
+
+
+def test_bf16_trains_in_bf16(tmp_path, few_examples):
+    records = [run_recipe(tiny_recipe(tmp_path / name, precision=name, dropout=0.0)) for name in ("fp32", "bf16")]
+    full, half = (np.array(losses(record)) for record in records)
+    # eight bits of mantissa, one rounding after the other
+    assert 1e-5 < np.abs(half / full - 1)[0] < 2**-7
+    assert np.abs(half / full - 1).max() < 2**-5
+
+
+def test_evaluations_see_the_chosen_examples(tmp_path, few_examples, monkeypatch):
+    """A fixed choice during training, everything at the end."""
+    seen = []
+
+    def spy(model, split, rows, **kwargs):
+        seen.append(rows.tolist())
+        return evaluate_split(model, split, rows, **kwargs)
+
+    monkeypatch.setattr(hf_sysgen.training.trainer, "evaluate_split", spy)
+    run_recipe(tiny_recipe(tmp_path))
+    during, final = seen[:4], seen[4:]
+    assert during[0] == during[2]
+    assert during[1] == during[3]
+    for rows, total in zip(during, (11, 13, 11, 13), strict=True):
+        assert len(set(rows)) == 5
+        assert set(rows) <= set(range(total))
+    assert final == [list(range(11)), list(range(13))]
+
+
+def test_a_lost_example_is_an_error(tmp_path, few_examples, monkeypatch):
+    monkeypatch.setattr(
+        hf_sysgen.training.trainer, "evaluate_split", lambda *args, **kwargs: evaluate_split(*args, **kwargs)[1:]
+    )
+    with pytest.raises(RuntimeError, match="evaluation of validation returned 4 records for 5 examples"):
+        run_recipe(tiny_recipe(tmp_path))
+
+
+def test_tensorboard(tmp_path, few_examples):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    record = run_recipe(tiny_recipe(tmp_path, tracker="tensorboard"))
+    (folder,) = {path.parent for path in (tmp_path / "run").rglob("events.out.tfevents*")}
+    events = EventAccumulator(str(folder)).Reload()
+    assert [event.step for event in events.Scalars("train/loss")] == [1, 2, 3, 4, 5, 6]
+    assert [event.value for event in events.Scalars("train/loss")] == pytest.approx(losses(record), rel=1e-6)
+    assert [event.step for event in events.Scalars("eval/test_accuracy")] == [3, 6]
+
+
+def test_no_tracker_no_files(tmp_path, few_examples):
+    run_recipe(tiny_recipe(tmp_path))
+    assert not list((tmp_path / "run").rglob("events.out.tfevents*"))
+
+
+def test_clock_leaves_evaluation_out(tmp_path, few_examples, monkeypatch):
+    """The clock is asked by a counter in place of the time, which evaluation moves by a thousand."""
+    now = [0.0]
+
+    def slow(*args, **kwargs):
+        now[0] += 1000
+        return evaluate_split(*args, **kwargs)
+
+    def tick():
+        now[0] += 1
+        return now[0]
+
+    monkeypatch.setattr(hf_sysgen.training.trainer.time, "perf_counter", tick)
+    monkeypatch.setattr(hf_sysgen.training.trainer, "evaluate_split", slow)
+    assert 1 < run_recipe(tiny_recipe(tmp_path))["train_seconds"] < 1000
+
+
+# early stopping
+
+
+def evaluations(monkeypatch, values, metric):
+    """Validation takes these values of a metric, one for each evaluation."""
+    values = iter(values)
+
+    def metrics(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval"):
+        found = {f"eval_validation_{metric}": next(values)}
+        self.log(found)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, found)
+        return found
+
+    monkeypatch.setattr(SysgenTrainer, "evaluate", metrics)
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "best", "last"),
+    [
+        ("loss", [3.0, 2.0, 2.5, 2.0], 2, 4),
+        ("accuracy", [0.1, 0.1, 0.4, 0.2, 0.4], 3, 5),
+        ("loss", [6.0, 5.0, 4.0, 3.0, 2.0, 1.0], 6, 6),
+    ],
+)
+def test_early_stopping(metric, values, best, last, tmp_path, few_examples, monkeypatch):
+    evaluations(monkeypatch, values, metric)
+    changes = {"early_stopping": metric, "early_stopping_patience": 2, "eval_every": 1}
+    record = run_recipe(tiny_recipe(tmp_path, **changes))
+    assert record["steps"] == last
+    model = load_file(tmp_path / "run" / "model" / "model.safetensors")
+    kept = load_file(tmp_path / "run" / f"checkpoint-{best}" / "model.safetensors")
+    assert model.keys() == kept.keys()
+    assert all(torch.equal(model[name], kept[name]) for name in kept)
+    if best != last:
+        newest = load_file(tmp_path / "run" / f"checkpoint-{last}" / "model.safetensors")
+        assert any(not torch.equal(model[name], newest[name]) for name in newest)
+
+
+def overfit() -> None:
+    """Losses of an evaluation that get worse from step 2 on, by the step, so that a resumed run sees the same."""
+    evaluate = SysgenTrainer.evaluate
+
+    def worse(self, *args, **kwargs):
+        split = hf_sysgen.training.trainer.summarize
+        value = float(abs(self.state.global_step - 2))
+        hf_sysgen.training.trainer.summarize = lambda rows: split(rows) | {"loss": value}
+        try:
+            return evaluate(self, *args, **kwargs)
+        finally:
+            hf_sysgen.training.trainer.summarize = split
+
+    SysgenTrainer.evaluate = worse
+
+
+def overfit_and(moment=None) -> None:
+    overfit()
+    if moment is not None:
+        moment()
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [functools.partial(kills.after_step, 4), functools.partial(kills.inside_file, "results.json")],
+    ids=["while waiting for an improvement", "after stopping"],
+)
+def test_early_stopping_survives_a_kill(moment, tmp_path):
+    recipe = write_recipe(
+        tmp_path, steps=9, early_stopping="loss", early_stopping_patience=3, eval_every=1, eval_examples=1
+    )
+    for name, prepare in (("whole", overfit_and), ("killed", functools.partial(overfit_and, moment))):
+        (tmp_path / name).mkdir()
+        arguments = [str(recipe), f"output_dir={tmp_path / name / 'run'}"]
+        status = train_process(arguments, tmp_path / name, prepare).status
+        assert status == (0 if name == "whole" else -9)
+    again = train_process(arguments, tmp_path / "killed", overfit_and)
+    assert again.status == 0, again.err
+    whole, killed = (read_results(tmp_path / name / "run" / "results.json") for name in ("whole", "killed"))
+    assert whole["steps"] == killed["steps"] == 5
+    assert weights(tmp_path / "whole" / "run" / "model") == weights(tmp_path / "killed" / "run" / "model")
+    assert whole["splits"] == killed["splits"]
+    assert "missing keys" not in again.err
+
+
+# divergence
+
+
+@pytest.mark.parametrize(("learning_rate", "saved"), [(1e30, True), (1e39, False)], ids=["loss", "weights"])
+def test_divergence(learning_rate, saved, tmp_path, few_examples, capsys):
+    """
+    A loss that is not a number ends the run, with one line, before anything is saved that it has spoiled. The second
+    learning rate makes weights infinite that come from a finite loss.
+    """
+    path = write_recipe(
+        tmp_path, output_dir=str(tmp_path / "run"), learning_rate=learning_rate, steps=50, save_every=1
+    )
+    assert main([str(path)]) == 1
+    lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("step ")]
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("error: the loss (")
+    assert str(tmp_path / "run") in lines[0]
+    assert not (tmp_path / "run" / "results.json").exists()
+    assert (last_checkpoint(tmp_path / "run") is not None) == saved
+    for folder in (tmp_path / "run").glob("checkpoint-*"):
+        for name, weight in load_file(folder / "model.safetensors").items():
+            assert weight.isfinite().all(), (folder, name)
+
+
+def test_divergence_between_checkpoints(tmp_path, few_examples, monkeypatch, capsys):
+    """The loss is looked at before each evaluation and each save, not only when it is logged."""
+    path = write_recipe(tmp_path, output_dir=str(tmp_path / "run"), steps=9, save_every=4, eval_every=0, log_every=7)
+    compute = SysgenTrainer.compute_loss
+
+    def spoiled(self, *args, **kwargs):
+        loss = compute(self, *args, **kwargs)
+        return loss * math.nan if self.state.global_step == 4 else loss
+
+    monkeypatch.setattr(SysgenTrainer, "compute_loss", spoiled)
+    assert main([str(path)]) == 1
+    assert "at or before step 7" in capsys.readouterr().err
+    assert last_checkpoint(tmp_path / "run").name == "checkpoint-4"
+    # and the same command tries again from there
+    monkeypatch.setattr(SysgenTrainer, "compute_loss", compute)
+    assert main([str(path)]) == 0
+
+
+# checkpoints
+
+
+def test_last_checkpoint(tmp_path):
+    assert last_checkpoint(tmp_path) is None
+    for step, complete in ((2, True), (10, True), (9, True), (12, False)):
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        (folder / "model.safetensors").write_text("")
+        if complete:
+            (folder / "complete").touch()
+    assert last_checkpoint(tmp_path).name == "checkpoint-10"
+    assert not (tmp_path / "checkpoint-12").exists()
+    assert (tmp_path / "checkpoint-2").exists()
+
+
+def test_two_checkpoints_are_kept(tmp_path, few_examples):
+    run_recipe(tiny_recipe(tmp_path, save_every=1, steps=4))
+    assert {path.name for path in (tmp_path / "run").glob("checkpoint-*")} == {"checkpoint-3", "checkpoint-4"}
+    assert read_lines(tmp_path / "run" / "predictions.jsonl")[0]["input"] == small_scan()["validation"][0]["input"]
+
+
+def test_progress_lines(tmp_path, few_examples, capfd):
+    """Not on a terminal: a line for each evaluation, with what a person wants to know."""
+    run_recipe(tiny_recipe(tmp_path))
+    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("step ")]
+    assert [line.split()[1] for line in lines] == ["3/6", "6/6"]
+    assert all(" loss=" in line and " validation=" in line and " test=" in line for line in lines)
+    json.loads((tmp_path / "run" / "results.json").read_text())
+
+
+@pytest.mark.slow
+def test_compiled(tmp_path, few_examples):
+    common = {"dropout": 0.0, "adam_epsilon": 1.0, "learning_rate": 1.0, "max_grad_norm": 1.0, "eval_every": 0}
+    plain = run_recipe(tiny_recipe(tmp_path / "plain", **common))
+    compiled = run_recipe(tiny_recipe(tmp_path / "compiled", torch_compile=True, **common))
+    assert losses(compiled) == pytest.approx(losses(plain), rel=1e-5)
