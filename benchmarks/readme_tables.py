@@ -47,32 +47,31 @@ def quick_table() -> str:
 
 
 def speed_table() -> str:
-    """Training and decoding speed on one thread, from benchmarks/seq2seq.json."""
+    """Training and decoding speed in the SCAN setup, from benchmarks/seq2seq.json."""
     record = json.loads((HERE / "seq2seq.json").read_text(encoding="utf-8"))
     speed = {
-        (row["setup"], row["what"], row["name"]): row["per_second"] for row in record["results"] if row["threads"] == 1
+        (row["threads"], row["what"], row["name"]): row["per_second"]
+        for row in record["results"]
+        if row["setup"] == "scan"
     }
     names = ("sysgen_transformer", "universal_transformer", "relative_transformer", "relative_universal_transformer")
-    rows, modes = [], ("train padded", "train grouped")
+    threads = sorted({count for count, _, _ in speed})
+    rows = []
     for name in (*names, "t5", "bart"):
-        cells = [f"{speed[setup, mode, name]:.2f}" for setup in ("scan", "cogs") for mode in modes]
-        decode = [speed[setup, "decode", f"{name} generate"] for setup in ("scan", "cogs")]
-        rows.append((f"`{name}`", *cells, *(f"{value:.0f}" for value in decode)))
-    header = (
-        "one thread",
-        "SCAN steps/s",
-        "grouped",
-        "COGS steps/s",
-        "grouped",
-        "SCAN sequences/s",
-        "COGS sequences/s",
-    )
+        cells = []
+        for count in threads:
+            cells += [f"{speed[count, mode, name]:.2f}" for mode in ("train padded", "train grouped")]
+            cells.append(f"{speed[count, 'decode', f'{name} generate']:.0f}")
+        rows.append((f"`{name}`", *cells))
+    header = ["SCAN setup"]
+    for count in threads:
+        header += [f"{count} thread{'s' * (count > 1)}: steps/s", "grouped", "sequences/s"]
     note = (
         f"{record['device']}, medians of {record['rounds']} rounds, all contenders in turn in one run; T5 and BART of "
-        "equal width and depth. Batches of 256 (SCAN) and 128 (COGS); grouped: the same update from four parts of "
-        "similar length. Sequences: greedy `generate`, 27 and 64 steps."
+        "equal width and depth. Batches of 256; grouped: the same update from four parts of similar length. Sequences: "
+        "greedy `generate`, 27 steps."
     )
-    return f"{markdown(header, rows)}\n\n{note}"
+    return f"{markdown(tuple(header), rows)}\n\n{note}"
 
 
 TABLES = {"quick": quick_table, "speed": speed_table}

@@ -182,6 +182,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
     parser.add_argument("--rounds", type=int, default=7, help="timed rounds; medians are over these")
+    parser.add_argument("--setup", choices=("scan", "cogs", "all"), default="all")
     parser.add_argument("--compile", action="store_true", help="also measure under torch.compile")
     parser.add_argument("--quick", action="store_true", help="one round of the SCAN setup, one thread")
     arguments = parser.parse_args()
@@ -189,7 +190,8 @@ def main() -> None:
     attention = "sdpa" if device == "cuda" else "eager"  # what recipes choose
     names = (*OUR_NAMES, "t5", "bart")
     rounds = 1 if arguments.quick else arguments.rounds
-    setups = {"scan": scan_setup()} if arguments.quick else {"scan": scan_setup(), "cogs": cogs_setup()}
+    chosen = ("scan",) if arguments.quick else ("scan", "cogs") if arguments.setup == "all" else (arguments.setup,)
+    setups = {name: {"scan": scan_setup, "cogs": cogs_setup}[name]() for name in chosen}
     all_threads = torch.get_num_threads()
     threads = [1] if arguments.quick or device == "cuda" else sorted({1, all_threads})
     modes = ["padded", "grouped", *(["compiled"] if arguments.compile else [])]
@@ -208,7 +210,8 @@ def main() -> None:
                     {"setup": setup_name, "threads": count, "what": "decode", "name": name, "per_second": speed}
                 )
             print(show([r for r in results if r["setup"] == setup_name and r["threads"] == count]), flush=True)
-    write_whole(arguments.output, json.dumps({**environment(), "rounds": rounds, "results": results}, indent=1) + "\n")
+            record = {**environment(), "rounds": rounds, "results": results}
+            write_whole(arguments.output, json.dumps(record, indent=1) + "\n")
 
 
 def show(results: list[dict]) -> str:

@@ -23,7 +23,7 @@ from hf_sysgen.training.recipe import (
     load_recipe,
     parse_recipe,
 )
-from hf_sysgen.training.run import run_recipe
+from hf_sysgen.training.run import build_model, prepare_data, run_recipe
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted(path for path in ROOT.glob("recipes/*/*.yaml") if path.parent.name != "accelerate")
@@ -57,6 +57,18 @@ def test_the_paper_s_setup_of_the_scan_cells():
         fields = {"hidden_size": 128, "intermediate_size": 256, "num_attention_heads": 8, "dropout": 0.1,
                   "encoder_layers": 3, "decoder_layers": 3}  # fmt: skip
         assert fields.items() <= dict(recipe.model_fields).items()
+
+
+def test_models_have_the_paper_s_sizes():
+    """Table 5, with the vocabularies that the whole benchmark gives."""
+    sizes = {"transformer": 992_007, "universal": 332_551, "relative": 1_091_847, "relative_universal": 365_831}
+    recipes = {path.stem: load_recipe(path) for path in FILES}
+    _, vocabulary, splits = prepare_data(recipes["scan_length26_transformer"])
+    assert {name: len(split) for name, split in splits.items()} == {"train": 16_458, "validation": 1_828, "test": 2_624}
+    for name, size in sizes.items():
+        model = build_model(recipes[f"scan_length26_{name}"], vocabulary, max_target_length=48)
+        assert model.num_parameters() == size
+        assert model.generation_config.max_new_tokens == 49
 
 
 def test_unknown_keys_name_the_closest():

@@ -91,7 +91,7 @@ def learned_run(folder: Path) -> dict[str, Any]:
         eval_every=100, eval_examples=7, eval_batch_size=8, save_every=1000, log_every=10,
     )  # fmt: skip
     hf_sysgen.training.run.quiet_libraries()
-    with mock.patch.object(hf_sysgen.training.run, "load_benchmark", lambda *args, **kwargs: short_scan()):
+    with mock.patch.object(hf_sysgen.training.run, "load_benchmark", return_value=short_scan()):
         return hf_sysgen.training.run.run_recipe(recipe)
 
 

@@ -115,6 +115,31 @@ def test_every_field_equals_the_loop(model, split):
         assert 0 < exact < len(split), "the trained model must be right on some rows and wrong on others"
 
 
+def test_an_answer_without_eos_is_wrong(split):
+    """A model that gives every step the same probabilities, whatever it reads: all fields by hand."""
+    model = tiny_model(split, "universal_transformer")
+    eos, word, other = model.config.eos_token_id, 2, 4
+    probabilities = torch.full((model.config.vocab_size,), 0.05, dtype=torch.float64)
+    targets = [[word, eos], [word, word, eos], [eos], [other, eos]]
+    same = TokenizedSplit([[7, 8]] * 4, targets, pad_id=eos)
+    for favourite, second in ((word, eos), (eos, word)):
+        probabilities[favourite], probabilities[second] = 0.5, 0.25
+        with torch.no_grad():
+            model.lm_head.weight.zero_()
+            model.lm_head.bias.copy_(probabilities.log())
+        records = sorted(evaluate_split(model, same, oracle=True), key=lambda record: record["row"])
+        # the right words and one more are over-long; nothing at all is right only where nothing is wanted
+        assert [record["exact"] for record in records] == [False, False, favourite == eos, False]
+        assert [record["oracle_exact"] for record in records] == [True, True, True, False]
+        assert [record["prediction"] for record in records] == [
+            [word] * (len(target) if favourite == word else 0) for target in targets
+        ]
+        for record, target in zip(records, targets, strict=True):
+            loss = -sum(math.log(probabilities[token]) for token in target) / len(target)
+            assert record["loss"] == pytest.approx(loss, rel=1e-6)
+            assert record["loss_teacher"] == pytest.approx(loss, rel=1e-6)
+
+
 def test_result_does_not_depend_on_batches_order_or_processes(model, split):
     def by_row(records):
         keys = ("row", "prediction", "exact", "oracle_exact", "target_length")

@@ -29,9 +29,9 @@ def test_files(learned):
     assert {path.name for path in learned.iterdir()} == {
         "recipe.yaml", "results.json", "predictions.jsonl", "model", "checkpoint-300",
     }  # fmt: skip
-    assert {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"} <= {
-        path.name for path in (learned / "model").iterdir()
-    }
+    saved = {path.name for path in (learned / "model").iterdir()}
+    assert {"config.json", "generation_config.json", "model.safetensors"} <= saved
+    assert {"tokenizer.json", "tokenizer_config.json"} <= saved
 
 
 def test_recipe_copy(learned):
@@ -113,7 +113,8 @@ def test_checkpoint_translates_like_the_run(learned):
         assert row["prediction"].split() == translation.split()[: row["target_length"] + 1]
         whole += row["prediction"] == translation
     assert whole > len(rows) / 2
-    assert encode_sources(tokenizer, [rows[0]["input"]])[0] == batch["input_ids"][0][batch["attention_mask"][0] == 1].tolist()
+    (ids,) = encode_sources(tokenizer, [rows[0]["input"]])
+    assert batch["input_ids"][0][batch["attention_mask"][0] == 1].tolist() == ids
 
 
 def test_second_start_changes_no_file(tmp_path, few_examples, capsys):
@@ -215,5 +216,5 @@ def test_what_shows_only_with_the_data(changes, message, tmp_path, few_examples,
 def test_early_stopping_needs_a_validation_split(tmp_path, few_examples, monkeypatch):
     without = {name: split for name, split in short_scan().items() if name != "validation"}
     monkeypatch.setattr(hf_sysgen.training.run, "load_benchmark", lambda *args, **kwargs: without)
-    with pytest.raises(RecipeError, match="early_stopping=loss needs the split `validation`, which scan .* lacks"):
+    with pytest.raises(RecipeError, match=r"early_stopping=loss needs the split `validation`, which scan .* lacks"):
         run_recipe(tiny_recipe(tmp_path, early_stopping="loss"))

@@ -311,9 +311,7 @@ def test_divergence(learning_rate, saved, tmp_path, few_examples, capsys):
     A loss that is not a number ends the run, with one line, before anything is saved that it has spoiled. The second
     learning rate makes weights infinite that come from a finite loss.
     """
-    path = write_recipe(
-        tmp_path, output_dir=str(tmp_path / "run"), learning_rate=learning_rate, steps=50, save_every=1
-    )
+    path = write_recipe(tmp_path, output_dir=str(tmp_path / "run"), learning_rate=learning_rate, steps=50, save_every=1)
     assert main([str(path)]) == 1
     lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("step ")]
     assert len(lines) == 1, lines
@@ -376,6 +374,7 @@ def test_progress_lines(tmp_path, few_examples, capfd):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 def test_compiled(tmp_path, few_examples):
     common = {"dropout": 0.0, "adam_epsilon": 1.0, "learning_rate": 1.0, "max_grad_norm": 1.0, "eval_every": 0}
     plain = run_recipe(tiny_recipe(tmp_path / "plain", **common))

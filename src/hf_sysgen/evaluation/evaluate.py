@@ -38,13 +38,13 @@ def evaluate_split(
     no decoding: fed with its own choices, the model sees the reference again.
 
     Args:
-        model: encoder-decoder model; its mode and dtype are put back as they were.
+        model: encoder-decoder model; its mode is put back as it was.
         split: a `TokenizedSplit`.
         rows: which examples, `None` for all.
         batch_size: examples decoded together.
         oracle: also decode without EOS up to the reference's length.
         eos_id: what ends a prediction; `None` takes the model's.
-        rank, world: this process takes every world-th batch of neighbours; gather the lists of all processes.
+        rank, world: this process takes every world-th of the sorted examples; gather the lists of all processes.
         on_batch: called with the number of examples done after each batch.
 
     Returns:

@@ -163,6 +163,6 @@ class CrossAttention(MultiHeadAttention):
         attention_mask: torch.Tensor | None = None,
         **kwargs,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """hidden_states (B, Q, E), memory from [`project_memory`] -> output (B, Q, E), weights (B, H, Q, K) if eager."""
+        """States (B, Q, E) and memory from [`project_memory`] -> output (B, Q, E), weights (B, H, Q, K) if eager."""
         (query,) = self.split_heads(self.q_proj(hidden_states), 1)
         return self.attend(query, *memory, attention_mask, **kwargs)

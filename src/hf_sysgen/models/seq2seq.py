@@ -102,9 +102,7 @@ class Encoder(Stack):
     ) -> BaseModelOutput:
         """ids or unscaled embeddings of (B, S), mask (B, S) with 1 = real -> last_hidden_state (B, S, E)."""
         hidden_states = self.embed_input(self.embed(input_ids, inputs_embeds))
-        mask = create_bidirectional_mask(
-            config=self.config, inputs_embeds=hidden_states, attention_mask=attention_mask
-        )
+        mask = create_bidirectional_mask(config=self.config, inputs_embeds=hidden_states, attention_mask=attention_mask)
         length = hidden_states.shape[1]
         position_keys = [layer.self_attn.position_keys(hidden_states, length, 0) for layer in self.layers]
         for depth in range(self.depth):
@@ -127,9 +125,7 @@ class Decoder(Stack):
         table = TokenEmbedding(config.vocab_size, config.hidden_size, config.embedding_init)
         super().__init__(config, DecoderLayer, config.decoder_layers, table)
 
-    def project_memory(
-        self, memory: torch.Tensor, cache: Cache | None
-    ) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    def project_memory(self, memory: torch.Tensor, cache: Cache | None) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Keys and values of the encoder's output for each distinct layer, from the cache where it has them."""
         caching = isinstance(cache, EncoderDecoderCache)
         projected = []

@@ -1,0 +1,81 @@
+"""Who may import whom, and what an import loads."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from tiny_runs import command
+
+import hf_sysgen
+
+PACKAGE = Path(hf_sysgen.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py"))
+# the picture in CONTRIBUTING.md, read from below: a part may use itself and these
+MAY_USE = {
+    "errors": set(),
+    "models": set(),
+    "data": set(),
+    "evaluation": {"data", "models"},
+    "hub": {"evaluation", "data", "models"},
+    "training": {"hub", "evaluation", "data", "models"},
+    "listing": {"evaluation", "data", "models"},
+    "train": {"errors", "training"},
+    "cli": {"errors", "listing", "train", "training", "hub", "evaluation", "data", "models"},
+    "__init__": {"training", "hub", "data"},
+}
+
+
+def part_of(path: Path) -> str:
+    """The folder or file at the top of the package that a file belongs to."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def parts_used(path: Path) -> set[str]:
+    """Parts that a file imports absolutely, wherever the import stands."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            # `from hf_sysgen import x` names a part only where x is one
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    ours = (name.split(".") for name in names if name.partition(".")[0] == "hf_sysgen")
+    return {words[1] for words in ours if len(words) > 1 and words[1] in MAY_USE}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_go_one_way(path):
+    part = part_of(path)
+    assert parts_used(path) <= MAY_USE[part] | {part}
+
+
+def test_the_picture_has_no_circle():
+    order = []
+    left = {part: uses.copy() for part, uses in MAY_USE.items()}
+    while left:
+        free = [part for part, uses in left.items() if uses <= set(order)]
+        assert free, f"circle in {left}"
+        order += free
+        left = {part: uses for part, uses in left.items() if part not in free}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import hf_sysgen; hf_sysgen.__version__; dir(hf_sysgen)",
+        "import hf_sysgen.cli",
+        "import hf_sysgen.train",
+        "import hf_sysgen.errors",
+        "import hf_sysgen; hf_sysgen.list_benchmarks()",
+        "import hf_sysgen.evaluation.results, hf_sysgen.evaluation.metrics, hf_sysgen.evaluation.report",
+        "import hf_sysgen; hf_sysgen.load_recipe",
+    ],
+)
+def test_light_imports(statement, tmp_path):
+    """Told by what is loaded: seconds would depend on the machine."""
+    heavy = "{'torch', 'transformers', 'datasets', 'accelerate', 'evaluate', 'tokenizers', 'numpy', 'matplotlib'}"
+    script = f"{statement}\nimport sys\nloaded = {heavy} & set(sys.modules)\nassert not loaded, loaded"
+    done = command(["-W", "error", "-c", script], tmp_path)
+    assert done.returncode == 0, done.stderr
