@@ -29,21 +29,22 @@ def implementation(request: pytest.FixtureRequest) -> str:
 @functools.cache
 def taught(variant: str) -> dict[str, torch.Tensor]:
     """Weights that end rows at different places: random ones repeat one word for ever, so these learn five targets."""
-    model = tiny_model(variant, spread=0.1, source_id_offset=OFFSET)
-    source, end = source_of(model), model.config.eos_token_id
-    labels = torch.randint(end, (BATCH, TARGET), generator=torch.Generator().manual_seed(5))
-    lengths = torch.tensor([3, 10, 5, 7, 1])[:, None]
-    labels[torch.arange(TARGET) == lengths] = end
-    labels[torch.arange(TARGET) > lengths] = -100
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
-    for step in range(400):
-        optimizer.zero_grad()
-        model(**source, labels=labels).loss.backward()
-        optimizer.step()
-        if step % 25 == 24:
-            rows = plain_greedy(model, source, STEPS)[0].tolist()
-            if len({len(ended(row, end)) for row in rows}) > 2 and len(set(itertools.chain(*rows))) > 5:
-                return model.state_dict()
+    for seed in range(10):
+        model = tiny_model(variant, seed=seed, spread=0.1, source_id_offset=OFFSET)
+        source, end = source_of(model), model.config.eos_token_id
+        labels = torch.randint(end, (BATCH, TARGET), generator=torch.Generator().manual_seed(5))
+        lengths = torch.tensor([3, 10, 5, 7, 1])[:, None]
+        labels[torch.arange(TARGET) == lengths] = end
+        labels[torch.arange(TARGET) > lengths] = -100
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+        for step in range(200):
+            optimizer.zero_grad()
+            model(**source, labels=labels).loss.backward()
+            optimizer.step()
+            if step % 25 == 24:
+                rows = plain_greedy(model, source, STEPS)[0].tolist()
+                if len({len(ended(row, end)) for row in rows}) > 2 and len(set(itertools.chain(*rows))) > 5:
+                    return model.state_dict()
     raise AssertionError("no rows of different lengths were learned")
 
 
