@@ -30,7 +30,7 @@ test: $(VENV)/installed  ## the default test suite
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
 
 test-slow: $(VENV)/installed  ## the tests that take minutes each
-	$(BIN)/python -m pytest -m slow -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -q
 
 check: $(VENV)/installed  ## lint, format, types
 	$(BIN)/ruff check .
