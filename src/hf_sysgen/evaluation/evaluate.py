@@ -93,9 +93,13 @@ def _evaluate_batch(model: Seq2SeqLM, split: Any, rows: np.ndarray, eos_id: int,
     hits = ((ids == target) | ~real).all(dim=1)
     oracle_hits = [None] * len(rows)
     if oracle:
+        # a right row takes no EOS before its end, so forbidding it changes nothing
+        missed = (~hits).nonzero().squeeze(1)
         words = real & (target != eos_id)
-        without_eos, _ = greedy_decode(model, source, source_mask, steps, forbidden_id=eos_id)
-        oracle_hits = ((without_eos == target) | ~words).all(dim=1).tolist()
+        oracle_hits = hits.clone()
+        if len(missed):
+            without_eos, _ = greedy_decode(model, source[missed], source_mask[missed], steps, forbidden_id=eos_id)
+            oracle_hits[missed] = ((without_eos == target[missed]) | ~words[missed]).all(dim=1)
     lengths = real.sum(dim=1) - 1
     records = []
     for index, (row, row_ids) in enumerate(zip(rows.tolist(), ids.tolist(), strict=True)):

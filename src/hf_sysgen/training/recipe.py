@@ -262,7 +262,12 @@ def _check_consistency(recipe: Recipe) -> None:
         if not 0 <= getattr(recipe, key) < 1:
             raise RecipeError(f"{key}={getattr(recipe, key)} must be in [0, 1)")
     if recipe.static_batches:
-        wanted = {"length_groups": 1, "sampling": "with_replacement", "label_smoothing": 0.0}
+        wanted = {
+            "gradient_checkpointing": False,
+            "length_groups": 1,
+            "sampling": "with_replacement",
+            "label_smoothing": 0.0,
+        }
         for key, value in wanted.items():
             if getattr(recipe, key) != value:
                 raise RecipeError(f"{key}={getattr(recipe, key)} does not go with static_batches=true, use {value}")

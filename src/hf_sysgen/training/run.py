@@ -100,12 +100,12 @@ def build_model(recipe: Recipe, vocabulary: Vocabulary, max_target_length: int) 
     return model
 
 
-def claim_run_dir(recipe: Recipe) -> Path:
+def check_run_dir(recipe: Recipe) -> Path:
     """
-    The run's folder, marked with its recipe.
+    The run's folder. Nothing is written yet: a recipe that turns out wrong must not hold the folder.
 
     Raises:
-        RecipeError: the folder holds a run of another recipe, or files that no run of ours wrote, or cannot be made.
+        RecipeError: the folder holds a run of another recipe, or files that no run of ours wrote.
     """
     run_dir = recipe.run_dir
     copy = run_dir / RECIPE_COPY
@@ -122,20 +122,23 @@ def claim_run_dir(recipe: Recipe) -> Path:
                 "remove that folder"
             )
         return run_dir
-    if run_dir.exists() and (not run_dir.is_dir() or any(not is_unfinished(copy, file) for file in run_dir.iterdir())):
+    if run_dir.exists() and (
+        not run_dir.is_dir()
+        or any(
+            # another process of this run may just be writing its copy
+            file != copy and not is_unfinished(copy, file)
+            for file in run_dir.iterdir()
+        )
+    ):
         raise RecipeError(
             f"output_dir: {run_dir} exists and is no run of this package; choose another output_dir, or remove it"
         )
-    try:
-        write_whole(copy, dump_recipe(recipe))
-    except OSError as error:
-        raise RecipeError(f"output_dir: cannot write to {run_dir}: {error}") from error
     return run_dir
 
 
 def finished_results(recipe: Recipe) -> dict[str, Any] | None:
-    """The record of this recipe's run, if it is finished. Errors as `claim_run_dir` and `read_results`."""
-    run_dir = claim_run_dir(recipe)
+    """The record of this recipe's run, if it is finished. Errors as `check_run_dir` and `read_results`."""
+    run_dir = check_run_dir(recipe)
     return read_results(run_dir / RESULTS) if (run_dir / RESULTS).exists() else None
 
 
@@ -149,7 +152,7 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
         the results record.
 
     Raises:
-        RecipeError, DataError, ResultsError: see `load_recipe`, `load_benchmark`, `claim_run_dir`, `read_results`.
+        RecipeError, DataError, ResultsError: see `load_recipe`, `load_benchmark`, `check_run_dir`, `read_results`.
         TrainingDiverged: the loss became infinite or NaN.
     """
     if (record := finished_results(recipe)) is not None:
@@ -173,8 +176,12 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
         # told here, before any work: a batch that cannot be shared
         trainer.first_step = 0
         trainer.get_train_dataloader()
+        if trainer.args.should_save:
+            write_whole(recipe.run_dir / RECIPE_COPY, dump_recipe(recipe))
     except ValueError as error:
         raise RecipeError(str(error)) from error
+    except OSError as error:
+        raise RecipeError(f"output_dir: cannot write to {recipe.run_dir}: {error}") from error
     with trainer.accelerator.main_process_first():
         checkpoint = last_checkpoint(recipe.run_dir)
     if checkpoint is not None:
