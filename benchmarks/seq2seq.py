@@ -205,7 +205,7 @@ def main() -> None:
                     {"setup": setup_name, "threads": count, "what": f"train {mode}", "name": name, "per_second": speed}
                     for name, speed in speeds.items()
                 ]
-            for name, speed in measure_decoding(setup, rounds, device, names).items():
+            for name, speed in measure_decoding(setup, max(1, rounds // 2), device, names).items():
                 results.append(
                     {"setup": setup_name, "threads": count, "what": "decode", "name": name, "per_second": speed}
                 )
