@@ -29,7 +29,7 @@ def list_benchmarks_text() -> str:
     parts = ["Benchmarks"]
     for benchmark in list_benchmarks():
         rows = [
-            (name, " / ".join(f"{split} {count:,}" for split, count in config.num_examples.items()))
+            (name, " / ".join(f"{split} {count:,}" if count is not None else split for split, count in config.num_examples.items()))
             for name, config in benchmark.configs.items()
         ]
         parts.append(f"{benchmark.name}: {benchmark.description}\nLicence: {benchmark.licence}")

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import datasets
 
 from hf_sysgen.data.info import BenchmarkInfo
 from hf_sysgen.data.sources import locate
+
+
+class Check(NamedTuple):
+    """One fact that a prepared config must satisfy.
+
+    Attributes:
+        fact: what must hold, as a sentence.
+        holds: whether it does.
+        found: what was found instead, "" where it holds.
+    """
+
+    fact: str
+    holds: bool
+    found: str = ""
 
 
 class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
@@ -56,6 +71,18 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
             role: str(locate(source, self._data_dir, self._sources_cache_dir))
             for role, source in self.benchmark_config.sources.items()
         }
+
+    def checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:
+        """What `hf-sysgen data verify` looks at: here the counts, in a subclass also the definition of the splits.
+
+        A subclass begins with `yield from super().checks(dataset)`, then gives what its paper states: which inputs are
+        in one split only, what every example of a split has, how many of each kind.
+        """
+        for split, expected in self.benchmark_config.num_examples.items():
+            if expected is not None:
+                found = len(dataset[split])
+                fact = f"{split} has {expected:,} examples"
+                yield Check(fact, found == expected, "" if found == expected else f"{found:,}")
 
     def describe(self, features: datasets.Features) -> datasets.DatasetInfo:
         """The config's `DatasetInfo`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hf_sysgen.data.sources import DataError, Source
 
@@ -17,16 +17,22 @@ class ConfigInfo:
     Attributes:
         name: the `config` of `load_benchmark`.
         description: where the split comes from, and which of its parts is the compositional test.
-        num_examples: split name to number of examples, in the order of the `DatasetDict`.
+        num_examples: split name to number of examples, in the order of the `DatasetDict`; None where nobody knows it
+            before the data is made.
         sources: what a file is for (the split's name where it holds just that) to the file.
         citation: BibTeX of the papers that add this split family to the benchmark.
+        tests: split name to what it tests, one sentence; `describe` prints it. Says of each split whether it is drawn
+            like `train` or is the compositional test.
+        errata: what upstream or the paper gets wrong about this split family, one sentence each.
     """
 
     name: str
     description: str
-    num_examples: Mapping[str, int]
+    num_examples: Mapping[str, int | None]
     sources: Mapping[str, Source]
     citation: str = ""
+    tests: Mapping[str, str] = field(default_factory=dict)
+    errata: tuple[str, ...] = ()
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -54,6 +60,10 @@ class BenchmarkInfo:
         citation: BibTeX of the paper that made the benchmark.
         builder: "module:class" of its `BenchmarkBuilder`, imported only to load it.
         configs: the split families by name.
+        errata: what upstream or the paper gets wrong about all of it, one sentence each.
+        restriction: why it must not be published without an explicit flag (a non-commercial licence, or one that
+            forbids passing the data on); "" where it may.
+        extra: the optional dependency of this package that preparing it needs ("" for none).
     """
 
     name: str
@@ -62,6 +72,9 @@ class BenchmarkInfo:
     citation: str
     builder: str
     configs: Mapping[str, ConfigInfo]
+    errata: tuple[str, ...] = ()
+    restriction: str = ""
+    extra: str = ""
 
     @property
     def licence(self) -> str:

@@ -12,7 +12,12 @@ from hf_sysgen.data.scan_sources import SCAN
 if TYPE_CHECKING:
     import datasets
 
-_BENCHMARKS = {benchmark.name: benchmark for benchmark in (SCAN,)}
+_BENCHMARKS = {
+    benchmark.name: benchmark
+    for benchmark in (
+        SCAN,
+    )
+}  # fmt: skip
 
 
 def list_benchmarks() -> list[BenchmarkInfo]:

@@ -29,7 +29,7 @@ class DataError(ValueError):
 class Source:
     """One upstream file, frozen.
 
-    A file on another host is a subclass with its own `url`.
+    A file on another host is a `WebSource`.
 
     Attributes:
         repository: "owner/name" on GitHub.
@@ -59,6 +59,28 @@ class Source:
     def name(self) -> str:
         """`repository@commit:path` with a short commit, for messages."""
         return f"{self.repository}@{self.commit[:8]}:{self.path}"
+
+
+@dataclass(frozen=True)
+class WebSource(Source):
+    """One upstream file that is served outside GitHub.
+
+    Attributes:
+        repository: who publishes it, for messages.
+        commit: the version they give it, "" where they give none.
+        path: the file's name.
+        address: where it is served.
+    """
+
+    address: str = field(kw_only=True)
+
+    @property
+    def url(self) -> str:
+        return self.address
+
+    @property
+    def name(self) -> str:
+        return f"{self.repository}{'@' + self.commit if self.commit else ''}:{self.path}"
 
 
 def locate(source: Source, data_dir: str | Path | None = None, cache_dir: str | Path | None = None) -> Path:
