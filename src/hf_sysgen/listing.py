@@ -29,12 +29,16 @@ def list_benchmarks_text() -> str:
     parts = ["Benchmarks"]
     for benchmark in list_benchmarks():
         rows = [
-            (name, " / ".join(f"{split} {count:,}" if count is not None else split for split, count in config.num_examples.items()))
+            (name, " / ".join(_counted(*item) for item in config.num_examples.items()))
             for name, config in benchmark.configs.items()
         ]
         parts.append(f"{benchmark.name}: {benchmark.description}\nLicence: {benchmark.licence}")
         parts.append(table(("config", "examples by split"), rows))
     return "\n".join(parts)
+
+
+def _counted(split: str, count: int | None) -> str:
+    return split if count is None else f"{split} {count:,}"
 
 
 def list_recipes_text(folder: Path) -> str:
