@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_hub import close_session
 
+import hf_sysgen.data.download
 from hf_sysgen.data.sources import DATA_DIR_VARIABLE, DataError, Source, locate, open_file
 
 CONTENT = b"IN: jump OUT: I_JUMP\n" * 1009
@@ -85,6 +87,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
+    # a client that read them before is no good
+    close_session()
+    monkeypatch.setattr(hf_sysgen.data.download, "FIRST_WAIT", 0.001)
     server = Server()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -117,7 +122,8 @@ def refused(*arguments: Any, **keywords: Any) -> str:
 
 
 def files_below(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file()]
+    """All but the locks, which stay."""
+    return [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"]
 
 
 def test_url_is_pinned_and_quoted() -> None:
@@ -245,3 +251,27 @@ def test_offline(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     assert "offline" in refused(server.source("whole"), cache_dir=tmp_path).lower()
     assert server.gets == 0
+
+
+# `git hash-object` of CONTENT
+GIT_BLOB = "3f81740da9faa0712e525d87e4f23a75b957bd25"
+BLOB_SOURCE = replace(SOURCE, sha256=None, num_bytes=None, git_blob=GIT_BLOB)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_git_blob(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / (SOURCE.mirror + suffix)
+    path.parent.mkdir()
+    pack = gzip.compress if suffix else bytes
+    path.write_bytes(pack(CONTENT))
+    assert locate(BLOB_SOURCE, tmp_path) == path
+    path.write_bytes(pack(CONTENT[:-1]))
+    message = f"has {len(CONTENT) - 1} bytes with git blob id [0-9a-f]{{40}}, expected git blob id {GIT_BLOB}; delete"
+    with pytest.raises(DataError, match=message):
+        locate(BLOB_SOURCE, tmp_path)
+
+
+def test_git_blob_in_cache(tmp_path: Path) -> None:
+    path = locate(replace(BLOB_SOURCE, rebuild=lambda: CONTENT), cache_dir=tmp_path)
+    assert path.name == f"{GIT_BLOB}-{Path(SOURCE.path).name}"
+    assert path.read_bytes() == CONTENT

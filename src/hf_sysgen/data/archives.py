@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import lzma
+import stat
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import IO, Any, BinaryIO
 
 from hf_sysgen.data.sources import DataError
 
@@ -31,26 +33,65 @@ def open_member(archive: str | Path, member: str) -> Iterator[BinaryIO]:
     where = f"{archive}: member {member}"
     if Path(member).is_absolute() or ".." in Path(member).parts:
         raise DataError(f"{where}: a path that leaves the archive is never read")
+    with ExitStack() as stack:
+        with _reported(where):
+            if zipfile.is_zipfile(archive):
+                zipped = stack.enter_context(zipfile.ZipFile(archive))
+                stream = stack.enter_context(zipped.open(_zip_member(zipped, member, where)))
+            else:
+                tar = stack.enter_context(tarfile.open(archive, "r|*"))
+                stream = stack.enter_context(_tar_member(tar, member, where))
+        # what the caller raises while it reads is its own
+        yield stack.enter_context(io.BufferedReader(_Member(stream, where)))
+
+
+@contextmanager
+def _reported(where: str) -> Iterator[None]:
+    """What the libraries raise about an archive, as one line."""
     try:
-        if zipfile.is_zipfile(archive):
-            with zipfile.ZipFile(archive) as zipped:
-                yield cast(BinaryIO, zipped.open(_zip_name(zipped, member, where)))
-        else:
-            with tarfile.open(archive, "r|*") as tar:
-                yield _tar_member(tar, member, where)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        yield
+    # zipfile raises RuntimeError for an encrypted file and NotImplementedError for an unknown method
+    except (
+        tarfile.TarError,
+        zipfile.BadZipFile,
+        EOFError,
+        OSError,
+        RuntimeError,
+        zlib.error,
+        lzma.LZMAError,
+    ) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise DataError(f"{where}: cannot read the archive ({reason}); delete or replace it") from error
 
 
-def _zip_name(zipped: zipfile.ZipFile, member: str, where: str) -> str:
-    for name in zipped.namelist():
-        if name.removeprefix("./") == member:
-            return name
+class _Member(io.RawIOBase):
+    """A member's bytes; what is wrong with the archive is found out while they are read."""
+
+    def __init__(self, stream: IO[bytes], where: str) -> None:
+        self._stream = stream
+        self._where = where
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        with _reported(self._where):
+            data = self._stream.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _zip_member(zipped: zipfile.ZipFile, member: str, where: str) -> zipfile.ZipInfo:
+    for info in zipped.infolist():
+        if info.filename.removeprefix("./") == member:
+            # the upper half is the file's mode where the archive was made on Unix
+            if info.is_dir() or stat.S_ISLNK(info.external_attr >> 16):
+                raise DataError(f"{where}: is a link or a folder in the archive, not a file")
+            return info
     raise DataError(f"{where}: the archive has no such file; it has {_shown(zipped.namelist())}")
 
 
-def _tar_member(tar: tarfile.TarFile, member: str, where: str) -> BinaryIO:
+def _tar_member(tar: tarfile.TarFile, member: str, where: str) -> IO[bytes]:
     seen = []
     for info in tar:
         name = info.name.removeprefix("./")
@@ -58,7 +99,7 @@ def _tar_member(tar: tarfile.TarFile, member: str, where: str) -> BinaryIO:
             stream = tar.extractfile(info) if info.isreg() else None
             if stream is None:
                 raise DataError(f"{where}: is a link or a folder in the archive, not a file")
-            return cast(BinaryIO, stream)
+            return stream
         seen.append(name)
     raise DataError(f"{where}: the archive has no such file; it has {_shown(seen)}")
 

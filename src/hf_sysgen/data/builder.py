@@ -8,8 +8,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import datasets
 
+from hf_sysgen.data.download import one_line
 from hf_sysgen.data.info import BenchmarkInfo
-from hf_sysgen.data.sources import locate
+from hf_sysgen.data.sources import DataError, locate, no_space
 
 
 class Check(NamedTuple):
@@ -56,6 +57,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         self.benchmark_config = self.BENCHMARK.config(config_name)
         self._data_dir = data_dir
         self._sources_cache_dir = cache_dir
+        self._files: dict[str, str] | None = None
         super().__init__(
             cache_dir=None if cache_dir is None else str(cache_dir),
             # without these two the cache folder is named after the module alone
@@ -66,11 +68,45 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         )
 
     def locate_sources(self) -> dict[str, str]:
-        """The config's files, by what they are for, on this machine and checked."""
-        return {
-            role: str(locate(source, self._data_dir, self._sources_cache_dir))
-            for role, source in self.benchmark_config.sources.items()
-        }
+        """The config's files, by what they are for, on this machine and checked (once by each builder)."""
+        if self._files is None:
+            self._files = {
+                role: str(locate(source, self._data_dir, self._sources_cache_dir))
+                for role, source in self.benchmark_config.sources.items()
+            }
+        return self._files
+
+    def download_and_prepare(self, *args: Any, **kwargs: Any) -> None:
+        """As in `datasets.DatasetBuilder`. A `data_dir` is looked at also where the data is prepared already.
+
+        Raises:
+            DataError: a file is absent or wrong, an example cannot be made of it, or the cache's disk is full. Nothing
+                is left that could be taken for prepared data.
+        """
+        if self._data_dir is not None:
+            self.locate_sources()
+        try:
+            super().download_and_prepare(*args, **kwargs)
+        except (datasets.exceptions.DatasetGenerationError, OSError) as error:
+            # what a generator raises comes wrapped
+            cause: BaseException | None = error
+            while cause is not None and not isinstance(cause, DataError) and not no_space(cause):
+                cause = cause.__cause__ or cause.__context__
+            if cause is None:
+                raise
+            if isinstance(cause, DataError):
+                raise DataError(str(cause)) from error
+            raise DataError(
+                f"{self.BENCHMARK.name} {self.benchmark_config.name}: no space left in {self.cache_dir} "
+                f"({one_line(cause)}): its files have {self._num_bytes}; free some, "
+                "or set HF_DATASETS_CACHE to a folder on another disk"
+            ) from error
+
+    @property
+    def _num_bytes(self) -> str:
+        sizes = [source.num_bytes for source in self.benchmark_config.sources.values()]
+        total = f"{sum(filter(None, sizes)):,} bytes"
+        return f"more than {total}" if None in sizes else total
 
     def checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:
         """What `hf-sysgen data verify` looks at: here the counts, in a subclass also the definition of the splits.

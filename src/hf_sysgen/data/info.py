@@ -45,7 +45,7 @@ class ConfigInfo:
     @property
     def fingerprint(self) -> str:
         """Changes when a file's content does; keeps prepared data of different sources apart."""
-        content = "\n".join(f"{role} {source.sha256}" for role, source in self.sources.items())
+        content = "\n".join(f"{role} {source.checksum or source.url}" for role, source in self.sources.items())
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 

@@ -1,27 +1,32 @@
 """Where a benchmark's files come from: pinned, mirrored, checked.
 
-A `Source` names one file of one upstream commit and the sha256 of its content. `locate` turns it into a local path, and
-never returns a path whose content does not have that sha256.
+A `Source` names one file of one upstream commit and the sha256 of its content, or the id that git gives to that
+content where nothing else is known. `locate` turns it into a local path, and never returns a path whose content does
+not have that checksum. Where nobody knows one, the first content seen counts.
 """
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 import os
 import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, cast
 from urllib.parse import quote
 
+from hf_sysgen.data.download import DownloadError, download, one_line
+from hf_sysgen.errors import UserError
+
 DATA_DIR_VARIABLE = "HF_SYSGEN_DATA_DIR"
 
 
-class DataError(ValueError):
+class DataError(UserError):
     """A benchmark's data is missing, wrong or asked for by a wrong name. The message is one line."""
 
 
@@ -35,21 +40,35 @@ class Source:
         repository: "owner/name" on GitHub.
         commit: full commit hash.
         path: path inside the repository at that commit.
-        sha256: hexadecimal digest of the upstream content.
-        num_bytes: size of the upstream content, in bytes.
+        sha256: hexadecimal digest of the upstream content, None where it is not known.
+        num_bytes: size of the upstream content, in bytes, None where it is not known.
         licence: what the upstream repository allows.
         mirror: path inside a mirror folder; the file may stand there gzipped, with ".gz" appended to its name.
         rebuild: makes the same bytes without a network, where the benchmark's definition allows it.
+        git_blob: hexadecimal id that git gives to the content, which the upstream tree records of every file. It pins a
+            file that nobody could read when the source was written, and is looked at only where there is no `sha256`.
+            Without either, the sha256 of the first content seen on a machine is kept in its cache, and any later
+            difference is an error.
     """
 
     repository: str
     commit: str
     path: str
-    sha256: str
-    num_bytes: int
+    sha256: str | None
+    num_bytes: int | None
     licence: str
     mirror: str
     rebuild: Callable[[], bytes] | None = field(default=None, repr=False, compare=False)
+    git_blob: str = field(default="", kw_only=True)
+
+    @property
+    def checksum(self) -> str:
+        """The digest that pins the content: the sha256, the git blob id where there is none, or ""."""
+        return self.sha256 or self.git_blob
+
+    @property
+    def checksum_kind(self) -> str:
+        return "git blob id" if self.git_blob and not self.sha256 else "sha256"
 
     @property
     def url(self) -> str:
@@ -96,10 +115,10 @@ def locate(source: Source, data_dir: str | Path | None = None, cache_dir: str | 
         cache_dir: root of the cache, defaults to that of `datasets`. Files are kept in its `downloads` folder.
 
     Raises:
-        DataError: the file is absent, cannot be had, or has another sha256.
+        DataError: the file is absent, cannot be had, cannot be written to the cache, or has another sha256.
     """
     if data_dir is not None:
-        path = _find(Path(data_dir).expanduser(), source)
+        path = _find(Path(data_dir).expanduser(), source, cache_dir)
         if path is None:
             raise DataError(
                 f"{source.name}: no file {source.mirror}[.gz] in data_dir {data_dir}; "
@@ -111,7 +130,7 @@ def locate(source: Source, data_dir: str | Path | None = None, cache_dir: str | 
         if not folder.is_dir():
             raise DataError(f"{source.name}: {DATA_DIR_VARIABLE}={mirror} is not a folder; correct or unset it")
         # a mirror may hold some benchmarks only
-        if path := _find(folder, source):
+        if path := _find(folder, source, cache_dir):
             return path
     return _cached(source, cache_dir)
 
@@ -121,82 +140,160 @@ def open_file(path: str | Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path, "rb")) if str(path).endswith(".gz") else open(path, "rb")
 
 
-def _find(folder: Path, source: Source) -> Path | None:
+def no_space(error: BaseException) -> bool:
+    """Whether a file could not be written because the disk, or what one may use of it, is full."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def _find(folder: Path, source: Source, cache_dir: str | Path | None) -> Path | None:
     """The checked file in a mirror folder, or None where the folder has none."""
     plain = folder / source.mirror
     zipped = plain.with_name(plain.name + ".gz")
     for path, opener in ((plain, open), (zipped, gzip.open)):
         if path.is_file():
-            _check(source, path, opener)
+            _check(source, path, opener, "delete or replace that file", cache_dir)
             return path
     return None
 
 
-def _check(source: Source, path: Path, opener: Callable, origin: str | None = None) -> None:
-    """Raise a DataError unless the file's content has the source's sha256."""
-    digest, num_bytes = hashlib.sha256(), 0
-    where = origin or str(path)
-    advice = (
-        f"try again, or set {DATA_DIR_VARIABLE} to a folder that holds {source.mirror}"
-        if origin
-        else "delete or replace that file"
-    )
+def _check(source: Source, path: Path, opener: Callable, advice: str, cache_dir: str | Path | None) -> None:
+    """Raise a DataError unless the file's content is the source's."""
+    kind, expected = source.checksum_kind, source.checksum
     try:
-        with opener(path, "rb") as stream:
-            while chunk := stream.read(1 << 20):
-                digest.update(chunk)
-                num_bytes += len(chunk)
+        num_bytes = sum(map(len, _chunks(path, opener)))
+        digest = hashlib.sha256() if kind == "sha256" else hashlib.sha1(b"blob %d\0" % num_bytes)
+        for chunk in _chunks(path, opener):
+            digest.update(chunk)
     except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{source.name}: cannot read {where} ({_one_line(error)}); {advice}") from error
-    if digest.hexdigest() != source.sha256:
-        raise DataError(
-            f"{source.name}: {where} has {num_bytes} bytes with sha256 {digest.hexdigest()}, "
-            f"expected {source.num_bytes} bytes with sha256 {source.sha256}; {advice}"
-        )
+        raise DataError(f"{source.name}: cannot read {path} ({one_line(error)}); {advice}") from error
+    found = digest.hexdigest()
+    what = f"{path} has {num_bytes} bytes with {kind} {found}"
+    if not expected:
+        if source.num_bytes not in (None, num_bytes):
+            raise DataError(f"{source.name}: {what}, expected {source.num_bytes} bytes; {advice}")
+        expected, record = _recorded(source, found, cache_dir)
+        advice += f"; expected is what the first content seen here had: to accept another, delete {record}"
+    if found != expected:
+        size = "" if source.num_bytes is None else f"{source.num_bytes} bytes with "
+        raise DataError(f"{source.name}: {what}, expected {size}{kind} {expected}; {advice}")
+
+
+def _chunks(path: Path, opener: Callable) -> Iterator[bytes]:
+    with opener(path, "rb") as stream:
+        while chunk := stream.read(1 << 20):
+            yield chunk
+
+
+def _recorded(source: Source, found: str, cache_dir: str | Path | None) -> tuple[str, Path]:
+    """The digest that the first content of this source had here, and the file that says so."""
+    path = _entry(source, cache_dir)
+    record = path.with_name(path.name + ".sha256")
+    try:
+        if not record.is_file():
+            record.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", dir=record.parent, delete=False, encoding="utf-8") as file:
+                file.write(f"{found}  {path.name}\n")
+            os.replace(file.name, record)
+        return record.read_text(encoding="utf-8").split()[0], record
+    except OSError as error:
+        raise _unwritable(source, record.parent, error) from error
+
+
+def _entry(source: Source, cache_dir: str | Path | None) -> Path:
+    """The file's path in the cache."""
+    if cache_dir is None:
+        import datasets
+
+        cache_dir = datasets.config.HF_DATASETS_CACHE
+    # where the content's digest is not known, that of the address stands for it
+    key = source.checksum or f"url-{hashlib.sha256(source.url.encode()).hexdigest()}"
+    return Path(cache_dir).expanduser() / "downloads" / f"{key}-{Path(source.path).name}"
 
 
 def _cached(source: Source, cache_dir: str | Path | None) -> Path:
     """The file in the cache, put there first if needed.
 
-    A name holds the content's sha256, and a file gets its name, in one step, only after its content was checked. So
-    processes may race for it, and an interrupted one leaves nothing that a later one could take for the file.
+    A file gets its name, in one step, only after its content was checked, by the process that holds its lock. So what
+    an interrupted process leaves can be gone on with, but never be taken for the file.
     """
-    if cache_dir is None:
-        import datasets
+    path = _entry(source, cache_dir)
+    if _is_whole(source, path, cache_dir):
+        return path
+    import filelock
 
-        cache_dir = datasets.config.HF_DATASETS_CACHE
-    folder = Path(cache_dir).expanduser() / "downloads"
-    path = folder / f"{source.sha256}-{Path(source.path).name}"
-    if path.is_file():
-        # a file damaged on disk after it was checked is replaced below
-        with suppress(DataError):
-            _check(source, path, open)
-            return path
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        if source.rebuild is not None:
-            made, origin = Path(scratch) / "rebuilt", "the rebuilt file"
-            made.write_bytes(source.rebuild())
-        else:
-            made, origin = _download(source, scratch), source.url
-        _check(source, made, open, origin)
-        os.replace(made, path)
+    unfinished = path.with_name(path.name + ".unfinished")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(f"{path}.lock"):
+            # another process may have been at it
+            if not _is_whole(source, path, cache_dir):
+                _fill(source, unfinished, cache_dir)
+                os.replace(unfinished, path)
+    except OSError as error:
+        raise _unwritable(source, path.parent, error) from error
     return path
 
 
-def _download(source: Source, folder: str) -> Path:
+def _is_whole(source: Source, path: Path, cache_dir: str | Path | None) -> bool:
+    """Whether the cache has the file. One that was damaged on disk after it was checked is replaced."""
+    with suppress(DataError):
+        if path.is_file():
+            _check(source, path, open, "", cache_dir)
+            return True
+    return False
+
+
+def _fill(source: Source, path: Path, cache_dir: str | Path | None) -> None:
+    """Make or download the file, and check it. Only a download that broke off stays, for the next attempt."""
+    resumed = bool(source.checksum) and path.is_file() and source.rebuild is None
+    try:
+        if not resumed:
+            path.unlink(missing_ok=True)
+        if source.rebuild is not None:
+            path.write_bytes(source.rebuild())
+            advice = "the rebuilt file is not the upstream one: reinstall hf-sysgen"
+        else:
+            _download(source, path)
+            advice = (
+                f"it came from {source.url}, and upstream or something on the way has changed it: try again, "
+                f"or set {DATA_DIR_VARIABLE} to a folder that holds {source.mirror}"
+            )
+        _check(source, path, open, advice, cache_dir)
+    except (OSError, DataError) as error:
+        kept = isinstance(error.__cause__, DownloadError) and bool(source.checksum)
+        if not kept:
+            path.unlink(missing_ok=True)
+        if not (resumed and isinstance(error, DataError)) or kept:
+            raise
+        # the beginning that an earlier process left was not this file's
+        _fill(source, path, cache_dir)
+
+
+def _download(source: Source, path: Path) -> None:
     import datasets
 
-    config = datasets.DownloadConfig(cache_dir=folder, use_etag=False, download_desc=f"Downloading {source.name}")
-    try:
-        return Path(datasets.DownloadManager(download_config=config).download(source.url))
-    # fsspec and aiohttp raise whatever their layers do: not found, refused, timed out, cut short, offline
-    except Exception as error:
+    advice = f"set {DATA_DIR_VARIABLE} to a folder that holds {source.mirror}"
+    if datasets.config.HF_HUB_OFFLINE and not source.url.startswith("file:"):
         raise DataError(
-            f"{source.name}: cannot download {source.url} ({_one_line(error)}); "
-            f"check the network, or set {DATA_DIR_VARIABLE} to a folder that holds {source.mirror}"
+            f"{source.name}: cannot download {source.url} in offline mode; unset HF_HUB_OFFLINE and "
+            f"HF_DATASETS_OFFLINE, or {advice}"
+        )
+    try:
+        download(source.url, path, f"Downloading {source.name}")
+    except DownloadError as error:
+        raise DataError(
+            f"{source.name}: cannot download {source.url} ({error}); check the network and the address, or {advice}"
         ) from error
 
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
+def _unwritable(source: Source, folder: Path, error: OSError) -> DataError:
+    if no_space(error):
+        size = "its size is not known" if source.num_bytes is None else f"it has {source.num_bytes:,} bytes"
+        return DataError(
+            f"{source.name}: no space left in {folder} ({one_line(error)}): {size}; free some, "
+            "or set HF_DATASETS_CACHE to a folder on another disk"
+        )
+    return DataError(
+        f"{source.name}: cannot write in {folder} ({one_line(error)}); set HF_DATASETS_CACHE to a folder that you may "
+        "write in"
+    )
