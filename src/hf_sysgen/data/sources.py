@@ -11,6 +11,7 @@ import errno
 import gzip
 import hashlib
 import os
+import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -34,7 +35,7 @@ class DataError(UserError):
 class Source:
     """One upstream file, frozen.
 
-    A file on another host is a `WebSource`.
+    A file on another host is a `WebSource`, a file of an archive a `MemberSource`.
 
     Attributes:
         repository: "owner/name" on GitHub.
@@ -100,6 +101,26 @@ class WebSource(Source):
     @property
     def name(self) -> str:
         return f"{self.repository}{'@' + self.commit if self.commit else ''}:{self.path}"
+
+
+@dataclass(frozen=True)
+class MemberSource(Source):
+    """One file of an upstream archive. A mirror has the file itself; the cache gets it out of the archive.
+
+    Attributes:
+        path: path inside the archive; checksum and size are those of the file, too.
+        archive: the archive, which is looked for and kept like any file.
+    """
+
+    archive: Source = field(kw_only=True)
+
+    @property
+    def url(self) -> str:
+        return self.archive.url
+
+    @property
+    def name(self) -> str:
+        return f"{self.archive.name}!{self.path}"
 
 
 def locate(source: Source, data_dir: str | Path | None = None, cache_dir: str | Path | None = None) -> Path:
@@ -245,13 +266,17 @@ def _is_whole(source: Source, path: Path, cache_dir: str | Path | None) -> bool:
 
 def _fill(source: Source, path: Path, cache_dir: str | Path | None) -> None:
     """Make or download the file, and check it. Only a download that broke off stays, for the next attempt."""
-    resumed = bool(source.checksum) and path.is_file() and source.rebuild is None
+    downloaded = source.rebuild is None and not isinstance(source, MemberSource)
+    resumed = bool(source.checksum) and path.is_file() and downloaded
     try:
         if not resumed:
             path.unlink(missing_ok=True)
         if source.rebuild is not None:
             path.write_bytes(source.rebuild())
             advice = "the rebuilt file is not the upstream one: reinstall hf-sysgen"
+        elif isinstance(source, MemberSource):
+            _extract(source, path, cache_dir)
+            advice = f"upstream's archive is not the one expected: set {DATA_DIR_VARIABLE} to a folder that holds it"
         else:
             _download(source, path)
             advice = (
@@ -267,6 +292,14 @@ def _fill(source: Source, path: Path, cache_dir: str | Path | None) -> None:
             raise
         # the beginning that an earlier process left was not this file's
         _fill(source, path, cache_dir)
+
+
+def _extract(source: MemberSource, path: Path, cache_dir: str | Path | None) -> None:
+    # archives.py raises DataError
+    from hf_sysgen.data.archives import open_member
+
+    with open_member(locate(source.archive, cache_dir=cache_dir), source.path) as member, open(path, "wb") as file:
+        shutil.copyfileobj(member, file)
 
 
 def _download(source: Source, path: Path) -> None:
