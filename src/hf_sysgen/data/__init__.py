@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hf_sysgen.data.clutrr import Clutrr as Clutrr
     from hf_sysgen.data.info import BenchmarkInfo as BenchmarkInfo
     from hf_sysgen.data.info import ConfigInfo as ConfigInfo
     from hf_sysgen.data.registry import benchmark_info as benchmark_info
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 # public name: module that defines it, imported on first use, since a builder's module takes a second for `datasets`
 _MODULES = {
     "BenchmarkInfo": "info",
+    "Clutrr": "clutrr",
     "ConfigInfo": "info",
     "DataError": "sources",
     "Scan": "scan",

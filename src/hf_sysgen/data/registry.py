@@ -6,6 +6,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hf_sysgen.data.clutrr_sources import CLUTRR
 from hf_sysgen.data.info import BenchmarkInfo, unknown
 from hf_sysgen.data.scan_sources import SCAN
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 _BENCHMARKS = {
     benchmark.name: benchmark
     for benchmark in (
+        CLUTRR,
         SCAN,
     )
 }  # fmt: skip
@@ -48,8 +50,8 @@ def load_benchmark(
     Args:
         name: a benchmark, see `list_benchmarks`.
         config: its split family; may be left out where there is only one.
-        data_dir: folder with the upstream files, laid out like the mirror that `HF_SYSGEN_DATA_DIR` may name. Files are
-            looked for when the data is prepared, so not again once it is in the cache.
+        data_dir: folder with the upstream files, laid out like the mirror that `HF_SYSGEN_DATA_DIR` may name. It must
+            hold them even where the data is prepared already.
         cache_dir: root of the cache, defaults to that of `datasets`.
 
     Returns:
