@@ -6,9 +6,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hf_sysgen.data.cfq import Cfq as Cfq
     from hf_sysgen.data.clutrr import Clutrr as Clutrr
     from hf_sysgen.data.info import BenchmarkInfo as BenchmarkInfo
     from hf_sysgen.data.info import ConfigInfo as ConfigInfo
+    from hf_sysgen.data.pcfg_set import PcfgSet as PcfgSet
     from hf_sysgen.data.registry import benchmark_info as benchmark_info
     from hf_sysgen.data.registry import list_benchmarks as list_benchmarks
     from hf_sysgen.data.registry import load_benchmark as load_benchmark
@@ -20,9 +22,11 @@ if TYPE_CHECKING:
 # public name: module that defines it, imported on first use, since a builder's module takes a second for `datasets`
 _MODULES = {
     "BenchmarkInfo": "info",
+    "Cfq": "cfq",
     "Clutrr": "clutrr",
     "ConfigInfo": "info",
     "DataError": "sources",
+    "PcfgSet": "pcfg_set",
     "Scan": "scan",
     "Source": "sources",
     "benchmark_info": "registry",

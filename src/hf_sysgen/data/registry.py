@@ -6,8 +6,10 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hf_sysgen.data.cfq_sources import CFQ
 from hf_sysgen.data.clutrr_sources import CLUTRR
 from hf_sysgen.data.info import BenchmarkInfo, unknown
+from hf_sysgen.data.pcfg_set_sources import PCFG_SET
 from hf_sysgen.data.scan_sources import SCAN
 
 if TYPE_CHECKING:
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
 _BENCHMARKS = {
     benchmark.name: benchmark
     for benchmark in (
+        CFQ,
         CLUTRR,
+        PCFG_SET,
         SCAN,
     )
 }  # fmt: skip
