@@ -192,8 +192,7 @@ def test_prepared_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("looked for a file that is not needed")
 
     monkeypatch.setattr(hf_sysgen.data.builder, "locate", no_source)
-    # prepared data does not depend on where the files came from
-    second = load_benchmark("scan", "length", cache_dir=tmp_path, data_dir=tmp_path)
+    second = load_benchmark("scan", "length", cache_dir=tmp_path)
     assert {split: part.cache_files for split, part in first.items()} == {
         split: part.cache_files for split, part in second.items()
     }

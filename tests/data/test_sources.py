@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
-import threading
-from collections.abc import Iterator
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from huggingface_hub import close_session
+from upstream import Upstream, serving
 
 import hf_sysgen.data.download
-from hf_sysgen.data.sources import DATA_DIR_VARIABLE, DataError, Source, locate, open_file
+import hf_sysgen.data.sources
+from hf_sysgen.data.sources import DATA_DIR_VARIABLE, DataError, Source, WebSource, locate, no_space, open_file
 
 CONTENT = b"IN: jump OUT: I_JUMP\n" * 1009
 SOURCE = Source(
@@ -30,58 +35,13 @@ SOURCE = Source(
 )
 
 
-@dataclass(frozen=True)
-class ServedSource(Source):
-    """A source on another host."""
-
-    address: str = ""
-
-    @property
-    def url(self) -> str:
-        return self.address + "/" + self.path
-
-
-class Server(ThreadingHTTPServer):
-    """Serves CONTENT under /whole, part of it under /cut, something else under /other, and nothing else."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.gets = 0
-
-    def source(self, path: str) -> ServedSource:
-        fields = {**vars(SOURCE), "path": path}
-        return ServedSource(**fields, address=f"http://127.0.0.1:{self.server_port}")
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_HEAD(self) -> None:
-        self.answer()
-
-    def do_GET(self) -> None:
-        self.server.gets += 1
-        self.wfile.write(self.answer())
-
-    def answer(self) -> bytes:
-        bodies = {"/whole": CONTENT, "/cut": CONTENT[:1000], "/other": b"not the file" * 100}
-        body = bodies.get(self.path)
-        if body is None:
-            self.send_error(404)
-            return b""
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(CONTENT) if self.path == "/cut" else len(body)))
-        self.end_headers()
-        return body
-
-    def log_message(self, *_: Any) -> None:
-        pass
+PATH = f"/{SOURCE.repository}/{SOURCE.commit}/{SOURCE.path}"
+UNKNOWN = replace(SOURCE, sha256=None, num_bytes=None)
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
+    """Where SOURCE.url leads, and no time is lost between attempts."""
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
@@ -90,13 +50,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     # a client that read them before is no good
     close_session()
     monkeypatch.setattr(hf_sysgen.data.download, "FIRST_WAIT", 0.001)
-    server = Server()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving({PATH: CONTENT}) as server:
+        monkeypatch.setattr(hf_sysgen.data.sources, "GITHUB", server.address)
+        yield server
 
 
 def mirrored(folder: Path, content: bytes = CONTENT, zipped: bool = False) -> Path:
@@ -214,43 +170,247 @@ def test_damaged_cache_is_replaced(tmp_path: Path) -> None:
     assert path.read_bytes() == CONTENT
 
 
-def test_download_once(tmp_path: Path, server: Server) -> None:
-    source = server.source("whole")
-    path = locate(source, cache_dir=tmp_path)
+def test_download_once(tmp_path: Path, upstream: Upstream) -> None:
+    path = locate(SOURCE, cache_dir=tmp_path)
     assert path.read_bytes() == CONTENT
-    assert locate(source, cache_dir=tmp_path) == path
-    assert server.gets == 1
+    assert locate(SOURCE, cache_dir=tmp_path) == path
+    assert upstream.gets == [(PATH, None)]
     assert files_below(tmp_path) == [path]
 
 
-def test_downloads_at_once(tmp_path: Path, server: Server) -> None:
-    source = server.source("whole")
+def test_downloads_at_once(tmp_path: Path, upstream: Upstream) -> None:
     with ThreadPoolExecutor(4) as pool:
-        paths = set(pool.map(lambda _: locate(source, cache_dir=tmp_path), range(4)))
+        paths = set(pool.map(lambda _: locate(SOURCE, cache_dir=tmp_path), range(4)))
     assert files_below(tmp_path) == list(paths)
+    assert len(upstream.gets) == 1
 
 
-@pytest.mark.parametrize("path", ["absent", "cut", "other"])
-def test_bad_download(tmp_path: Path, server: Server, path: str) -> None:
-    source = server.source(path)
-    message = refused(source, cache_dir=tmp_path)
-    assert source.url in message
-    assert DATA_DIR_VARIABLE in message
+@pytest.mark.parametrize("source", [SOURCE, UNKNOWN], ids=["pinned", "unknown"])
+@pytest.mark.parametrize(
+    "faults",
+    [[503], [500, 502, 429, 408], ["drop", "drop"], ["cut"], [503, "cut", "drop", "cut", 504], ["cut", "ignore range"]],
+    ids=str,
+)
+def test_passing_faults(tmp_path: Path, upstream: Upstream, faults: list[int | str], source: Source) -> None:
+    upstream.faults = faults.copy()
+    assert locate(source, cache_dir=tmp_path).read_bytes() == CONTENT
+    assert len(upstream.gets) == len(faults) + ("ignore range" not in faults)
+
+
+def test_cut_download_is_gone_on_with(tmp_path: Path, upstream: Upstream) -> None:
+    upstream.faults = ["cut", "cut"]
+    locate(SOURCE, cache_dir=tmp_path)
+    half = len(CONTENT) // 2
+    three_quarters = half + (len(CONTENT) - half) // 2
+    assert [asked for _, asked in upstream.gets] == [None, f"bytes={half}-", f"bytes={three_quarters}-"]
+
+
+def test_file_that_changes_during_its_download(tmp_path: Path, upstream: Upstream) -> None:
+    changed = CONTENT[::-1]
+
+    class Changing(dict):
+        def get(self, path: str) -> bytes:
+            return CONTENT if len(upstream.gets) == 1 else changed
+
+    upstream.files, upstream.faults = Changing(), ["cut"]
+    assert locate(UNKNOWN, cache_dir=tmp_path).read_bytes() == changed
+
+
+def test_slow_server_is_left_in_the_end(tmp_path: Path, upstream: Upstream) -> None:
+    upstream.faults = [503] * 9
+    assert "(HTTP 503 Service Unavailable; tried 5 times); check the network" in refused(SOURCE, cache_dir=tmp_path)
+    assert len(upstream.gets) == 5
+
+
+def test_waits_get_longer(tmp_path: Path, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(hf_sysgen.data.download, "FIRST_WAIT", 0.5)
+    monkeypatch.setattr(hf_sysgen.data.download.time, "sleep", waits.append)
+    upstream.faults = [503] * 4
+    locate(SOURCE, cache_dir=tmp_path)
+    assert waits == [0.5, 1, 2, 4]
+
+
+@pytest.mark.parametrize("status", [404, 403, 410])
+def test_final_answer_is_not_asked_for_again(tmp_path: Path, upstream: Upstream, status: int) -> None:
+    upstream.faults = [status]
+    message = refused(SOURCE, cache_dir=tmp_path)
+    for part in (SOURCE.url, f"HTTP {status}", DATA_DIR_VARIABLE, SOURCE.mirror):
+        assert part in message
+    assert len(upstream.gets) == 1
     assert files_below(tmp_path) == []
 
 
-def test_no_server(tmp_path: Path, server: Server) -> None:
-    source = replace(server.source("whole"), address="http://127.0.0.1:9")
-    assert "cannot download http://127.0.0.1:9/whole" in refused(source, cache_dir=tmp_path)
+def test_changed_upstream_file(tmp_path: Path, upstream: Upstream) -> None:
+    upstream.files[PATH] = b"something else"
+    message = refused(SOURCE, cache_dir=tmp_path)
+    for part in (SOURCE.url, "changed it", SOURCE.sha256, hashlib.sha256(b"something else").hexdigest()):
+        assert part in message
     assert files_below(tmp_path) == []
 
 
-def test_offline(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_off_download_stays_for_the_next_time(tmp_path: Path, upstream: Upstream) -> None:
+    upstream.faults = ["cut", 404]
+    refused(SOURCE, cache_dir=tmp_path)
+    (unfinished,) = files_below(tmp_path)
+    assert unfinished.read_bytes() == CONTENT[: len(CONTENT) // 2]
+    path = locate(SOURCE, cache_dir=tmp_path)
+    assert upstream.gets[-1] == (PATH, f"bytes={len(CONTENT) // 2}-")
+    assert files_below(tmp_path) == [path]
+
+
+@pytest.mark.parametrize("left", [b"not its beginning", CONTENT + b"and more", CONTENT], ids=["other", "long", "whole"])
+@pytest.mark.parametrize("source", [SOURCE, UNKNOWN], ids=["pinned", "unknown"])
+def test_what_a_killed_process_left(tmp_path: Path, upstream: Upstream, left: bytes, source: Source) -> None:
+    path = locate(source, cache_dir=tmp_path)
+    path.rename(f"{path}.unfinished").write_bytes(left)
+    assert locate(source, cache_dir=tmp_path).read_bytes() == CONTENT
+    assert not Path(f"{path}.unfinished").exists()
+
+
+def test_no_server(tmp_path: Path, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hf_sysgen.data.sources, "GITHUB", "http://127.0.0.1:9")
+    assert "cannot download http://127.0.0.1:9/owner" in refused(SOURCE, cache_dir=tmp_path)
+    assert files_below(tmp_path) == []
+
+
+def test_offline(tmp_path: Path, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
-    assert "offline" in refused(server.source("whole"), cache_dir=tmp_path).lower()
-    assert server.gets == 0
+    assert "in offline mode; unset HF_HUB_OFFLINE" in refused(SOURCE, cache_dir=tmp_path)
+    assert upstream.gets == []
+
+
+def test_proxy(tmp_path: Path, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", upstream.address)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    close_session()
+    monkeypatch.setattr(hf_sysgen.data.sources, "GITHUB", "http://nowhere.invalid")
+    # a proxy is asked for the whole address
+    upstream.files = {SOURCE.url.replace("%2C", ",").replace("%20", " "): CONTENT}
+    assert locate(SOURCE, cache_dir=tmp_path).read_bytes() == CONTENT
+    close_session()
+
+
+def web_source(address: str, **fields: Any) -> WebSource:
+    return WebSource(**{**vars(SOURCE), "commit": "", "path": "train.txt", **fields}, address=address)
+
+
+def test_file_address(tmp_path: Path) -> None:
+    origin = tmp_path / "a folder" / "train.txt"
+    origin.parent.mkdir()
+    source = web_source(origin.as_uri())
+    with pytest.raises(DataError, match=r"owner/name:train\.txt: cannot download file://.*there is no such file"):
+        locate(source, cache_dir=tmp_path / "cache")
+    origin.write_bytes(CONTENT)
+    assert locate(source, cache_dir=tmp_path / "cache").read_bytes() == CONTENT
+
+
+def test_first_content_counts(tmp_path: Path, upstream: Upstream) -> None:
+    path = locate(UNKNOWN, cache_dir=tmp_path)
+    record = path.with_name(path.name + ".sha256")
+    assert record.read_text() == f"{SOURCE.sha256}  {path.name}\n"
+    assert files_below(tmp_path) in ([path, record], [record, path])
+    # the same content from elsewhere will do
+    assert read(locate(UNKNOWN, mirrored(tmp_path / "data").parents[1], tmp_path)) == CONTENT
+    # another will not, wherever it comes from
+    other = mirrored(tmp_path / "other", b"other").parents[1]
+    message = refused(UNKNOWN, other, tmp_path)
+    assert f"expected sha256 {SOURCE.sha256}" in message
+    assert f"delete {record}" in message
+    path.unlink()
+    upstream.files[PATH] = b"changed"
+    assert f"delete {record}" in refused(UNKNOWN, cache_dir=tmp_path)
+    # until it is accepted
+    record.unlink()
+    assert read(locate(UNKNOWN, other, tmp_path)) == b"other"
+    assert f"sha256 {hashlib.sha256(b'other').hexdigest()}" in refused(UNKNOWN, cache_dir=tmp_path)
+
+
+def test_damaged_first_content_is_replaced(tmp_path: Path, upstream: Upstream) -> None:
+    path = locate(UNKNOWN, cache_dir=tmp_path)
+    path.write_bytes(b"damaged")
+    assert locate(UNKNOWN, cache_dir=tmp_path).read_bytes() == CONTENT
+
+
+def test_size_alone(tmp_path: Path, upstream: Upstream) -> None:
+    source = replace(UNKNOWN, num_bytes=len(CONTENT) + 1)
+    assert f"has {len(CONTENT)} bytes" in refused(source, cache_dir=tmp_path)
+    assert files_below(tmp_path) == []
+
+
+@pytest.mark.parametrize("rebuild", [None, lambda: CONTENT], ids=["download", "rebuild"])
+def test_full_disk(
+    tmp_path: Path, upstream: Upstream, monkeypatch: pytest.MonkeyPatch, rebuild: Callable[[], bytes] | None
+) -> None:
+    """The limit is the kernel's: a write past it fails in the middle, as on a full disk."""
+    source = replace(SOURCE, rebuild=rebuild)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    try:
+        message = refused(source, cache_dir=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert f"no space left in {tmp_path / 'downloads'}" in message
+    assert f"{len(CONTENT):,} bytes" in message
+    assert files_below(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_no_space(number: int) -> None:
+    assert no_space(OSError(number, "full"))
+    assert not no_space(OSError(errno.EACCES, "forbidden"))
+
+
+def test_cache_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "downloads").write_text("a file in the folder's place")
+    message = refused(replace(SOURCE, rebuild=lambda: CONTENT), cache_dir=tmp_path)
+    assert f"cannot write in {tmp_path / 'downloads'}" in message
+
+
+LOCATE = """
+import sys, hf_sysgen.data.sources as sources
+from hf_sysgen.data.sources import Source, locate
+sources.GITHUB = sys.argv[1]
+print(locate(Source("owner/name", *sys.argv[3:6], num_bytes=None, licence="", mirror="x"), cache_dir=sys.argv[2]))
+"""
+
+
+def locating(upstream: Upstream, cache_dir: Path) -> subprocess.Popen:
+    script = [sys.executable, "-W", "error", "-c", LOCATE, upstream.address, str(cache_dir)]
+    return subprocess.Popen(
+        [*script, SOURCE.commit, SOURCE.path, str(SOURCE.sha256)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_killed_and_waiting_processes(tmp_path: Path, upstream: Upstream) -> None:
+    """One is killed in the middle of its download; of two that come then, one goes on, the other waits for it."""
+    upstream.pause.clear()
+    killed = locating(upstream, tmp_path)
+    while not upstream.gets:
+        assert killed.poll() is None, killed.communicate()
+        time.sleep(0.01)
+    killed.kill()
+    killed.communicate()
+    # as it would have left it
+    (lock,) = (tmp_path / "downloads").iterdir()
+    lock.with_suffix(".unfinished").write_bytes(CONTENT[:777])
+    upstream.gets.clear()
+    processes = [locating(upstream, tmp_path) for _ in "ab"]
+    while not upstream.gets:
+        time.sleep(0.01)
+    upstream.pause.set()
+    answers = [process.communicate() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], answers
+    (path,) = files_below(tmp_path)
+    assert path.read_bytes() == CONTENT
+    assert {Path(out.strip()) for out, _ in answers} == {path}
+    assert upstream.gets == [(PATH, "bytes=777-")]
 
 
 # `git hash-object` of CONTENT

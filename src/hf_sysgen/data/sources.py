@@ -25,6 +25,7 @@ from hf_sysgen.data.download import DownloadError, download, one_line
 from hf_sysgen.errors import UserError
 
 DATA_DIR_VARIABLE = "HF_SYSGEN_DATA_DIR"
+GITHUB = "https://raw.githubusercontent.com"
 
 
 class DataError(UserError):
@@ -73,7 +74,7 @@ class Source:
 
     @property
     def url(self) -> str:
-        return f"https://raw.githubusercontent.com/{self.repository}/{self.commit}/{quote(self.path)}"
+        return f"{GITHUB}/{self.repository}/{self.commit}/{quote(self.path)}"
 
     @property
     def name(self) -> str:

@@ -1,0 +1,192 @@
+"""What all builders share: files from upstream, preparation that is cut short, and errors as one line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+from huggingface_hub import close_session
+from upstream import Upstream, serving
+
+import hf_sysgen.data.download
+import hf_sysgen.data.sources
+from hf_sysgen.data import BenchmarkInfo, ConfigInfo, DataError, Source, load_benchmark
+from hf_sysgen.data.builder import BenchmarkBuilder, builder_configs
+from hf_sysgen.data.scan_sources import SCAN
+from hf_sysgen.data.sources import locate, open_file
+
+
+def toy(**counts: int | None) -> BenchmarkInfo:
+    content = b"one\ntwo\nthree\n"
+    source = Source("owner/name", "0" * 40, "toy.txt", None, 1_000_003, "MIT", "toy.txt", rebuild=lambda: content)
+    config = ConfigInfo("only", "A toy.", counts, {"all": replace(source, num_bytes=len(content))})
+    return BenchmarkInfo("toy", "A toy.", "", "@misc{toy}", "", {"only": config})
+
+
+TOY = toy(train=3, test=3)
+
+
+class Toy(BenchmarkBuilder):
+    BENCHMARK = TOY
+    BUILDER_CONFIGS = builder_configs(TOY, version="1.0.0")
+    fault: Any = None
+
+    def _info(self) -> datasets.DatasetInfo:
+        return self.describe(datasets.Features({"input": datasets.Value("string")}))
+
+    def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
+        path = self.locate_sources()["all"]
+        return [
+            datasets.SplitGenerator(name=split, gen_kwargs={"path": path, "split": split})
+            for split in self.benchmark_config.splits
+        ]
+
+    def _generate_examples(self, path: str, split: str) -> Iterator[tuple[int, dict[str, str]]]:
+        for row, line in enumerate(Path(path).read_text().splitlines()):
+            if self.fault is not None and (split, row) == ("test", 1):
+                raise self.fault
+            yield row, {"input": line}
+
+
+def prepared(cache_dir: Path, fault: Exception | None = None) -> datasets.DatasetDict:
+    builder = Toy(cache_dir=cache_dir)
+    builder.fault = fault
+    builder.download_and_prepare()
+    return builder.as_dataset()
+
+
+def test_a_reader_s_error_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"^toy\.txt: line 2 is wrong$"):
+        prepared(tmp_path, DataError("toy.txt: line 2 is wrong"))
+    # nothing of it is taken for prepared data
+    assert not list(tmp_path.rglob("*.arrow"))
+    assert {split: len(part) for split, part in prepared(tmp_path).items()} == {"train": 3, "test": 3}
+
+
+def test_other_errors_keep_their_traceback(tmp_path: Path) -> None:
+    with pytest.raises(datasets.exceptions.DatasetGenerationError) as caught:
+        prepared(tmp_path, ZeroDivisionError("a bug"))
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_full_disk(tmp_path: Path) -> None:
+    with pytest.raises(
+        DataError, match=r"^toy only: no space left in .*toy.*: its files have 14 bytes; free some"
+    ) as caught:
+        prepared(tmp_path, OSError(28, "No space left on device"))
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.rglob("*.arrow"))
+
+
+def test_file_is_checked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = Toy(cache_dir=tmp_path)
+    first = builder.locate_sources()
+    monkeypatch.setattr(hf_sysgen.data.builder, "locate", None)
+    assert builder.locate_sources() == first
+
+
+def test_data_dir_is_looked_at_when_prepared(tmp_path: Path) -> None:
+    assert load_benchmark("scan", "length", cache_dir=tmp_path)["train"].num_rows == 16_990
+    with pytest.raises(DataError, match=r"no file scan/length_split/tasks_train_length.txt\[.gz\] in data_dir"):
+        load_benchmark("scan", "length", cache_dir=tmp_path, data_dir=tmp_path / "empty")
+    wrong = tmp_path / "wrong" / "scan" / "length_split" / "tasks_train_length.txt"
+    wrong.parent.mkdir(parents=True)
+    wrong.write_text("IN: jump OUT: I_JUMP\n")
+    with pytest.raises(DataError, match="has 21 bytes"):
+        load_benchmark("scan", "length", cache_dir=tmp_path, data_dir=tmp_path / "wrong")
+
+
+def test_counts_are_checked(tmp_path: Path) -> None:
+    builder = Toy(cache_dir=tmp_path)
+    data = prepared(tmp_path)
+    assert [check.holds for check in builder.checks(data)] == [True, True]
+    data["test"] = data["test"].select(range(2))
+    assert list(builder.checks(data))[1] == ("test has 3 examples", False, "2")
+
+
+PREPARE = """
+import sys
+import hf_sysgen.data.sources as sources
+from hf_sysgen.data import load_benchmark
+from hf_sysgen.data.scan import Scan
+sources.GITHUB = sys.argv[2]
+if "stop" in sys.argv:
+    def generate(self, path, split):
+        yield 0, {"input": "jump", "target": "I_JUMP"}
+        print(split, flush=True)
+        if split == "test":
+            sys.stdin.read()
+    Scan._generate_examples = generate
+print({split: len(part) for split, part in load_benchmark("scan", "mcd1", cache_dir=sys.argv[1]).items()})
+"""
+
+
+def preparing(cache_dir: Path, address: str, *words: str) -> subprocess.Popen:
+    environment = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", PREPARE, str(cache_dir), address, *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+
+
+@pytest.fixture
+def upstream(mirror: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
+    """SCAN's MCD files, served as GitHub serves them."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    close_session()
+    monkeypatch.setattr(hf_sysgen.data.download, "FIRST_WAIT", 0.001)
+    sources = SCAN.configs["mcd1"].sources.values()
+    files = {}
+    for source in sources:
+        with open_file(locate(source, mirror)) as stream:
+            files[f"/{source.repository}/{source.commit}/{source.path}"] = stream.read()
+    with serving(files) as server:
+        monkeypatch.setattr(hf_sysgen.data.sources, "GITHUB", server.address)
+        yield server
+
+
+def test_real_files_over_a_bad_connection(tmp_path: Path, upstream: Upstream) -> None:
+    upstream.faults = [503, "cut", "cut", "drop", "ignore range", 429, "cut"]
+    data = load_benchmark("scan", "mcd1", cache_dir=tmp_path)
+    assert {split: len(part) for split, part in data.items()} == {"train": 8365, "test": 1045}
+    assert upstream.faults == []
+
+
+def test_wrong_real_file(tmp_path: Path, upstream: Upstream) -> None:
+    path = next(path for path in upstream.files if "test" in path)
+    upstream.files[path] = upstream.files[path].replace(b"I_JUMP", b"I_WALK", 1)
+    with pytest.raises(DataError, match=r"tasks_test_mcd1\.txt: .* has 252346 bytes with sha256 .*, expected"):
+        load_benchmark("scan", "mcd1", cache_dir=tmp_path)
+    assert not list(tmp_path.rglob("*.arrow"))
+
+
+def test_killed_in_the_middle_then_two_at_once(tmp_path: Path, upstream: Upstream) -> None:
+    killed = preparing(tmp_path, upstream.address, "stop")
+    assert killed.stdout is not None
+    assert [killed.stdout.readline() for _ in "ab"] == ["train\n", "test\n"], killed.stderr
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    assert killed.returncode == -signal.SIGKILL
+    assert list(tmp_path.rglob("*.arrow")), "it was to be killed after train was written"
+    upstream.gets.clear()
+    processes = [preparing(tmp_path, upstream.address) for _ in "ab"]
+    answers = [process.communicate() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], answers
+    assert {out for out, _ in answers} == {"{'train': 8365, 'test': 1045}\n"}
+    # the files were whole already
+    assert upstream.gets == []
+    # and what the killed one left is gone
+    assert not [path for path in tmp_path.rglob("*incomplete*") if path.is_dir()]
