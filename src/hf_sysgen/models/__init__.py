@@ -7,12 +7,21 @@ library only.
 
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 
+from .configuration_fairseq_transformer import FairseqTransformerConfig as FairseqTransformerConfig
 from .configuration_relative_transformer import RelativeTransformerConfig as RelativeTransformerConfig
 from .configuration_relative_universal_transformer import (
     RelativeUniversalTransformerConfig as RelativeUniversalTransformerConfig,
 )
+from .configuration_sag_conv_transformer import SagConvTransformerConfig as SagConvTransformerConfig
+from .configuration_sag_fixed_span_transformer import SagFixedSpanTransformerConfig as SagFixedSpanTransformerConfig
+from .configuration_sag_t5_transformer import SagT5TransformerConfig as SagT5TransformerConfig
+from .configuration_sag_transformer import SagTransformerConfig as SagTransformerConfig
 from .configuration_sysgen_transformer import SysgenTransformerConfig as SysgenTransformerConfig
 from .configuration_universal_transformer import UniversalTransformerConfig as UniversalTransformerConfig
+from .modeling_fairseq_transformer import (
+    FairseqTransformerForConditionalGeneration as FairseqTransformerForConditionalGeneration,
+)
+from .modeling_fairseq_transformer import FairseqTransformerModel as FairseqTransformerModel
 from .modeling_relative_transformer import (
     RelativeTransformerForConditionalGeneration as RelativeTransformerForConditionalGeneration,
 )
@@ -23,6 +32,22 @@ from .modeling_relative_universal_transformer import (
 from .modeling_relative_universal_transformer import (
     RelativeUniversalTransformerModel as RelativeUniversalTransformerModel,
 )
+from .modeling_sag_conv_transformer import (
+    SagConvTransformerForConditionalGeneration as SagConvTransformerForConditionalGeneration,
+)
+from .modeling_sag_conv_transformer import SagConvTransformerModel as SagConvTransformerModel
+from .modeling_sag_fixed_span_transformer import (
+    SagFixedSpanTransformerForConditionalGeneration as SagFixedSpanTransformerForConditionalGeneration,
+)
+from .modeling_sag_fixed_span_transformer import SagFixedSpanTransformerModel as SagFixedSpanTransformerModel
+from .modeling_sag_t5_transformer import (
+    SagT5TransformerForConditionalGeneration as SagT5TransformerForConditionalGeneration,
+)
+from .modeling_sag_t5_transformer import SagT5TransformerModel as SagT5TransformerModel
+from .modeling_sag_transformer import (
+    SagTransformerForConditionalGeneration as SagTransformerForConditionalGeneration,
+)
+from .modeling_sag_transformer import SagTransformerModel as SagTransformerModel
 from .modeling_sysgen_transformer import (
     SysgenTransformerForConditionalGeneration as SysgenTransformerForConditionalGeneration,
 )
@@ -49,6 +74,26 @@ MODELS = {
     RelativeUniversalTransformerConfig: {
         AutoModel: RelativeUniversalTransformerModel,
         AutoModelForSeq2SeqLM: RelativeUniversalTransformerForConditionalGeneration,
+    },
+    FairseqTransformerConfig: {
+        AutoModel: FairseqTransformerModel,
+        AutoModelForSeq2SeqLM: FairseqTransformerForConditionalGeneration,
+    },
+    SagTransformerConfig: {
+        AutoModel: SagTransformerModel,
+        AutoModelForSeq2SeqLM: SagTransformerForConditionalGeneration,
+    },
+    SagConvTransformerConfig: {
+        AutoModel: SagConvTransformerModel,
+        AutoModelForSeq2SeqLM: SagConvTransformerForConditionalGeneration,
+    },
+    SagFixedSpanTransformerConfig: {
+        AutoModel: SagFixedSpanTransformerModel,
+        AutoModelForSeq2SeqLM: SagFixedSpanTransformerForConditionalGeneration,
+    },
+    SagT5TransformerConfig: {
+        AutoModel: SagT5TransformerModel,
+        AutoModelForSeq2SeqLM: SagT5TransformerForConditionalGeneration,
     },
 }
 CONFIGS = {config.model_type: config for config in MODELS}

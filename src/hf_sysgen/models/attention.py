@@ -33,9 +33,16 @@ def eager_attention_forward(
 
 
 def masked(scores: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-    """Scores or a bias of theirs (B, H, Q, K) under a mask that is additive, boolean (True = attend) or None."""
+    """
+    Scores, a bias of theirs, or another boolean mask (B, H, Q, K), under a mask that is additive, boolean (True =
+    attend) or None.
+    """
     if attention_mask is None:
         return scores
+    if scores.dtype == torch.bool:
+        if attention_mask.dtype == torch.bool:
+            return scores & attention_mask
+        return torch.where(scores, attention_mask, torch.finfo(attention_mask.dtype).min)
     if attention_mask.dtype == torch.bool:
         return torch.where(attention_mask, scores, torch.finfo(scores.dtype).min)
     return scores + attention_mask
@@ -46,24 +53,30 @@ class MultiHeadAttention(nn.Module):
 
     is_causal = False
 
-    def __init__(self, config):
+    def __init__(self, config, is_decoder: bool, memory_width: int | None = None):
         super().__init__()
+        settings = config.stack_settings(is_decoder)
         self.config = config
-        self.num_heads = config.num_attention_heads
-        self.head_dim = config.hidden_size // config.num_attention_heads
-        width = self.head_dim if config.attention_scale == "head_dim" else config.hidden_size
-        self.scaling = 1 / math.sqrt(width)
-        self.dropout = config.dropout
-        self.o_proj = self.projection()
+        self.width = settings.hidden_size
+        # of the states that keys and values are made of
+        self.memory_width = memory_width or self.width
+        self.num_heads = settings.num_attention_heads
+        self.head_dim = self.width // self.num_heads
+        self.scaling = 1 / math.sqrt(settings.score_width)
+        self.dropout = settings.attention_dropout
+        self.o_proj = self.output_projection()
 
     def weight_bound(self) -> float:
         """Half-width of the uniform start of every projection: Glorot on the E x E blocks (:107-112)."""
-        return math.sqrt(3 / self.config.hidden_size)
+        return math.sqrt(3 / self.width)
 
-    def projection(self, parts: int = 1) -> UniformLinear:
-        """(B, L, E) -> (B, L, parts * E)."""
-        width = self.config.hidden_size
-        return UniformLinear(width, parts * width, self.weight_bound(), bias=False)
+    def projection(self, parts: int = 1, in_features: int | None = None) -> UniformLinear:
+        """(B, L, E or `in_features`) -> (B, L, parts * E)."""
+        return UniformLinear(in_features or self.width, parts * self.width, self.weight_bound(), bias=False)
+
+    def output_projection(self) -> UniformLinear:
+        """All heads together (B, L, E) -> (B, L, E)."""
+        return self.projection()
 
     def split_heads(self, projected: torch.Tensor, parts: int) -> tuple[torch.Tensor, ...]:
         """(B, L, parts * E) -> `parts` tensors (B, H, L, D)."""
@@ -72,7 +85,7 @@ class MultiHeadAttention(nn.Module):
         # one copy for all parts, here, instead of one for each inside every batched product
         return split.contiguous().unbind(0)
 
-    def attend(
+    def read(
         self,
         query: torch.Tensor,
         key: torch.Tensor,
@@ -80,14 +93,16 @@ class MultiHeadAttention(nn.Module):
         attention_mask: torch.Tensor | None,
         **kwargs,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """query (B, H, Q, D), key and value (B, H, K, D) -> output (B, Q, E), weights (B, H, Q, K) if eager."""
+        """query (B, H, Q, D), key and value (B, H, K, D) -> means (B, Q, H, D), weights (B, H, Q, K) if eager."""
         attention: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(
             self.config._attn_implementation, eager_attention_forward
         )
         dropout = self.dropout if self.training else 0.0
-        output, weights = attention(
-            self, query, key, value, attention_mask, scaling=self.scaling, dropout=dropout, **kwargs
-        )
+        return attention(self, query, key, value, attention_mask, scaling=self.scaling, dropout=dropout, **kwargs)
+
+    def attend(self, *args, **kwargs) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Arguments of [`read`] -> output (B, Q, E), weights (B, H, Q, K) if eager."""
+        output, weights = self.read(*args, **kwargs)
         return self.o_proj(output.flatten(2)), weights
 
 
@@ -97,20 +112,30 @@ class SelfAttention(MultiHeadAttention):
     has_position_bias = False
 
     def __init__(self, config, is_causal: bool):
-        super().__init__(config)
+        super().__init__(config, is_decoder=is_causal)
         self.is_causal = is_causal
         self.qkv_proj = self.projection(3)
 
     def position_keys(
         self, hidden_states: torch.Tensor, key_length: int, first_position: int | torch.Tensor
     ) -> torch.Tensor | None:
-        """What depends on positions and weights alone: computed once even where the layer is applied many times."""
+        """
+        What depends on positions and weights alone: computed once even where the layer is applied many times.
+
+        Args:
+            hidden_states: the queries' states (B, Q, E), for their length, dtype and device.
+            key_length: K, cached keys included.
+            first_position: position of the first query.
+        """
         return None
 
     def position_bias(
         self, query: torch.Tensor, position_keys: torch.Tensor | None, key_length: int
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """The query (B, H, Q, D) for content scores, and what positions add to scaled scores (B, H, Q, K) or None."""
+        """
+        The query (B, H, Q, D) for content scores, and what positions do to scaled scores (B, H, Q, K): add a number,
+        allow (a boolean), or nothing (None).
+        """
         return query, None
 
     def forward(
@@ -148,12 +173,12 @@ class CrossAttention(MultiHeadAttention):
     """Attention to the encoder's output, without positions."""
 
     def __init__(self, config):
-        super().__init__(config)
+        super().__init__(config, is_decoder=True, memory_width=config.stack_settings(False).hidden_size)
         self.q_proj = self.projection()
-        self.kv_proj = self.projection(2)
+        self.kv_proj = self.projection(2, self.memory_width)
 
     def project_memory(self, memory: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Encoder output (B, K, E) -> key and value (B, H, K, D), which every application of this layer reads."""
+        """Encoder output (B, K, its width) -> key and value (B, H, K, D), which every application reads."""
         return self.split_heads(self.kv_proj(memory), 2)
 
     def forward(

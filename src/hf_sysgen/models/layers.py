@@ -1,4 +1,4 @@
-"""Post-norm Transformer layers (layers/transformer/transformer.py of Csordas et al. 2021)."""
+"""Transformer layers, post-norm as in layers/transformer/transformer.py of Csordas et al. 2021, or pre-norm."""
 
 # B batch, S source length, T target length, E model width, F feed-forward width
 
@@ -23,12 +23,18 @@ class FeedForward(nn.Module):
     sqrt(2) before the ReLU (transformer.py:37-40).
     """
 
-    def __init__(self, config):
+    def __init__(self, config, is_decoder: bool = False):
         super().__init__()
-        self.dropout = config.dropout
-        bound = math.sqrt(6 / (config.hidden_size + config.intermediate_size))
-        self.fc1 = UniformLinear(config.hidden_size, config.intermediate_size, math.sqrt(2) * bound)
-        self.fc2 = UniformLinear(config.intermediate_size, config.hidden_size, bound)
+        settings = config.stack_settings(is_decoder)
+        width, inner = settings.hidden_size, settings.intermediate_size
+        self.dropout = settings.activation_dropout
+        bounds = self.weight_bounds(width, inner)
+        self.fc1 = UniformLinear(width, inner, bounds[0])
+        self.fc2 = UniformLinear(inner, width, bounds[1])
+
+    def weight_bounds(self, width: int, inner: int) -> tuple[float, float]:
+        bound = math.sqrt(6 / (width + inner))
+        return math.sqrt(2) * bound, bound
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         hidden_states = nn.functional.relu(self.fc1(hidden_states))
@@ -36,18 +42,49 @@ class FeedForward(nn.Module):
 
 
 class EncoderLayer(GradientCheckpointingLayer):
-    """x = LN(x + dropout(sub-layer(x))) for self-attention, then the feed-forward block."""
+    """
+    x = LN(x + dropout(sub-layer(x))), or x = x + dropout(sub-layer(LN(x))) where the stack normalizes before, for
+    self-attention, then the feed-forward block.
+    """
 
-    def __init__(self, config, is_causal: bool = False):
+    def __init__(self, config, is_decoder: bool = False):
         super().__init__()
-        self.dropout = config.dropout
-        self.self_attn = SELF_ATTENTION[config.position_scheme](config, is_causal)
-        self.self_attn_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
-        self.feed_forward = FeedForward(config)
-        self.feed_forward_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
+        settings = config.stack_settings(is_decoder)
+        self.dropout = settings.dropout
+        self.normalize_before = settings.normalize_before
+        self.self_attn = self.make_self_attention(config, is_decoder)
+        # what is done to the output of self-attention before it is added
+        self.self_attn_gate = self.make_gate(config, is_decoder)
+        self.self_attn_norm = nn.LayerNorm(settings.hidden_size, config.layer_norm_eps)
+        self.feed_forward = self.make_feed_forward(config, is_decoder)
+        self.feed_forward_norm = nn.LayerNorm(settings.hidden_size, config.layer_norm_eps)
+
+    def make_self_attention(self, config, is_decoder: bool) -> nn.Module:
+        return SELF_ATTENTION[config.position_scheme](config, is_decoder)
+
+    def make_gate(self, config, is_decoder: bool) -> nn.Module:
+        return nn.Identity()
+
+    def make_feed_forward(self, config, is_decoder: bool) -> nn.Module:
+        return FeedForward(config, is_decoder)
+
+    def branch(self, hidden_states: torch.Tensor, norm: nn.LayerNorm) -> torch.Tensor:
+        """What a sub-layer reads."""
+        return norm(hidden_states) if self.normalize_before else hidden_states
 
     def residual(self, hidden_states: torch.Tensor, update: torch.Tensor, norm: nn.LayerNorm) -> torch.Tensor:
-        return norm(hidden_states + dropout(update, self.dropout, self.training))
+        """States with a sub-layer's output added."""
+        hidden_states = hidden_states + dropout(update, self.dropout, self.training)
+        return hidden_states if self.normalize_before else norm(hidden_states)
+
+    def attend_to_self(self, hidden_states: torch.Tensor, *args, **kwargs) -> torch.Tensor:
+        read = self.branch(hidden_states, self.self_attn_norm)
+        update, _ = self.self_attn(read, *args, **kwargs)
+        return self.residual(hidden_states, self.self_attn_gate(update), self.self_attn_norm)
+
+    def feed(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        update = self.feed_forward(self.branch(hidden_states, self.feed_forward_norm))
+        return self.residual(hidden_states, update, self.feed_forward_norm)
 
     def forward(
         self,
@@ -58,9 +95,8 @@ class EncoderLayer(GradientCheckpointingLayer):
         **kwargs,
     ) -> torch.Tensor:
         """hidden_states (B, S, E) -> (B, S, E); the other arguments as in [`SelfAttention`]."""
-        update, _ = self.self_attn(hidden_states, attention_mask, position_keys, layer_idx=layer_idx, **kwargs)
-        hidden_states = self.residual(hidden_states, update, self.self_attn_norm)
-        return self.residual(hidden_states, self.feed_forward(hidden_states), self.feed_forward_norm)
+        hidden_states = self.attend_to_self(hidden_states, attention_mask, position_keys, layer_idx=layer_idx, **kwargs)
+        return self.feed(hidden_states)
 
 
 class DecoderLayer(EncoderLayer):
@@ -71,9 +107,12 @@ class DecoderLayer(EncoderLayer):
     """
 
     def __init__(self, config):
-        super().__init__(config, is_causal=True)
-        self.cross_attn = CrossAttention(config)
-        self.cross_attn_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
+        super().__init__(config, is_decoder=True)
+        self.cross_attn = self.make_cross_attention(config)
+        self.cross_attn_norm = nn.LayerNorm(config.stack_settings(True).hidden_size, config.layer_norm_eps)
+
+    def make_cross_attention(self, config) -> nn.Module:
+        return CrossAttention(config)
 
     def forward(
         self,
@@ -92,8 +131,10 @@ class DecoderLayer(EncoderLayer):
 
         Keys and values are two arguments, not a pair: re-entrant checkpointing sees no tensor inside a tuple.
         """
-        update, _ = self.self_attn(hidden_states, attention_mask, position_keys, past_key_values, layer_idx, **kwargs)
-        hidden_states = self.residual(hidden_states, update, self.self_attn_norm)
-        update, _ = self.cross_attn(hidden_states, (memory_keys, memory_values), memory_mask, **kwargs)
+        hidden_states = self.attend_to_self(
+            hidden_states, attention_mask, position_keys, past_key_values, layer_idx, **kwargs
+        )
+        read = self.branch(hidden_states, self.cross_attn_norm)
+        update, _ = self.cross_attn(read, (memory_keys, memory_values), memory_mask, **kwargs)
         hidden_states = self.residual(hidden_states, update, self.cross_attn_norm)
-        return self.residual(hidden_states, self.feed_forward(hidden_states), self.feed_forward_norm)
+        return self.feed(hidden_states)

@@ -8,18 +8,20 @@ from transformers import initialization as init
 
 class UniformLinear(nn.Linear):
     """
-    [`torch.nn.Linear`] with weights from U(-bound, bound), and biases at PyTorch's default U(+-1/sqrt(fan-in)).
+    [`torch.nn.Linear`] with weights from U(-bound, bound), and biases at PyTorch's default U(+-1/sqrt(fan-in)), or at
+    0 with `zero_bias`.
 
     The layer resets itself because transformers passes over modules without parameters of their own when it
     initialises code from outside its package: an attention or feed-forward module could not do it for its layers.
     """
 
-    def __init__(self, in_features: int, out_features: int, bound: float, bias: bool = True):
+    def __init__(self, in_features: int, out_features: int, bound: float, bias: bool = True, zero_bias: bool = False):
         super().__init__(in_features, out_features, bias)
         self.bound = bound
+        self.zero_bias = zero_bias
 
     def reset_weights(self):
         init.uniform_(self.weight, -self.bound, self.bound)
         if self.bias is not None:
-            limit = 1 / math.sqrt(self.in_features)
+            limit = 0.0 if self.zero_bias else 1 / math.sqrt(self.in_features)
             init.uniform_(self.bias, -limit, limit)

@@ -54,7 +54,7 @@ class RelativeSelfAttention(SelfAttention):
         self.v = nn.Parameter(torch.zeros(self.num_heads, self.head_dim))
 
     def weight_bound(self) -> float:
-        return 1 / math.sqrt(self.config.hidden_size)
+        return 1 / math.sqrt(self.width)
 
     def reset_weights(self):
         init.zeros_(self.u)
@@ -66,11 +66,6 @@ class RelativeSelfAttention(SelfAttention):
         """
         Projected sinusoids r of every distance between the queries and the keys.
 
-        Args:
-            hidden_states: the queries' states (B, Q, E), for their length, dtype and device.
-            key_length: K, cached keys included.
-            first_position: position of the first query.
-
         Returns:
             shape (H, D, R): R = K + 1 for causal attention of a whole sequence, else K + Q - 1.
         """
@@ -79,7 +74,7 @@ class RelativeSelfAttention(SelfAttention):
         whole_causal = self.is_causal and queries == key_length
         distances = key_length + 1 if whole_causal else key_length + queries - 1
         positions = torch.arange(distances, device=hidden_states.device) - (queries - 1) - first_position
-        table = sinusoids(positions, self.config.hidden_size).to(hidden_states.dtype)  # (R, E)
+        table = sinusoids(positions, self.width).to(hidden_states.dtype)  # (R, E)
         return self.pos_proj(table).view(distances, self.num_heads, self.head_dim).permute(1, 2, 0)
 
     def position_bias(

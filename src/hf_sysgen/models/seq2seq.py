@@ -36,7 +36,9 @@ class Seq2SeqPreTrainedModel(PreTrainedModel):
 
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
-    _no_split_modules = ["EncoderLayer", "DecoderLayer"]  # noqa: RUF012
+    _no_split_modules = [  # noqa: RUF012
+        "EncoderLayer", "DecoderLayer", "FairseqEncoderLayer", "FairseqDecoderLayer",
+    ]  # fmt: skip
     _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
     _supports_sdpa = True
     _can_compile_fullgraph = True
@@ -55,12 +57,21 @@ class Stack(Seq2SeqPreTrainedModel):
     nothing is stored twice, and what a layer computes from weights alone is computed once.
     """
 
-    def __init__(self, config, layer_class: type[nn.Module], depth: int, table: TokenEmbedding):
+    layer_class: type[nn.Module]
+    input_class: type[nn.Module] = EmbeddingInput
+
+    def __init__(self, config, is_decoder: bool, depth: int, rows: int, id_offset: int = 0):
         super().__init__(config)
-        self.embed_tokens = table
-        self.embed_input = EmbeddingInput(config)
+        settings = config.stack_settings(is_decoder)
+        self.embed_tokens = TokenEmbedding(
+            rows, settings.hidden_size, settings.embedding_init, id_offset, settings.zero_id
+        )
+        self.embed_input = self.input_class(config, is_decoder)
         self.depth = depth
-        self.layers = nn.ModuleList([layer_class(config) for _ in range(1 if config.share_layers else depth)])
+        self.layers = nn.ModuleList([self.layer_class(config) for _ in range(1 if config.share_layers else depth)])
+        self.final_norm = (
+            nn.LayerNorm(settings.hidden_size, config.layer_norm_eps) if settings.final_norm else nn.Identity()
+        )
         self.gradient_checkpointing = False
         self.post_init()
 
@@ -85,11 +96,10 @@ class Encoder(Stack):
         "attentions": OutputRecorder(SelfAttention, index=1, layer_name="self_attn"),
     }
 
+    layer_class = EncoderLayer
+
     def __init__(self, config):
-        table = TokenEmbedding(
-            config.source_vocab_size, config.hidden_size, config.embedding_init, config.source_id_offset
-        )
-        super().__init__(config, EncoderLayer, config.encoder_layers, table)
+        super().__init__(config, False, config.encoder_layers, config.source_vocab_size, config.source_id_offset)
 
     @merge_with_config_defaults
     @capture_outputs
@@ -101,14 +111,14 @@ class Encoder(Stack):
         **kwargs,
     ) -> BaseModelOutput:
         """ids or unscaled embeddings of (B, S), mask (B, S) with 1 = real -> last_hidden_state (B, S, E)."""
-        hidden_states = self.embed_input(self.embed(input_ids, inputs_embeds))
+        hidden_states = self.embed_input(self.embed(input_ids, inputs_embeds), 0, attention_mask)
         mask = create_bidirectional_mask(config=self.config, inputs_embeds=hidden_states, attention_mask=attention_mask)
         length = hidden_states.shape[1]
         position_keys = [layer.self_attn.position_keys(hidden_states, length, 0) for layer in self.layers]
         for depth in range(self.depth):
             layer, index = self.layer_at(depth)
             hidden_states = layer(hidden_states, mask, position_keys[index], depth, **kwargs)
-        return BaseModelOutput(last_hidden_state=hidden_states)
+        return BaseModelOutput(last_hidden_state=self.final_norm(hidden_states))
 
 
 class Decoder(Stack):
@@ -121,9 +131,10 @@ class Decoder(Stack):
         "cross_attentions": OutputRecorder(CrossAttention, index=1, layer_name="cross_attn"),
     }
 
+    layer_class = DecoderLayer
+
     def __init__(self, config):
-        table = TokenEmbedding(config.vocab_size, config.hidden_size, config.embedding_init)
-        super().__init__(config, DecoderLayer, config.decoder_layers, table)
+        super().__init__(config, True, config.decoder_layers, config.vocab_size)
 
     def project_memory(self, memory: torch.Tensor, cache: Cache | None) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Keys and values of the encoder's output for each distinct layer, from the cache where it has them."""
@@ -173,7 +184,7 @@ class Decoder(Stack):
             past = past_key_values.get_seq_length()
             key_length, _ = past_key_values.get_mask_sizes(length, 0)
 
-        hidden_states = self.embed_input(embeddings, past)
+        hidden_states = self.embed_input(embeddings, past, attention_mask)
         position_keys = [layer.self_attn.position_keys(hidden_states, key_length, past) for layer in self.layers]
         mask = create_causal_mask(
             config=self.config,
@@ -196,7 +207,7 @@ class Decoder(Stack):
                 hidden_states, mask, position_keys[index], depth, *memory[index], memory_mask, past_key_values, **kwargs
             )
         return BaseModelOutputWithPastAndCrossAttentions(
-            last_hidden_state=hidden_states, past_key_values=past_key_values if use_cache else None
+            last_hidden_state=self.final_norm(hidden_states), past_key_values=past_key_values if use_cache else None
         )
 
 
@@ -204,11 +215,13 @@ class Seq2SeqModel(Seq2SeqPreTrainedModel):
     """Encoder and decoder without a head; each has its own table of embeddings."""
 
     _keys_to_ignore_on_load_unexpected = [r"^lm_head\."]  # noqa: RUF012  a checkpoint of the model with its head
+    encoder_class: type[Stack] = Encoder
+    decoder_class: type[Stack] = Decoder
 
     def __init__(self, config):
         super().__init__(config)
-        self.encoder = Encoder(config)
-        self.decoder = Decoder(config)
+        self.encoder = self.encoder_class(config)
+        self.decoder = self.decoder_class(config)
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
@@ -274,13 +287,17 @@ class Seq2SeqModel(Seq2SeqPreTrainedModel):
 class OutputProjection(nn.Linear):
     """Logits from decoder states: the decoder's own table, transposed, plus a bias (layers/tied_embedding.py:6-15)."""
 
-    def __init__(self, config):
-        super().__init__(config.hidden_size, config.vocab_size)
-        self.distribution = config.embedding_init
+    zero_id = None
+
+    def __init__(self, config, bias: bool = True):
+        settings = config.stack_settings(True)
+        super().__init__(settings.hidden_size, config.vocab_size, bias)
+        self.distribution = settings.embedding_init
 
     def reset_weights(self):
         TokenEmbedding.reset_weights(self)  # matters only where the table is not tied
-        init.zeros_(self.bias)
+        if self.bias is not None:
+            init.zeros_(self.bias)
 
 
 class Seq2SeqLM(Seq2SeqPreTrainedModel, GenerationMixin):
@@ -288,13 +305,14 @@ class Seq2SeqLM(Seq2SeqPreTrainedModel, GenerationMixin):
 
     _tied_weights_keys = {"lm_head.weight": "model.decoder.embed_tokens.weight"}  # noqa: RUF012
     model_class: type[Seq2SeqModel] = Seq2SeqModel
+    output_bias = True
     # the loss divides by `num_items_in_batch`, so that accumulated and sharded batches have one loss
     accepts_loss_kwargs = True
 
     def __init__(self, config):
         super().__init__(config)
         self.model = self.model_class(config)
-        self.lm_head = OutputProjection(config)
+        self.lm_head = OutputProjection(config, self.output_bias)
         self.post_init()
 
     def _resize_token_embeddings(self, new_num_tokens, pad_to_multiple_of=None, mean_resizing=True):

@@ -1,0 +1,129 @@
+"""What the configurations of all encoder-decoder models share."""
+
+from typing import NamedTuple
+
+from huggingface_hub.dataclasses import strict
+from transformers import PreTrainedConfig
+
+
+class StackSettings(NamedTuple):
+    """
+    What the layers of one stack are built from.
+
+    Attributes:
+        hidden_size, intermediate_size, num_attention_heads: as in [`EncoderDecoderConfig`].
+        score_width: attention scores are divided by its square root.
+        attention_dropout, activation_dropout, dropout: on attention weights, after the feed-forward block's ReLU, and
+            everywhere else.
+        normalize_before: LayerNorm stands before each sub-layer instead of after its residual.
+        final_norm: a LayerNorm follows the last layer.
+        embedding_init: how the table starts, see [`TokenEmbedding`].
+        zero_id: token whose row starts as zeros.
+    """
+
+    hidden_size: int
+    intermediate_size: int
+    num_attention_heads: int
+    score_width: int
+    attention_dropout: float
+    activation_dropout: float
+    dropout: float
+    normalize_before: bool = False
+    final_norm: bool = False
+    embedding_init: str = "scaled_normal"
+    zero_id: int | None = None
+
+
+@strict
+class EncoderDecoderConfig(PreTrainedConfig):
+    r"""
+    Sizes, vocabularies and special ids of an encoder-decoder model.
+
+    Token ids live in one space that the tokenizer owns. The decoder table covers ids `[0, vocab_size)`, the encoder
+    table covers `[source_id_offset, source_id_offset + source_vocab_size)`; the two ranges overlap in the words that
+    both languages use. A joint vocabulary is `source_id_offset=0`.
+
+    Args:
+        vocab_size: rows of the decoder table: target words and the symbol that is both SOS and EOS.
+        source_vocab_size: rows of the encoder table: source words, EOS and, where a paper has one, the encoder's SOS.
+        source_id_offset: first token id that the encoder table covers.
+        hidden_size: model width `d_model`, also the width of all heads together.
+        intermediate_size: feed-forward width `d_FF`.
+        num_attention_heads: heads; must divide `hidden_size`.
+        encoder_layers, decoder_layers: depth of each stack, counted in applications.
+        share_layers: one layer per stack, applied at every depth (a "universal" Transformer).
+        dropout: probability of zeroing an element, wherever the model drops any.
+        layer_norm_eps: epsilon of every LayerNorm.
+        pad_token_id, eos_token_id, decoder_start_token_id: `None` means `vocab_size - 1`: the decoder starts from
+            the symbol it ends with. Padding is known from attention masks, never from an id.
+
+    Raises:
+        huggingface_hub.errors.StrictDataclassClassValidationError: for sizes or settings that contradict each other,
+            with both values.
+        huggingface_hub.errors.StrictDataclassFieldValidationError: for a value of the wrong type.
+    """
+
+    keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
+    attribute_map = {"num_hidden_layers": "encoder_layers"}  # noqa: RUF012
+
+    vocab_size: int = 7
+    source_vocab_size: int = 15
+    source_id_offset: int = 0
+    hidden_size: int = 128
+    intermediate_size: int = 256
+    num_attention_heads: int = 8
+    encoder_layers: int = 3
+    decoder_layers: int = 3
+    share_layers: bool = False
+    dropout: float | int = 0.1
+    layer_norm_eps: float = 1e-5
+    use_cache: bool = True
+    is_encoder_decoder: bool = True
+    tie_word_embeddings: bool = True
+    pad_token_id: int | None = None
+    eos_token_id: int | list[int] | None = None
+    decoder_start_token_id: int | None = None
+
+    def __post_init__(self, **kwargs):
+        last = self.vocab_size - 1
+        self.pad_token_id = last if self.pad_token_id is None else self.pad_token_id
+        self.eos_token_id = last if self.eos_token_id is None else self.eos_token_id
+        self.decoder_start_token_id = last if self.decoder_start_token_id is None else self.decoder_start_token_id
+        super().__post_init__(**kwargs)
+
+    def stack_settings(self, is_decoder: bool) -> StackSettings:
+        """What the encoder's or the decoder's layers are built from."""
+        return StackSettings(
+            hidden_size=self.hidden_size,
+            intermediate_size=self.intermediate_size,
+            num_attention_heads=self.num_attention_heads,
+            score_width=self.hidden_size // self.num_attention_heads,
+            attention_dropout=self.dropout,
+            activation_dropout=self.dropout,
+            dropout=self.dropout,
+        )
+
+    def validate_architecture(self):
+        for name in ("vocab_size", "source_vocab_size", "hidden_size", "intermediate_size", "num_attention_heads",
+                     "encoder_layers", "decoder_layers"):  # fmt: skip
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        if self.source_id_offset < 0:
+            raise ValueError(f"source_id_offset={self.source_id_offset} must not be negative")
+        self.check_heads("hidden_size", "num_attention_heads")
+        self.check_probability("dropout")
+
+    def check_heads(self, size: str, heads: str):
+        """A stack's width, the field `size`, is even and a multiple of the field `heads`."""
+        width, number = getattr(self, size), getattr(self, heads)
+        if width % number:
+            raise ValueError(f"{size}={width} is not a multiple of {heads}={number}")
+        if width % 2:
+            raise ValueError(f"{size}={width} must be even: sinusoids come in sine/cosine pairs")
+
+    def check_probability(self, name: str):
+        if not 0 <= getattr(self, name) < 1:
+            raise ValueError(f"{name}={getattr(self, name)} must be in [0, 1)")
+
+
+__all__ = ["EncoderDecoderConfig"]
