@@ -5,9 +5,19 @@ One flat folder: a saved checkpoint carries these files, so they import siblings
 library only.
 """
 
-from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+)
 
+from .configuration_edge_transformer import EdgeTransformerConfig as EdgeTransformerConfig
 from .configuration_fairseq_transformer import FairseqTransformerConfig as FairseqTransformerConfig
+from .configuration_relation_aware_transformer import (
+    RelationAwareTransformerConfig as RelationAwareTransformerConfig,
+)
 from .configuration_relative_transformer import RelativeTransformerConfig as RelativeTransformerConfig
 from .configuration_relative_universal_transformer import (
     RelativeUniversalTransformerConfig as RelativeUniversalTransformerConfig,
@@ -18,10 +28,31 @@ from .configuration_sag_t5_transformer import SagT5TransformerConfig as SagT5Tra
 from .configuration_sag_transformer import SagTransformerConfig as SagTransformerConfig
 from .configuration_sysgen_transformer import SysgenTransformerConfig as SysgenTransformerConfig
 from .configuration_universal_transformer import UniversalTransformerConfig as UniversalTransformerConfig
+from .modeling_edge_transformer import (
+    EdgeTransformerForConditionalGeneration as EdgeTransformerForConditionalGeneration,
+)
+from .modeling_edge_transformer import (
+    EdgeTransformerForDependencyParsing as EdgeTransformerForDependencyParsing,
+)
+from .modeling_edge_transformer import (
+    EdgeTransformerForGraphParsing as EdgeTransformerForGraphParsing,
+)
+from .modeling_edge_transformer import (
+    EdgeTransformerForRelationClassification as EdgeTransformerForRelationClassification,
+)
+from .modeling_edge_transformer import (
+    EdgeTransformerModel as EdgeTransformerModel,
+)
 from .modeling_fairseq_transformer import (
     FairseqTransformerForConditionalGeneration as FairseqTransformerForConditionalGeneration,
 )
 from .modeling_fairseq_transformer import FairseqTransformerModel as FairseqTransformerModel
+from .modeling_relation_aware_transformer import (
+    RelationAwareTransformerForRelationClassification as RelationAwareTransformerForRelationClassification,
+)
+from .modeling_relation_aware_transformer import (
+    RelationAwareTransformerModel as RelationAwareTransformerModel,
+)
 from .modeling_relative_transformer import (
     RelativeTransformerForConditionalGeneration as RelativeTransformerForConditionalGeneration,
 )
@@ -95,12 +126,24 @@ MODELS = {
         AutoModel: SagT5TransformerModel,
         AutoModelForSeq2SeqLM: SagT5TransformerForConditionalGeneration,
     },
+    EdgeTransformerConfig: {
+        AutoModel: EdgeTransformerModel,
+        AutoModelForSequenceClassification: EdgeTransformerForRelationClassification,
+        # a checkpoint says which of the two it holds
+        AutoModelForTokenClassification: (EdgeTransformerForGraphParsing, EdgeTransformerForDependencyParsing),
+        AutoModelForSeq2SeqLM: EdgeTransformerForConditionalGeneration,
+    },
+    RelationAwareTransformerConfig: {
+        AutoModel: RelationAwareTransformerModel,
+        AutoModelForSequenceClassification: RelationAwareTransformerForRelationClassification,
+    },
 }
 CONFIGS = {config.model_type: config for config in MODELS}
 
 for _config, _classes in MODELS.items():
     AutoConfig.register(_config.model_type, _config, exist_ok=True)
     _config.register_for_auto_class()
-    for _auto_class, _model in _classes.items():
-        _auto_class.register(_config, _model, exist_ok=True)
-        _model.register_for_auto_class(_auto_class.__name__)
+    for _auto_class, _models in _classes.items():
+        _auto_class.register(_config, _models, exist_ok=True)
+        for _model in _models if isinstance(_models, tuple) else (_models,):
+            _model.register_for_auto_class(_auto_class.__name__)

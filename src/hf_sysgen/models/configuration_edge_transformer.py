@@ -1,0 +1,122 @@
+"""Configuration of the Edge Transformer of Bergen et al. 2021, "Systematic Generalization with Edge Transformers"."""
+
+from typing import Literal
+
+from huggingface_hub.dataclasses import strict
+from transformers import PreTrainedConfig
+
+
+@strict
+class EdgeTransformerConfig(PreTrainedConfig):
+    r"""
+    Transformer whose state is one vector per ordered pair of nodes. Without arguments: the paper's CLUTRR model
+    (Table 1), 608,818 parameters of the authors' that are used.
+
+    Args:
+        hidden_size: width `d` of every edge, also the width of all heads together.
+        intermediate_size: feed-forward width; `None` means `4 * hidden_size` (section 3).
+        num_attention_heads: heads; must divide `hidden_size`.
+        num_hidden_layers: rounds of triangular attention in the encoder.
+        decoder_layers: rounds in the decoder of sequences; `None` means `num_hidden_layers`.
+        share_layers: one layer per stack, applied in every round (the paper's default, section 3). The released COGS
+            code shares nothing, whatever its option says (cogs/model.py:240-241).
+        layer_form: `"released"` is what the code runs: attention adds to the normalised state, and the feed-forward
+            block has a residual (clutrr/model.py:179-189). `"paper"` is equation 3, without that residual.
+        value_ablation: a triangle's value is that of its first edge alone (section 4.5; `lesion_values`).
+        attention_ablation: a triangle is scored by its first and the updated edge (section 4.5; `lesion_scores`).
+        attention_bias: biases in the attention's projections: no on CLUTRR, yes on COGS and CFQ.
+        dropout: on attention weights, inside the feed-forward block and on both updates.
+        layer_norm_eps: epsilon of every LayerNorm.
+        input_form: `"graph"` embeds a label for every edge, `"sequence"` signed distances on all edges and tokens on
+            loop edges (equation 10).
+        edge_vocab_size: edge labels of a graph, "no edge" included.
+        vocab_size: tokens of a sequence, one vocabulary for source and target.
+        max_relative_distance: distances beyond it share their embedding: 16 on COGS, 32 on CFQ.
+        frozen_token_id: a token whose embedding stays zero. The released COGS code freezes that of its first word
+            (cogs/model.py:427).
+        add_bos_vector: a learned vector, zero at the start, is added to the first token of the source and of the
+            target (CFQ).
+        num_roles, num_categories, num_noun_types, num_verbs: label sets of semantic graphs (COGS), padding's
+            id 0 and "none" included.
+        length_groups: an encoder batch is run in so many parts of similar length, each cut to its longest example;
+            results are the same, padding costs less.
+        triangular_implementation: `"plain"` holds a number for every triangle and head, `"blocked"` none at all,
+            `"triton"` runs fused kernels on a GPU; `"auto"` takes the fastest that can run.
+        readout: loop edge from which the decoder predicts: of the token itself (`"i_to_i"`), or the edge to it from
+            the start of the target (`"start_to_i"`; cfq/model.py:454).
+        is_encoder_decoder: set by the model for sequences.
+        pad_token_id, eos_token_id, decoder_start_token_id: the authors start with padding. Padding is known from
+            masks, never from an id.
+
+    The number of relation classes and of dependency labels is `num_labels`.
+
+    Raises:
+        huggingface_hub.errors.StrictDataclassClassValidationError: for sizes or settings that contradict each other,
+            with both values.
+        huggingface_hub.errors.StrictDataclassFieldValidationError: for a value of the wrong type.
+    """
+
+    model_type = "edge_transformer"
+    keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
+
+    hidden_size: int = 200
+    intermediate_size: int | None = None
+    num_attention_heads: int = 4
+    num_hidden_layers: int = 8
+    decoder_layers: int | None = None
+    share_layers: bool = True
+    layer_form: Literal["released", "paper"] = "released"
+    value_ablation: bool = False
+    attention_ablation: bool = False
+    attention_bias: bool = False
+    dropout: float | int = 0.2
+    layer_norm_eps: float = 1e-5
+    input_form: Literal["graph", "sequence"] = "graph"
+    edge_vocab_size: int = 16
+    vocab_size: int = 179
+    max_relative_distance: int = 32
+    frozen_token_id: int | None = None
+    add_bos_vector: bool = False
+    num_roles: int = 9
+    num_categories: int = 5
+    num_noun_types: int = 4
+    num_verbs: int = 136
+    length_groups: int = 1
+    triangular_implementation: Literal["auto", "plain", "blocked", "triton"] = "auto"
+    readout: Literal["i_to_i", "start_to_i"] = "i_to_i"
+    use_cache: bool = True
+    is_encoder_decoder: bool = False
+    tie_word_embeddings: bool = False
+    pad_token_id: int | None = 0
+    eos_token_id: int | list[int] | None = 2
+    decoder_start_token_id: int | None = 0
+
+    def __post_init__(self, **kwargs):
+        if self.intermediate_size is None:
+            self.intermediate_size = 4 * self.hidden_size
+        if self.decoder_layers is None:
+            self.decoder_layers = self.num_hidden_layers
+        super().__post_init__(**kwargs)
+
+    def validate_architecture(self):
+        for name in ("hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers", "decoder_layers",
+                     "edge_vocab_size", "vocab_size", "max_relative_distance", "num_roles", "num_categories",
+                     "num_noun_types", "num_verbs", "length_groups"):  # fmt: skip
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size={self.hidden_size} is not a multiple of num_attention_heads={self.num_attention_heads}"
+            )
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout={self.dropout} must be in [0, 1)")
+        if self.frozen_token_id is not None and not 0 <= self.frozen_token_id < self.vocab_size:
+            raise ValueError(f"frozen_token_id={self.frozen_token_id} is none of vocab_size={self.vocab_size} tokens")
+        if self.triangular_implementation == "triton" and (self.value_ablation or self.attention_ablation):
+            raise ValueError(
+                "triangular_implementation='triton' has no ablations, but value_ablation or attention_ablation is set; "
+                "use 'auto'"
+            )
+
+
+__all__ = ["EdgeTransformerConfig"]

@@ -1,0 +1,316 @@
+"""The Edge Transformer of Bergen et al. 2021: the encoder, and what is predicted from edges."""
+
+# B batch, N nodes, E edge width, S source length, T target length, V tokens
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from transformers.generation import GenerationMixin
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    Seq2SeqLMOutput,
+    SequenceClassifierOutput,
+    TokenClassifierOutput,
+)
+from transformers.utils import ModelOutput, can_return_tuple
+
+from .configuration_edge_transformer import EdgeTransformerConfig
+from .edge_cache import EdgeCache
+from .edge_decoder import EdgeDecoder
+from .edge_encoder import EdgeEncoder, EdgePreTrainedModel
+from .edge_layers import Readout, linear_readout, loops, mean_cross_entropy
+from .seq2seq import shift_right
+
+
+class EdgeTransformerModel(EdgeEncoder):
+    """The encoder without a head."""
+
+    config_class = EdgeTransformerConfig
+
+
+class EdgeTransformerForRelationClassification(EdgePreTrainedModel):
+    """The relation from one node to another, read from their edge (CLUTRR): `config.num_labels` classes."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.model = EdgeTransformerModel(config)
+        self.classifier = Readout(config.hidden_size, config.num_labels)
+        self.main_input_name = self.model.main_input_name
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        edge_ids: torch.LongTensor | None = None,
+        node_mask: torch.Tensor | None = None,
+        query: torch.LongTensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        labels: torch.LongTensor | None = None,
+        **kwargs,
+    ) -> SequenceClassifierOutput:
+        """
+        Arguments as in [`EdgeEncoder`], and:
+
+        Args:
+            query: (B, 2), the first and the second node of the pair in question.
+            labels: (B,), the right class, or -100.
+
+        Returns:
+            logits (B, num_labels) and, with labels, loss: mean cross-entropy in nats.
+        """
+        if query is None:
+            raise ValueError("give query, the two nodes (B, 2) of the relation in question")
+        outputs = self.model(input_ids, attention_mask, edge_ids, node_mask, inputs_embeds, **kwargs)
+        edges = outputs.last_hidden_state
+        rows = torch.arange(edges.shape[0], device=edges.device)
+        logits = self.classifier(edges[rows, query[:, 0], query[:, 1]])
+        loss = None if labels is None else mean_cross_entropy(logits, labels)
+        return SequenceClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
+
+
+@dataclass
+class GraphParserOutput(ModelOutput):
+    """`loss`, and logits: of four label sets for every token (B, N, labels), and of every token's parent (B, N, N)."""
+
+    loss: torch.FloatTensor | None = None
+    role_logits: torch.FloatTensor | None = None
+    category_logits: torch.FloatTensor | None = None
+    noun_type_logits: torch.FloatTensor | None = None
+    verb_logits: torch.FloatTensor | None = None
+    parent_logits: torch.FloatTensor | None = None
+    hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    attentions: tuple[torch.FloatTensor, ...] | None = None
+
+
+class EdgeTransformerForGraphParsing(EdgePreTrainedModel):
+    """
+    Semantic graphs over tokens (COGS): role, category, noun type and verb from a token's loop edge, its parent from
+    the edges from it, of which the one to the parent scores highest; a token without a parent is its own
+    (cogs/model.py:491-506; the paper says the edges to it).
+    """
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.model = EdgeTransformerModel(config)
+        self.role_head = linear_readout(config, config.num_roles)
+        self.category_head = linear_readout(config, config.num_categories)
+        self.noun_type_head = linear_readout(config, config.num_noun_types)
+        self.verb_head = linear_readout(config, config.num_verbs)
+        self.parent_head = linear_readout(config, 1)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        role_labels: torch.LongTensor | None = None,
+        category_labels: torch.LongTensor | None = None,
+        noun_type_labels: torch.LongTensor | None = None,
+        verb_labels: torch.LongTensor | None = None,
+        parent_labels: torch.LongTensor | None = None,
+        **kwargs,
+    ) -> GraphParserOutput:
+        """
+        Arguments as in [`EdgeEncoder`], and:
+
+        Args:
+            role_labels, category_labels, noun_type_labels, verb_labels: (B, N), -100 at padding.
+            parent_labels: (B, N), position of the parent, the token's own where it has none, -100 at padding.
+
+        Returns:
+            logits, where a padded parent has the lowest number there is; with labels, loss: the sum over the given
+            label sets of the mean cross-entropy in nats.
+        """
+        outputs = self.model(input_ids, attention_mask, inputs_embeds=inputs_embeds, **kwargs)
+        edges = outputs.last_hidden_state
+        tokens = loops(edges)
+        parents = self.parent_head(edges).squeeze(-1)  # (B, child, parent)
+        if attention_mask is not None:
+            parents = parents.masked_fill(~attention_mask.bool()[:, None], torch.finfo(parents.dtype).min)
+        logits = {
+            "role_logits": self.role_head(tokens),
+            "category_logits": self.category_head(tokens),
+            "noun_type_logits": self.noun_type_head(tokens),
+            "verb_logits": self.verb_head(tokens),
+            "parent_logits": parents,
+        }
+        labels = (role_labels, category_labels, noun_type_labels, verb_labels, parent_labels)
+        losses = [
+            mean_cross_entropy(scores, right)
+            for scores, right in zip(logits.values(), labels, strict=True)
+            if right is not None
+        ]
+        return GraphParserOutput(
+            loss=sum(losses) if losses else None,
+            **logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+        )
+
+
+class EdgeTransformerForDependencyParsing(EdgePreTrainedModel):
+    """
+    Labelled arcs between tokens (CFQ): edge (dependent, head) carries one of `config.num_labels` labels, of which 0
+    means "no arc". A sentence's root is a token of its own, which the caller puts first.
+
+    The released code has no dependency parser. The direction of edges and the score of an arc, which the paper leaves
+    open, are ours.
+    """
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.model = EdgeTransformerModel(config)
+        self.label_head = linear_readout(config, config.num_labels)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        labels: torch.LongTensor | None = None,
+        **kwargs,
+    ) -> TokenClassifierOutput:
+        """
+        Arguments as in [`EdgeEncoder`], and:
+
+        Args:
+            labels: (B, N, N) by dependent and head, -100 where nothing is to be learned, as at padding.
+
+        Returns:
+            logits (B, N, N, num_labels) and, with labels, loss: mean cross-entropy in nats over pairs.
+        """
+        outputs = self.model(input_ids, attention_mask, inputs_embeds=inputs_embeds, **kwargs)
+        logits = self.label_head(outputs.last_hidden_state)
+        loss = None if labels is None else mean_cross_entropy(logits, labels)
+        return TokenClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
+
+    @staticmethod
+    def arc_scores(logits: torch.Tensor) -> torch.Tensor:
+        """Log-odds of an arc, whatever its label, for a spanning tree: (B, N, N, labels) -> (B, dependent, head)."""
+        return logits[..., 1:].logsumexp(-1) - logits[..., 0]
+
+
+class EdgeTransformerForConditionalGeneration(EdgePreTrainedModel, GenerationMixin):
+    """Encoder, decoder and logits, with a loss and `generate`; one table of embeddings for source and target."""
+
+    # the loss divides by `num_items_in_batch`, so that accumulated and sharded batches have one loss
+    accepts_loss_kwargs = True
+
+    def __init__(self, config):
+        if config.input_form != "sequence":
+            raise ValueError(f"input_form={config.input_form!r}, but sequences need input_form='sequence'")
+        config.is_encoder_decoder = True
+        super().__init__(config)
+        self.model = EdgeTransformerModel(config)
+        self.decoder = EdgeDecoder(config)
+        self.lm_head = linear_readout(config, config.vocab_size, bias=False)
+        self.post_init()
+
+    @classmethod
+    def _supports_default_dynamic_cache(cls) -> bool:
+        return False  # the cache of this model is its own
+
+    def get_encoder(self, *args, **kwargs) -> EdgeTransformerModel:
+        return self.model
+
+    def get_decoder(self) -> EdgeDecoder:
+        return self.decoder
+
+    def get_output_embeddings(self) -> nn.Module:
+        return self.lm_head
+
+    def set_output_embeddings(self, value: nn.Module):
+        self.lm_head = value
+
+    def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
+        return shift_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        decoder_input_ids: torch.LongTensor | None = None,
+        encoder_outputs: BaseModelOutput | tuple | None = None,
+        past_key_values: EdgeCache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        decoder_inputs_embeds: torch.Tensor | None = None,
+        labels: torch.LongTensor | None = None,
+        use_cache: bool | None = None,
+        num_items_in_batch: torch.Tensor | int | None = None,
+        **kwargs,
+    ) -> Seq2SeqLMOutput:
+        """
+        Args:
+            input_ids: source ids (B, S), ending in EOS; attention_mask (B, S) with 1 = real.
+            decoder_input_ids: target ids (B, T), starting with `decoder_start_token_id`; with a cache that holds a
+                beginning, the new ones only.
+            encoder_outputs: what the encoder returned for this source, to skip it.
+            labels: target ids (B, T) ending in EOS, -100 where nothing is to be learned; without decoder input they
+                are shifted right to make it.
+            num_items_in_batch: number of labels that count in the whole batch, of which this may be a part;
+                `None` means those here.
+
+        Returns:
+            logits (B, T, V) and, with labels, loss: cross-entropy summed over labels, divided by their number.
+
+        Raises:
+            ValueError: if the decoder gets no input, or both of ids and embeddings.
+        """
+        if labels is not None:
+            use_cache = False
+            if decoder_input_ids is None and decoder_inputs_embeds is None:
+                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+        if (decoder_input_ids is None) == (decoder_inputs_embeds is None):
+            raise ValueError("give exactly one of decoder_input_ids and decoder_inputs_embeds, or labels")
+        if encoder_outputs is None:
+            encoder_outputs = self.model(input_ids, attention_mask, inputs_embeds=inputs_embeds, **kwargs)
+        elif not isinstance(encoder_outputs, BaseModelOutput):
+            encoder_outputs = BaseModelOutput(*encoder_outputs[:3])
+        if decoder_inputs_embeds is None:
+            decoder_inputs_embeds = self.model.embed_tokens(decoder_input_ids)
+        if use_cache is None:
+            use_cache = self.config.use_cache and not self.training
+        if use_cache and past_key_values is None:
+            past_key_values = EdgeCache(self.config.decoder_layers)
+        decoded = self.decoder(
+            decoder_inputs_embeds,
+            encoder_outputs.last_hidden_state,
+            attention_mask,
+            past_key_values if use_cache else None,
+            **kwargs,
+        )
+        logits = self.lm_head(decoded.last_hidden_state)
+        loss = None
+        if labels is not None:
+            reduction = "mean" if num_items_in_batch is None else "sum"
+            scores = logits.flatten(0, 1).to(torch.promote_types(logits.dtype, torch.float32))
+            loss = nn.functional.cross_entropy(scores, labels.flatten().to(logits.device), reduction=reduction)
+            if num_items_in_batch is not None:
+                loss = loss / torch.as_tensor(num_items_in_batch, device=loss.device)
+        return Seq2SeqLMOutput(
+            loss=loss,
+            logits=logits,
+            past_key_values=decoded.past_key_values,
+            decoder_hidden_states=decoded.hidden_states,
+            decoder_attentions=decoded.attentions,
+            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
+            encoder_hidden_states=encoder_outputs.hidden_states,
+            encoder_attentions=encoder_outputs.attentions,
+        )
+
+
+__all__ = [
+    "EdgeTransformerForConditionalGeneration",
+    "EdgeTransformerForDependencyParsing",
+    "EdgeTransformerForGraphParsing",
+    "EdgeTransformerForRelationClassification",
+    "EdgeTransformerModel",
+]

@@ -1,0 +1,247 @@
+"""The Relation-aware Transformer on graphs (RAT), and the one that updates relations (RRAT): clutrr/rat.py."""
+
+# B batch, N nodes, H heads, D head width, E = H * D model width
+
+import math
+
+import torch
+from torch import nn
+from transformers import initialization as init
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOutput
+from transformers.modeling_utils import PreTrainedModel
+from transformers.utils import can_return_tuple
+from transformers.utils.generic import merge_with_config_defaults
+from transformers.utils.output_capturing import OutputRecorder, capture_outputs
+
+from .configuration_relation_aware_transformer import RelationAwareTransformerConfig
+from .dropout import dropout
+from .edge_layers import EdgeFeedForward, Readout, mean_cross_entropy
+from .linear import UniformLinear
+from .positions import TokenEmbedding
+
+
+class RelationMaps(nn.Module):
+    """What an edge adds to the keys and to the values of its nodes' attention."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.num_heads = config.num_attention_heads
+        self.proj = UniformLinear(config.hidden_size, 2 * config.hidden_size, math.sqrt(3 / config.hidden_size))
+
+    def forward(self, edges: torch.Tensor) -> torch.Tensor:
+        """Edges (B, N, N, E) -> keys and values (B, N, N, 2, H, D)."""
+        return self.proj(edges).unflatten(-1, (2, self.num_heads, -1))
+
+
+class RelationAwareMixing(nn.Module):
+    """
+    Attention of nodes to nodes in which scores are `q_i (k_j + gk_ij) / sqrt(D)` and values `v_j + gv_ij`, with gk and
+    gv from the edge (i, j). Weights start Glorot-uniform as E x E blocks.
+    """
+
+    def __init__(self, config):
+        super().__init__()
+        self.num_heads = config.num_attention_heads
+        self.dropout = config.dropout
+        width = config.hidden_size
+        self.qkv_proj = UniformLinear(width, 3 * width, math.sqrt(3 / width))
+        self.o_proj = UniformLinear(width, width, math.sqrt(3 / width))
+
+    def forward(
+        self, nodes: torch.Tensor, relations: torch.Tensor, node_mask: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """
+        Args:
+            nodes: shape (B, N, E).
+            relations: from [`RelationMaps`].
+            node_mask: (B, N), True = real.
+
+        Returns:
+            output (B, N, E), weights (B, H, N, N), and the heads before their projection (B, N, E).
+        """
+        query, key, value = self.qkv_proj(nodes).unflatten(-1, (3, self.num_heads, -1)).unbind(2)  # (B, N, H, D)
+        relation_key, relation_value = relations.unbind(3)
+        query = query * (1 / math.sqrt(query.shape[-1]))
+        scores = torch.einsum("bihd,bjhd->bhij", query, key) + torch.einsum("bihd,bijhd->bhij", query, relation_key)
+        if node_mask is not None:
+            scores = scores.masked_fill(~node_mask[:, None, None], torch.finfo(scores.dtype).min)
+        weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(query.dtype)
+        weights = dropout(weights, self.dropout, self.training)
+        heads = torch.einsum("bhij,bjhd->bihd", weights, value)
+        heads = (heads + torch.einsum("bhij,bijhd->bihd", weights, relation_value)).flatten(2)
+        return self.o_proj(heads), weights, heads
+
+
+class Update(nn.Module):
+    """Post-norm: x = LN(x + update), then x = LN(x + feed_forward(x)), with dropout on both updates."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.dropout = config.dropout
+        self.norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
+        self.feed_forward = EdgeFeedForward(config)
+        self.feed_forward_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
+
+    def forward(self, states: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
+        """Both (..., E)."""
+        states = self.norm(states + dropout(update, self.dropout, self.training))
+        update = self.feed_forward(states)
+        return self.feed_forward_norm(states + dropout(update, self.dropout, self.training))
+
+
+class RelationAwareLayer(GradientCheckpointingLayer):
+    """Updates nodes; in RRAT also edges, by a linear map of what their two nodes' heads gathered (rat.py:100-107)."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.mixing = RelationAwareMixing(config)
+        self.node_update = Update(config)
+        if config.update_relations:
+            width = config.hidden_size
+            self.relation_maps = RelationMaps(config)
+            self.first_proj = UniformLinear(width, width, math.sqrt(3 / width))
+            self.last_proj = UniformLinear(width, width, math.sqrt(3 / width))
+            self.edge_update = Update(config)
+        self.update_relations = config.update_relations
+
+    def forward(
+        self, nodes: torch.Tensor, edges: torch.Tensor, node_mask: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Nodes (B, N, E), and edges: of RRAT states (B, N, N, E), of RAT what [`RelationMaps`] made of them."""
+        relations = self.relation_maps(edges) if self.update_relations else edges
+        update, _, heads = self.mixing(nodes, relations, node_mask)
+        nodes = self.node_update(nodes, update)
+        if self.update_relations:
+            edges = self.edge_update(edges, self.first_proj(heads)[:, :, None] + self.last_proj(heads)[:, None])
+        return nodes, edges
+
+
+class RelationAwarePreTrainedModel(PreTrainedModel):
+    """Initialisation and capabilities. Every part with weights of its own says how they start in `reset_weights`."""
+
+    config_class = RelationAwareTransformerConfig
+    base_model_prefix = "model"
+    main_input_name = "edge_ids"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["RelationAwareLayer"]  # noqa: RUF012
+    _can_compile_fullgraph = True
+
+    def _init_weights(self, module: nn.Module):
+        if hasattr(module, "reset_weights"):
+            module.reset_weights()
+        elif isinstance(module, nn.LayerNorm):
+            init.ones_(module.weight)
+            init.zeros_(module.bias)
+
+    def save_pretrained(self, *args, **kwargs):
+        """As in transformers; remote code of the checkpoint also answers `AutoModel`, not only the head's class."""
+        self.config.auto_map = (getattr(self.config, "auto_map", None) or {}) | {
+            "AutoModel": "modeling_relation_aware_transformer.RelationAwareTransformerModel"
+        }
+        super().save_pretrained(*args, **kwargs)
+
+
+class RelationAwareTransformerModel(RelationAwarePreTrainedModel):
+    """Nodes, and in RRAT edges, of a graph. Without a head."""
+
+    _keys_to_ignore_on_load_unexpected = [r"^classifier\."]  # noqa: RUF012  a checkpoint of the model with its head
+    _can_record_outputs = {  # noqa: RUF012
+        "hidden_states": RelationAwareLayer,
+        "attentions": OutputRecorder(RelationAwareMixing, index=1, layer_name="mixing"),
+    }
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.embed_edges = TokenEmbedding(config.edge_vocab_size, config.hidden_size, "glorot_uniform")
+        # of RAT once for all depths, also where layers differ (rat.py:215-219)
+        self.relation_maps = None if config.update_relations else RelationMaps(config)
+        distinct = 1 if config.share_layers else config.num_hidden_layers
+        self.layers = nn.ModuleList([RelationAwareLayer(config) for _ in range(distinct)])
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.embed_edges
+
+    def set_input_embeddings(self, value: nn.Module):
+        self.embed_edges = value
+
+    def first_nodes(self, edges: torch.Tensor) -> torch.Tensor:
+        """Edges (B, N, N, E) -> nodes (B, N, E) before the first layer."""
+        shape = (*edges.shape[:2], edges.shape[3])
+        return edges.new_zeros(shape) if self.config.node_init == "zeros" else torch.rand_like(edges[:, :, 0])
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        edge_ids: torch.LongTensor | None = None,
+        node_mask: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        **kwargs,
+    ) -> BaseModelOutput:
+        """
+        Args:
+            edge_ids: labels (B, N, N) of edges; or inputs_embeds, their states (B, N, N, E).
+            node_mask: (B, N), 1 = real.
+
+        Returns:
+            last_hidden_state: nodes (B, N, E), of RRAT edges (B, N, N, E).
+        """
+        if (edge_ids is None) == (inputs_embeds is None):
+            raise ValueError("give exactly one of edge_ids and inputs_embeds")
+        edges = self.embed_edges(edge_ids) if inputs_embeds is None else inputs_embeds
+        nodes = self.first_nodes(edges)
+        mask = None if node_mask is None else node_mask.bool()
+        if self.relation_maps is not None:
+            edges = self.relation_maps(edges)
+        for depth in range(self.config.num_hidden_layers):
+            nodes, edges = self.layers[depth % len(self.layers)](nodes, edges, mask)
+        return BaseModelOutput(last_hidden_state=edges if self.config.update_relations else nodes)
+
+
+class RelationAwareTransformerForRelationClassification(RelationAwarePreTrainedModel):
+    """The relation from one node to another (CLUTRR), from both nodes, or in RRAT from their edge."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.model = RelationAwareTransformerModel(config)
+        self.classifier = Readout((1 if config.update_relations else 2) * config.hidden_size, config.num_labels)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        edge_ids: torch.LongTensor | None = None,
+        node_mask: torch.Tensor | None = None,
+        query: torch.LongTensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        labels: torch.LongTensor | None = None,
+        **kwargs,
+    ) -> SequenceClassifierOutput:
+        """
+        Arguments as in [`RelationAwareTransformerModel`], and:
+
+        Args:
+            query: (B, 2), the first and the second node of the pair in question.
+            labels: (B,), the right class, or -100.
+
+        Returns:
+            logits (B, num_labels) and, with labels, loss: mean cross-entropy in nats.
+        """
+        if query is None:
+            raise ValueError("give query, the two nodes (B, 2) of the relation in question")
+        outputs = self.model(edge_ids, node_mask, inputs_embeds, **kwargs)
+        states = outputs.last_hidden_state
+        rows = torch.arange(states.shape[0], device=states.device)
+        if self.config.update_relations:
+            read = states[rows, query[:, 0], query[:, 1]]
+        else:
+            read = torch.cat((states[rows, query[:, 0]], states[rows, query[:, 1]]), dim=-1)
+        logits = self.classifier(read)
+        loss = None if labels is None else mean_cross_entropy(logits, labels)
+        return SequenceClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
+
+
+__all__ = ["RelationAwareTransformerForRelationClassification", "RelationAwareTransformerModel"]

@@ -1,0 +1,169 @@
+"""Triangular attention (Bergen et al. 2021, equations 4 to 9): the formula, its implementations, the module."""
+
+# B batch, N nodes, I first, L middle and J last nodes of triangles i -> l -> j, H heads, D head width, E = H * D
+
+import math
+
+import torch
+from torch import nn
+
+from .dropout import dropout as apply_dropout
+from .linear import UniformLinear
+from .triangular_blocked import blocked_triangular_attention
+from .triangular_kernels import can_run_triton, triton_triangular_attention
+
+
+def allowed_triangles(
+    shape: tuple[int, int, int], node_mask: torch.Tensor | None, source_length: int | None, device: torch.device
+) -> torch.Tensor | None:
+    """
+    The triangles that count, boolean, broadcast to (B, I, L, J); `None` where all do.
+
+    Args:
+        shape: (I, L, J).
+        node_mask: (B, L), True = real: a triangle through padding does not count.
+        source_length: with S source nodes before the target, i -> l -> j counts if l < S or l <= max(i, j), so that
+            no state depends on later targets (cfq/model.py:256-259).
+    """
+    allowed = None
+    if source_length is not None:
+        first, middle, last = (torch.arange(size, device=device) for size in shape)
+        seen = torch.maximum(first[:, None, None], last)
+        allowed = ((middle[:, None] < source_length) | (middle[:, None] <= seen))[None]  # (1, I, L, J)
+    if node_mask is not None:
+        real = node_mask[:, None, :, None]
+        allowed = real if allowed is None else real & allowed
+    return allowed
+
+
+def plain_triangular_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    left: torch.Tensor,
+    right: torch.Tensor | None,
+    node_mask: torch.Tensor | None = None,
+    source_length: int | None = None,
+    dropout: float = 0.0,
+    attention_ablation: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """
+    The formula itself, which holds several numbers for every triangle and head, and one for every channel.
+
+    Scores are divided by sqrt(D), as the code runs, where equation 5 says sqrt(E) (clutrr/model.py:121). An edge that
+    no triangle reaches gets zero; the authors give it a mean over padding, which nothing reads.
+
+    Args:
+        query, left: of edges (i, l), shape (B, I, L, H, D).
+        key, right: of edges (l, j), shape (B, L, J, H, D). `right=None` is the value ablation; with the attention
+            ablation `key` is of edges (i, j), shape (B, I, J, H, D).
+        node_mask, source_length: as in [`allowed_triangles`].
+        dropout: probability with which a weight is dropped.
+
+    Returns:
+        output (B, I, J, H, D) and weights (B, H, I, L, J).
+    """
+    query = query * (1 / math.sqrt(query.shape[-1]))
+    scores = torch.einsum("bilhd,bijhd->bhilj" if attention_ablation else "bilhd,bljhd->bhilj", query, key)
+    last = key.shape[2]
+    allowed = allowed_triangles((*query.shape[1:3], last), node_mask, source_length, query.device)
+    if allowed is not None:
+        allowed = allowed[:, None]
+        scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
+    weights = scores.softmax(dim=3, dtype=torch.promote_types(scores.dtype, torch.float32)).to(query.dtype)
+    if allowed is not None:
+        # rows without any triangle came out uniform
+        weights = weights * allowed
+    dropped = apply_dropout(weights, dropout, training=True)
+    if right is None:
+        return torch.einsum("bhilj,bilhd->bijhd", dropped, left), weights
+    values = left[:, :, :, None] * right[:, None]  # (B, I, L, J, H, D)
+    return torch.einsum("bhilj,biljhd->bijhd", dropped, values), weights
+
+
+# below so many nodes the n^3 numbers of the plain version fit into a processor's cache, and its few operations win
+SMALL = 12
+
+
+def chosen_implementation(configured: str, query: torch.Tensor, ablated: bool) -> str:
+    """What `"auto"` means for these tensors (B, N, N, H, D); anything else is taken at its word."""
+    if configured != "auto":
+        return configured
+    if not ablated and can_run_triton(query):
+        return "triton"
+    # loops over blocks would be unrolled by a compiler, which fuses the plain version by itself
+    if torch.compiler.is_compiling() or query.shape[1] <= SMALL:
+        return "plain"
+    return "blocked"
+
+
+class TriangularAttention(nn.Module):
+    """
+    Every edge (i, j) attends to the pairs of edges (i, l), (l, j). One matrix product makes query, key and both values;
+    the projection that the released code computes and throws away (`linears.4`) does not exist.
+
+    Weights start Glorot-uniform as E x E blocks; biases are drawn independently, where the authors' copies of one
+    layer all start with the same ones.
+    """
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.num_heads = config.num_attention_heads
+        self.dropout = config.dropout
+        self.parts = 3 if config.value_ablation else 4
+        width = config.hidden_size
+        bound = math.sqrt(3 / width)
+        self.in_proj = UniformLinear(width, self.parts * width, bound, bias=config.attention_bias)
+        self.o_proj = UniformLinear(width, width, bound, bias=config.attention_bias)
+
+    def project(self, edges: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """(..., E) -> query, key, left, right of (..., H, D); right is `None` under the value ablation."""
+        projected = self.in_proj(edges).unflatten(-1, (self.parts, self.num_heads, -1))
+        parts = projected.unbind(-3)
+        return parts if self.parts == 4 else (*parts, None)
+
+    def forward(
+        self, edges: torch.Tensor, node_mask: torch.Tensor | None = None, source_length: int | None = None, slot=None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """
+        Args:
+            edges: shape (B, N, N, E); or, with a slot that holds earlier edges, the 2N - 1 edges from and to the last
+                node, shape (B, 2N - 1, E).
+            node_mask, source_length: as in [`allowed_triangles`].
+            slot: this round's part of an [`EdgeCache`], which is extended.
+
+        Returns:
+            output like `edges` and, from the plain implementation, weights (B, H, N, N, N).
+        """
+        projected = self.project(edges)
+        if edges.dim() == 3:
+            return self.o_proj(self.attend_last(slot.extend(projected), node_mask).flatten(2)), None
+        if slot is not None:
+            slot.fill(projected)
+        query = projected[0]
+        dropout = self.dropout if self.training else 0.0
+        ablations = (self.config.value_ablation, self.config.attention_ablation)
+        implementation = chosen_implementation(self.config.triangular_implementation, query, any(ablations))
+        weights = None
+        if implementation == "triton":
+            output = triton_triangular_attention(*projected, node_mask, source_length, dropout)
+        elif implementation == "blocked":
+            output = blocked_triangular_attention(*projected, node_mask, source_length, dropout, ablations[1])
+        else:
+            output, weights = plain_triangular_attention(*projected, node_mask, source_length, dropout, ablations[1])
+        return self.o_proj(output.flatten(3)), weights
+
+    def attend_last(self, projected: tuple[torch.Tensor | None, ...], node_mask: torch.Tensor | None) -> torch.Tensor:
+        """Output of the edges from the last node (N), then of those to it (N - 1): (B, 2N - 1, H, D)."""
+        query, key, left, right = projected
+        rest = query.shape[1] - 1
+        if self.config.attention_ablation:
+            keys = key[:, rest:], key[:, :rest, rest:]
+        else:
+            keys = key, key[:, :, rest:]
+        rights = (None, None) if right is None else (right, right[:, :, rest:])
+        # the last node sees all nodes, and whoever reaches it does
+        options = {"node_mask": node_mask, "attention_ablation": self.config.attention_ablation}
+        from_last, _ = plain_triangular_attention(query[:, rest:], keys[0], left[:, rest:], rights[0], **options)
+        to_last, _ = plain_triangular_attention(query[:, :rest], keys[1], left[:, :rest], rights[1], **options)
+        return torch.cat((from_last.flatten(1, 2), to_last.flatten(1, 2)), dim=1)
