@@ -10,12 +10,13 @@ from torch import nn
 from transformers import AutoModel, AutoModelForSeq2SeqLM
 
 from hf_sysgen.models import MODELS
+from hf_sysgen.models.seq2seq import Seq2SeqLM
 
-# by model type: (config class, headless class, class with logits)
+# of the one encoder-decoder wrapper, by model type: (config class, headless class, class with logits)
 VARIANTS = {
     config.model_type: (config, classes[AutoModel], classes[AutoModelForSeq2SeqLM])
     for config, classes in MODELS.items()
-    if AutoModelForSeq2SeqLM in classes
+    if issubclass(classes.get(AutoModelForSeq2SeqLM, object), Seq2SeqLM)
 }
 
 BATCH, SOURCE, TARGET = 5, 7, 11

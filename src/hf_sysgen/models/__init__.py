@@ -128,10 +128,10 @@ MODELS = {
     },
     EdgeTransformerConfig: {
         AutoModel: EdgeTransformerModel,
-        AutoModelForSequenceClassification: EdgeTransformerForRelationClassification,
+        AutoModelForSeq2SeqLM: EdgeTransformerForConditionalGeneration,
         # a checkpoint says which of the two it holds
         AutoModelForTokenClassification: (EdgeTransformerForGraphParsing, EdgeTransformerForDependencyParsing),
-        AutoModelForSeq2SeqLM: EdgeTransformerForConditionalGeneration,
+        AutoModelForSequenceClassification: EdgeTransformerForRelationClassification,
     },
     RelationAwareTransformerConfig: {
         AutoModel: RelationAwareTransformerModel,
