@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hf_sysgen.data.cfq import Cfq as Cfq
     from hf_sysgen.data.clutrr import Clutrr as Clutrr
+    from hf_sysgen.data.cogs import Cogs as Cogs
+    from hf_sysgen.data.cogs_graph import CogsGraph as CogsGraph
+    from hf_sysgen.data.cogs_vf import CogsVf as CogsVf
+    from hf_sysgen.data.geoquery import Geoquery as Geoquery
     from hf_sysgen.data.info import BenchmarkInfo as BenchmarkInfo
     from hf_sysgen.data.info import ConfigInfo as ConfigInfo
+    from hf_sysgen.data.iwslt14 import Iwslt14 as Iwslt14
     from hf_sysgen.data.pcfg_set import PcfgSet as PcfgSet
     from hf_sysgen.data.registry import benchmark_info as benchmark_info
     from hf_sysgen.data.registry import list_benchmarks as list_benchmarks
@@ -24,8 +29,13 @@ _MODULES = {
     "BenchmarkInfo": "info",
     "Cfq": "cfq",
     "Clutrr": "clutrr",
+    "Cogs": "cogs",
+    "CogsGraph": "cogs_graph",
+    "CogsVf": "cogs_vf",
     "ConfigInfo": "info",
     "DataError": "sources",
+    "Geoquery": "geoquery",
+    "Iwslt14": "iwslt14",
     "PcfgSet": "pcfg_set",
     "Scan": "scan",
     "Source": "sources",

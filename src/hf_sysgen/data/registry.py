@@ -8,18 +8,28 @@ from typing import TYPE_CHECKING
 
 from hf_sysgen.data.cfq_sources import CFQ
 from hf_sysgen.data.clutrr_sources import CLUTRR
+from hf_sysgen.data.cogs_sources import COGS, COGS_GRAPH, COGS_VF
+from hf_sysgen.data.geoquery_sources import GEOQUERY
 from hf_sysgen.data.info import BenchmarkInfo, unknown
+from hf_sysgen.data.iwslt14_sources import IWSLT14
 from hf_sysgen.data.pcfg_set_sources import PCFG_SET
 from hf_sysgen.data.scan_sources import SCAN
 
 if TYPE_CHECKING:
     import datasets
 
+    from hf_sysgen.data.builder import BenchmarkBuilder
+
 _BENCHMARKS = {
     benchmark.name: benchmark
     for benchmark in (
         CFQ,
         CLUTRR,
+        COGS,
+        COGS_GRAPH,
+        COGS_VF,
+        GEOQUERY,
+        IWSLT14,
         PCFG_SET,
         SCAN,
     )
@@ -62,13 +72,25 @@ def load_benchmark(
         `train`, `validation` (drawn like `train`) and `test` (the generalization set), as far as the config has them.
 
     Raises:
-        DataError: unknown name or config; a file that is absent, cannot be downloaded or has another sha256.
+        DataError: unknown name or config; a file that is absent, cannot be downloaded or has another sha256; no space
+            in the cache.
     """
+    builder = benchmark_builder(name, config, data_dir=data_dir, cache_dir=cache_dir)
+    builder.download_and_prepare()
+    return builder.as_dataset()
+
+
+def benchmark_builder(
+    name: str,
+    config: str | None = None,
+    *,
+    data_dir: str | Path | None = None,
+    cache_dir: str | Path | None = None,
+) -> BenchmarkBuilder:
+    """What prepares and checks a config of a benchmark. Arguments and errors as in `load_benchmark`."""
     benchmark = benchmark_info(name)
     config_name = benchmark.config(config).name
     # a wrong name is told before the second that this import takes
     module, _, class_name = benchmark.builder.partition(":")
     builder_class = getattr(importlib.import_module(module), class_name)
-    builder = builder_class(config_name=config_name, data_dir=data_dir, cache_dir=cache_dir)
-    builder.download_and_prepare()
-    return builder.as_dataset()
+    return builder_class(config_name=config_name, data_dir=data_dir, cache_dir=cache_dir)
