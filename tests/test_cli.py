@@ -111,6 +111,18 @@ def test_evaluate_agrees_with_the_run(run_dir, small, tmp_path):
     assert "validation" not in only.output
 
 
+def test_evaluate_overwrites_nothing(run_dir, small, tmp_path, monkeypatch):
+    """Told before the work."""
+    monkeypatch.setattr("hf_sysgen.evaluation.commands.load_checkpoint", lambda path: pytest.fail("work was begun"))
+    words = ("evaluate", run_dir, "scan", "length_cutoff_26", "--output")
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "metrics.json").write_text("{}")
+    assert_one_line_error(invoke(*words, kept), "metrics.json exists and is not overwritten")
+    assert (kept / "metrics.json").read_text() == "{}"
+    assert_one_line_error(invoke(*words, kept / "metrics.json" / "x"), "cannot be written to")
+
+
 def test_predict_from_arguments_and_standard_input(run_dir):
     result = invoke("predict", run_dir, "jump twice", "walk and run", "--max-new-tokens", 5)
     assert result.exit_code == 0
@@ -286,9 +298,13 @@ def test_compare_trains_side_by_side_and_loads_elsewhere(tmp_path):
         assert text in done.stdout
     assert (tmp_path / "plots" / "a.png").stat().st_size > 10_000
 
+    # so little trained, it is wrong; what is right is in the benchmark
+    assert "words, wrong, it is: I_TURN_LEFT I_JUMP I_TURN_LEFT I_JUMP" in done.stdout
     failing = command([*words, "--override", "learning_rate=1e30", "--override", "seed=1"], tmp_path)
     assert failing.returncode == 1
-    assert "one failed" in failing.stderr
+    assert "one,learning_rate=1e+30 failed" in failing.stderr
+    unusable = command([*words, "--override", "length_groups=3"], tmp_path)
+    assert unusable.returncode == 2
     twice = command(["-m", "hf_sysgen.cli", "compare", str(recipes[0]), str(recipes[0])], tmp_path)
     assert twice.returncode == 2
     assert "two of the recipes have one folder" in twice.stderr

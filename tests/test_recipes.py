@@ -180,6 +180,34 @@ def test_files_that_cannot_be_read_and_overrides_that_are_none(tmp_path):
         load_recipe(path, ["stepz=3"])
 
 
+def test_an_override_that_makes_another_cell(tmp_path):
+    """It joins the name, so the folder, and the file's paper number no longer stands beside the result."""
+    path = tmp_path / "cell.yaml"
+    path.write_text(yaml.safe_dump({**TINY, "paper_cell": "Table 1", "paper_test": 0.5, "paper_validation": 1.0}))
+
+    def loaded(*overrides: str) -> tuple:
+        recipe = load_recipe(path, overrides)
+        return recipe.name, recipe.paper_cell, recipe.paper_test, recipe.paper_validation
+
+    same = ("cell", "Table 1", 0.5, 1.0)
+    assert loaded() == same
+    assert loaded("seed=3", "static_batches=false", "eval_examples=null", "attention=sdpa") == same
+    assert loaded("config=length_cutoff_26") == same  # as in the file
+    assert loaded("config=length_cutoff_22") == ("cell,config=length_cutoff_22", None, None, None)
+    assert loaded("config=length", "paper_test=0.2") == ("cell,config=length", None, 0.2, None)
+    assert loaded("steps=7", "seed=1", "dropout=0.5") == ("cell,steps=7,dropout=0.5", None, None, None)
+    folder = load_recipe(path, ["config=../../a b", "output_dir=null", "seed=2"]).run_dir
+    assert folder == Path("runs") / "cell,config=..-..-a-b" / "seed2"
+
+
+def test_an_override_may_mend_the_file(tmp_path):
+    path = tmp_path / "broken.yaml"
+    path.write_text(yaml.safe_dump({**TINY, "hidden_size": 17}))
+    assert load_recipe(path, ["hidden_size=18"]).model_fields["hidden_size"] == 18
+    with pytest.raises(RecipeError, match="hidden_size=17"):
+        load_recipe(path)
+
+
 def test_hash_is_over_what_decides_the_result():
     recipe = parse_recipe(TINY)
     for key, value in {"output_dir": "x", "tracker": "none", "log_every": 9, "paper_test": 0.5}.items():

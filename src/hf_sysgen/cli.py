@@ -45,9 +45,10 @@ def train(
     overrides: Annotated[list[str] | None, typer.Argument(help="key=value, replaces a key of the recipe")] = None,
 ) -> None:
     """Train a recipe in this process. Several processes: accelerate launch -m hf_sysgen.train RECIPE."""
+    from hf_sysgen.train import INTERRUPTED
     from hf_sysgen.train import train as run
 
-    with reported() as outcome:
+    with reported(INTERRUPTED) as outcome:
         run(str(recipe), overrides or [])
     raise typer.Exit(outcome.status)
 
@@ -59,7 +60,7 @@ def evaluate(
     config: Annotated[str | None, typer.Argument(help="its config; may be left out where there is only one")] = None,
     split: Annotated[list[str] | None, typer.Option(help="only this split; may be repeated")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="folder with the benchmark's files")] = None,
-    output: Annotated[Path | None, typer.Option(help="folder for metrics.json and predictions.jsonl")] = None,
+    output: Annotated[Path | None, typer.Option(help="new folder for metrics.json and predictions.jsonl")] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="examples decoded together")] = 256,
 ) -> None:
     """Decode a benchmark greedily and print exact match, with and without the length given by an oracle."""
@@ -103,9 +104,10 @@ def compare(
 
     With --translate the best checkpoint is loaded in a fresh process that cannot import this package.
     """
+    from hf_sysgen.train import INTERRUPTED
     from hf_sysgen.training.compare import compare_recipes
 
-    with reported() as outcome:
+    with reported(INTERRUPTED) as outcome:
         outcome.status = compare_recipes(recipes, override or [], plot, translate or [], processes)
     raise typer.Exit(outcome.status)
 

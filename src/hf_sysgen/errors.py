@@ -10,6 +10,18 @@ from dataclasses import dataclass
 INTERRUPTED = 130
 
 
+class UserError(ValueError):
+    """Input that cannot be used. The message is one line that says what, where, and what to do."""
+
+    status = 2
+
+
+class RunFailed(RuntimeError):
+    """Work that was started and cannot go on. The message is one line."""
+
+    status = 1
+
+
 @dataclass
 class Outcome:
     """Exit status of a command: 0 done, 2 input that cannot be used, 1 failed on the way."""
@@ -18,28 +30,22 @@ class Outcome:
 
 
 @contextmanager
-def reported() -> Iterator[Outcome]:
-    """Turn errors that a user can mend into one line on standard error and a status; others keep their traceback."""
+def reported(interrupted: str = "interrupted") -> Iterator[Outcome]:
+    """
+    Turn errors that a user can mend into one line on standard error and a status; others keep their traceback.
+
+    Args:
+        interrupted: what to say after Ctrl-C.
+    """
     outcome = Outcome()
     try:
         yield outcome
     except KeyboardInterrupt:
-        _tell("interrupted; the same command goes on from the last checkpoint")
+        _tell(interrupted)
         outcome.status = INTERRUPTED
-    except Exception as error:
-        status = _status(error)
-        if status is None:
-            raise
+    except (UserError, RunFailed) as error:
         _tell(str(error))
-        outcome.status = status
-
-
-def _status(error: Exception) -> int | None:
-    # looked up by name, so that reporting an error of one module does not import all the others
-    names = {base.__name__ for base in type(error).__mro__}
-    if names & {"RecipeError", "DataError", "ResultsError", "CheckpointError"}:
-        return 2
-    return 1 if "TrainingDiverged" in names else None
+        outcome.status = error.status
 
 
 def _tell(message: str) -> None:

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+INTERRUPTED = "interrupted; the same command goes on from the last checkpoint"
 USAGE = "usage: python -m hf_sysgen.train recipe.yaml [key=value ...]"
 
 
@@ -20,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0 if arguments else 2
     from hf_sysgen.errors import reported
 
-    with reported() as outcome:
+    with reported(INTERRUPTED) as outcome:
         train(arguments[0], arguments[1:])
     return outcome.status
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import subprocess
 
 import pytest
 
@@ -62,7 +63,7 @@ def test_a_missing_or_wrong_key_is_named(record, key):
 
 @pytest.mark.parametrize("key", SPLIT)
 def test_a_missing_or_wrong_key_of_a_split_is_named(record, key):
-    for value in (None, "text"):
+    for value in ([], "text") if key != "by_length" else (None, "text"):
         broken = copy.deepcopy(record)
         broken["splits"]["test"][key] = value
         with pytest.raises(ResultsError, match=rf"splits\.test: '{key}'"):
@@ -99,6 +100,36 @@ def test_nothing_is_written_of_a_wrong_record(record, tmp_path):
     with pytest.raises(ResultsError):
         write_results(path, record)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_numbers_that_json_lacks_become_null(record, tmp_path):
+    record["splits"]["test"]["loss"] = float("inf")
+    record["history"].append({"step": 9, "loss": float("nan")})
+    write_results(tmp_path / "r.json", record)
+    text = (tmp_path / "r.json").read_text()
+    assert "NaN" not in text
+    assert "Infinity" not in text
+    assert read_results(tmp_path / "r.json")["splits"]["test"]["loss"] is None
+
+
+def test_the_commit_is_that_of_our_own_checkout_only(tmp_path, monkeypatch):
+    import hf_sysgen.evaluation.results as results
+
+    repository = tmp_path / "theirs"
+    installed = repository / "venv" / "results.py"
+    installed.parent.mkdir(parents=True)
+    installed.touch()
+    who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+    for words in (["init", "-q"], [*who, "commit", "-q", "--allow-empty", "-m", "theirs"]):
+        subprocess.run(["git", *words], cwd=repository, check=True)
+    monkeypatch.setattr(results, "__file__", str(installed))
+    assert results._git_commit() is None
+    for words in (["add", "."], [*who, "commit", "-q", "-m", "ours"]):
+        subprocess.run(["git", *words], cwd=repository, check=True)
+    commit = results._git_commit()
+    assert len(commit) == 40
+    installed.write_text("changed")
+    assert results._git_commit() == commit + "+"
 
 
 def test_a_failed_write_leaves_the_old_file_alone(tmp_path, monkeypatch):

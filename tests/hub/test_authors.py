@@ -11,7 +11,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from hf_sysgen.hub.authors import CSORDAS_VARIANTS, from_authors
+from hf_sysgen.hub.authors import from_authors
+from hf_sysgen.hub.authors_csordas import CSORDAS_VARIANTS
 from hf_sysgen.models.positions import sinusoids
 
 VARIANTS = list(CSORDAS_VARIANTS)
@@ -242,6 +243,14 @@ def test_layer_norm_epsilon(relative: SimpleNamespace) -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64], ids=str)
 def test_dtype_is_the_tensors(relative: SimpleNamespace, dtype: torch.dtype) -> None:
     assert {parameter.dtype for parameter in model_of(relative, dtype).parameters()} == {dtype}
+
+
+def test_their_buffers_are_left_out(golden: SimpleNamespace) -> None:
+    """Their modules register these, so a checkpoint of theirs holds them."""
+    names = ("pos.pe", "int_seq", "trafo.decoder.layers.0.self_attn.pos_encoding")
+    state_dict = {**golden.weights, **{name: torch.zeros(1, 5) for name in names}}
+    model = from_authors("csordas", state_dict, golden.config)
+    assert model.state_dict().keys() == model_of(golden).state_dict().keys()
 
 
 def test_unknown_family(relative: SimpleNamespace) -> None:

@@ -49,8 +49,12 @@ class TokenizedSplit(Dataset):
     def __getitem__(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
         """
         The batch of those rows: `input_ids` and `attention_mask` (B, S), `labels` (B, T) with -100 beyond the target.
+        Of no rows: the first example with no label at all, a batch that any model takes and whose loss sums to zero.
         """
         rows = np.atleast_1d(rows)
+        if not len(rows):
+            batch = self[np.zeros(1, np.int64)]
+            return {**batch, "labels": torch.full_like(batch["labels"], -100)}
         input_ids, mask = self.sources.padded(rows, self.pad_id)
         labels, _ = self.targets.padded(rows, -100)
         if not self.train_eos:

@@ -14,10 +14,10 @@ from hf_sysgen.data import DataError, load_benchmark
 from hf_sysgen.data.tokenization import encode_sources, encode_targets
 from hf_sysgen.data.tokenized import TokenizedSplit
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict, source_ids
-from hf_sysgen.evaluation.evaluate import evaluate_split
+from hf_sysgen.evaluation.evaluate import evaluate_split, with_texts
 from hf_sysgen.evaluation.metrics import summarize
 from hf_sysgen.evaluation.report import table
-from hf_sysgen.evaluation.results import PREDICTIONS, write_predictions, write_whole
+from hf_sysgen.evaluation.results import METRICS, PREDICTIONS, new_folder, write_predictions, write_whole
 
 
 def evaluate_checkpoint(
@@ -29,8 +29,11 @@ def evaluate_checkpoint(
     output: Path | None,
     batch_size: int,
 ) -> str:
-    """Metrics of a checkpoint on a benchmark as a table. Raises CheckpointError, DataError."""
+    """Metrics of a checkpoint on a benchmark as a table. Raises CheckpointError, DataError, ResultsError."""
     transformers.utils.logging.disable_progress_bar()
+    if output is not None:
+        # told before the work whose result could not be kept
+        new_folder(output, (PREDICTIONS, METRICS))
     data = load_benchmark(benchmark, config, data_dir=data_dir)
     names = splits or [name for name in data if name != "train"]
     for name in names:
@@ -47,16 +50,12 @@ def evaluate_checkpoint(
         )
         with tqdm(total=len(split), desc=name, unit="example", disable=not sys.stderr.isatty()) as bar:
             records = evaluate_split(model, split, batch_size=batch_size, oracle=True, on_batch=bar.update)
-        records.sort(key=lambda record: record["row"])
-        for record in records:
-            words = tokenizer.convert_ids_to_tokens(record["prediction"])
-            row = record["row"]
-            record |= {"input": inputs[row], "target": targets[row], "prediction": " ".join(words)}
+        records = with_texts(sorted(records, key=lambda record: record["row"]), data[name], tokenizer)
         metrics[name] = summarize(records)
         rows += [{"split": name, **record} for record in records]
     if output is not None:
         write_predictions(output / PREDICTIONS, rows)
-        write_whole(output / "metrics.json", json.dumps(metrics, indent=1) + "\n")
+        write_whole(output / METRICS, json.dumps(metrics, indent=1) + "\n")
     columns = ("examples", "accuracy", "accuracy_oracle", "loss", "loss_teacher")
     cells = [
         (name, *(f"{values[column]:.4f}" if column != "examples" else values[column] for column in columns))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,9 @@ from torch import nn
 from hf_sysgen.evaluation.decoding import greedy_decode
 
 if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PreTrainedTokenizerFast
+
     from hf_sysgen.models.seq2seq import Seq2SeqLM
 
 IGNORED = -100
@@ -58,13 +61,31 @@ def evaluate_split(
     was_training = model.training
     model.eval()
     records: list[dict[str, Any]] = []
-    # neighbours in length go to different processes, so that all finish together
-    for batch_rows in _chunks(split.by_length(rows)[rank::world], batch_size):
-        records += _evaluate_batch(model, split, batch_rows, eos_id, oracle)
-        if on_batch is not None:
-            on_batch(len(batch_rows))
-    model.train(was_training)
+    try:
+        # neighbours in length go to different processes, so that all finish together
+        for batch_rows in _chunks(split.by_length(rows)[rank::world], batch_size):
+            records += _evaluate_batch(model, split, batch_rows, eos_id, oracle)
+            if on_batch is not None:
+                on_batch(len(batch_rows))
+    finally:
+        model.train(was_training)
     return records
+
+
+def with_texts(
+    records: Sequence[Mapping[str, Any]], split: Dataset, tokenizer: PreTrainedTokenizerFast
+) -> list[dict[str, Any]]:
+    """The records of `evaluate_split` with the example's `input`, `target` and, where the benchmark has one, its
+    `category`; and with the prediction as text instead of ids."""
+    columns = {name: list(split[name]) for name in ("input", "target", "category") if name in split.column_names}
+    return [
+        {
+            **record,
+            **{name: values[record["row"]] for name, values in columns.items()},
+            "prediction": " ".join(tokenizer.convert_ids_to_tokens(record["prediction"])),
+        }
+        for record in records
+    ]
 
 
 def _chunks(rows: np.ndarray, size: int) -> Sequence[np.ndarray]:

@@ -16,8 +16,10 @@ def summarize(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
     Returns:
         `examples`; `accuracy`: share of exact matches, EOS at the right step included; `loss` and `loss_teacher`: mean
-        over examples of the mean nats per token, free-running and teacher-forced; `accuracy_oracle`: share of exact
-        matches where EOS is ignored and the reference's length is given (Newman et al. 2020), if it was decoded;
+        over examples of the mean nats per token, free-running and teacher-forced (Csordas et al. weigh the tokens of a
+        batch equally, which depends on the batches; the records hold what a mean over all tokens needs);
+        `accuracy_oracle`: share of exact matches where EOS is ignored and the reference's length is given (Newman et
+        al. 2020), if it was decoded;
         `by_length`: [number of target words, examples, accuracy] in increasing length; `by_category`: category ->
         [examples, accuracy], if the benchmark has categories.
     """

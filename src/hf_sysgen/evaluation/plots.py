@@ -27,12 +27,14 @@ def plot_accuracies(records: Sequence[Mapping[str, Any]], path: str | Path) -> N
     for index, record in enumerate(records):
         for split, style in STYLES.items():
             key = f"eval_{split}_accuracy"
-            points = [(entry["step"], entry[key]) for entry in record["history"] if key in entry]
+            points = [(entry["step"], entry[key]) for entry in record["history"] if entry.get(key) is not None]
             if points:
                 steps, accuracies = zip(*points, strict=True)
                 label = f"{record['recipe']['model'].replace('_', ' ')}, {LABELS[split]}"
                 axes.plot(steps, accuracies, style, color=f"C{index}", marker="o", markersize=3, label=label)
-    axes.set(xlabel="training step", ylabel="exact match", ylim=(-0.02, 1.02))
+    counts = {record["recipe"].get("eval_examples") for record in records}
+    some = f" on {max(counts):,} examples of each" if len(counts) == 1 and None not in counts else ""
+    axes.set(xlabel="training step", ylabel=f"exact match{some}", ylim=(-0.02, 1.02))
     axes.set_title(", ".join(sorted({f"{r['recipe']['benchmark']} {r['recipe']['config']}" for r in records})))
     axes.grid(alpha=0.3)
     if axes.has_data():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import subprocess
@@ -11,8 +12,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from hf_sysgen.errors import UserError
+
 SCHEMA_VERSION = 1
-RESULTS, PREDICTIONS = "results.json", "predictions.jsonl"
+RESULTS, PREDICTIONS, METRICS, MODEL = "results.json", "predictions.jsonl", "metrics.json", "model"
 NUMBER = (int, float)
 
 # required keys of a record and of each split in it, with their types
@@ -36,14 +39,14 @@ RECORD = {
 SPLIT = {
     "examples": int,
     "accuracy": NUMBER,
-    "loss": NUMBER,
-    "loss_teacher": NUMBER,
+    "loss": (*NUMBER, type(None)),
+    "loss_teacher": (*NUMBER, type(None)),
     "by_length": list,
 }
 
 
-class ResultsError(ValueError):
-    """A results file that cannot be read: names the file and what is wrong with it."""
+class ResultsError(UserError):
+    """A results file that cannot be read or written: names the file and what is wrong with it."""
 
 
 def check_record(record: Any, where: str = "results") -> None:
@@ -89,14 +92,41 @@ def read_results(path: str | Path) -> dict[str, Any]:
 
 
 def write_results(path: str | Path, record: dict[str, Any]) -> None:
-    """Write a record whole or not at all. Errors as `check_record`."""
+    """Write a record whole or not at all; what is not a finite number becomes null. Errors as `check_record`."""
     check_record(record, str(path))
-    write_whole(path, json.dumps(record, indent=1) + "\n")
+    write_whole(path, json.dumps(_finite(record), indent=1, allow_nan=False) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    """The value as JSON can hold it, which has neither NaN nor infinity."""
+    if isinstance(value, Mapping):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def new_folder(folder: Path, files: Iterable[str]) -> None:
+    """
+    Make a folder for results.
+
+    Raises:
+        ResultsError: one of the files is there already, or the folder cannot be made or written to.
+    """
+    for name in files:
+        if (folder / name).exists():
+            raise ResultsError(f"{folder / name} exists and is not overwritten; give another folder, or remove it")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ResultsError(f"{folder}: cannot be written to: {error}") from error
 
 
 def write_predictions(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """One JSON object a line: split, row, input, target, prediction, exact, losses."""
-    write_whole(path, "".join(json.dumps(row) + "\n" for row in rows))
+    write_whole(path, "".join(json.dumps(_finite(row), allow_nan=False) + "\n" for row in rows))
 
 
 def write_whole(path: str | Path, text: str) -> None:
@@ -158,9 +188,14 @@ def _cpu_name() -> str:
 def _git_commit() -> str | None:
     """The commit of the checkout that this file stands in, with `+` if files are changed; `None` where installed."""
     here = Path(__file__).resolve().parent
-    commands = (["git", "rev-parse", "HEAD"], ["git", "status", "--porcelain", "--untracked-files=no", "."])
+    commands = (
+        # fails where a repository of somebody else holds the environment that this package is installed in
+        ["git", "ls-files", "--error-unmatch", Path(__file__).name],
+        ["git", "rev-parse", "HEAD"],
+        ["git", "status", "--porcelain", "--untracked-files=no", "."],
+    )
     try:
-        commit, changes = (
+        _, commit, changes = (
             subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
             for command in commands
         )

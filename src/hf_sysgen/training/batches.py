@@ -18,7 +18,8 @@ class StepBatches:
 
     Iterating yields the parts that one process works through: `parts` of them for every update from `first_step` on.
     Under `length_groups` an update's rows are sorted by length and cut into groups * world parts of equal size, of
-    which neighbours go to different processes, so that all pad alike.
+    which neighbours go to different processes, so that all pad alike. Where an epoch's last batch has fewer rows than
+    parts, some parts are empty: of no rows [`TokenizedSplit`] makes a batch without labels, which adds nothing.
 
     Args:
         split: what to draw from.
@@ -58,10 +59,7 @@ class StepBatches:
         total = len(self.split)
         if self.sampling == "with_replacement":
             return np.random.default_rng((self.seed, step)).integers(total, size=self.batch_size)
-        # an epoch's last batch is smaller, down to one row for every part
-        smallest = self.parts * self.world
-        full, rest = divmod(total, self.batch_size)
-        epoch, index = divmod(step, full + (rest >= smallest))
+        epoch, index = divmod(step, -(-total // self.batch_size))
         if self._epoch[0] != epoch:
             self._epoch = (epoch, np.random.default_rng((self.seed, epoch)).permutation(total))
         return self._epoch[1][index * self.batch_size : (index + 1) * self.batch_size]

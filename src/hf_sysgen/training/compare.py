@@ -6,14 +6,15 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from hf_sysgen.data import load_benchmark
 from hf_sysgen.evaluation.plots import plot_accuracies
 from hf_sysgen.evaluation.report import table
-from hf_sysgen.evaluation.results import RESULTS, read_results
+from hf_sysgen.evaluation.results import MODEL, RESULTS, read_results
 from hf_sysgen.training.recipe import Recipe, RecipeError, load_recipe
 
 
@@ -35,7 +36,7 @@ def compare_recipes(
         processes: runs at once; by default one per core, and one on a GPU.
 
     Returns:
-        exit status: 0 if all runs finished, else 1.
+        exit status: 0 if all runs finished, else that of a run: 2 where the input of every failed one cannot be run.
 
     Raises:
         RecipeError: a recipe is wrong, or two recipes share a folder.
@@ -48,11 +49,11 @@ def compare_recipes(
     threads = max(1, cores // processes)
     with ThreadPoolExecutor(processes) as pool:
         statuses = list(pool.map(lambda file, recipe: _train(file, recipe, overrides, threads), files, recipes))
-    failed = [recipe.name for recipe, status in zip(recipes, statuses, strict=True) if status != 0]
+    failed = {recipe.name: status for recipe, status in zip(recipes, statuses, strict=True) if status != 0}
     for name in failed:
         print(f"error: {name} failed, its messages are above", file=sys.stderr)
     if failed:
-        return 1
+        return 2 if set(failed.values()) == {2} else 1
     records = [read_results(recipe.run_dir / RESULTS) for recipe in recipes]
     print("\n" + _table(recipes, records))
     if plot is not None:
@@ -60,7 +61,7 @@ def compare_recipes(
         print(f"\naccuracies over training: {plot}")
     if sentences:
         best = max(zip(recipes, records, strict=True), key=lambda pair: pair[1]["splits"]["test"]["accuracy"])[0]
-        return _translate(best.run_dir / "model", sentences)
+        return _translate(best, sentences)
     return 0
 
 
@@ -106,9 +107,10 @@ def _table(recipes: Sequence[Recipe], records: Sequence[dict[str, Any]]) -> str:
     return f"{table(header, rows)}\nexamples: {examples}\n{cells}".rstrip()
 
 
-def _translate(checkpoint: Path, sentences: Sequence[str]) -> int:
+def _translate(recipe: Recipe, sentences: Sequence[str]) -> int:
     import hf_sysgen.hub
 
+    checkpoint = recipe.run_dir / MODEL
     script = Path(hf_sysgen.hub.__file__).with_name("stranger.py")
     print(f"\n{checkpoint}, loaded with trust_remote_code=True in a process without this package:", flush=True)
     with tempfile.TemporaryDirectory() as elsewhere:
@@ -122,7 +124,21 @@ def _translate(checkpoint: Path, sentences: Sequence[str]) -> int:
     if done.returncode != 0:
         print(f"error: the checkpoint did not load elsewhere:\n{done.stderr}", file=sys.stderr)
         return 1
+    references = _references(recipe, set(sentences))
     for sentence, translation in zip(sentences, done.stdout.splitlines(), strict=True):
-        words = translation.split()
-        print(f"  {sentence}\n    {len(words)} actions: {translation}")
+        verdict = "not in the benchmark"
+        if sentence in references:
+            verdict = "right" if translation == references[sentence] else f"wrong, it is: {references[sentence]}"
+        print(f"  {sentence}\n    {translation}\n    ({len(translation.split())} words, {verdict})")
     return 0
+
+
+def _references(recipe: Recipe, sentences: Container[str]) -> dict[str, str]:
+    """The benchmark's own targets of those sentences that it has."""
+    benchmark = load_benchmark(recipe.benchmark, recipe.config, data_dir=recipe.data_dir)
+    return {
+        source: target
+        for split in benchmark.values()
+        for source, target in zip(split["input"], split["target"], strict=True)
+        if source in sentences
+    }

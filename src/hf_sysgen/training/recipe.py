@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import hashlib
@@ -14,8 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
+from hf_sysgen.errors import UserError
 
-class RecipeError(ValueError):
+
+class RecipeError(UserError):
     """A recipe that cannot be run: says which key, what is wrong, and what would be right."""
 
 
@@ -48,7 +51,7 @@ class Recipe:
         static_batches: keep the training split on the device, padded to one shape, and on a GPU replay each update as a
             CUDA graph; the same updates, several times faster for a small model on a GPU. One process.
         sampling: `with_replacement` draws every batch uniformly (framework/loader/sampler.py:9-19 of Csordas et al.);
-            `epochs` shuffles the examples anew each epoch, its last batch may be smaller.
+            `epochs` shuffles the examples anew each epoch, whose last batch is smaller where they do not divide.
         train_eos: whether EOS is a label; without it only oracle-length evaluation makes sense (Newman et al. 2020).
         learning_rate: of Adam; under `noam` the factor before d^-1/2.
         schedule: `constant`; `noam` (optimizer/noam_lr_sched.py of Csordas et al.); `inverse_sqrt` (fairseq 0.10.2).
@@ -67,15 +70,17 @@ class Recipe:
         eval_batch_size: examples decoded together.
         early_stopping: stop when `loss` (free-running) or `accuracy` on the split `validation` has not improved for
             `early_stopping_patience` evaluations, and keep the best weights. The papers stop at `steps`: `none`.
-        save_every: steps between checkpoints that a killed run resumes from.
+        save_every: steps between checkpoints that a killed run resumes from; under early stopping it is `eval_every`,
+            because the best weights must be among the saved ones.
         log_every: steps between logged losses.
         tracker: `tensorboard`, `trackio` or `none`.
         data_dir: folder with the upstream files; `null` to find them as `load_benchmark` does.
         paper_cell: where the paper has this cell, e.g. "Table 3, SCAN (length cutoff=26)".
         paper_test, paper_validation: the paper's accuracy there, between 0 and 1; `null` where it has none.
-        output_dir: where the run lives; `null` means runs/<recipe file's name>/seed<seed>.
+        output_dir: where the run lives; `null` means runs/<recipe file's name>[,key=value ...]/seed<seed>, with the
+            overrides that make it another cell than the file's.
         model_fields: fields of the model's config class; in the file they stand beside the other keys.
-        name: the recipe file's name without its ending; not a key.
+        name: the recipe file's name without its ending, with those overrides; not a key.
     """
 
     model: str
@@ -121,7 +126,13 @@ class Recipe:
 
     # where a run reads and writes, and how often it reports, do not change what it computes
     NEUTRAL: ClassVar = (
-        "output_dir", "data_dir", "tracker", "log_every", "name", "paper_cell", "paper_test", "paper_validation",
+        "output_dir", "data_dir", "tracker", "log_every", "eval_batch_size", "name",
+        "paper_cell", "paper_test", "paper_validation",
+    )  # fmt: skip
+    # these change a run's bits, or when it is looked at, but not which cell of the paper it is
+    SAME_CELL: ClassVar = (
+        *NEUTRAL, "seed", "length_groups", "static_batches", "attention", "torch_compile", "gradient_checkpointing",
+        "eval_every", "eval_examples", "save_every",
     )  # fmt: skip
 
     @property
@@ -142,6 +153,7 @@ class Recipe:
 
 
 RECIPE_KEYS = tuple(f.name for f in dataclasses.fields(Recipe) if f.name not in ("model_fields", "name"))
+PAPER_KEYS = ("paper_cell", "paper_test", "paper_validation")
 _TYPES = {name: hint for name, hint in get_type_hints(Recipe).items() if name in RECIPE_KEYS}
 _POSITIVE = ("steps", "batch_size", "length_groups", "learning_rate", "eval_batch_size", "save_every", "log_every",
              "early_stopping_patience", "adam_epsilon")  # fmt: skip
@@ -154,7 +166,9 @@ def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
 
     Args:
         path: the YAML file.
-        overrides: `key=value` texts, value in YAML, that replace keys of the file.
+        overrides: `key=value` texts, value in YAML, that replace keys of the file. One that changes what is trained
+            makes another cell of it: it joins the run's name, and the file's paper_cell, paper_test and
+            paper_validation no longer hold, unless they are given too.
 
     Raises:
         RecipeError: the file is absent or not a flat YAML mapping; a key is unknown, missing or of the wrong type;
@@ -176,18 +190,35 @@ def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
         raise RecipeError(f"{path}: not YAML{line}: {problem}") from error
     if not isinstance(keys, dict):
         raise RecipeError(f"{path}: a recipe is a list of `key: value` lines, this is {_kind(keys)}")
+    given: dict[str, Any] = {}
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals or not key:
             raise RecipeError(f"{override!r}: an override is key=value")
         try:
-            keys[key] = yaml.load(value, Loader=_loader())
+            given[key] = yaml.load(value, Loader=_loader())
         except (yaml.YAMLError, ValueError) as error:
             raise RecipeError(f"{override!r}: the value is not YAML") from error
     try:
-        return parse_recipe(keys, name=path.stem)
+        recipe = parse_recipe({**keys, **given}, name=path.stem)
+        original = recipe
+        if given:
+            # an override may also mend the file, which alone would be refused
+            with contextlib.suppress(RecipeError):
+                original = parse_recipe(keys, name=path.stem)
     except RecipeError as error:
         raise RecipeError(f"{path}: {error}") from error
+    ours, theirs = recipe.to_dict(), original.to_dict()
+    changes = [f"{key}={ours[key]}" for key in given if key not in Recipe.SAME_CELL and ours[key] != theirs.get(key)]
+    if not changes:
+        return recipe
+    paper: dict[str, Any] = {key: getattr(recipe, key) if key in given else None for key in PAPER_KEYS}
+    return dataclasses.replace(recipe, **paper, name=_file_name(",".join([path.stem, *changes])))
+
+
+def _file_name(text: str) -> str:
+    """The text with what a path gives a meaning to, or a shell, made harmless."""
+    return re.sub(r"[^\w=,.+-]", "-", text)
 
 
 def parse_recipe(keys: Mapping[str, Any], name: str = "recipe") -> Recipe:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from transformers import AutoModelForSeq2SeqLM, GenerationConfig, PreTrainedModel, set_seed
 
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.data.tokenization import Vocabulary, build_vocabulary, encode_sources, encode_targets
 from hf_sysgen.data.tokenized import TokenizedSplit
+from hf_sysgen.evaluation.evaluate import with_texts
 from hf_sysgen.evaluation.metrics import summarize
 from hf_sysgen.evaluation.results import (
+    MODEL,
     PREDICTIONS,
     RESULTS,
     SCHEMA_VERSION,
@@ -28,14 +28,14 @@ from hf_sysgen.evaluation.results import (
 )
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.training.recipe import Recipe, RecipeError, dump_recipe, load_recipe
-from hf_sysgen.training.trainer import SysgenTrainer, last_checkpoint, read_history
+from hf_sysgen.training.trainer import SysgenTrainer, last_checkpoint, on_cpu, read_history
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
 logger = logging.getLogger(__name__)
 
-RECIPE_COPY, MODEL = "recipe.yaml", "model"
+RECIPE_COPY = "recipe.yaml"
 
 
 def quiet_libraries() -> None:
@@ -91,7 +91,7 @@ def build_model(recipe: Recipe, vocabulary: Vocabulary, max_target_length: int) 
     attention = recipe.attention
     if attention == "auto":
         # PyTorch has no fused CPU kernel with dropout; its fallback is slower than the plain form
-        attention = "sdpa" if torch.cuda.is_available() else "eager"
+        attention = "eager" if on_cpu() else "sdpa"
     set_seed(recipe.seed)
     model = AutoModelForSeq2SeqLM.from_config(config, attn_implementation=attention)
     model.generation_config = GenerationConfig(
@@ -174,8 +174,7 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
         if recipe.static_batches and world > 1:
             raise ValueError(f"static_batches=true runs in one process, not in {world}")
         # told here, before any work: a batch that cannot be shared
-        trainer.first_step = 0
-        trainer.get_train_dataloader()
+        trainer.step_batches(first_step=0)
         if trainer.args.should_save:
             write_whole(recipe.run_dir / RECIPE_COPY, dump_recipe(recipe))
     except ValueError as error:
@@ -192,8 +191,7 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
     for name in splits:
         if name == "train":
             continue
-        records = trainer.predict_split(name, oracle=True)
-        records = [record | _texts(benchmark[name], record, vocabulary) for record in records]
+        records = with_texts(trainer.predict_split(name, oracle=True), benchmark[name], vocabulary.tokenizer)
         summaries[name] = summarize(records)
         rows += [{"split": name, **record} for record in records]
     results = {
@@ -203,6 +201,8 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
         "recipe_hash": recipe.hash,
         "seed": recipe.seed,
         "steps": trainer.state.global_step,
+        # under early stopping the weights are those of an earlier step
+        "best_step": trainer.state.best_global_step if recipe.early_stopping != "none" else None,
         "num_parameters": model.num_parameters(),
         "splits": summaries,
         "history": read_history(trainer.state),
@@ -219,10 +219,3 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
         write_results(recipe.run_dir / RESULTS, results)
     trainer.accelerator.wait_for_everyone()
     return results
-
-
-def _texts(split: Any, record: Mapping[str, Any], vocabulary: Vocabulary) -> dict[str, Any]:
-    example = split[record["row"]]
-    tokens = vocabulary.tokenizer.convert_ids_to_tokens(record["prediction"])
-    texts = {"input": example["input"], "target": example["target"], "prediction": " ".join(tokens)}
-    return texts | ({"category": example["category"]} if "category" in example else {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import sys
 import time
@@ -28,6 +29,7 @@ from transformers import (
 from transformers.trainer_callback import ExportableState, PrinterCallback
 
 from hf_sysgen.data.tokenized import TokenizedSplit
+from hf_sysgen.errors import RunFailed
 from hf_sysgen.evaluation.evaluate import evaluate_split
 from hf_sysgen.evaluation.metrics import summarize
 from hf_sysgen.training.batches import StepBatches
@@ -38,7 +40,7 @@ from hf_sysgen.training.static import StaticUpdates
 COMPLETE = "complete"
 
 
-class TrainingDiverged(RuntimeError):
+class TrainingDiverged(RunFailed):
     """The loss or a weight is no longer a finite number."""
 
 
@@ -168,8 +170,8 @@ class SysgenTrainer(Seq2SeqTrainer):
     def clock(self) -> Clock:
         return next(callback for callback in self.callback_handler.callbacks if isinstance(callback, Clock))
 
-    def step_batches(self) -> StepBatches:
-        """What this process works through."""
+    def step_batches(self, first_step: int) -> StepBatches:
+        """What this process works through from an update on. Errors as [`StepBatches`]."""
         batches = StepBatches(
             self.splits["train"],
             batch_size=self.recipe.batch_size,
@@ -180,20 +182,11 @@ class SysgenTrainer(Seq2SeqTrainer):
             rank=self.args.process_index,
             world=self.args.world_size,
         )
-        batches.first_step = self.first_step
+        batches.first_step = first_step
         return batches
 
     def get_train_dataloader(self):
-        return self.step_batches().loader()
-
-    def create_optimizer(self, *args, **kwargs):
-        optimizer = super().create_optimizer(*args, **kwargs)
-        if self.recipe.static_batches and self.args.device.type == "cuda":
-            for group in optimizer.param_groups:
-                # a graph reads the learning rate from memory, at every replay
-                group["capturable"] = True
-                group["lr"] = torch.tensor(float(group["lr"]), device=self.args.device)
-        return optimizer
+        return self.step_batches(self.first_step).loader()
 
     def _run_epoch(self, *, model, epoch, trial, ignore_keys_for_eval, start_time, resume_from_checkpoint, **kwargs):
         """The Trainer's inner loop, or under `static_batches` ours, which stops only where something is reported."""
@@ -210,8 +203,18 @@ class SysgenTrainer(Seq2SeqTrainer):
         if resume_from_checkpoint is not None:
             self._load_rng_state(resume_from_checkpoint)
         self.accelerator.gradient_state._set_sync_gradients(True)
+        if self.args.device.type == "cuda":
+            # only now, as a resumed run has just loaded these from its checkpoint
+            for group in self.optimizer.param_groups:
+                # a graph reads the learning rate from memory, at every replay
+                group["capturable"] = True
+                group["lr"] = torch.as_tensor(group["lr"], dtype=torch.float32, device=self.args.device)
         updates = StaticUpdates(
-            model, self.optimizer, self.step_batches(), self.args.max_grad_norm, self.compute_loss_context_manager
+            model,
+            self.optimizer,
+            self.step_batches(self.state.global_step),
+            self.args.max_grad_norm,
+            self.compute_loss_context_manager,
         )
         learning_rate = learning_rate_of(self.recipe, self.model.config.hidden_size)
         state, every = self.state, (self.args.logging_steps, self.args.save_steps, self.args.eval_steps or 0)
@@ -325,6 +328,11 @@ def without_autocast(model: PreTrainedModel) -> Iterator[PreTrainedModel]:
             model.forward = wrapped
 
 
+def on_cpu() -> bool:
+    """Whether a run takes place on the CPU: there is nothing else, or accelerate's launcher was told so."""
+    return not torch.accelerator.is_available() or os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("true", "1")
+
+
 def training_arguments(recipe: Recipe) -> Seq2SeqTrainingArguments:
     """The recipe in the Trainer's words; batch size and data order are [`StepBatches`]'s own business."""
     stopping: dict[str, Any] = {}
@@ -341,7 +349,7 @@ def training_arguments(recipe: Recipe) -> Seq2SeqTrainingArguments:
         output_dir=str(recipe.run_dir),
         max_steps=recipe.steps,
         # told outright: otherwise bf16 is refused, and several processes would each train alone
-        use_cpu=not torch.accelerator.is_available(),
+        use_cpu=on_cpu(),
         per_device_train_batch_size=1,
         gradient_accumulation_steps=recipe.length_groups,
         average_tokens_across_devices=True,
@@ -389,5 +397,8 @@ def last_checkpoint(run_dir: Path) -> Path | None:
 
 
 def read_history(state: TrainerState) -> list[dict[str, float]]:
-    """What the Trainer logged, as it is stored in a results record."""
-    return json.loads(json.dumps(state.log_history))
+    """What the Trainer logged, as a results record stores it."""
+    # the Trainer's own sums at the end count batches as if each were one example, and only since the last start
+    own = ("epoch", "total_flos", "train_loss", "train_runtime", "train_samples_per_second", "train_steps_per_second")
+    entries = [{key: value for key, value in entry.items() if key not in own} for entry in state.log_history]
+    return [entry for entry in json.loads(json.dumps(entries)) if set(entry) != {"step"}]
