@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hf_sysgen.data.cfq import Cfq as Cfq
+    from hf_sysgen.data.cfq_dependencies import CfqDependencies as CfqDependencies
     from hf_sysgen.data.clutrr import Clutrr as Clutrr
     from hf_sysgen.data.cogs import Cogs as Cogs
     from hf_sysgen.data.cogs_graph import CogsGraph as CogsGraph
     from hf_sysgen.data.cogs_vf import CogsVf as CogsVf
+    from hf_sysgen.data.english_passivization import EnglishPassivization as EnglishPassivization
     from hf_sysgen.data.geoquery import Geoquery as Geoquery
     from hf_sysgen.data.info import BenchmarkInfo as BenchmarkInfo
     from hf_sysgen.data.info import ConfigInfo as ConfigInfo
@@ -28,12 +30,14 @@ if TYPE_CHECKING:
 _MODULES = {
     "BenchmarkInfo": "info",
     "Cfq": "cfq",
+    "CfqDependencies": "cfq_dependencies",
     "Clutrr": "clutrr",
     "Cogs": "cogs",
     "CogsGraph": "cogs_graph",
     "CogsVf": "cogs_vf",
     "ConfigInfo": "info",
     "DataError": "sources",
+    "EnglishPassivization": "english_passivization",
     "Geoquery": "geoquery",
     "Iwslt14": "iwslt14",
     "PcfgSet": "pcfg_set",

@@ -6,9 +6,11 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hf_sysgen.data.cfq_dependencies_sources import CFQ_DEPENDENCIES
 from hf_sysgen.data.cfq_sources import CFQ
 from hf_sysgen.data.clutrr_sources import CLUTRR
 from hf_sysgen.data.cogs_sources import COGS, COGS_GRAPH, COGS_VF
+from hf_sysgen.data.english_passivization_sources import ENGLISH_PASSIVIZATION
 from hf_sysgen.data.geoquery_sources import GEOQUERY
 from hf_sysgen.data.info import BenchmarkInfo, unknown
 from hf_sysgen.data.iwslt14_sources import IWSLT14
@@ -24,10 +26,12 @@ _BENCHMARKS = {
     benchmark.name: benchmark
     for benchmark in (
         CFQ,
+        CFQ_DEPENDENCIES,
         CLUTRR,
         COGS,
         COGS_GRAPH,
         COGS_VF,
+        ENGLISH_PASSIVIZATION,
         GEOQUERY,
         IWSLT14,
         PCFG_SET,
