@@ -51,8 +51,8 @@ def test_both_directions(load: Callable[[str], Any], mirror: Path, foreign: str,
         there, back = load(f"{foreign}-en")[split], load(f"en-{foreign}")[split]
         assert there["input"] == back["target"]
         assert there["target"] == back["input"]
-        # the Indic side is written in its script, but for a line or two of names; the other one is upstream's English
-        assert sum(any(first <= letter <= last for letter in line) for line in there["input"]) >= len(there) - 2
+        # the Indic side is in its script, but for lines left in English; the other one is upstream's English
+        assert sum(any(first <= letter <= last for letter in line) for line in there["input"]) > 0.99 * len(there)
         member = f"wikipedia_en_ne_si_test_sets/wikipedia.{part}.{foreign}-en.en"
         with open_member(mirror / FLORES.configs["ne-en"].sources["archive"].mirror, member) as stream:
             english = stream.read().decode().split("\n")

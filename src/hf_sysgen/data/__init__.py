@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hf_sysgen.data.cogs_graph import CogsGraph as CogsGraph
     from hf_sysgen.data.cogs_vf import CogsVf as CogsVf
     from hf_sysgen.data.english_passivization import EnglishPassivization as EnglishPassivization
+    from hf_sysgen.data.flores import Flores as Flores
     from hf_sysgen.data.geoquery import Geoquery as Geoquery
     from hf_sysgen.data.info import BenchmarkInfo as BenchmarkInfo
     from hf_sysgen.data.info import ConfigInfo as ConfigInfo
@@ -38,6 +39,7 @@ _MODULES = {
     "ConfigInfo": "info",
     "DataError": "sources",
     "EnglishPassivization": "english_passivization",
+    "Flores": "flores",
     "Geoquery": "geoquery",
     "Iwslt14": "iwslt14",
     "PcfgSet": "pcfg_set",

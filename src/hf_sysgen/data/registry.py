@@ -11,6 +11,7 @@ from hf_sysgen.data.cfq_sources import CFQ
 from hf_sysgen.data.clutrr_sources import CLUTRR
 from hf_sysgen.data.cogs_sources import COGS, COGS_GRAPH, COGS_VF
 from hf_sysgen.data.english_passivization_sources import ENGLISH_PASSIVIZATION
+from hf_sysgen.data.flores_sources import FLORES
 from hf_sysgen.data.geoquery_sources import GEOQUERY
 from hf_sysgen.data.info import BenchmarkInfo, unknown
 from hf_sysgen.data.iwslt14_sources import IWSLT14
@@ -32,6 +33,7 @@ _BENCHMARKS = {
         COGS_GRAPH,
         COGS_VF,
         ENGLISH_PASSIVIZATION,
+        FLORES,
         GEOQUERY,
         IWSLT14,
         PCFG_SET,
