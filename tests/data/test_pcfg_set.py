@@ -185,8 +185,8 @@ def test_builder(read: Read, partial: Callable[[str], tuple[Lines, Lines]], tmp_
     assert {split: len(part) for split, part in dataset.items()} == sizes
     for split, part in dataset.items():
         assert part.column_names == ["input", "target"]
-        assert list(part["input"]) == contents[split]
-        assert list(part["target"]) == contents[f"{split}_target"]
+        assert part["input"][:] == contents[split]
+        assert part["target"][:] == contents[f"{split}_target"]
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_substitutivity(tmp_path: Path, changed: dict[str, Lines], fact: str | N
     dataset, failed = prepared(made(tmp_path, "substitutivity_primitive", contents, sizes_of(contents)))
     assert [told[: len(fact)] for told in failed] == [fact] if fact else failed == []
     assert dataset["test"].column_names == ["input", "target", "synonym_input"]
-    assert list(dataset["test"]["synonym_input"]) == contents["test_synonym"]
+    assert dataset["test"]["synonym_input"][:] == contents["test_synonym"]
     assert set(dataset["train"]["synonym_input"]) == {None}
 
 
@@ -273,7 +273,7 @@ def test_overgeneralisation(tmp_path: Path, changed: dict[str, Lines], fact: str
     contents = tiny("overgeneralisation", **changed)
     dataset, failed = prepared(made(tmp_path, "overgeneralisation_0.1", contents, sizes_of(contents)))
     assert [told[: len(fact)] for told in failed] == [fact] if fact else failed == []
-    assert list(dataset["test"]["exception_target"]) == contents["test_exception"]
+    assert dataset["test"]["exception_target"][:] == contents["test_exception"]
     assert set(dataset["validation"]["exception_target"]) == {None}
 
 

@@ -81,7 +81,7 @@ class PcfgSet(BenchmarkBuilder):
 
     def checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:
         yield from super().checks(dataset)
-        inputs = {split: list(part["input"]) for split, part in dataset.items()}
+        inputs = {split: part["input"][:] for split, part in dataset.items()}
         yield from self._target_checks(dataset)
         name = self.config.name
         if not name.startswith(("substitutivity", "overgeneralisation")):
@@ -110,7 +110,7 @@ class PcfgSet(BenchmarkBuilder):
             wrong = [
                 row
                 for row, (source, other) in enumerate(
-                    zip(inputs["test"], dataset["test"]["synonym_input"], strict=True)
+                    zip(inputs["test"], dataset["test"]["synonym_input"][:], strict=True)
                 )
                 if not _is_renamed(source, other)
             ]
@@ -127,7 +127,7 @@ class PcfgSet(BenchmarkBuilder):
         exceptions = "exception_target" in dataset["test"].column_names
         for split, part in dataset.items():
             wrong = []
-            for row, (source, target) in enumerate(zip(part["input"], part["target"], strict=True)):
+            for row, (source, target) in enumerate(zip(part["input"][:], part["target"][:], strict=True)):
                 try:
                     meant = interpret(without_synonyms(source))
                     right = meant == target or (
@@ -139,7 +139,7 @@ class PcfgSet(BenchmarkBuilder):
                     wrong.append(row)
             yield Check(f"every target of {split} is what its input means", not wrong, f"not in rows {wrong[:5]}")
         if exceptions:
-            pairs = zip(dataset["test"]["input"], dataset["test"]["exception_target"], strict=True)
+            pairs = zip(dataset["test"]["input"][:], dataset["test"]["exception_target"][:], strict=True)
             wrong = [row for row, (source, target) in enumerate(pairs) if target not in exceptional_targets(source)]
             yield Check("every exception_target is what the exception means", not wrong, f"not in rows {wrong[:5]}")
 
