@@ -179,16 +179,14 @@ def test_greedy_decode_agrees_with_generate_up_to_eos(model, split):
         assert set(theirs[end:]) <= {eos}
 
 
-def test_forbidden_token_is_never_taken_but_its_logit_stays(model, split):
+def test_given_tokens_are_gone_on_from(model, split):
     batch = split[np.arange(4)]
     source = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
-    eos = model.config.eos_token_id
-    ids, logits = greedy_decode(model, **source, num_steps=11, forbidden_id=eos)
-    assert (ids != eos).all()
-    assert torch.isfinite(logits).all()
-    ids, logits = greedy_decode(model, **source, num_steps=0)
-    assert ids.shape == (4, 0)
-    assert logits.shape[:2] == (4, 0)
+    ids, logits = greedy_decode(model, **source, num_steps=11)
+    for given in (0, 1, 7, 10):
+        again, its_logits = greedy_decode(model, **source, num_steps=11, given=ids[:, :given])
+        assert torch.equal(again, ids)
+        torch.testing.assert_close(its_logits, logits, rtol=0, atol=1e-12)
 
 
 def test_preallocated_cache_holds_what_a_growing_one_does(model, split):

@@ -43,7 +43,7 @@ def greedy_decode(
     input_ids: torch.Tensor,
     attention_mask: torch.Tensor,
     num_steps: int,
-    forbidden_id: int | None = None,
+    given: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """
     Take the most likely token `num_steps` times, whatever it is: a row goes on after its EOS, fed with its own tokens.
@@ -54,30 +54,28 @@ def greedy_decode(
     Args:
         model: an encoder-decoder model in evaluation mode.
         input_ids: source ids (B, S); attention_mask (B, S), 1 = real.
-        num_steps: T.
-        forbidden_id: a token that is never taken, e.g. EOS where the length is given by an oracle.
+        num_steps: T, at least 1.
+        given: the first P < T tokens of every row (B, P), known to be the most likely ones: they are read in one pass.
 
     Returns:
-        ids (B, T) and the logits they were taken from (B, T, V), `forbidden_id` included.
+        ids (B, T) and the logits they were taken from (B, T, V).
     """
     encoded = model.get_encoder()(input_ids=input_ids, attention_mask=attention_mask)
     cache = preallocated_cache(model, num_steps)
-    token = input_ids.new_full((input_ids.shape[0], 1), model.config.decoder_start_token_id)
+    fed = input_ids.new_full((input_ids.shape[0], 1), model.config.decoder_start_token_id)
     ids, logits = [], []
-    for _ in range(num_steps):
+    if given is not None:
+        ids.append(given)
+        fed = torch.cat((fed, given), dim=1)
+    for _ in range(num_steps + 1 - fed.shape[1]):
         step = model(
             encoder_outputs=encoded,
             attention_mask=attention_mask,
-            decoder_input_ids=token,
+            decoder_input_ids=fed,
             past_key_values=cache,
             use_cache=True,
-        ).logits[:, -1]
+        ).logits
         logits.append(step)
-        if forbidden_id is not None:
-            step = step.clone()
-            step[:, forbidden_id] = -torch.inf
-        token = step.argmax(dim=-1, keepdim=True)
-        ids.append(token)
-    if not ids:
-        return input_ids.new_zeros(len(input_ids), 0), torch.zeros(len(input_ids), 0, model.config.vocab_size)
-    return torch.cat(ids, dim=1), torch.stack(logits, dim=1)
+        fed = step[:, -1:].argmax(dim=-1)
+        ids.append(fed)
+    return torch.cat(ids, dim=1), torch.cat(logits, dim=1)

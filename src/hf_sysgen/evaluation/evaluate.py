@@ -37,8 +37,11 @@ def evaluate_split(
 
     Examples are sorted by length, so that few steps are spent on padding; no result depends on its batch. Each batch
     is decoded for as many steps as its longest reference with EOS has (encoder_decoder_interface.py:35 of Csordas et
-    al.), so no reference is ever longer than the limit. An example whose teacher-forced choices are all right needs
-    no decoding: fed with its own choices, the model sees the reference again.
+    al.), so no reference is ever longer than the limit.
+
+    First the model reads the references (one pass). Up to and including its first choice that differs from the
+    reference, it would have chosen the same by itself; so this tells what is right, with or without EOS, and where
+    decoding token by token has to begin for what is not.
 
     Args:
         model: encoder-decoder model; its mode is put back as it was.
@@ -60,16 +63,25 @@ def evaluate_split(
     eos_id = model.config.eos_token_id if eos_id is None else eos_id
     was_training = model.training
     model.eval()
-    records: list[dict[str, Any]] = []
+    records: dict[int, dict[str, Any]] = {}
+    first_wrong: dict[int, int] = {}
     try:
         # neighbours in length go to different processes, so that all finish together
         for batch_rows in _chunks(split.by_length(rows)[rank::world], batch_size):
-            records += _evaluate_batch(model, split, batch_rows, eos_id, oracle)
+            read, wrong = _read_references(model, split, batch_rows, eos_id, oracle)
+            records |= read
+            first_wrong |= wrong
+            if on_batch is not None:
+                on_batch(len(read) - len(wrong))
+        # a batch begins at its first wrong choice; stable, so that lengths stay sorted beside it
+        remaining = np.array(sorted(first_wrong, key=first_wrong.__getitem__), dtype=np.int64)
+        for batch_rows in _chunks(remaining, batch_size):
+            _decode_from(model, split, batch_rows, first_wrong[int(batch_rows[0])], eos_id, records)
             if on_batch is not None:
                 on_batch(len(batch_rows))
     finally:
         model.train(was_training)
-    return records
+    return list(records.values())
 
 
 def with_texts(
@@ -92,53 +104,58 @@ def _chunks(rows: np.ndarray, size: int) -> Sequence[np.ndarray]:
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
-def _evaluate_batch(model: Seq2SeqLM, split: Any, rows: np.ndarray, eos_id: int, oracle: bool) -> list[dict]:
-    device = model.device
+def _batch(model: Seq2SeqLM, split: Any, rows: np.ndarray) -> tuple[torch.Tensor, ...]:
+    """Source ids (B, S) and their mask, target ids (B, T), words and EOS, and which of them are real."""
     source, source_mask = split.sources.padded(rows, split.pad_id)
-    target, real = split.targets.padded(rows, IGNORED)  # (B, T), words and EOS
-    source, source_mask, target, real = (tensor.to(device) for tensor in (source, source_mask.long(), target, real))
-    steps = target.shape[1]
-    teacher = model(
+    target, real = split.targets.padded(rows, IGNORED)
+    return tuple(tensor.to(model.device) for tensor in (source, source_mask.long(), target, real))
+
+
+def _read_references(
+    model: Seq2SeqLM, split: Any, rows: np.ndarray, eos_id: int, oracle: bool
+) -> tuple[dict[int, dict[str, Any]], dict[int, int]]:
+    """Records by row, final for what is right; and for the other rows the step of their first wrong choice."""
+    source, source_mask, target, real = _batch(model, split, rows)
+    logits = model(
         input_ids=source,
         attention_mask=source_mask,
         decoder_input_ids=model.prepare_decoder_input_ids_from_labels(target),
     ).logits
-    ids = teacher.argmax(dim=-1)  # (B, T)
-    teacher_loss = _row_losses(teacher, target, real)
-    free_loss = teacher_loss.clone()
-    wrong = ((ids != target) & real).any(dim=1).nonzero().squeeze(1)
-    if len(wrong):
-        decoded, logits = greedy_decode(model, source[wrong], source_mask[wrong], steps)
-        ids[wrong] = decoded
-        free_loss[wrong] = _row_losses(logits, target[wrong], real[wrong])
-    hits = ((ids == target) | ~real).all(dim=1)
-    oracle_hits = [None] * len(rows)
-    if oracle:
-        # a right row takes no EOS before its end, so forbidding it changes nothing
-        missed = (~hits).nonzero().squeeze(1)
-        words = real & (target != eos_id)
-        oracle_hits = hits.clone()
-        if len(missed):
-            without_eos, _ = greedy_decode(model, source[missed], source_mask[missed], steps, forbidden_id=eos_id)
-            oracle_hits[missed] = ((without_eos == target[missed]) | ~words[missed]).all(dim=1)
-    lengths = real.sum(dim=1) - 1
-    records = []
-    for index, (row, row_ids) in enumerate(zip(rows.tolist(), ids.tolist(), strict=True)):
-        # columns beyond a row's own reference and EOS are there for longer neighbours
-        row_ids = row_ids[: lengths[index] + 1]
-        end = row_ids.index(eos_id) if eos_id in row_ids else len(row_ids)
-        record = {
+    losses = _row_losses(logits, target, real).tolist()
+    differs = (logits.argmax(dim=-1) != target) & real  # (B, T)
+    first = torch.where(differs.any(dim=1), differs.int().argmax(dim=1), -1).tolist()
+    lengths = (real.sum(dim=1) - 1).tolist()
+    records = {}
+    for index, row in enumerate(rows.tolist()):
+        records[row] = {
             "row": row,
-            "prediction": row_ids[:end],
-            "exact": bool(hits[index]),
-            "loss": float(free_loss[index]),
-            "loss_teacher": float(teacher_loss[index]),
-            "target_length": int(lengths[index]),
+            "prediction": target[index, : lengths[index]].tolist(),
+            "exact": first[index] < 0,
+            "loss": losses[index],
+            "loss_teacher": losses[index],
+            "target_length": lengths[index],
         }
-        if oracle:
-            record["oracle_exact"] = bool(oracle_hits[index])
-        records.append(record)
-    return records
+    if oracle:
+        logits[..., eos_id] = -torch.inf
+        words = real & (target != eos_id)
+        hits = ((logits.argmax(dim=-1) == target) | ~words).all(dim=1).tolist()
+        for row, hit in zip(rows.tolist(), hits, strict=True):
+            records[row]["oracle_exact"] = hit
+    return records, {row: step for row, step in zip(rows.tolist(), first, strict=True) if step >= 0}
+
+
+def _decode_from(
+    model: Seq2SeqLM, split: Any, rows: np.ndarray, start: int, eos_id: int, records: dict[int, dict[str, Any]]
+) -> None:
+    """Put prediction and free-running loss into the records of rows whose first `start` choices are the reference's."""
+    source, source_mask, target, real = _batch(model, split, rows)
+    ids, logits = greedy_decode(model, source, source_mask, target.shape[1], given=target[:, :start])
+    losses = _row_losses(logits, target, real).tolist()
+    for row, row_ids, loss in zip(rows.tolist(), ids.tolist(), losses, strict=True):
+        # columns beyond a row's own reference and EOS are there for longer neighbours
+        row_ids = row_ids[: records[row]["target_length"] + 1]
+        end = row_ids.index(eos_id) if eos_id in row_ids else len(row_ids)
+        records[row] |= {"prediction": row_ids[:end], "loss": loss}
 
 
 def _row_losses(logits: torch.Tensor, target: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
