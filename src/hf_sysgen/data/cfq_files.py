@@ -206,6 +206,6 @@ def edge_parts(parts: Mapping[str, list[Pair]], validation_from: str) -> dict[st
     train = [pair for pair in parts["train"] if len(pair[1].split()) < EDGE_QUERY_LIMIT]
     chosen = {"train": train, "test": parts["test"]}
     pool = chosen[validation_from]
-    held_out = set(random.Random(_EDGE_SEED).sample(range(len(pool)), min(EDGE_VALIDATION, len(pool))))
+    held_out = set(random.Random(_EDGE_SEED).sample(range(len(pool)), EDGE_VALIDATION))
     chosen[validation_from] = [pair for row, pair in enumerate(pool) if row not in held_out]
     return {"train": chosen["train"], "validation": [pool[row] for row in sorted(held_out)], "test": chosen["test"]}
