@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from hf_sysgen import data_cli
 from hf_sysgen.errors import reported
 
 app = typer.Typer(
@@ -16,6 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Models, benchmarks and training setups for systematic generalization.",
 )
+app.add_typer(data_cli.app, name="data")
 
 RecipeFile = Annotated[Path, typer.Argument(help="a recipe file, see `hf-sysgen list recipes`")]
 Checkpoint = Annotated[Path, typer.Argument(help="the folder of a run, or of a checkpoint")]

@@ -24,21 +24,9 @@ def list_models_text() -> str:
 
 def list_benchmarks_text() -> str:
     """Benchmarks with configs, splits and licences."""
-    from hf_sysgen.data import list_benchmarks
+    from hf_sysgen.data.describe import list_text
 
-    parts = ["Benchmarks"]
-    for benchmark in list_benchmarks():
-        rows = [
-            (name, " / ".join(_counted(*item) for item in config.num_examples.items()))
-            for name, config in benchmark.configs.items()
-        ]
-        parts.append(f"{benchmark.name}: {benchmark.description}\nLicence: {benchmark.licence}")
-        parts.append(table(("config", "examples by split"), rows))
-    return "\n".join(parts)
-
-
-def _counted(split: str, count: int | None) -> str:
-    return split if count is None else f"{split} {count:,}"
+    return f"Benchmarks\n\n{list_text()}"
 
 
 def list_recipes_text(folder: Path) -> str:

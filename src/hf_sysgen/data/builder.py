@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import datasets
 
 from hf_sysgen.data.download import one_line
-from hf_sysgen.data.info import BenchmarkInfo
+from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.sources import DataError, locate, no_space
 
 
@@ -25,6 +25,12 @@ class Check(NamedTuple):
     fact: str
     holds: bool
     found: str = ""
+
+
+def check_none(fact: str, exceptions: Iterable[object]) -> Check:
+    """The check that there is no exception to a fact; says how many there are and shows the first."""
+    found = list(exceptions)
+    return Check(fact, not found, f"{len(found):,} exceptions, the first: {found[0]}" if found else "")
 
 
 class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
@@ -54,7 +60,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         data_dir: str | Path | None = None,
         **kwargs: Any,
     ) -> None:
-        self.benchmark_config = self.BENCHMARK.config(config_name)
+        self.benchmark_config = self.config_info(config_name, data_dir)
         self._data_dir = data_dir
         self._sources_cache_dir = cache_dir
         self._files: dict[str, str] | None = None
@@ -66,6 +72,11 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
             config_name=self.benchmark_config.name,
             **kwargs,
         )
+
+    @classmethod
+    def config_info(cls, config_name: str | None, data_dir: str | Path | None) -> ConfigInfo:
+        """The split family of that name; a subclass may complete it by what only the files in `data_dir` say."""
+        return cls.BENCHMARK.config(config_name)
 
     def locate_sources(self) -> dict[str, str]:
         """The config's files, by what they are for, on this machine and checked (once by each builder)."""
@@ -80,33 +91,47 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         """As in `datasets.DatasetBuilder`. A `data_dir` is looked at also where the data is prepared already.
 
         Raises:
-            DataError: a file is absent or wrong, an example cannot be made of it, or the cache's disk is full. Nothing
-                is left that could be taken for prepared data.
+            DataError: a file is absent or wrong, an example cannot be made of it, the cache's disk is full, or the
+                benchmark's optional dependency is not installed. Nothing is left that could be taken for prepared data.
         """
         if self._data_dir is not None:
             self.locate_sources()
         try:
             super().download_and_prepare(*args, **kwargs)
-        except (datasets.exceptions.DatasetGenerationError, OSError) as error:
+        except (datasets.exceptions.DatasetGenerationError, ImportError, OSError) as error:
             # what a generator raises comes wrapped
-            cause: BaseException | None = error
-            while cause is not None and not isinstance(cause, DataError) and not no_space(cause):
-                cause = cause.__cause__ or cause.__context__
-            if cause is None:
-                raise
-            if isinstance(cause, DataError):
-                raise DataError(str(cause)) from error
-            raise DataError(
-                f"{self.BENCHMARK.name} {self.benchmark_config.name}: no space left in {self.cache_dir} "
-                f"({one_line(cause)}): its files have {self._num_bytes}; free some, "
-                "or set HF_DATASETS_CACHE to a folder on another disk"
-            ) from error
+            causes: list[BaseException] = [error]
+            while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
+                causes.append(cause)
+            for cause in causes:
+                if message := self._explained(cause):
+                    raise DataError(message) from error
+            raise
+
+    def _explained(self, error: BaseException) -> str:
+        """What to tell a user about an error that is theirs to mend, "" about any other."""
+        what = f"{self.BENCHMARK.name} {self.benchmark_config.name}"
+        if isinstance(error, DataError):
+            return str(error)
+        if no_space(error):
+            return (
+                f"{what}: no space left in {self.cache_dir} ({one_line(error)}): its files have {self._num_bytes}; "
+                "free some, or set HF_DATASETS_CACHE to a folder on another disk"
+            )
+        if isinstance(error, ImportError) and self.BENCHMARK.extra:
+            return f"{what}: {error}; pip install hf-sysgen[{self.BENCHMARK.extra}]"
+        return ""
 
     @property
     def _num_bytes(self) -> str:
         sizes = [source.num_bytes for source in self.benchmark_config.sources.values()]
         total = f"{sum(filter(None, sizes)):,} bytes"
         return f"more than {total}" if None in sizes else total
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the cache has the config's data."""
+        return Path(self.cache_dir, datasets.config.DATASET_INFO_FILENAME).is_file()
 
     def checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:
         """What `hf-sysgen data verify` looks at: here the counts, in a subclass also the definition of the splits.

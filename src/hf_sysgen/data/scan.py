@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import datasets
 
-from hf_sysgen.data.builder import BenchmarkBuilder, builder_configs
-from hf_sysgen.data.scan_files import num_actions, parse
+from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
+from hf_sysgen.data.scan_files import LENGTH_TRAIN, TEMPLATES, num_actions, parse
+from hf_sysgen.data.scan_grammar import commands, interpret
 from hf_sysgen.data.scan_sources import LENGTH_CUTOFFS, SCAN
 from hf_sysgen.data.sources import open_file
 
@@ -53,6 +56,75 @@ class Scan(BenchmarkBuilder):
             pairs = [pairs[row] for row in resplit([num_actions(pair) for pair in pairs], cutoff)[split]]
         for row, (command, actions) in enumerate(pairs):
             yield row, {"input": command, "target": actions}
+
+    def checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:
+        """The counts, the meaning of every command, and the definition of the config."""
+        yield from super().checks(dataset)
+        meaning = {command: interpret(command) for command in commands()}
+        parts = {name: list(zip(part["input"], part["target"], strict=True)) for name, part in dataset.items()}
+        for name, pairs in parts.items():
+            yield check_none(
+                f"every target of {name} is what its command means",
+                (command for command, actions in pairs if meaning.get(command) != actions),
+            )
+        inputs = {name: Counter(command for command, _ in pairs) for name, pairs in parts.items()}
+        for name, other in itertools.combinations(inputs, 2):
+            yield check_none(f"no command is in both {name} and {other}", inputs[name].keys() & inputs[other].keys())
+        name = self.config.name
+        if name.startswith("addprim_"):
+            yield from _addprim(name.removeprefix("addprim_").replace("_", " "), inputs, set(meaning))
+            return
+        for part, counts in inputs.items():
+            yield check_none(f"no command is twice in {part}", (c for c, count in counts.items() if count > 1))
+        if name.startswith("mcd"):
+            words = {part: {word for command in counts for word in command.split()} for part, counts in inputs.items()}
+            yield check_none("train and test have the same words", words["train"] ^ words["test"])
+            return
+        known = {command for counts in inputs.values() for command in counts}
+        if name.startswith("template_"):
+            yield from _template(name.removeprefix("template_"), inputs, set(meaning))
+            return
+        yield check_none("every command of the grammar is in one of the splits", meaning.keys() - known)
+        cutoff = LENGTH_TRAIN if name == "length" else LENGTH_CUTOFFS.get(name)
+        if cutoff is not None:
+            for part, pairs in parts.items():
+                is_test = part == "test"
+                yield check_none(
+                    f"{part} has {'more than' if is_test else 'at most'} {cutoff} actions",
+                    (pair[0] for pair in pairs if (num_actions(pair) > cutoff) != is_test),
+                )
+
+
+def _addprim(primitive: str, inputs: dict[str, Counter[str]], meaning: set[str]) -> Iterator[Check]:
+    """Lake & Baroni 2018, experiment 3: the primitive alone is a tenth of train, all its longer commands are test."""
+    train, test = inputs["train"], inputs["test"]
+    copies, total = train[primitive], train.total()
+    yield Check(f'"{primitive}" alone is a tenth of train', copies == total // 10, f"{copies:,} of {total:,}")
+    others = [command for command in train if command != primitive]
+    yield check_none(f'train has no other command with "{primitive}"', (c for c in others if primitive in c))
+    yield check_none("every other command of train is there once", (c for c in others if train[c] > 1))
+    composed = {command for command in meaning if primitive in command and command != primitive}
+    yield check_none(f'test has every longer command with "{primitive}", and no other', composed ^ test.keys())
+    yield check_none("no command is twice in test", (c for c, count in test.items() if count > 1))
+    yield check_none("every command of the grammar is in one of the splits", meaning - train.keys() - test.keys())
+
+
+def _template(split: str, inputs: dict[str, Counter[str]], meaning: set[str]) -> Iterator[Check]:
+    """Loula et al. 2018: a combination is in test only; with "turn" in its place it is nowhere."""
+    actions, template = TEMPLATES[split]
+    held_out = [f"{action} {template}" for action in actions]
+    left_out = f"turn {template}"
+    for part, counts in inputs.items():
+        is_test = part == "test"
+        yield check_none(
+            f"{'every' if is_test else 'no'} command of {part} has one of: {', '.join(held_out)}",
+            (command for command in counts if any(phrase in command for phrase in held_out) != is_test),
+        )
+    absent = {command for command in meaning if left_out in command}
+    yield check_none(
+        f'just the commands with "{left_out}" are in no split',
+        absent ^ (meaning - inputs["train"].keys() - inputs["test"].keys()),
+    )
 
 
 def resplit(lengths: Sequence[int], cutoff: int) -> dict[str, list[int]]:

@@ -169,17 +169,24 @@ _CUTOFF_SIZES = {
 }
 
 
+_NO_VALIDATION = "Upstream has no validation file: hold out part of train, and choose nothing on test."
+
+
 def _configs() -> list[ConfigInfo]:
-    def upstream(name: str, folder: str, train: int, test: int, description: str, citation: str = "") -> ConfigInfo:
+    def upstream(
+        name: str, folder: str, train: int, test: int, description: str, tests: str, citation: str = ""
+    ) -> ConfigInfo:
         files = {split: _file(f"{folder}/tasks_{split}_{name}.txt") for split in ("train", "test")}
-        return ConfigInfo(name, description, {"train": train, "test": test}, files, citation)
+        counts = {"train": train, "test": test}
+        return ConfigInfo(name, description, counts, files, citation, {"test": tests}, (_NO_VALIDATION,))
 
     def template(name: str, train: int, test: int, held_out: str, left_out: str) -> ConfigInfo:
         description = (
             f"Loula et al. 2018: {held_out} is in test only, which is the compositional test; "
             f'the 1,209 commands with "{left_out}" are in neither part.'
         )
-        return upstream(f"template_{name}", "template_split", train, test, description, _LOULA)
+        tests = f"Compositional test: commands with {held_out}, whose parts are known from other commands of train."
+        return upstream(f"template_{name}", "template_split", train, test, description, tests, _LOULA)
 
     configs = [
         upstream(
@@ -188,6 +195,7 @@ def _configs() -> list[ConfigInfo]:
             16_728,
             4_182,
             "Lake & Baroni 2018, experiment 1: random split. test is drawn like train: no compositional test.",
+            "Drawn like train: no compositional test.",
         ),
         upstream(
             "length",
@@ -196,6 +204,7 @@ def _configs() -> list[ConfigInfo]:
             3_920,
             "Lake & Baroni 2018, experiment 2: up to 22 actions in train, 24 to 48 in test, which is the compositional "
             "test.",
+            "Compositional test: action sequences longer than any in train.",
         ),
         upstream(
             "addprim_jump",
@@ -204,6 +213,7 @@ def _configs() -> list[ConfigInfo]:
             7_706,
             'Lake & Baroni 2018, experiment 3: train has "jump" alone, 1,467 times (10 %), and no longer command with '
             "it; these are test, which is the compositional test.",
+            'Compositional test: "jump" in longer commands, known from train alone and as other verbs are combined.',
         ),
         upstream(
             "addprim_turn_left",
@@ -212,6 +222,7 @@ def _configs() -> list[ConfigInfo]:
             1_208,
             'Lake & Baroni 2018, experiment 3: train has "turn left" alone, 2,189 times (10 %), and no longer command '
             "with it; these are test, which is the compositional test.",
+            'Compositional test: "turn left" in longer commands; train has it alone, "turn right" in longer ones too.',
         ),
         template("around_right", 15_225, 4_476, '"around right"', "turn around right"),
         template("jump_around_right", 18_528, 1_173, '"jump around right"', "turn around right"),
@@ -219,18 +230,27 @@ def _configs() -> list[ConfigInfo]:
         template("right", 15_225, 4_476, 'an action right before "right"', "turn right"),
     ]
     for name, cutoff in LENGTH_CUTOFFS.items():
+        tests = {
+            "validation": "Drawn like train: no compositional test.",
+            "test": f"Compositional test: all commands of more than {cutoff} actions, longer than any in train.",
+        }
         description = (
             f"Cutoff of Newman et al. 2020, re-split of Csordas et al. 2021: up to {cutoff} actions in train and "
             "validation (a random tenth, IID), more in test, which is the compositional test."
         )
         sizes = dict(zip(("train", "validation", "test"), _CUTOFF_SIZES[cutoff], strict=True))
-        configs.append(ConfigInfo(name, description, sizes, {"tasks": _file("tasks.txt")}, _NEWMAN_CSORDAS))
+        configs.append(ConfigInfo(name, description, sizes, {"tasks": _file("tasks.txt")}, _NEWMAN_CSORDAS, tests))
     for number in (1, 2, 3):
         description = (
             f"Keysers et al. 2020, maximum compound divergence split {number} of SCAN: test is the compositional test."
         )
         files = {split: _mcd_file(f"tasks_{split}_mcd{number}.txt") for split in ("train", "test")}
-        configs.append(ConfigInfo(f"mcd{number}", description, {"train": 8_365, "test": 1_045}, files, _KEYSERS))
+        tests = {
+            "test": "Compositional test: the words of train in other combinations, as far from train's as can be.",
+        }
+        counts = {"train": 8_365, "test": 1_045}
+        errata = (_NO_VALIDATION,)
+        configs.append(ConfigInfo(f"mcd{number}", description, counts, files, _KEYSERS, tests, errata))
     return configs
 
 

@@ -1,0 +1,189 @@
+"""What `hf-sysgen data list` and `describe` print. Nothing here imports `datasets` before it is needed."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
+from hf_sysgen.data.registry import benchmark_builder, benchmark_info, list_benchmarks
+from hf_sysgen.data.sources import Source
+
+if TYPE_CHECKING:
+    import datasets
+
+WIDTH = 100
+
+
+def list_text() -> str:
+    """Every benchmark with its configs, splits, counts and licence."""
+    parts = []
+    for benchmark in list_benchmarks():
+        rows = [(name, counts_text(config)) for name, config in benchmark.configs.items()]
+        parts.append("\n".join([_head(benchmark), _indented(_columns(rows))]))
+    return "\n\n".join(parts)
+
+
+def counts_text(config: ConfigInfo) -> str:
+    """Splits with their counts, as "train 16,458 / validation 1,828 / test 2,624"."""
+    return " / ".join(split if count is None else f"{split} {count:,}" for split, count in config.num_examples.items())
+
+
+def describe_text(
+    name: str,
+    config: str | None = None,
+    *,
+    lengths: bool = False,
+    data_dir: str | Path | None = None,
+    cache_dir: str | Path | None = None,
+) -> str:
+    """One page about a benchmark, or about one of its configs: what each split tests, sizes, files, errata, citation.
+
+    Args:
+        name: a benchmark.
+        config: a config of it; may be left out where there is only one, else all are described in brief.
+        lengths: whether to prepare the data where it is not, to tell lengths and vocabulary.
+        data_dir: as in `load_benchmark`.
+        cache_dir: as in `load_benchmark`.
+
+    Raises:
+        DataError: unknown name or config, or with `lengths` what `load_benchmark` raises.
+    """
+    benchmark = benchmark_info(name)
+    if config is None and len(benchmark.configs) > 1:
+        return _benchmark_page(benchmark)
+    builder = benchmark_builder(name, config, data_dir=data_dir, cache_dir=cache_dir)
+    info = builder.benchmark_config
+    parts = [
+        f"{name} / {info.name}",
+        _wrapped(f"{benchmark.description} {info.description}"),
+        _splits(info),
+        _section("Columns", ", ".join(builder.info.features)),
+    ]
+    if lengths or builder.is_prepared:
+        builder.download_and_prepare()
+        parts.append(_measured(builder.as_dataset()))
+    else:
+        parts.append("Lengths and vocabulary: not prepared yet; add --lengths")
+    parts += [
+        _section("Licence", info.licence),
+        _section("Restriction", benchmark.restriction),
+        _section("Needs", f"pip install hf-sysgen[{benchmark.extra}]" if benchmark.extra else ""),
+        "Files\n" + "\n".join(_file(role, source) for role, source in info.sources.items()),
+        _errata((*benchmark.errata, *info.errata)),
+        "Cite\n" + _indented("\n".join(filter(None, (benchmark.citation, info.citation)))),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _head(benchmark: BenchmarkInfo) -> str:
+    lines = [_wrapped(f"{benchmark.name}: {benchmark.description}"), _wrapped(f"Licence: {benchmark.licence}", "  ")]
+    if benchmark.restriction:
+        lines.append(_wrapped(f"Restricted: {benchmark.restriction}", "  "))
+    if benchmark.extra:
+        lines.append(f"  Needs: pip install hf-sysgen[{benchmark.extra}]")
+    return "\n".join(lines)
+
+
+def _benchmark_page(benchmark: BenchmarkInfo) -> str:
+    configs = [
+        f"  {name}: {counts_text(config)}\n{_wrapped(config.description, '    ')}"
+        for name, config in benchmark.configs.items()
+    ]
+    parts = [
+        _head(benchmark),
+        _section("Homepage", benchmark.homepage),
+        "Configs, each with a page of its own\n" + "\n".join(configs),
+        _errata(benchmark.errata),
+        "Cite\n" + _indented(benchmark.citation),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _splits(config: ConfigInfo) -> str:
+    rows = [
+        (split, "not known" if count is None else f"{count:,}", config.tests.get(split, ""))
+        for split, count in config.num_examples.items()
+    ]
+    return "Splits\n" + _indented(_columns(rows))
+
+
+def _measured(dataset: datasets.DatasetDict) -> str:
+    """Lengths of the text columns by split, and how many different words they have."""
+    import pyarrow.compute
+
+    rows = [("split", "column", "shortest", "median", "longest", "words in all")]
+    vocabularies = []
+    for column in ("input", "target"):
+        words: dict[str, set[str]] = {}
+        for split, part in dataset.items():
+            if getattr(part.features.get(column), "dtype", None) != "string":
+                continue
+            tokens = pyarrow.compute.utf8_split_whitespace(part.with_format("arrow")[:][column])
+            sizes = pyarrow.compute.list_value_length(tokens)
+            low, median, high = pyarrow.compute.quantile(sizes, [0, 0.5, 1], interpolation="nearest").to_pylist()
+            rows.append(
+                (split, column, f"{low:,}", f"{median:,}", f"{high:,}", f"{pyarrow.compute.sum(sizes).as_py():,}")
+            )
+            words[split] = set(pyarrow.compute.unique(pyarrow.compute.list_flatten(tokens)).to_pylist())
+        if words:
+            vocabulary = f"{column}: {len(set().union(*words.values())):,} different words"
+            new = {split: len(found - words["train"]) for split, found in words.items() if split != "train"}
+            unseen = ", ".join(f"{split} {count:,}" for split, count in new.items())
+            vocabularies.append(f"{vocabulary}, not in train: {unseen}")
+    if not vocabularies:
+        return ""
+    return (
+        "Lengths, in words between spaces\n"
+        + _indented(_columns(rows))
+        + "\n\n"
+        + _section("Vocabulary", "; ".join(vocabularies))
+    )
+
+
+def _file(role: str, source: Source) -> str:
+    size = "size not known" if source.num_bytes is None else f"{source.num_bytes:,} bytes"
+    pinned = f"{source.checksum_kind} {source.checksum}" if source.checksum else "no checksum: the first seen counts"
+    made = "made by the program, byte for byte the file at " if source.rebuild else ""
+    return f"  {role}: {made}{source.url}\n    {size}, {pinned}\n    in a mirror folder: {source.mirror}"
+
+
+def _errata(errata: Iterable[str]) -> str:
+    lines = "\n".join(_wrapped(text, "    ", "  - ") for text in errata)
+    return f"Known errors and gaps\n{lines}" if lines else ""
+
+
+def _section(title: str, text: str) -> str:
+    return f"{title}\n{_wrapped(text, '  ')}" if text else ""
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> str:
+    """Aligned columns; the last one goes on below itself."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    before = sum(widths) + 2 * len(widths)
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if cell[:1].isdigit() else cell.ljust(width)
+            for cell, width in zip(row, widths, strict=False)
+        ]
+        head = "".join(f"{cell}  " for cell in cells)
+        lines.append(_wrapped(row[-1], " " * before, head) if row[-1] else head.rstrip())
+    return "\n".join(lines)
+
+
+def _wrapped(text: str, indent: str = "", first: str | None = None) -> str:
+    return textwrap.fill(
+        text,
+        WIDTH,
+        initial_indent=indent if first is None else first,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _indented(text: str) -> str:
+    return textwrap.indent(text, "  ")

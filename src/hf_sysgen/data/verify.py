@@ -1,0 +1,41 @@
+"""Proving what is said about a benchmark on its data: `hf-sysgen data verify`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hf_sysgen.data.registry import benchmark_builder
+
+if TYPE_CHECKING:
+    import datasets
+
+    from hf_sysgen.data.builder import Check
+
+
+def verify(
+    name: str, config: str, *, data_dir: str | Path | None = None, cache_dir: str | Path | None = None
+) -> Iterator[Check | str]:
+    """Check a config, prepared first if it is not.
+
+    Yields:
+        Its checks, then sentences that are no checks: how many inputs of a split others have too.
+
+    Raises:
+        DataError: a file cannot be had, or an example cannot be made of it.
+    """
+    builder = benchmark_builder(name, config, data_dir=data_dir, cache_dir=cache_dir)
+    builder.download_and_prepare()
+    dataset = builder.as_dataset()
+    yield from builder.checks(dataset)
+    yield from overlaps(dataset)
+
+
+def overlaps(dataset: datasets.DatasetDict) -> Iterator[str]:
+    """One sentence for each pair of splits, the training set first. Some benchmarks have overlaps by design."""
+    inputs = {split: set(part["input"]) for split, part in dataset.items() if "input" in part.column_names}
+    for first, second in itertools.combinations(inputs, 2):
+        shared = len(inputs[first] & inputs[second])
+        yield f"{shared:,} of the {len(inputs[second]):,} different inputs of {second} are also in {first}"

@@ -1,0 +1,141 @@
+"""The commands `hf-sysgen data ...`. Every command imports what it needs when it runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hf_sysgen.errors import reported
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Benchmarks: what there is, what each split tests, prepare, check, publish.",
+)
+
+Name = Annotated[str, typer.Argument(help="a benchmark, see `hf-sysgen data list`")]
+OptionalName = Annotated[str | None, typer.Argument(help="a benchmark, see `hf-sysgen data list`")]
+Config = Annotated[str | None, typer.Argument(help="one of its configs; default: all of them")]
+All = Annotated[bool, typer.Option("--all", help="all benchmarks")]
+DataDir = Annotated[Path | None, typer.Option(help="folder with the benchmarks' files")]
+CacheDir = Annotated[Path | None, typer.Option(help="root of the cache; default: that of datasets")]
+
+
+@app.command("list")
+def list_command() -> None:
+    """Show the benchmarks with their configs, splits and licences."""
+    from hf_sysgen.data.describe import list_text
+
+    print(list_text())
+
+
+@app.command()
+def describe(
+    name: Name,
+    config: Annotated[str | None, typer.Argument(help="one of its configs")] = None,
+    lengths: Annotated[bool, typer.Option("--lengths", help="prepare the data if needed, to tell lengths")] = False,
+    data_dir: DataDir = None,
+    cache_dir: CacheDir = None,
+) -> None:
+    """Say on one page what each split tests, its size, its files, and what is known to be wrong with them."""
+    with reported() as outcome:
+        from hf_sysgen.data.describe import describe_text
+
+        print(describe_text(name, config, lengths=lengths, data_dir=data_dir, cache_dir=cache_dir))
+    raise typer.Exit(outcome.status)
+
+
+@app.command()
+def prepare(
+    name: OptionalName = None,
+    config: Config = None,
+    every: All = False,
+    data_dir: DataDir = None,
+    cache_dir: CacheDir = None,
+) -> None:
+    """Download, check and convert. Status 2 if some data cannot be had."""
+    import time
+
+    status = 0
+    with reported() as outcome:
+        for benchmark, one in _chosen(name, config, every):
+            from hf_sysgen.data.registry import benchmark_builder
+
+            with _quiet(), reported() as one_outcome:
+                builder = benchmark_builder(benchmark, one, data_dir=data_dir, cache_dir=cache_dir)
+                known, start = builder.is_prepared, time.perf_counter()
+                builder.download_and_prepare()
+                seconds = time.perf_counter() - start
+                rows = sum(split.num_examples for split in builder.info.splits.values())
+                took = "was prepared" if known else f"{seconds:.1f} s, {rows / seconds:,.0f} rows/s"
+                print(f"{benchmark} {one}: {rows:,} examples, {took}, {builder.cache_dir}", flush=True)
+            status = max(status, one_outcome.status)
+    raise typer.Exit(outcome.status or status)
+
+
+@app.command()
+def verify(
+    name: OptionalName = None,
+    config: Config = None,
+    every: All = False,
+    data_dir: DataDir = None,
+    cache_dir: CacheDir = None,
+) -> None:
+    """Check counts and definitions of the splits on the data.
+
+    Status 1 if a check fails, else 2 if the data of some config cannot be had.
+    """
+    failed = skipped = passed = 0
+    with reported() as outcome:
+        for benchmark, one in _chosen(name, config, every):
+            from hf_sysgen.data.sources import DataError
+            from hf_sysgen.data.verify import verify as verified
+
+            what = f"{benchmark} {one}:"
+            try:
+                with _quiet():
+                    for check in verified(benchmark, one, data_dir=data_dir, cache_dir=cache_dir):
+                        if isinstance(check, str):
+                            print("note   ", what, check)
+                            continue
+                        failed += not check.holds
+                        passed += check.holds
+                        found = "" if check.holds else f"; found: {check.found}"
+                        print("ok     " if check.holds else "FAILED ", what, f"{check.fact}{found}", flush=True)
+            except DataError as error:
+                skipped += 1
+                print("SKIPPED", what, error, flush=True)
+        print(f"{passed} checks hold, {failed} fail, {skipped} configs skipped as they cannot be prepared")
+    raise typer.Exit(outcome.status or (1 if failed else 2 if skipped else 0))
+
+
+def _chosen(name: str | None, config: str | None, every: bool) -> Iterator[tuple[str, str]]:
+    """Benchmark and config of what the arguments ask for."""
+    from hf_sysgen.data.registry import benchmark_info, list_benchmarks
+    from hf_sysgen.data.sources import DataError
+
+    if every == (name is not None):
+        raise DataError("name a benchmark, or give --all" if name is None else f"give either {name} or --all")
+    for benchmark in list_benchmarks() if name is None else [benchmark_info(name)]:
+        for one in benchmark.configs if config is None else [benchmark.config(config).name]:
+            yield benchmark.name, one
+
+
+class _quiet:
+    """No progress bars of `datasets` where nobody looks at a terminal."""
+
+    def __enter__(self) -> None:
+        import datasets
+
+        if not sys.stderr.isatty():
+            datasets.disable_progress_bars()
+
+    def __exit__(self, *_: object) -> None:
+        import datasets
+
+        datasets.enable_progress_bars()
