@@ -1,0 +1,162 @@
+"""Checkpoints of fairseq's Transformer, with or without the changes of Chaabouni et al. 2021, as ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from hf_sysgen.models import (
+    FairseqTransformerForConditionalGeneration,
+    SagFixedSpanTransformerForConditionalGeneration,
+    SagT5TransformerForConditionalGeneration,
+    SagTransformerForConditionalGeneration,
+)
+
+StateDict = Mapping[str, torch.Tensor]
+
+# fairseq's dictionary begins with <s>, <pad>, </s>, <unk> (data/dictionary.py:19-40); decoding starts from </s>
+PAD, EOS = 1, 2
+
+# their kinds of self-attention, as the `derived` entry of a config names them
+DERIVED = {
+    "none": FairseqTransformerForConditionalGeneration,
+    "gate": SagTransformerForConditionalGeneration,
+    "sag": SagTransformerForConditionalGeneration,
+    "span": SagFixedSpanTransformerForConditionalGeneration,
+    "fixed_span": SagFixedSpanTransformerForConditionalGeneration,
+    "t5": SagT5TransformerForConditionalGeneration,
+}
+
+# what fairseq stores besides weights
+NOT_WEIGHTS = r"(encoder|decoder)\.(version|embed_positions\._float_tensor)"
+
+PARTS = {
+    "self_attn.out_proj": "self_attn.o_proj",
+    "self_attn_layer_norm": "self_attn_norm",
+    "encoder_attn.q_proj": "cross_attn.q_proj",
+    "encoder_attn.out_proj": "cross_attn.o_proj",
+    "encoder_attn_layer_norm": "cross_attn_norm",
+    "fc1": "feed_forward.fc1",
+    "fc2": "feed_forward.fc2",
+    "final_layer_norm": "feed_forward_norm",
+}
+# fused in ours, in this order
+FUSED = {
+    "self_attn.q_proj": ("self_attn.qkv_proj", ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")),
+    "encoder_attn.k_proj": ("cross_attn.kv_proj", ("encoder_attn.k_proj", "encoder_attn.v_proj")),
+}
+JOINED = {part for _, parts in FUSED.values() for part in parts}
+
+
+def fairseq_sag(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTrainedModel, dict[str, torch.Tensor]]:
+    """
+    github.com/facebookresearch/fairseq, tag v0.10.2 (83e615d6), models/transformer.py.
+
+    The gate and the bias of distances have no official names; here they are `layers.<i>.beta` (a number) and
+    `layers.<i>.rel_bias` (heads, 2s + 1), whose column s + d belongs to key position minus query position = d.
+
+    Args:
+        config: `arch`, fairseq's arguments by their names (`encoder_embed_dim`, `share_all_embeddings` ...), with
+            fairseq's defaults where one is missing; and for the modified models `derived` with `kind` ("gate",
+            "fixed_span" or "t5") and `span`.
+    """
+    arch, derived = config["arch"], config.get("derived") or {"kind": "none"}
+    kind = derived["kind"]
+    if kind not in DERIVED:
+        raise ValueError(f"unknown kind {kind!r} of family 'fairseq_sag'; known: {', '.join(DERIVED)}")
+    model_class = DERIVED[kind]
+    width, inner = arch.get("encoder_embed_dim", 512), arch.get("encoder_ffn_embed_dim", 2048)
+    share_all = arch.get("share_all_embeddings", False)
+    source, target = (state_dict[f"{side}.embed_tokens.weight"] for side in ("encoder", "decoder"))
+    ours_config = model_class.config_class(
+        source_vocab_size=len(source),
+        vocab_size=len(target),
+        hidden_size=width,
+        intermediate_size=inner,
+        num_attention_heads=arch.get("encoder_attention_heads", 8),
+        encoder_layers=arch.get("encoder_layers", 6),
+        encoder_normalize_before=arch.get("encoder_normalize_before", False),
+        decoder_hidden_size=arch.get("decoder_embed_dim", width),
+        decoder_intermediate_size=arch.get("decoder_ffn_embed_dim", inner),
+        decoder_attention_heads=arch.get("decoder_attention_heads", 8),
+        decoder_layers=arch.get("decoder_layers", 6),
+        decoder_normalize_before=arch.get("decoder_normalize_before", False),
+        dropout=arch.get("dropout", 0.1),
+        attention_dropout=arch.get("attention_dropout", 0.0),
+        activation_dropout=arch.get("activation_dropout", 0.0),
+        tie_word_embeddings=share_all or arch.get("share_decoder_input_output_embed", False),
+        share_all_embeddings=share_all,
+        pad_token_id=PAD,
+        eos_token_id=EOS,
+        decoder_start_token_id=EOS,
+        # without a span nothing reads it
+        attention_span=derived.get("span", 1),
+    )
+    model = model_class(ours_config)
+    tables = {
+        "encoder.embed_tokens.weight": "model.encoder.embed_tokens.weight",
+        "decoder.embed_tokens.weight": "model.decoder.embed_tokens.weight",
+        "decoder.output_projection.weight": "lm_head.weight",
+    }
+    modified = {"beta": "self_attn_gate.beta", "rel_bias": "self_attn.distance_bias"}
+    ours: dict[str, torch.Tensor] = {}
+    for name, tensor in state_dict.items():
+        if re.fullmatch(NOT_WEIGHTS, name):
+            continue
+        found = re.fullmatch(r"(encoder|decoder)\.layers\.(\d+)\.(.+?)(?:\.(weight|bias))?", name)
+        if name in tables:
+            ours[tables[name]] = tensor
+        elif name in {
+            f"{side}.layer_norm.{weight}" for side in ("encoder", "decoder") for weight in ("weight", "bias")
+        }:
+            ours[f"model.{name.replace('layer_norm', 'final_norm')}"] = tensor
+        elif found is None:
+            raise ValueError(f"unknown parameter {name!r} of family 'fairseq_sag'")
+        else:
+            side, index, part, weight = found.groups()
+            theirs, prefix = f"{side}.layers.{index}", f"model.{side}.layers.{index}"
+            if weight is None and part in modified:
+                ours[f"{prefix}.{modified[part]}"] = tensor
+            elif weight is not None and part in PARTS:
+                ours[f"{prefix}.{PARTS[part]}.{weight}"] = tensor
+            elif weight is not None and part in FUSED:
+                fused, parts = FUSED[part]
+                ours[f"{prefix}.{fused}.{weight}"] = torch.cat([state_dict[f"{theirs}.{p}.{weight}"] for p in parts])
+            elif weight is None or part not in JOINED:
+                raise ValueError(f"unknown parameter {name!r} of family 'fairseq_sag'")
+    if ours_config.tie_word_embeddings:
+        # stored under every name, or under the first only
+        ours["lm_head.weight"] = ours["model.decoder.embed_tokens.weight"]
+    return model, ours
+
+
+def generation_settings(beams: int = 5, length_penalty: float = 1.0, max_length: int = 200) -> dict[str, Any]:
+    """
+    Arguments of `generate` that search as fairseq's SequenceGenerator does (sequence_generator.py:294-425).
+
+    The best hypothesis and its score, sum log p / (length with end)^length_penalty, are fairseq's: 2 x beams candidates
+    a step, an end counts only among the first `beams` of them and not as the first token, padding is never chosen, and
+    a sentence is done when `beams` hypotheses have ended. What differs: where more than the missing number of
+    hypotheses end in one step, fairseq keeps the first of them, transformers the best of all that have ended, so that
+    the second to last of `num_return_sequences` may be others.
+
+    Args:
+        beams: 1 is greedy decoding.
+        length_penalty: fairseq's `--lenpen`.
+        max_length: longest target without its end: `max_len_a` times the source's length plus `max_len_b`.
+    """
+    settings: dict[str, Any] = {
+        "do_sample": False,
+        "num_beams": beams,
+        "min_new_tokens": 1,
+        "max_new_tokens": max_length + 1,
+        "forced_eos_token_id": EOS,
+        "suppress_tokens": [PAD],
+    }
+    if beams > 1:
+        settings |= {"early_stopping": True, "length_penalty": length_penalty}
+    return settings
