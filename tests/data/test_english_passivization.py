@@ -136,7 +136,7 @@ def test_not_of_the_grammar(source: str) -> None:
 @pytest.mark.parametrize(
     ("split", "rows", "fact"),
     [
-        ("test", [("my yak annoyed the newts . passiv", None)], "every subject of test"),
+        ("test", [("my yak annoyed the newts . passiv", None)], "every subject to be passivized in test"),
         ("validation", [("my yak by our newt annoyed the newts . passiv", None)], "no subject to be passivized"),
         ("test_iid", [("my yak annoyed the yaks . passiv", "the yaks was annoyed by my yak .")], "every target"),
         ("test_iid", [("my yak yak . passiv", "yak .")], "every target of test_iid"),

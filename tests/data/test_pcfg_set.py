@@ -192,8 +192,13 @@ def test_builder(read: Read, partial: Callable[[str], tuple[Lines, Lines]], tmp_
 @pytest.mark.parametrize(
     ("config", "split", "source", "fact"),
     [
-        ("productivity", "train", "copy copy copy copy copy copy copy copy copy A1", "train's inputs have 1 to 8"),
-        ("productivity", "test", "copy A1 B1", "test's inputs have 9 to 35"),
+        (
+            "productivity",
+            "train",
+            "copy copy copy copy copy copy copy copy copy A1",
+            "every input of train has 1 to 8 functions",
+        ),
+        ("productivity", "test", "copy A1 B1", "every input of test has 9 to 35 functions"),
         ("systematicity", "train", "echo swap_first_last repeat A1 B1", "no input of train has a held-out pair"),
         ("systematicity", "test", "repeat append copy A1 , B1", "every input of test has a held-out pair"),
         ("base", "test", "shift A1 B2 C3", "no input of test is in train or validation"),
@@ -265,7 +270,7 @@ def test_substitutivity(tmp_path: Path, changed: dict[str, Lines], fact: str | N
         (
             {"train": ["repeat A2 B2", "reverse echo A8 B8", "echo remove_first A9 B9 , C9"],
              "train_target": ["A2 B2 A2 B2", "A8 B8 B8", "A9 B9 C9"]},
-            "train's inputs with an exceptional pair",
+            "the inputs of train with an exceptional pair",
         ),
     ],
 )  # fmt: skip

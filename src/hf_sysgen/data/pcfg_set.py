@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import datasets
 
-from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
+from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
 from hf_sysgen.data.pcfg_set_grammar import (
     EXCEPTIONS,
     SYNONYMS,
@@ -26,7 +26,7 @@ _MORE_COLUMNS = {"synonym": "synonym_input", "exception": "exception_target"}
 class PcfgSet(BenchmarkBuilder):
     """PCFG SET (Hupkes et al. 2020, arXiv:1908.08351): string edit functions and what they make of strings of symbols.
 
-    Columns: `input`, 4 to 71 words (10 functions in prefix notation, 520 symbols, the comma), and `target`, 1 to 736
+    Columns: `input`, 3 to 71 words (10 functions in prefix notation, 520 symbols, the comma), and `target`, 1 to 736
     symbols; words are joined by single spaces, with no end symbol. Examples are in the order of the upstream files;
     those of productivity are sorted by number of functions. `pcfg_set_grammar.interpret` gives the target of an input,
     `pcfg_set_generator.generate` new examples.
@@ -81,67 +81,71 @@ class PcfgSet(BenchmarkBuilder):
 
     def checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:
         yield from super().checks(dataset)
-        inputs = {split: part["input"][:] for split, part in dataset.items()}
-        yield from self._target_checks(dataset)
-        name = self.config.name
-        if not name.startswith(("substitutivity", "overgeneralisation")):
+        columns = {split: part.to_dict() for split, part in dataset.items()}
+        inputs = {split: column["input"] for split, column in columns.items()}
+        family = self.config.name.split("_")[0]
+        for split, column in columns.items():
+            # an exceptional pair has its usual meaning everywhere but in the exceptions that train has
+            exceptional = family == "overgeneralisation" and split == "train"
+            pairs = zip(column["input"], column["target"], strict=True)
+            wrong = (pair for pair in pairs if pair[1] not in _meanings(pair[0], exceptional))
+            yield check_none(f"every target of {split} is what its input means", wrong)
+        if family == "substitutivity":
+            yield from _substitutivity_checks(inputs, columns["test"]["synonym_input"])
+        elif family == "overgeneralisation":
+            yield from _overgeneralisation_checks(inputs, columns["test"]["exception_target"])
+        else:
             known = {*inputs["train"], *inputs["validation"]}
-            seen = [source for source in inputs["test"] if source in known]
-            yield Check("no input of test is in train or validation", not seen, f"{len(seen)} are")
-        if name == "productivity":
-            for split, fits in (
-                ("train", range(1, PRODUCTIVITY_TRAIN + 1)),
-                ("test", range(PRODUCTIVITY_TRAIN + 1, 36)),
-            ):
-                lengths = {len(functions(source)) for source in inputs[split]}
-                fact = f"{split}'s inputs have {fits[0]} to {fits[-1]} functions"
-                holds = min(lengths) == fits[0] and max(lengths) == fits[-1]
-                yield Check(fact, holds, f"{min(lengths)} to {max(lengths)}")
-        elif name == "systematicity":
-            held_out = set(HELD_OUT_PAIRS)
-            train, test = (
-                sum(not held_out.isdisjoint(adjacent_functions(source)) for source in inputs[split])
-                for split in ("train", "test")
-            )
-            yield Check("no input of train has a held-out pair of functions side by side", not train, f"{train} have")
-            fact = "every input of test has a held-out pair of functions side by side"
-            yield Check(fact, test == len(inputs["test"]), f"{test} have")
-        elif name.startswith("substitutivity"):
-            wrong = [
-                row
-                for row, (source, other) in enumerate(
-                    zip(inputs["test"], dataset["test"]["synonym_input"][:], strict=True)
-                )
-                if not _is_renamed(source, other)
-            ]
-            yield Check("every synonym_input renames one function of input", not wrong, f"not in rows {wrong[:5]}")
-            words = {word for source in inputs["train"] for word in source.split()}
-            yield Check("train has all four synonyms", words.issuperset(SYNONYMS), f"{sorted(words & set(SYNONYMS))}")
-        elif name.startswith("overgeneralisation"):
-            exceptional = {source for source in inputs["train"] if set(EXCEPTIONS) & adjacent_functions(source)}
-            fact = "train's inputs with an exceptional pair of functions side by side are those of test"
-            yield Check(fact, exceptional == set(inputs["test"]), f"{len(exceptional)} inputs")
+            yield check_none("no input of test is in train or validation", known.intersection(inputs["test"]))
+        if family == "productivity":
+            yield from _productivity_checks(inputs)
+        elif family == "systematicity":
+            yield from _systematicity_checks(inputs)
 
-    def _target_checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:
-        """Every target is what its input means."""
-        exceptions = "exception_target" in dataset["test"].column_names
-        for split, part in dataset.items():
-            wrong = []
-            for row, (source, target) in enumerate(zip(part["input"][:], part["target"][:], strict=True)):
-                try:
-                    meant = interpret(without_synonyms(source))
-                    right = meant == target or (
-                        exceptions and split == "train" and target in exceptional_targets(source)
-                    )
-                except ValueError:
-                    right = False
-                if not right:
-                    wrong.append(row)
-            yield Check(f"every target of {split} is what its input means", not wrong, f"not in rows {wrong[:5]}")
-        if exceptions:
-            pairs = zip(dataset["test"]["input"][:], dataset["test"]["exception_target"][:], strict=True)
-            wrong = [row for row, (source, target) in enumerate(pairs) if target not in exceptional_targets(source)]
-            yield Check("every exception_target is what the exception means", not wrong, f"not in rows {wrong[:5]}")
+
+def _productivity_checks(inputs: dict[str, list[str]]) -> Iterator[Check]:
+    for split, shortest, longest in (("train", 1, PRODUCTIVITY_TRAIN), ("test", PRODUCTIVITY_TRAIN + 1, 35)):
+        lengths = {len(functions(source)) for source in inputs[split]}
+        outside = lengths - set(range(shortest, longest + 1))
+        yield check_none(f"every input of {split} has {shortest} to {longest} functions", sorted(outside))
+        yield check_none(
+            f"{split} has inputs with {shortest} and with {longest} functions", sorted({shortest, longest} - lengths)
+        )
+
+
+def _systematicity_checks(inputs: dict[str, list[str]]) -> Iterator[Check]:
+    def has(source: str) -> bool:
+        return not adjacent_functions(source).isdisjoint(HELD_OUT_PAIRS)
+
+    pair = "a held-out pair of functions side by side"
+    yield check_none(f"no input of train has {pair}", (source for source in inputs["train"] if has(source)))
+    yield check_none(f"every input of test has {pair}", (source for source in inputs["test"] if not has(source)))
+
+
+def _substitutivity_checks(inputs: dict[str, list[str]], others: list[str]) -> Iterator[Check]:
+    pairs = zip(inputs["test"], others, strict=True)
+    wrong = (other for source, other in pairs if not _is_renamed(source, other))
+    yield check_none("every synonym_input renames one function of input", wrong)
+    words = {word for source in inputs["train"] for word in source.split()}
+    yield check_none("train has all four synonyms", sorted(SYNONYMS.keys() - words))
+
+
+def _overgeneralisation_checks(inputs: dict[str, list[str]], targets: list[str]) -> Iterator[Check]:
+    pairs = zip(inputs["test"], targets, strict=True)
+    wrong = (pair for pair in pairs if pair[1] not in _meanings(pair[0], exceptional=True))
+    yield check_none("every exception_target is what the exception means", wrong)
+    exceptional = {source for source in inputs["train"] if EXCEPTIONS.keys() & adjacent_functions(source)}
+    fact = "the inputs of train with an exceptional pair of functions side by side are those of test"
+    yield check_none(fact, sorted(exceptional ^ set(inputs["test"])))
+
+
+def _meanings(source: str, exceptional: bool) -> set[str]:
+    """What a source may mean, nothing where it is not of the grammar."""
+    plain = without_synonyms(source)
+    try:
+        return (exceptional_targets(plain) if exceptional else set()) or {interpret(plain)}
+    except ValueError:
+        return set()
 
 
 def _is_renamed(source: str, other: str) -> bool:

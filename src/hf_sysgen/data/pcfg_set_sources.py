@@ -215,6 +215,7 @@ def _configs() -> list[ConfigInfo]:
         ("primitive", 82_954, "train has 332 examples more, in which a synonym is the only function"),
     ):
         folder = f"substitutivity/{name}"
+        # the test files of both folders have the same content
         same = "substitutivity/equally_distributed"
         configs.append(
             ConfigInfo(
