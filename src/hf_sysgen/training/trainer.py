@@ -252,7 +252,11 @@ class SysgenTrainer(Seq2SeqTrainer):
         """Records of every example of a split, in its order, from all processes; see [`evaluate_split`]."""
         split = self.splits[name]
         rows = np.arange(len(split)) if rows is None else rows
-        with without_autocast(self.accelerator.unwrap_model(self.model)) as model:
+        with (
+            without_autocast(self.accelerator.unwrap_model(self.model)) as model,
+            # what training chose for its dropout is not what is fastest without
+            attention_of(model, "sdpa" if self.recipe.attention == "auto" else self.recipe.attention),
+        ):
             records = evaluate_split(
                 model,
                 split,
@@ -326,6 +330,17 @@ def without_autocast(model: PreTrainedModel) -> Iterator[PreTrainedModel]:
     finally:
         if wrapped is not None:
             model.forward = wrapped
+
+
+@contextlib.contextmanager
+def attention_of(model: PreTrainedModel, implementation: str) -> Iterator[None]:
+    """The model with another implementation of attention for a while."""
+    before = model.config._attn_implementation
+    model.set_attn_implementation(implementation)
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)
 
 
 def on_cpu() -> bool:
