@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from hf_sysgen.data.builder import Check
+from hf_sysgen.data.builder import Check, check_none
 from hf_sysgen.data.cogs_files import CATEGORIES, LEXICAL, Example, chain, has_modified_subject, use
 from hf_sysgen.data.cogs_forms import LogicalForm, parse_form
 
@@ -15,6 +15,9 @@ IN_DISTRIBUTION = 24_000
 PRIMITIVES = 143
 EXPOSURES = 12
 PER_CATEGORY = 1_000
+# the splits that have nothing of what test tests, and their names in a sentence
+KNOWN = ("train", "validation", "test_iid")
+_KNOWN = "train, validation and test_iid"
 
 Splits = Mapping[str, Sequence[Example]]
 
@@ -27,35 +30,32 @@ def check_categories(splits: Splits, copies: int) -> Iterator[Check]:
         copies: how often train has each primitive and exposure example.
     """
     count = Counter(example.category for example in splits["train"])
-    found = count.pop("in_distribution", 0), count.pop("primitive", 0)
+    in_distribution, primitives = count.pop("in_distribution", 0), count.pop("primitive", 0)
     fact = f"train has {IN_DISTRIBUTION:,} in_distribution and {PRIMITIVES * copies:,} primitive examples"
-    yield Check(fact, found == (IN_DISTRIBUTION, PRIMITIVES * copies), f"{found[0]:,} and {found[1]:,}")
+    holds = (in_distribution, primitives) == (IN_DISTRIBUTION, PRIMITIVES * copies)
+    yield _check(fact, holds, f"{in_distribution:,} and {primitives:,}")
     exposures = [name for name in count if name.startswith("exposure_example_")]
-    holds = count == dict.fromkeys(exposures, copies) and len(exposures) == EXPOSURES
-    yield Check(f"the rest of train is {EXPOSURES} kinds of exposure examples, {copies} of each", holds, f"{count}")
+    fact = f"the rest of train is {EXPOSURES} kinds of exposure examples, {copies} of each"
+    yield _check(fact, count == dict.fromkeys(exposures, copies) and len(exposures) == EXPOSURES, f"{dict(count)}")
     for split in ("validation", "test_iid"):
-        others = {example.category for example in splits[split]} - {"in_distribution"}
-        yield Check(f"{split} is in_distribution only", not others, f"also {sorted(others)}")
-    tested = Counter(example.category for example in splits["test"])
-    yield Check(
-        f"test has {len(CATEGORIES)} categories of {PER_CATEGORY:,} examples",
-        tested == dict.fromkeys(CATEGORIES, PER_CATEGORY),
-        f"{tested}",
+        others = (example for example in splits[split] if example.category != "in_distribution")
+        yield check_none(f"every example of {split} is in_distribution", others)
+    count = Counter(example.category for example in splits["test"])
+    fact = f"test has {len(CATEGORIES)} categories of {PER_CATEGORY:,} examples"
+    yield _check(fact, count == dict.fromkeys(CATEGORIES, PER_CATEGORY), f"{dict(count)}")
+    repeated = Counter(
+        example.sentence for split, examples in splits.items() if split != "train" for example in examples
     )
+    train = [example.sentence for example in splits["train"]]
     # more copies of an example may be the same sentence
-    sentences = [
-        {example.sentence for example in examples}
-        if split == "train" and copies > 1
-        else [e.sentence for e in examples]
-        for split, examples in splits.items()
-    ]
-    repeated = sum(map(len, sentences)) - len(set().union(*sentences))
-    yield Check("no sentence is in two splits, or twice in one but for copies", not repeated, f"{repeated} are")
+    repeated.update(set(train) if copies > 1 else train)
+    fact = "no sentence is in two splits, or twice in one" + (" but for copies in train" if copies > 1 else "")
+    yield check_none(fact, (sentence for sentence, times in repeated.items() if times > 1))
 
 
 def check_definitions(splits: Splits) -> Iterator[Check]:
     """What each of the 21 categories tests, in words and logical forms."""
-    known = [parsed for split in ("train", "validation", "test_iid") for parsed in map(_parsed, splits[split])]
+    known = [parsed for split in KNOWN for parsed in map(_parsed, splits[split])]
     tested: dict[str, list[_Parsed]] = defaultdict(list)
     for parsed in map(_parsed, splits["test"]):
         tested[parsed.example.category].append(parsed)
@@ -65,22 +65,24 @@ def check_definitions(splits: Splits) -> Iterator[Check]:
     for name, has_theme in (("obj_omitted_transitive", True), ("unerg", False)):
         category = f"only_seen_as_unacc_subj_as_{name}_subj"
         verbs = {verb for parsed in tested[category] for verb in _verbs(parsed.form, LEXICAL[category].word)}
-        wrong = sorted(verb for verb in verbs if (verb in with_theme) != has_theme)
-        fact = (
-            f"{category}: {'each' if has_theme else 'none'} of its verbs has a theme in train, validation or test_iid"
-        )
-        yield Check(fact, not wrong, f"not so {wrong}")
+        fact = f"{category}: {'each' if has_theme else 'none'} of its verbs has a theme in {_KNOWN}"
+        yield check_none(fact, sorted(verb for verb in verbs if (verb in with_theme) != has_theme))
     for name, role, phrase in (("pp_recursion", "nmod", "PP"), ("cp_recursion", "ccomp", "CP")):
-        deepest = max(chain(parsed.form, role) for parsed in known)
-        yield Check(f"train, validation and test_iid have {phrase} depth up to 2", deepest == 2, f"up to {deepest}")
+        deeper = (parsed.example for parsed in known if chain(parsed.form, role) > 2)
+        yield check_none(f"{_KNOWN} have {phrase} depth up to 2", deeper)
         depths = Counter(chain(parsed.form, role) for parsed in tested[name])
         each = PER_CATEGORY // 10
-        holds = depths == dict.fromkeys(range(3, 13), each)
-        yield Check(f"{name}: {phrase} depth 3 to 12, {each} of each", holds, f"{sorted(depths.items())}")
-    seen = sum(has_modified_subject(parsed.form) for parsed in known)
-    yield Check("no subject in train, validation or test_iid has a PP", not seen, f"{seen} have")
-    without = sum(not has_modified_subject(parsed.form) for parsed in tested["obj_pp_to_subj_pp"])
-    yield Check("obj_pp_to_subj_pp: a subject has a PP", not without, f"none in {without}")
+        fact = f"{name}: {phrase} depth 3 to 12, {each} of each"
+        yield _check(fact, depths == dict.fromkeys(range(3, 13), each), f"{dict(sorted(depths.items()))}")
+    fact = f"no subject in {_KNOWN} has a PP"
+    yield check_none(fact, (parsed.example for parsed in known if has_modified_subject(parsed.form)))
+    name = "obj_pp_to_subj_pp"
+    without = (parsed.example for parsed in tested[name] if not has_modified_subject(parsed.form))
+    yield check_none(f"{name}: a subject has a PP", without)
+
+
+def _check(fact: str, holds: bool, found: str) -> Check:
+    return Check(fact, holds, "" if holds else found)
 
 
 class _Parsed(NamedTuple):
@@ -98,26 +100,22 @@ def _parsed(example: Example) -> _Parsed:
 def _check_lexical(name: str, known: Iterable[_Parsed], tested: Iterable[_Parsed]) -> Iterator[Check]:
     word, exposure, seen, new = LEXICAL[name]
     shown = [parsed for parsed in known if word in parsed.words]
-    elsewhere = Counter(parsed.example.category for parsed in shown if parsed.example.category != exposure)
-    yield Check(
-        f"{name}: train has {word} in {exposure} only, validation and test_iid never",
-        bool(shown) and not elsewhere,
-        f"{elsewhere or 'nowhere'}",
-    )
+    yield _check(f"{name}: {word} is in train", bool(shown), "nowhere")
+    elsewhere = (parsed.example for parsed in shown if parsed.example.category != exposure)
+    yield check_none(f"{name}: {_KNOWN} have {word} in {exposure} only", elsewhere)
     if seen:
-        yield from _check_uses(f"{name}: train has {word} as {seen!r}", shown, word, seen)
-    yield from _check_uses(f"{name}: test has {word} as {new!r}", tested, word, new)
+        yield _check_uses(f"{name}: train has {word} as {seen!r}", shown, word, seen)
+    yield _check_uses(f"{name}: test has {word} as {new!r}", tested, word, new)
 
 
-def _check_uses(fact: str, examples: Iterable[_Parsed], word: str, pattern: str) -> Iterator[Check]:
-    """That every example has the word in a use, and in none that is not of the pattern."""
-    wrong = [
-        parsed.example.sentence
-        for parsed in examples
-        if not (uses := use(parsed.example.sentence, parsed.form, word))
-        or not all(re.fullmatch(pattern, found) for found in uses)
-    ]
-    yield Check(fact, not wrong, f"{len(wrong)} have not, such as {wrong[:1]}")
+def _check_uses(fact: str, examples: Iterable[_Parsed], word: str, pattern: str) -> Check:
+    """That every example has the word in a use of the pattern, and in no other."""
+
+    def is_used(parsed: _Parsed) -> bool:
+        uses = use(parsed.example.sentence, parsed.form, word)
+        return bool(uses) and all(re.fullmatch(pattern, found) for found in uses)
+
+    return check_none(fact, (parsed.example for parsed in examples if not is_used(parsed)))
 
 
 def _verbs(form: LogicalForm, noun: str) -> set[str]:

@@ -8,9 +8,10 @@ from typing import Any
 
 import datasets
 
-from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
+from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
 from hf_sysgen.data.cogs import COLUMNS, TEXT, columns, examples, read
 from hf_sysgen.data.cogs_checks import check_categories, check_definitions
+from hf_sysgen.data.cogs_files import CATEGORIES
 from hf_sysgen.data.cogs_graph_forms import NO_PARENT, Graph, to_graph
 from hf_sysgen.data.cogs_sources import COGS_GRAPH
 
@@ -69,12 +70,17 @@ class CogsGraph(BenchmarkBuilder):
         for split, part in dataset.items():
             lists = part.select_columns(list(Graph._fields)).to_dict()
             graphs = map(Graph, *(lists[name] for name in Graph._fields))
-            wrong = [row for row, graph in enumerate(graphs) if not _is_forest(graph)]
-            yield Check(f"the graphs of {split} have no cycle, and labels for each word", not wrong, f"not {wrong[:5]}")
-        inside = set(dataset["validation_generalization"]["input"]) <= set(dataset["test"]["input"])
-        yield Check("validation_generalization is a part of test", inside)
-        found = set(dataset["validation_generalization"]["category"])
-        yield Check("validation_generalization has all 21 categories", len(found) == 21, f"{len(found)}")
+            yield check_none(
+                f"every graph of {split} is a forest with labels for each word",
+                (f"row {row}" for row, graph in enumerate(graphs) if not _is_forest(graph)),
+            )
+        known, tuning = (
+            set(zip(*(dataset[split][name] for name in ("input", "category")), strict=True))
+            for split in ("test", "validation_generalization")
+        )
+        yield check_none("validation_generalization is a part of test", tuning - known)
+        missing = set(CATEGORIES) - {category for _, category in tuning}
+        yield check_none("validation_generalization has every category of test", missing)
 
 
 def gen_dev_lines() -> list[int]:
