@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # an index of CPU wheels, for machines without a GPU whose registry would send the CUDA build
 TORCH_INDEX ?=
 
-.PHONY: help run test test-slow check bench clean
+.PHONY: help run test test-slow test-gpu check bench clean
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -32,10 +32,14 @@ test: $(VENV)/installed  ## the default test suite
 test-slow: $(VENV)/installed  ## the tests that take minutes each
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -q
 
-check: $(VENV)/installed  ## lint, format, types
+test-gpu: $(VENV)/installed  ## the tests that need a GPU
+	$(BIN)/python -m pytest -m gpu -q
+
+check: $(VENV)/installed  ## lint, format, types, who imports whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_imports.py
 
 bench: $(VENV)/installed  ## speed of training and decoding beside T5 and BART; writes benchmarks/seq2seq.json
 	$(BIN)/python benchmarks/seq2seq.py
