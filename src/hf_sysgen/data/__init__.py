@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hf_sysgen.data.info import BenchmarkInfo as BenchmarkInfo
     from hf_sysgen.data.info import ConfigInfo as ConfigInfo
     from hf_sysgen.data.iwslt14 import Iwslt14 as Iwslt14
+    from hf_sysgen.data.mathematics import Mathematics as Mathematics
     from hf_sysgen.data.pcfg_set import PcfgSet as PcfgSet
     from hf_sysgen.data.registry import benchmark_info as benchmark_info
     from hf_sysgen.data.registry import list_benchmarks as list_benchmarks
@@ -42,6 +43,7 @@ _MODULES = {
     "Flores": "flores",
     "Geoquery": "geoquery",
     "Iwslt14": "iwslt14",
+    "Mathematics": "mathematics",
     "PcfgSet": "pcfg_set",
     "Scan": "scan",
     "Source": "sources",

@@ -15,6 +15,7 @@ from hf_sysgen.data.flores_sources import FLORES
 from hf_sysgen.data.geoquery_sources import GEOQUERY
 from hf_sysgen.data.info import BenchmarkInfo, unknown
 from hf_sysgen.data.iwslt14_sources import IWSLT14
+from hf_sysgen.data.mathematics_sources import MATHEMATICS
 from hf_sysgen.data.pcfg_set_sources import PCFG_SET
 from hf_sysgen.data.scan_sources import SCAN
 
@@ -36,6 +37,7 @@ _BENCHMARKS = {
         FLORES,
         GEOQUERY,
         IWSLT14,
+        MATHEMATICS,
         PCFG_SET,
         SCAN,
     )

@@ -227,8 +227,8 @@ def _entry(source: Source, cache_dir: str | Path | None) -> Path:
         import datasets
 
         cache_dir = datasets.config.HF_DATASETS_CACHE
-    # where the content's digest is not known, that of the address stands for it
-    key = source.checksum or f"url-{hashlib.sha256(source.url.encode()).hexdigest()}"
+    # where the content's digest is not known, that of the address stands for it; an archive's files share one
+    key = source.checksum or f"url-{hashlib.sha256(f'{source.url} {source.path}'.encode()).hexdigest()}"
     return Path(cache_dir).expanduser() / "downloads" / f"{key}-{Path(source.path).name}"
 
 

@@ -1,0 +1,101 @@
+"""The Mathematics Dataset as a `datasets` builder: two modules, published or generated."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+
+import datasets
+
+from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
+from hf_sysgen.data.info import ConfigInfo
+from hf_sysgen.data.mathematics_files import Pair, longest_number, read_pairs, solve, split_module
+from hf_sysgen.data.mathematics_sources import MATHEMATICS, SUFFIX
+from hf_sysgen.data.sources import DATA_DIR_VARIABLE, DataError, open_file
+
+
+class Mathematics(BenchmarkBuilder):
+    """The Mathematics Dataset (Saxton et al. 2019, arXiv:1904.01557) as in Csordas et al. 2021 (arXiv:2108.12284).
+
+    Columns: `input`, the question, and `target`, its answer, as upstream writes them: character by character, blanks
+    are characters, and nothing is to be split at them.
+
+    Configs: arithmetic__add_or_sub and numbers__place_value, of the published archive (2.3 GB, read once for each of
+    its five files), and the same with "_generated", of files that `mathematics_generate` wrote below `data_dir`.
+
+    Raises:
+        DataError: unknown config; generated files that are absent; (on preparation) a file that cannot be had, is not
+            the one expected, or has a question without an answer.
+    """
+
+    BENCHMARK = MATHEMATICS
+    BUILDER_CONFIGS = builder_configs(MATHEMATICS, version="1.0.0")
+
+    @classmethod
+    def config_info(cls, config_name: str | None, data_dir: str | Path | None) -> ConfigInfo:
+        config = super().config_info(config_name, data_dir)
+        return _with_checksums(config, data_dir) if config.name.endswith(SUFFIX) else config
+
+    def _info(self) -> datasets.DatasetInfo:
+        return self.describe(datasets.Features({"input": datasets.Value("string"), "target": datasets.Value("string")}))
+
+    def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
+        files = self.locate_sources()
+        return [
+            datasets.SplitGenerator(name=split, gen_kwargs={"files": files, "split": split})
+            for split in self.benchmark_config.splits
+        ]
+
+    def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, str]]]:
+        pairs = split_module({role: _pairs(path) for role, path in files.items()})
+        rows = (pair for part, pair in pairs if part == split)
+        for row, (question, answer) in enumerate(rows):
+            yield row, {"input": question, "target": answer}
+
+    def checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:
+        yield from super().checks(dataset)
+        questions = {split: part["input"][:] for split, part in dataset.items()}
+        total = sum(map(len, questions.values()))
+        distinct = len({question for part in questions.values() for question in part})
+        yield Check("no question is there twice, in one split or in two", total == distinct, f"{total - distinct} are")
+        for split in ("validation", "test_iid", "test"):
+            answers = dataset[split]["target"][:]
+            wrong = sum(
+                solve(question) != Decimal(answer) for question, answer in zip(questions[split], answers, strict=True)
+            )
+            yield Check(f"every answer of {split} is right", not wrong, f"{wrong} are not")
+        train, test = longest_number(questions["train"]), longest_number(questions["test"])
+        yield Check("test has longer numbers than train", test > train, f"{test} and {train} digits")
+
+
+def _pairs(path: str) -> Iterator[Pair]:
+    with open_file(path) as stream, io.TextIOWrapper(stream, encoding="utf-8") as lines:
+        try:
+            yield from read_pairs(lines)
+        except ValueError as error:
+            raise DataError(f"{path}: {error}; this is no file of the Mathematics Dataset") from error
+
+
+def _with_checksums(config: ConfigInfo, data_dir: str | Path | None) -> ConfigInfo:
+    """The config with the files that are there: what they hold is known only now."""
+    folder = data_dir or os.environ.get(DATA_DIR_VARIABLE)
+    sources = {}
+    for role, source in config.sources.items():
+        path = Path(folder or "", source.mirror).expanduser()
+        if folder is None or not path.is_file():
+            raise DataError(
+                f"mathematics {config.name}: no file {source.mirror} in {folder or 'any folder'}; make it with "
+                "python -m hf_sysgen.data.mathematics_generate --output FOLDER, then name that FOLDER as data_dir"
+            )
+        digest = hashlib.sha256()
+        with open(path, "rb") as stream:
+            for chunk in iter(partial(stream.read, 1 << 20), b""):
+                digest.update(chunk)
+        sources[role] = replace(source, sha256=digest.hexdigest(), num_bytes=path.stat().st_size)
+    return replace(config, sources=sources)

@@ -1,0 +1,151 @@
+"""The files of the Mathematics Dataset: their layout, how they are split, and what their questions mean.
+
+Every file alternates between a line with a question and a line with its answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from itertools import zip_longest
+
+DIFFICULTIES = ("train-easy", "train-medium", "train-hard")
+# module: the file of harder questions that stands beside it
+EXTRAPOLATION = {
+    "arithmetic__add_or_sub": "arithmetic__add_or_sub_big",
+    "numbers__place_value": "numbers__place_value_big",
+}
+# questions of each file of the published archive
+PER_DIFFICULTY, PER_TEST = 666_666, 10_000
+# most questions of one difficulty that are held out for validation
+HELD_OUT = 10_000
+
+PLACES = (
+    "units",
+    "tens",
+    "hundreds",
+    "thousands",
+    "ten thousands",
+    "hundred thousands",
+    "millions",
+    "ten millions",
+    "hundred millions",
+    "billions",
+    "ten billions",
+    "hundred billions",
+)
+
+Pair = tuple[str, str]
+
+
+def module_files(module: str) -> dict[str, str]:
+    """Role to path, in the order in which repeated questions are looked for: the first one stays."""
+    files = {difficulty: f"{difficulty}/{module}.txt" for difficulty in DIFFICULTIES}
+    return {
+        **files,
+        "interpolate": f"interpolate/{module}.txt",
+        "extrapolate": f"extrapolate/{EXTRAPOLATION[module]}.txt",
+    }
+
+
+def read_pairs(lines: Iterable[str]) -> Iterator[Pair]:
+    """The (question, answer) pairs of a file.
+
+    Raises:
+        ValueError: the last question has no answer, or a line is empty.
+    """
+    stripped = (line.strip() for line in lines)
+    for number, (question, answer) in enumerate(zip_longest(stripped, stripped, fillvalue="")):
+        if not (question and answer):
+            raise ValueError(f"line {2 * number + 1}: a question or its answer is missing")
+        yield question, answer
+
+
+def split_module(files: dict[str, Iterable[Pair]]) -> Iterator[tuple[str, Pair]]:
+    """The splits of one module, as Csordas et al. 2021 make them (`dataset/text/dm_math.py` of their code).
+
+    Of equal questions only the first counts, in the order of `module_files`, so no split repeats one, nor has one of
+    another split. 10,000 of each difficulty are held out, or a tenth where there are fewer than 100,000.
+
+    Args:
+        files: pairs by role, all roles of `module_files`.
+
+    Yields:
+        Split ("train", "validation", "test_iid", "test") and pair, role by role, each in the order of its file.
+    """
+    import numpy as np
+
+    known: set[str] = set()
+    for role in files:
+        new = []
+        for pair in files[role]:
+            if pair[0] not in known:
+                known.add(pair[0])
+                new.append(pair)
+        if role not in DIFFICULTIES:
+            split = {"interpolate": "test_iid", "extrapolate": "test"}[role]
+            yield from ((split, pair) for pair in new)
+            continue
+        # the authors start the generator anew for each file
+        size = min(HELD_OUT, len(new) // 10)
+        held_out = set(np.random.RandomState(1234).choice(len(new), size, replace=False).tolist())
+        for row, pair in enumerate(new):
+            yield "validation" if row in held_out else "train", pair
+
+
+def solve(question: str) -> Decimal:
+    """The answer to a question of the two modules.
+
+    Raises:
+        ValueError: a question that neither asks.
+    """
+    if match := _PLACE.fullmatch(question):
+        place, number = match.groups()
+        return Decimal(number[-1 - PLACES.index(place)])
+    for pattern, (first, second, kind) in _PATTERNS:
+        if match := pattern.fullmatch(question):
+            result = first * Decimal(match["a"]) + second * Decimal(match["b"])
+            return abs(result) if kind == "distance" else result
+    raise ValueError(f"no question of these modules: {question!r}")
+
+
+def longest_number(questions: Iterable[str]) -> int:
+    """Most digits in one number of the questions."""
+    return max(sum(map(str.isdigit, number)) for text in questions for number in _NUMBER.findall(text))
+
+
+_NUMBER = re.compile(r"[\d.]+")
+_PLACE = re.compile(rf"What is the ({'|'.join(PLACES)}) digit of (\d+)\?")
+_SUM, _DIFFERENCE, _REVERSED, _DISTANCE = (1, 1, ""), (1, -1, ""), (-1, 1, ""), (1, -1, "distance")
+# a and b stand for decimal numbers
+_PHRASES = {
+    "a + b": _SUM,
+    "a+b": _SUM,
+    "Work out a + b.": _SUM,
+    "Add a and b.": _SUM,
+    "Add together a and b.": _SUM,
+    "Put together a and b.": _SUM,
+    "Sum a and b.": _SUM,
+    "Total of a and b.": _SUM,
+    "What is a plus b?": _SUM,
+    "Calculate a + b.": _SUM,
+    "What is a + b?": _SUM,
+    "a - b": _DIFFERENCE,
+    "Work out a - b.": _DIFFERENCE,
+    "What is a minus b?": _DIFFERENCE,
+    "What is a take away b?": _DIFFERENCE,
+    "What is a - b?": _DIFFERENCE,
+    "Calculate a - b.": _DIFFERENCE,
+    "Subtract a from b.": _REVERSED,
+    "What is a less than b?": _REVERSED,
+    "What is the distance between a and b?": _DISTANCE,
+    "What is the difference between a and b?": _DISTANCE,
+}
+_PATTERNS = [
+    (
+        re.compile(re.sub(r"\b([ab])\b", r"(?P<\1>-?[0-9.]+?)", re.escape(phrase).replace(r"\ ", " "))),
+        meaning,
+    )
+    for phrase, meaning in _PHRASES.items()
+]
