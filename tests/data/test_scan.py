@@ -9,9 +9,10 @@ import pickle
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import datasets
 import pytest
 
 import hf_sysgen.data.builder
@@ -242,3 +243,64 @@ def test_builder(tmp_path: Path) -> None:
         builder.download_and_prepare()
     with pytest.raises(DataError, match="did you mean 'length'"):
         Scan(config_name="lenght", cache_dir=tmp_path)
+
+
+def broken(config: str, data: datasets.DatasetDict) -> Iterator[tuple[str, datasets.DatasetDict]]:
+    """The data with one thing wrong, and the beginning of a fact that then fails."""
+    train, test = data["train"], data["test"]
+
+    def changed(**parts: datasets.Dataset) -> datasets.DatasetDict:
+        return datasets.DatasetDict({**data, **parts})
+
+    def with_row(part: datasets.Dataset, row: dict[str, str]) -> datasets.Dataset:
+        """The same number of examples, the last one replaced."""
+        return datasets.concatenate_datasets([part.select(range(len(part) - 1)), datasets.Dataset.from_list([row])])
+
+    def example(command: str) -> dict[str, str]:
+        return {"input": command, "target": MEANING[command]}
+
+    yield "train has ", changed(train=train.select(range(len(train) - 1)))
+    yield "every target of train", changed(train=with_row(train, {**train[0], "target": test[0]["target"] + " I_RUN"}))
+    yield "no command is in both train and test", changed(train=with_row(train, test[0]))
+    yield "no command is twice in test", changed(test=with_row(test, test[0]))
+    if config == "simple":
+        yield "every command of the grammar", changed(train=with_row(train, train[0]))
+    if config in ("length", "length_cutoff_26"):
+        yield "train has at most", changed(train=with_row(train, test[0]))
+        yield "test has more than", changed(test=with_row(test, train[0]))
+    if config == "length_cutoff_26":
+        yield "validation has at most", changed(validation=with_row(data["validation"], test[0]))
+    if config == "addprim_jump":
+        copy = train[:]["input"].index("jump")
+        others = [row for row in range(len(train)) if row != copy]
+        other = next(row for row, command in enumerate(train["input"]) if command != "jump")
+        yield '"jump" alone is a tenth', changed(train=train.select([*others, other]))
+        yield "train has no other command", changed(train=with_row(train, example("jump twice")))
+        yield "every other command of train is there once", changed(train=train.select([*others, other]))
+        yield "test has every longer command", changed(test=with_row(test, example("walk")))
+    if config == "template_right":
+        yield "no command of train has one of: walk right", changed(train=with_row(train, example("walk right")))
+        yield "every command of test has one of", changed(test=with_row(test, example("walk left")))
+        yield 'just the commands with "turn right"', changed(test=with_row(test, example("turn right")))
+    if config == "mcd1":
+        rare = [row for row, command in enumerate(test["input"]) if "thrice" not in command]
+        yield "train and test have the same words", changed(test=test.select(rare))
+
+
+@pytest.mark.parametrize("config", ["simple", "length", "addprim_jump", "template_right", "length_cutoff_26", "mcd1"])
+def test_checks(config: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """All hold on the data, and each fails where its fact does not."""
+    builder = Scan(
+        config_name=config,
+        cache_dir=tmp_path,
+        data_dir=request.getfixturevalue("mirror") if config in MCD else None,
+    )
+    builder.download_and_prepare()
+    data = builder.as_dataset()
+    facts = [check.fact for check in builder.checks(data) if check.holds]
+    assert facts == [check.fact for check in builder.checks(data)]
+    for fact, wrong in broken(config, data):
+        assert any(known.startswith(fact) for known in facts), fact
+        check = next(check for check in builder.checks(wrong) if check.fact.startswith(fact))
+        assert not check.holds
+        assert check.found

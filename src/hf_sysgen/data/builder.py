@@ -137,7 +137,8 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         """What `hf-sysgen data verify` looks at: here the counts, in a subclass also the definition of the splits.
 
         A subclass begins with `yield from super().checks(dataset)`, then gives what its paper states: which inputs are
-        in one split only, what every example of a split has, how many of each kind.
+        in one split only, what every example of a split has, how many of each kind. Reading `dataset[split][:]` at once
+        is forty times as fast as going through a column.
         """
         for split, expected in self.benchmark_config.num_examples.items():
             if expected is not None:

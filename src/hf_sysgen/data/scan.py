@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
-from hf_sysgen.data.scan_files import LENGTH_TRAIN, TEMPLATES, num_actions, parse
-from hf_sysgen.data.scan_grammar import commands, interpret
+from hf_sysgen.data.scan_files import LENGTH_TRAIN, TEMPLATES, examples, num_actions, parse
 from hf_sysgen.data.scan_sources import LENGTH_CUTOFFS, SCAN
 from hf_sysgen.data.sources import open_file
 
@@ -60,8 +59,8 @@ class Scan(BenchmarkBuilder):
     def checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:
         """The counts, the meaning of every command, and the definition of the config."""
         yield from super().checks(dataset)
-        meaning = {command: interpret(command) for command in commands()}
-        parts = {name: list(zip(part["input"], part["target"], strict=True)) for name, part in dataset.items()}
+        meaning = dict(examples())
+        parts = {name: list(zip(*part[:].values(), strict=True)) for name, part in dataset.items()}
         for name, pairs in parts.items():
             yield check_none(
                 f"every target of {name} is what its command means",
@@ -99,7 +98,8 @@ def _addprim(primitive: str, inputs: dict[str, Counter[str]], meaning: set[str])
     """Lake & Baroni 2018, experiment 3: the primitive alone is a tenth of train, all its longer commands are test."""
     train, test = inputs["train"], inputs["test"]
     copies, total = train[primitive], train.total()
-    yield Check(f'"{primitive}" alone is a tenth of train', copies == total // 10, f"{copies:,} of {total:,}")
+    is_tenth = copies == total // 10
+    yield Check(f'"{primitive}" alone is a tenth of train', is_tenth, "" if is_tenth else f"{copies:,} of {total:,}")
     others = [command for command in train if command != primitive]
     yield check_none(f'train has no other command with "{primitive}"', (c for c in others if primitive in c))
     yield check_none("every other command of train is there once", (c for c in others if train[c] > 1))

@@ -91,16 +91,17 @@ def write_order(folder: Path, output: Path) -> None:
 
 
 @cache
-def _examples() -> list[Pair]:
+def examples() -> list[Pair]:
+    """Every command with its actions, in the grammar's order."""
     return [(command, interpret(command)) for command in commands()]
 
 
 def _shuffle(name: str) -> list[Pair]:
     import numpy as np
 
-    examples = _examples()
+    pairs = examples()
     with np.load(ORDER_FILE) as orders:
-        return [examples[position] for position in orders[name].tolist()]
+        return [pairs[position] for position in orders[name].tolist()]
 
 
 def _simple(part: str) -> list[Pair]:
