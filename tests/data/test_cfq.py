@@ -60,7 +60,7 @@ def test_checks_see_a_wrong_split(load: Callable[[str], datasets.DatasetDict], t
     wrong = datasets.DatasetDict({**parts, "test": moved, "train": parts["train"].select(range(9))})
     found = failed("mcd1", wrong, tmp_path)
     assert "train has 95,743 examples: 9" in found
-    assert "no question of test is in train: 2 are" in found
+    assert any(fact.startswith("no question of test is in train: 2 exceptions, the first: ") for fact in found)
     assert any(fact.startswith("up to 29 tokens in the questions of train, up to 95 in its queries") for fact in found)
 
 
@@ -158,7 +158,7 @@ def test_streaming(from_archive: Callable[..., WebSource], tmp_path: Path) -> No
 def test_what_a_config_says() -> None:
     for name, config in CFQ.configs.items():
         assert set(config.tests) == set(config.splits), name
-        assert config.licence == "CC-BY-4.0 (google-research/cfq)"
+        assert config.licence.startswith("CC-BY-4.0 (google-research/cfq)")
         compositional = "compositional test" in config.tests["test"] and "no compositional" not in config.tests["test"]
         assert compositional == (not name.startswith("random"))
 

@@ -179,7 +179,7 @@ _LEXICON = words()
 def parse(question: str) -> Tree | None:
     """The dependency tree of a question, or None where the grammar has none.
 
-    Where the grammar allows several readings (of a third of mcd1's questions), each phrase is the one with the fewest
+    Where the grammar allows several readings (of 31 % of mcd1's questions), each phrase is the one with the fewest
     rules, and among these one whose first part is the shortest.
 
     Args:

@@ -8,6 +8,7 @@ from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.sources import MemberSource, Source, WebSource
 
 _LICENCE = "CC-BY-4.0 (google-research/cfq)"
+_TEXTS_LICENCE = f"{_LICENCE}; thousfeet/LEAR, which has the preprocessed texts, states none of its own"
 
 ARCHIVE = WebSource(
     repository="google-research/cfq",
@@ -26,7 +27,7 @@ _TEXTS = Source(
     path="CFQ_experiment/cfq_data.zip",
     sha256="23f530a385014d0a390f6bfc5e331abead3efb2c1586a911a9535e48dc22c4b5",
     num_bytes=3_092_612,
-    licence=_LICENCE,
+    licence=_TEXTS_LICENCE,
     mirror="cfq/cfq_data.zip",
 )
 # role of a file: path below data/mcd1/ in the archive, sha256, bytes
@@ -73,7 +74,7 @@ def mcd1_files() -> dict[str, Source]:
             path=f"data/mcd1/{path}",
             sha256=sha256,
             num_bytes=num_bytes,
-            licence=_LICENCE,
+            licence=_TEXTS_LICENCE,
             mirror=f"cfq/mcd1/{path}",
             archive=_TEXTS,
         )
