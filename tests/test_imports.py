@@ -20,7 +20,7 @@ MAY_USE = {
     "evaluation": {"errors", "data", "models"},
     "hub": {"errors", "evaluation", "data", "models"},
     "training": {"errors", "hub", "evaluation", "data", "models"},
-    "listing": {"evaluation", "data", "models"},
+    "listing": {"training", "evaluation", "data", "models"},
     "train": {"errors", "training"},
     "data_cli": {"errors", "hub", "data"},
     "cli": {"errors", "data_cli", "listing", "train", "training", "hub", "evaluation", "data", "models"},

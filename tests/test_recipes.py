@@ -200,6 +200,23 @@ def test_an_override_that_makes_another_cell(tmp_path):
     assert folder == Path("runs") / "cell,config=..-..-a-b" / "seed2"
 
 
+def test_shipped_recipes_are_found_from_anywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("devil/scan_length26_relative.yaml", "recipes/devil/scan_length26_relative.yaml"):
+        assert load_recipe(name, ["seed=4"]).run_dir == Path("runs/scan_length26_relative/seed4")
+    (tmp_path / "devil").mkdir()
+    (tmp_path / "devil" / "scan_length26_relative.yaml").write_text(yaml.safe_dump(TINY))
+    assert load_recipe("devil/scan_length26_relative.yaml").steps == TINY["steps"]
+    with pytest.raises(RecipeError, match="cannot read the recipe"):
+        load_recipe("devil/none.yaml")
+
+
+def test_every_folder_of_recipes_is_shipped():
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    for folder in {path.parent for path in ROOT.glob("recipes/*/*.yaml")}:
+        assert f'"share/hf-sysgen/recipes/{folder.name}" = ["recipes/{folder.name}/*.yaml"]' in text
+
+
 def test_an_override_may_mend_the_file(tmp_path):
     path = tmp_path / "broken.yaml"
     path.write_text(yaml.safe_dump({**TINY, "hidden_size": 17}))

@@ -26,7 +26,7 @@ Checkpoint = Annotated[Path, typer.Argument(help="the folder of a run, or of a c
 @app.command("list")
 def list_command(
     kind: Annotated[str, typer.Argument(help="models, benchmarks, recipes or all")] = "all",
-    recipes: Annotated[Path, typer.Option(help="folder of the recipe files")] = Path("recipes"),
+    recipes: Annotated[Path | None, typer.Option(help="folder of the recipe files; default: the package's")] = None,
 ) -> None:
     """Show the variants, the benchmarks with their splits and licences, and the recipes."""
     from hf_sysgen.listing import list_benchmarks_text, list_models_text, list_recipes_text

@@ -29,15 +29,18 @@ def list_benchmarks_text() -> str:
     return f"Benchmarks\n\n{list_text()}"
 
 
-def list_recipes_text(folder: Path) -> str:
-    """Recipe files with the first line of their head comment."""
+def list_recipes_text(folder: Path | None = None) -> str:
+    """Recipe files of a folder, by default the package's own, with the first line of their head comment."""
+    from hf_sysgen.training.recipe import shipped_recipes
+
+    folder = folder or shipped_recipes()
     rows = []
     for path in sorted(folder.glob("*/*.yaml")):
         if path.parent.name == "accelerate":
             continue
         first = path.read_text(encoding="utf-8").partition("\n")[0]
-        rows.append((str(path), first.lstrip("# ").rstrip()))
+        rows.append((str(path.relative_to(folder)), first.lstrip("# ").rstrip()))
     if not rows:
         return f"Recipes: none in {folder}; give the folder with --recipes"
     width = max(len(path) for path, _ in rows)
-    return "Recipes\n" + "\n".join(f"{path.ljust(width)}  {text}" for path, text in rows)
+    return f"Recipes in {folder}\n" + "\n".join(f"{path.ljust(width)}  {text}" for path, text in rows)

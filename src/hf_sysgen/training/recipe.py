@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 import sys
+import sysconfig
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -160,12 +161,18 @@ _POSITIVE = ("steps", "batch_size", "length_groups", "learning_rate", "eval_batc
 _NOT_NEGATIVE = ("seed", "warmup_steps", "warmup_init_lr", "weight_decay", "max_grad_norm", "eval_every")
 
 
+def shipped_recipes() -> Path:
+    """The folder of this package's recipes: that of the checkout, or where an installation puts them."""
+    checkout = Path(__file__).resolve().parents[3] / "recipes"
+    return checkout if checkout.is_dir() else Path(sysconfig.get_path("data")) / "share" / "hf-sysgen" / "recipes"
+
+
 def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
     """
     Read and check a recipe file.
 
     Args:
-        path: the YAML file.
+        path: the YAML file, or the path of one of `shipped_recipes`, with or without the leading "recipes/".
         overrides: `key=value` texts, value in YAML, that replace keys of the file. One that changes what is trained
             makes another cell of it: it joins the run's name, and the file's paper_cell, paper_test and
             paper_validation no longer hold, unless they are given too.
@@ -177,6 +184,9 @@ def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
     import yaml
 
     path = Path(path)
+    if not path.is_absolute() and not path.exists():
+        shipped = shipped_recipes() / path.relative_to("recipes" if path.parts[:1] == ("recipes",) else "")
+        path = shipped if shipped.is_file() else path
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
