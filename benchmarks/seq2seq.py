@@ -43,7 +43,7 @@ COGS_LENGTHS = (
 
 def scan_setup() -> dict:
     data = load_benchmark("scan", "length_cutoff_26")["train"]
-    sources, targets = list(data["input"]), list(data["target"])
+    sources, targets = data["input"][:], data["target"][:]
     vocabulary = build_vocabulary(sources, targets)
     split = TokenizedSplit(
         encode_sources(vocabulary.tokenizer, sources), encode_targets(vocabulary.tokenizer, targets), pad_id=6

@@ -42,7 +42,7 @@ def evaluate_checkpoint(
     model, tokenizer = load_checkpoint(checkpoint)
     metrics, rows = {}, []
     for name in names:
-        inputs, targets = list(data[name]["input"]), list(data[name]["target"])
+        inputs, targets = data[name]["input"][:], data[name]["target"][:]
         split = TokenizedSplit(
             encode_sources(tokenizer, inputs, source_ids(model)),
             encode_targets(tokenizer, targets, range(model.config.vocab_size)),

@@ -89,7 +89,7 @@ def with_texts(
 ) -> list[dict[str, Any]]:
     """The records of `evaluate_split` with the example's `input`, `target` and, where the benchmark has one, its
     `category`; and with the prediction as text instead of ids."""
-    columns = {name: list(split[name]) for name in ("input", "target", "category") if name in split.column_names}
+    columns = {name: split[name][:] for name in ("input", "target", "category") if name in split.column_names}
     return [
         {
             **record,

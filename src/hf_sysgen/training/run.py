@@ -52,7 +52,7 @@ def prepare_data(
 ) -> tuple[DatasetDict, Vocabulary, dict[str, TokenizedSplit]]:
     """The recipe's benchmark, the vocabulary of all its splits, and every split as token ids. Raises DataError."""
     benchmark = load_benchmark(recipe.benchmark, recipe.config, data_dir=recipe.data_dir)
-    columns = {name: (list(split["input"]), list(split["target"])) for name, split in benchmark.items()}
+    columns = {name: (split["input"][:], split["target"][:]) for name, split in benchmark.items()}
     vocabulary = build_vocabulary(
         (text for sources, _ in columns.values() for text in sources),
         (text for _, targets in columns.values() for text in targets),
