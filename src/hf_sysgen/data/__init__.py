@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hf_sysgen.data.info import ConfigInfo as ConfigInfo
     from hf_sysgen.data.iwslt14 import Iwslt14 as Iwslt14
     from hf_sysgen.data.mathematics import Mathematics as Mathematics
+    from hf_sysgen.data.noun_adjective import NounAdjective as NounAdjective
     from hf_sysgen.data.pcfg_set import PcfgSet as PcfgSet
     from hf_sysgen.data.registry import benchmark_info as benchmark_info
     from hf_sysgen.data.registry import list_benchmarks as list_benchmarks
@@ -44,6 +45,7 @@ _MODULES = {
     "Geoquery": "geoquery",
     "Iwslt14": "iwslt14",
     "Mathematics": "mathematics",
+    "NounAdjective": "noun_adjective",
     "PcfgSet": "pcfg_set",
     "Scan": "scan",
     "Source": "sources",

@@ -16,6 +16,7 @@ from hf_sysgen.data.geoquery_sources import GEOQUERY
 from hf_sysgen.data.info import BenchmarkInfo, unknown
 from hf_sysgen.data.iwslt14_sources import IWSLT14
 from hf_sysgen.data.mathematics_sources import MATHEMATICS
+from hf_sysgen.data.noun_adjective_sources import NOUN_ADJECTIVE
 from hf_sysgen.data.pcfg_set_sources import PCFG_SET
 from hf_sysgen.data.scan_sources import SCAN
 
@@ -38,6 +39,7 @@ _BENCHMARKS = {
         GEOQUERY,
         IWSLT14,
         MATHEMATICS,
+        NOUN_ADJECTIVE,
         PCFG_SET,
         SCAN,
     )

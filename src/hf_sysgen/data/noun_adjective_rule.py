@@ -1,0 +1,117 @@
+"""Which sentences are held out by their noun-adjective pairs: the rule of Chaabouni et al. 2021, section 4.2."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+# noun to the one adjective that it has in train; French puts these after the noun ("backward")
+BACKWARD = {
+    "response": "specific",
+    "institution": "particular",
+    "organisation": "effective",
+    "solution": "permanent",
+}
+# and these before it ("forward")
+FORWARD = {"source": "new", "decision": "good", "responsibility": "big", "population": "first"}
+
+# adjective, noun
+TRAIN_PAIRS = tuple((adjective, noun) for noun, adjective in (BACKWARD | FORWARD).items())
+# 32: nouns of either column with the adjectives of the other
+HELD_OUT = tuple(
+    (adjective, noun)
+    for nouns, others in ((BACKWARD, FORWARD), (FORWARD, BACKWARD))
+    for noun in nouns
+    for adjective in others.values()
+)
+
+# lowercase form to noun; Europarl spells both organisation and organization
+FORMS = {
+    form: noun
+    for noun in BACKWARD | FORWARD
+    for singular in {noun, noun.replace("isation", "ization")}
+    for form in (singular, f"{singular[:-1]}ies" if singular.endswith("y") else f"{singular}s")
+}
+_FORM = re.compile(rf"\b(?:{'|'.join(FORMS)})\b", re.IGNORECASE)
+
+
+class Word(NamedTuple):
+    """One word of a dependency parse.
+
+    Attributes:
+        form: as written.
+        lemma: its base form, "_" where the parser gives none.
+        head: number of the word that it depends on, from 1; 0 for a root.
+        relation: of the basic dependencies, such as `amod`.
+    """
+
+    form: str
+    lemma: str
+    head: int
+    relation: str
+
+
+class Use(NamedTuple):
+    """One of the eight nouns in a sentence, and the adjectives that modify it."""
+
+    noun: str
+    adjectives: frozenset[str]
+
+
+def nouns(sentence: str) -> list[str]:
+    """Those of the eight nouns that are in a sentence, with repetitions; a part of a hyphenated word counts."""
+    return [FORMS[form.lower()] for form in _FORM.findall(sentence)]
+
+
+def uses(sentence: str, parse: Sequence[Word]) -> list[Use]:
+    """
+    The uses of the eight nouns in a sentence.
+
+    An adjective modifies a noun as its `amod`, or coordinated with one ("specific and effective responses"). A noun
+    inside of a longer token ("open-source") has no adjective.
+    """
+    found = []
+    for number, word in enumerate(parse, 1):
+        if noun := FORMS.get(word.form.lower()):
+            adjectives = {at for at, other in enumerate(parse, 1) if other.head == number and other.relation == "amod"}
+            while more := {
+                at
+                for at, other in enumerate(parse, 1)
+                if other.head in adjectives and other.relation.startswith("conj") and at not in adjectives
+            }:
+                adjectives |= more
+            found.append(Use(noun, frozenset(_base(parse[at - 1]) for at in adjectives)))
+    inside = Counter(nouns(sentence)) - Counter(use.noun for use in found)
+    return found + [Use(noun, frozenset()) for noun in inside.elements()]
+
+
+def split_of(sentence_uses: Iterable[Use], bare: bool) -> str | None:
+    """
+    Where a sentence goes.
+
+    Args:
+        sentence_uses: of the eight nouns.
+        bare: whether a noun without an adjective may stand in any part. The paper does not say.
+
+    Returns:
+        "train" if each noun has its one adjective and no other; "test" if each noun, and at least one, has adjectives
+        of the other column only; else None, for a sentence that is left out.
+    """
+    modified = [use for use in sentence_uses if use.adjectives or not bare]
+    held_out = set(HELD_OUT)
+    if all(use.adjectives == {(BACKWARD | FORWARD)[use.noun]} for use in modified):
+        return "train"
+    if all(use.adjectives and all((word, use.noun) in held_out for word in use.adjectives) for use in modified):
+        return "test"
+    return None
+
+
+def pairs_of(sentence_uses: Iterable[Use]) -> list[str]:
+    """Adjective and noun of each modified use, such as "new response", sorted."""
+    return sorted(f"{adjective} {use.noun}" for use in sentence_uses for adjective in use.adjectives)
+
+
+def _base(word: Word) -> str:
+    return (word.form if word.lemma == "_" else word.lemma).lower()
