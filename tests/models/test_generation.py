@@ -137,7 +137,9 @@ def test_cache_has_a_slot_for_every_depth_and_one_memory_for_every_layer(variant
     depth = SIZES["decoder_layers"]
     assert len(cache.self_attention_cache.layers) == depth
     for layer in cache.self_attention_cache.layers:
-        assert layer.keys.shape == layer.values.shape == (BATCH, HEADS, TARGET, WIDTH // HEADS)
+        assert layer.keys.shape == (BATCH, HEADS, TARGET, WIDTH // HEADS)
+        # a convolution keeps what it read, which is not keys and values
+        assert layer.values.shape == (BATCH, HEADS, TARGET, 0 if "conv" in variant else WIDTH // HEADS)
     distinct = len(model.model.decoder.layers)
     assert distinct == (1 if "universal" in variant else depth)
     held = [layer for layer in cache.cross_attention_cache.layers if layer.is_initialized]
@@ -310,19 +312,29 @@ def test_attentions(variant: str) -> None:
     }
     hidden = ~batch["attention_mask"].bool()
     for name, (depth, shape) in shapes.items():
+        if "conv" in variant and name != "cross_attentions":
+            assert out[name] == ()
+            continue
         # as many as depths, also where all of them share one layer
         assert len(out[name]) == depth, name
+        sums = torch.ones(shape[:-1], dtype=torch.float64)
+        if "span" in variant and name == "encoder_attentions":
+            # padding that is further from a word than the span reads nothing
+            sums[(torch.arange(SOURCE) > batch["attention_mask"].sum(1, keepdim=True) + 1)[:, None].expand_as(sums)] = 0
+            assert (sums == 0).any()
         for weights in out[name]:
             assert weights.shape == shape
-            torch.testing.assert_close(weights.sum(-1), torch.ones(shape[:-1], dtype=torch.float64), **CLOSE)
+            torch.testing.assert_close(weights.sum(-1), sums, **CLOSE)
         assert all((a - b).abs().max() > 1e-6 for a, b in itertools.pairwise(out[name])), name
     for name in ("encoder_attentions", "cross_attentions"):
         for weights in out[name]:
             assert (weights.transpose(1, 3)[hidden] == 0).all(), name
-    ahead = torch.ones(TARGET, TARGET, dtype=torch.bool).triu(1)
+    hidden = torch.ones(TARGET, TARGET, dtype=torch.bool).triu(1)
+    if "span" in variant:
+        hidden = hidden | torch.ones(TARGET, TARGET, dtype=torch.bool).tril(-3)
     for weights in out.decoder_attentions:
-        assert (weights[..., ahead] == 0).all()
-        assert (weights[..., ~ahead] > 0).all()
+        assert (weights[..., hidden] == 0).all()
+        assert (weights[..., ~hidden] > 0).all()
 
 
 def test_hidden_states(variant: str) -> None:
@@ -330,7 +342,8 @@ def test_hidden_states(variant: str) -> None:
     batch = ragged_batch(model.config)
     with torch.no_grad():
         out = model(**batch, output_hidden_states=True)
-        embedded = model.model.encoder.embed_input(model.model.encoder.embed_tokens(batch["input_ids"]))
+        encoder = model.model.encoder
+        embedded = encoder.embed_input(encoder.embed_tokens(batch["input_ids"]), 0, batch["attention_mask"])
     assert len(out.encoder_hidden_states) == SIZES["encoder_layers"] + 1
     assert len(out.decoder_hidden_states) == SIZES["decoder_layers"] + 1
     assert torch.equal(out.encoder_hidden_states[0], embedded)

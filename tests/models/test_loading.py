@@ -56,6 +56,8 @@ WIDTHS = {
     "D": SIZES["hidden_size"] // SIZES["num_attention_heads"],
     "S": SIZES["source_vocab_size"],
     "V": SIZES["vocab_size"],
+    "R": 5,  # distances from -2 to 2
+    "1": 1,
 }
 
 
@@ -83,7 +85,41 @@ def frozen_names(relative: bool, encoder_layers: int, decoder_layers: int, tied:
     return names
 
 
+def with_bias(names: dict[str, str]) -> dict[str, str]:
+    """Every weight `rows columns` and its bias."""
+    return names | {name.replace("weight", "bias"): shape.split()[0] for name, shape in names.items()}
+
+
+def fairseq_names(self_attention: dict[str, str], gate: bool = True) -> dict[str, str]:
+    """As [`frozen_names`], for fairseq's models."""
+    encoder_layer = {
+        "self_attn": self_attention,
+        "self_attn_gate": {"beta": ""} if gate else {},
+        "self_attn_norm": NORM,
+        "feed_forward": FEED_FORWARD,
+        "feed_forward_norm": NORM,
+    }
+    decoder_layer = encoder_layer | {"cross_attn": with_bias(CROSS_ATTENTION), "cross_attn_norm": NORM}
+    names = {
+        "model.encoder.embed_tokens.weight": "S E",
+        "model.decoder.embed_tokens.weight": "V E",
+        "lm_head.weight": "V E",
+    }
+    for side, layer, depth in (("encoder", encoder_layer, 2), ("decoder", decoder_layer, 3)):
+        for index in range(depth):
+            for part, weights in layer.items():
+                for weight, shape in weights.items():
+                    names[f"model.{side}.layers.{index}.{part}.{weight}"] = shape
+    return names
+
+
 FROZEN = {
+    "fairseq_transformer": fairseq_names(with_bias(SELF_ATTENTION), gate=False),
+    "sag_transformer": fairseq_names(with_bias(SELF_ATTENTION)),
+    "sag_fixed_span_transformer": fairseq_names(with_bias(SELF_ATTENTION)),
+    "sag_t5_transformer": fairseq_names(with_bias(SELF_ATTENTION) | {"distance_bias": "H R"}),
+    # one kernel for each channel
+    "sag_conv_transformer": fairseq_names({"weight": "E 1 R", "bias": "E"}),
     "sysgen_transformer": frozen_names(False, SIZES["encoder_layers"], SIZES["decoder_layers"]),
     # one layer in each stack, however deep it is
     "universal_transformer": frozen_names(False, 1, 1),
@@ -91,6 +127,11 @@ FROZEN = {
     "relative_universal_transformer": frozen_names(True, 1, 1),
 }
 NUMBER_OF_KEYS = {
+    "fairseq_transformer": 3 + 2 * 12 + 3 * 20,
+    "sag_transformer": 3 + 2 * 13 + 3 * 21,
+    "sag_fixed_span_transformer": 3 + 2 * 13 + 3 * 21,
+    "sag_t5_transformer": 3 + 2 * 14 + 3 * 22,
+    "sag_conv_transformer": 3 + 2 * 11 + 3 * 19,
     "sysgen_transformer": 3 + 2 * 10 + 3 * 15,
     "universal_transformer": 3 + 10 + 15,
     "relative_transformer": 3 + 2 * 13 + 3 * 18,
@@ -198,7 +239,7 @@ def test_round_trip_bit_for_bit(variant: str, dtype: torch.dtype, implementation
     assert loaded.dtype == dtype
     for name, parameter in model.named_parameters():
         assert torch.equal(loaded.get_parameter(name), parameter), name
-    assert loaded.lm_head.weight is loaded.model.decoder.embed_tokens.weight
+    assert (loaded.lm_head.weight is loaded.model.decoder.embed_tokens.weight) == model.config.tie_word_embeddings
     batch = ragged_batch(model.config)
     with torch.no_grad():
         assert torch.equal(aligned(loaded)(**batch).logits, model(**batch).logits)
@@ -258,8 +299,9 @@ def test_resizing_a_joint_vocabulary(variant: str, tmp_path: Path) -> None:
     assert model.config.vocab_size == model.config.source_vocab_size == new
     for table in (model.model.encoder.embed_tokens, model.model.decoder.embed_tokens, model.lm_head):
         assert table.weight.shape == (new, SIZES["hidden_size"])
-    assert model.lm_head.bias.shape == (new,)
-    assert model.lm_head.weight is model.model.decoder.embed_tokens.weight
+    if model.lm_head.bias is not None:
+        assert model.lm_head.bias.shape == (new,)
+    assert (model.lm_head.weight is model.model.decoder.embed_tokens.weight) == model.config.tie_word_embeddings
     # new words can be read and written, and travel
     batch["input_ids"][:, 0] = batch["decoder_input_ids"][:, 1] = new - 1
     with torch.no_grad():
@@ -272,7 +314,7 @@ def test_resizing_a_joint_vocabulary(variant: str, tmp_path: Path) -> None:
     # and fewer words are the first of them
     model.resize_token_embeddings(old - 2)
     assert model.config.vocab_size == model.config.source_vocab_size == old - 2
-    assert model.lm_head.bias.shape == (old - 2,)
+    assert model.lm_head.out_features == old - 2
 
 
 def test_resizing_separate_vocabularies(variant: str) -> None:

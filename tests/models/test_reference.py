@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 from reference import sysgen_transformer as reference
-from tiny import BATCH, SIZES, SOURCE, TARGET, VARIANTS, ragged_batch, ragged_labels, scatter_weights, tiny_config
+from tiny import BATCH, CSORDAS, SIZES, SOURCE, TARGET, ragged_batch, ragged_labels, scatter_weights, tiny_config
 from tiny import tiny_model as build
 from torch import nn
 
@@ -278,7 +278,7 @@ OPTIONS = {
     "separate vocabularies": {"source_id_offset": 3},
     "epsilon": {"layer_norm_eps": 1e-2},
 }
-MODELS = [(variant, name) for variant in VARIANTS for name in EMBEDDINGS]
+MODELS = [(variant, name) for variant in CSORDAS for name in EMBEDDINGS]
 MODELS += [("relative_universal_transformer", name) for name in OPTIONS]
 
 

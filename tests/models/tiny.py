@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from transformers import AutoModel, AutoModelForSeq2SeqLM
 
-from hf_sysgen.models import MODELS
+from hf_sysgen.models import MODELS, FairseqTransformerConfig, SysgenTransformerConfig
 from hf_sysgen.models.seq2seq import Seq2SeqLM
 
 # of the one encoder-decoder wrapper, by model type: (config class, headless class, class with logits)
@@ -18,6 +18,10 @@ VARIANTS = {
     for config, classes in MODELS.items()
     if issubclass(classes.get(AutoModelForSeq2SeqLM, object), Seq2SeqLM)
 }
+
+# those of Csordas et al. 2021, and fairseq's with the changes of Chaabouni et al. 2021
+CSORDAS = [name for name, classes in VARIANTS.items() if issubclass(classes[0], SysgenTransformerConfig)]
+FAIRSEQ = [name for name, classes in VARIANTS.items() if issubclass(classes[0], FairseqTransformerConfig)]
 
 BATCH, SOURCE, TARGET = 5, 7, 11
 SIZES: Mapping[str, Any] = {
@@ -32,6 +36,9 @@ SIZES: Mapping[str, Any] = {
 
 
 def tiny_config(variant: str, **changes):
+    """`dropout` is that of every place."""
+    if variant in FAIRSEQ and "dropout" in changes:
+        changes = {"attention_dropout": changes["dropout"], "activation_dropout": changes["dropout"], **changes}
     return VARIANTS[variant][0](**{**SIZES, **changes})
 
 

@@ -19,7 +19,7 @@ from hf_sysgen.models import (
 StateDict = Mapping[str, torch.Tensor]
 
 # tasks/transformer_mixin.py:8-31 of Csordas et al.: variant name -> (class, embedding scaling)
-CSORDAS_VARIANTS = {
+CSORDAS_VARIANTS: Mapping[str, tuple[Any, str]] = {
     "noscale": (SysgenTransformerForConditionalGeneration, "none"),
     "scaledinit": (SysgenTransformerForConditionalGeneration, "ped"),
     "opennmt": (SysgenTransformerForConditionalGeneration, "teu"),

@@ -22,7 +22,7 @@ StateDict = Mapping[str, torch.Tensor]
 PAD, EOS = 1, 2
 
 # their kinds of self-attention, as the `derived` entry of a config names them
-DERIVED = {
+DERIVED: Mapping[str, Any] = {
     "none": FairseqTransformerForConditionalGeneration,
     "gate": SagTransformerForConditionalGeneration,
     "sag": SagTransformerForConditionalGeneration,
@@ -110,9 +110,7 @@ def fairseq_sag(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTr
         found = re.fullmatch(r"(encoder|decoder)\.layers\.(\d+)\.(.+?)(?:\.(weight|bias))?", name)
         if name in tables:
             ours[tables[name]] = tensor
-        elif name in {
-            f"{side}.layer_norm.{weight}" for side in ("encoder", "decoder") for weight in ("weight", "bias")
-        }:
+        elif re.fullmatch(r"(encoder|decoder)\.layer_norm\.(weight|bias)", name):
             ours[f"model.{name.replace('layer_norm', 'final_norm')}"] = tensor
         elif found is None:
             raise ValueError(f"unknown parameter {name!r} of family 'fairseq_sag'")

@@ -5,6 +5,8 @@ One flat folder: a saved checkpoint carries these files, so they import siblings
 library only.
 """
 
+from typing import Any
+
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -89,7 +91,7 @@ from .modeling_universal_transformer import (
 from .modeling_universal_transformer import UniversalTransformerModel as UniversalTransformerModel
 
 # each config's classes by the Auto class that finds them: the single list that registration, recipes and the CLI read
-MODELS = {
+MODELS: dict[Any, dict[Any, Any]] = {
     SysgenTransformerConfig: {
         AutoModel: SysgenTransformerModel,
         AutoModelForSeq2SeqLM: SysgenTransformerForConditionalGeneration,
