@@ -18,10 +18,25 @@ from hf_sysgen.data.translation import (
     learn_sentencepiece,
     moses_normalizer,
     moses_tokenizer,
+    paired,
     sentencepiece_encoder,
+    split_lines,
 )
 
 PREPARED = Path("mt", "iwslt14.tokenized.de-en")
+
+
+def test_split_lines() -> None:
+    assert split_lines("a\u2028b\r\n\nc\n".encode(), "x") == ["a\u2028b\r", "", "c"]
+    with pytest.raises(DataError, match="x: its last line 2 has no newline"):
+        split_lines(b"a\nb", "x")
+    with pytest.raises(DataError, match="x: is not UTF-8 at byte 2"):
+        split_lines(b"a\n\xff\n", "x")
+
+
+def test_paired() -> None:
+    with pytest.raises(DataError, match="x: 2 lines of source but 1 of target"):
+        paired([["a", "b"], ["c"]], "x")
 
 
 @pytest.mark.parametrize(

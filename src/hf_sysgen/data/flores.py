@@ -10,9 +10,8 @@ import datasets
 from hf_sysgen.data.archives import open_member
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
 from hf_sysgen.data.flores_sources import FLORES, UPSTREAM_SPLITS
-from hf_sysgen.data.iwslt14_files import split_lines
 from hf_sysgen.data.sources import DataError
-from hf_sysgen.data.translation import indic_tokenizer
+from hf_sysgen.data.translation import indic_tokenizer, split_lines
 
 
 class Flores(BenchmarkBuilder):

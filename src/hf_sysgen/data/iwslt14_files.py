@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from hf_sysgen.data.archives import open_member
-from hf_sysgen.data.sources import DataError
-from hf_sysgen.data.translation import Pair, clean, moses_tokenizer
+from hf_sysgen.data.translation import Pair, clean, moses_tokenizer, paired, split_lines
 
 LANGUAGES = ("de", "en")
 # the files that make up the test set, in order
@@ -24,37 +23,6 @@ VALIDATION_EVERY = 23
 _ABOUT_A_TALK = ("<url>", "<talkid>", "<keywords>")
 _TAG = re.compile("</?(?:title|description)>")
 _SEGMENT = re.compile(r'<seg id="[0-9]*">\s*|\s*</seg>\s*')
-
-
-def split_lines(content: bytes, where: str) -> list[str]:
-    """
-    The lines of a text file: only a newline ends one, as in the shell.
-
-    Raises:
-        DataError: the text is not UTF-8, or its last line does not end.
-    """
-    try:
-        lines = content.decode("utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{where}: is not UTF-8 at byte {error.start:,}; replace the file") from error
-    if lines.pop():
-        raise DataError(
-            f"{where}: its last line {len(lines) + 1:,} has no newline, so it is cut short; replace the file"
-        )
-    return lines
-
-
-def paired(sides: Sequence[list[str]], where: str) -> list[Pair]:
-    """
-    The source and the target side of a text, line by line.
-
-    Raises:
-        DataError: they have different numbers of lines.
-    """
-    sources, targets = sides
-    if len(sources) != len(targets):
-        raise DataError(f"{where}: {len(sources):,} lines of source but {len(targets):,} of target; replace the files")
-    return list(zip(sources, targets, strict=True))
 
 
 def talk_lines(lines: Iterable[str]) -> list[str]:

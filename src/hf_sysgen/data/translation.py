@@ -1,6 +1,6 @@
 """Preparing text for translation as the papers' shell scripts do, with the libraries that those scripts have become.
 
-Needs the extra `translation`. Nothing here imports `datasets`.
+What needs a library needs the extra `translation`. Nothing here imports `datasets`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,37 @@ Step = Callable[[str], str]
 _BLANKS = re.compile(r"\s+")
 # a period that ends the text is a token of its own, whatever it follows, but for dots in a row
 _LAST_PERIOD = re.compile(r"(?<=[^\s.])\.$")
+
+
+def split_lines(content: bytes, where: str) -> list[str]:
+    """
+    The lines of a text file: only a newline ends one, as in the shell.
+
+    Raises:
+        DataError: the text is not UTF-8, or its last line does not end.
+    """
+    try:
+        lines = content.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{where}: is not UTF-8 at byte {error.start:,}; replace the file") from error
+    if lines.pop():
+        raise DataError(
+            f"{where}: its last line {len(lines) + 1:,} has no newline, so it is cut short; replace the file"
+        )
+    return lines
+
+
+def paired(sides: Sequence[list[str]], where: str) -> list[Pair]:
+    """
+    The source and the target side of a text, line by line.
+
+    Raises:
+        DataError: they have different numbers of lines.
+    """
+    sources, targets = sides
+    if len(sources) != len(targets):
+        raise DataError(f"{where}: {len(sources):,} lines of source but {len(targets):,} of target; replace the files")
+    return list(zip(sources, targets, strict=True))
 
 
 def moses_tokenizer(language: str, aggressive: bool = False) -> Step:
