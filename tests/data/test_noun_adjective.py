@@ -263,6 +263,8 @@ def test_other_parses_are_other_data(folder: Path, tmp_path: Path) -> None:
     path.write_text(path.read_text(encoding="utf-8").replace("amod", "compound"), encoding="utf-8")
     second = NounAdjective(config_name="modified", data_dir=folder, cache_dir=tmp_path)
     assert first.cache_dir != second.cache_dir
+    with pytest.raises(DataError, match=r"fr-en\.conllu: with these parses no sentence is in test; adjectives must"):
+        load_benchmark("noun_adjective", "modified", data_dir=folder, cache_dir=tmp_path)
     path.write_text("", encoding="utf-8")
     with pytest.raises(DataError, match=r"ends before sentence 1, 'A specific response\.'"):
         load_benchmark("noun_adjective", "modified", data_dir=folder, cache_dir=tmp_path)
