@@ -10,11 +10,13 @@ from typing import Any
 from transformers import (
     AutoConfig,
     AutoModel,
+    AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
 )
 
+from .configuration_depth_width_decoder import DepthWidthConfig as DepthWidthConfig
 from .configuration_edge_transformer import EdgeTransformerConfig as EdgeTransformerConfig
 from .configuration_fairseq_transformer import FairseqTransformerConfig as FairseqTransformerConfig
 from .configuration_relation_aware_transformer import (
@@ -30,6 +32,8 @@ from .configuration_sag_t5_transformer import SagT5TransformerConfig as SagT5Tra
 from .configuration_sag_transformer import SagTransformerConfig as SagTransformerConfig
 from .configuration_sysgen_transformer import SysgenTransformerConfig as SysgenTransformerConfig
 from .configuration_universal_transformer import UniversalTransformerConfig as UniversalTransformerConfig
+from .modeling_depth_width_decoder import DepthWidthForCausalLM as DepthWidthForCausalLM
+from .modeling_depth_width_decoder import DepthWidthModel as DepthWidthModel
 from .modeling_edge_transformer import (
     EdgeTransformerForConditionalGeneration as EdgeTransformerForConditionalGeneration,
 )
@@ -138,6 +142,10 @@ MODELS: dict[Any, dict[Any, Any]] = {
     RelationAwareTransformerConfig: {
         AutoModel: RelationAwareTransformerModel,
         AutoModelForSequenceClassification: RelationAwareTransformerForRelationClassification,
+    },
+    DepthWidthConfig: {
+        AutoModel: DepthWidthModel,
+        AutoModelForCausalLM: DepthWidthForCausalLM,
     },
 }
 CONFIGS = {config.model_type: config for config in MODELS}

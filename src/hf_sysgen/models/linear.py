@@ -25,3 +25,13 @@ class UniformLinear(nn.Linear):
         if self.bias is not None:
             limit = 0.0 if self.zero_bias else 1 / math.sqrt(self.in_features)
             init.uniform_(self.bias, -limit, limit)
+
+
+class FanInLinear(nn.Linear):
+    """[`torch.nn.Linear`] without biases whose weights come from N(0, 1 / fan-in), so that it keeps a variance of 1."""
+
+    def __init__(self, in_features: int, out_features: int):
+        super().__init__(in_features, out_features, bias=False)
+
+    def reset_weights(self):
+        init.normal_(self.weight, std=1 / math.sqrt(self.in_features))

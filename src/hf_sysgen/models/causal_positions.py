@@ -1,0 +1,92 @@
+"""Positions of a causal decoder: turned queries and keys, or biases of the scores by distance."""
+
+# B batch, L length, Q query length, K key length, H heads, D head width
+
+import math
+
+import torch
+from torch import nn
+from transformers import initialization as init
+
+
+def rotary_angles(
+    length: int, first_position: int | torch.Tensor, head_dim: int, base: float, like: torch.Tensor
+) -> torch.Tensor:
+    """
+    Cosines and sines (2, L, 1, D / 2) by which channels m and m + D / 2 of a position are turned: the angle is position
+    times base^(-2m / D) (Su et al. 2021). Nothing is stored, so nothing is lost by loading on the meta device.
+
+    Args:
+        length, first_position: positions `[first_position, first_position + length)`.
+        head_dim: D, even.
+        like: a tensor whose device the table shares; float64 for float64, else float32.
+    """
+    dtype = torch.promote_types(like.dtype, torch.float32)
+    positions = (torch.arange(length, device=like.device) + first_position).to(dtype)
+    channels = torch.arange(0, head_dim, 2, device=like.device, dtype=dtype)
+    angles = positions[:, None] * torch.exp(channels * (-math.log(base) / head_dim))
+    return torch.stack((angles.cos(), angles.sin()))[:, :, None]
+
+
+def turned(vectors: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
+    """Channels m and m + D / 2 of (B, L, H, D) turned by the angles of (L, 1, D / 2)."""
+    first, second = vectors.chunk(2, dim=-1)
+    pair = (
+        torch.addcmul(first * cosines, second, sines, value=-1),
+        torch.addcmul(second * cosines, first, sines),
+    )
+    return torch.cat(pair, dim=-1).to(vectors.dtype)
+
+
+class TurnQueriesAndKeys(torch.autograd.Function):
+    """
+    qkv (B, L, 3, H, D) -> query and key turned by [`rotary_angles`], and value, each (B, L, H, D).
+
+    Written out because the way back is the same turn by the opposite angles: nothing of `qkv` is kept, and its gradient
+    is written once instead of being summed from three.
+    """
+
+    @staticmethod
+    def forward(ctx, qkv: torch.Tensor, angles: torch.Tensor):
+        ctx.save_for_backward(angles)
+        query, key, value = qkv.unbind(2)
+        # a view of an input may not leave a custom function
+        return turned(query, *angles), turned(key, *angles), value.clone()
+
+    @staticmethod
+    def backward(ctx, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor):
+        cosines, sines = ctx.saved_tensors[0]
+        return torch.stack((turned(query, cosines, -sines), turned(key, cosines, -sines), value), dim=2), None
+
+
+class BucketedBias(nn.Module):
+    """
+    What a key's distance behind its query adds to the score, learned for each head: half of the buckets hold one
+    distance each, the others ranges that grow exponentially up to a maximum, the last one open (Raffel et al. 2020,
+    section 2.1). Biases start at 0; T5's start is not in its paper.
+    """
+
+    def __init__(self, config):
+        super().__init__()
+        self.max_distance = config.relative_max_distance
+        self.weight = nn.Parameter(torch.zeros(config.num_attention_heads, config.relative_buckets))
+
+    def reset_weights(self):
+        init.zeros_(self.weight)
+
+    def buckets(self, distances: torch.Tensor) -> torch.Tensor:
+        """Bucket of every distance >= 0."""
+        exact = self.weight.shape[1] // 2
+        # the smallest distance that has no bucket of its own is `exact`
+        growth = torch.log(
+            distances.clamp(min=exact).to(torch.float64 if distances.device.type == "cpu" else torch.float32) / exact
+        )
+        ranges = exact + (growth / math.log(self.max_distance / exact) * exact).long()
+        return torch.where(distances < exact, distances, ranges.clamp(max=2 * exact - 1))
+
+    def forward(self, queries: int, keys: int, first_position: int | torch.Tensor) -> torch.Tensor:
+        """Biases (1, H, Q, K) of queries `[first_position, first_position + Q)`; later keys get bucket 0's."""
+        device = self.weight.device
+        positions = torch.arange(queries, device=device) + first_position
+        distances = (positions[:, None] - torch.arange(keys, device=device)).clamp(min=0)
+        return self.weight[:, self.buckets(distances)][None]
