@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -114,6 +115,42 @@ def verify(
     raise typer.Exit(outcome.status or (1 if failed else 2 if skipped else 0))
 
 
+@app.command()
+def publish(
+    name: Name,
+    configs: Annotated[list[str] | None, typer.Argument(help="its configs; default: all of them")] = None,
+    *,
+    repo: Annotated[str, typer.Option(help="owner/name on the hub")],
+    private: Annotated[bool, typer.Option("--private", help="make a private repository")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="list the files with their sizes, send nothing")] = False,
+    allow_restricted: Annotated[
+        bool, typer.Option("--allow-restricted", help="publish although the licence is restricted")
+    ] = False,
+    data_dir: DataDir = None,
+    cache_dir: CacheDir = None,
+) -> None:
+    """Push a benchmark to the hub as parquet with a card, for load_dataset without this package."""
+    with reported("interrupted; the same command goes on with the upload") as outcome:
+        from hf_sysgen.hub.publish import publish_dataset
+
+        with _quiet():
+            done = publish_dataset(
+                name,
+                repo,
+                configs or [],
+                private=private,
+                dry_run=dry_run,
+                allow_restricted=allow_restricted,
+                data_dir=data_dir,
+                cache_dir=cache_dir,
+            )
+        for path, size in done.files.items():
+            print(f"{size:>12,}  {path}")
+        total = f"{sum(done.files.values()):,} bytes in {len(done.files)} files"
+        print(f"published {total}: {done.url}" if done.url else f"would publish {total} to {done.repo_id}")
+    raise typer.Exit(outcome.status)
+
+
 def _chosen(name: str | None, config: str | None, every: bool) -> Iterator[tuple[str, str]]:
     """Benchmark and config of what the arguments ask for."""
     from hf_sysgen.data.registry import benchmark_info, list_benchmarks
@@ -126,16 +163,16 @@ def _chosen(name: str | None, config: str | None, every: bool) -> Iterator[tuple
             yield benchmark.name, one
 
 
-class _quiet:
-    """No progress bars of `datasets` where nobody looks at a terminal."""
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No progress bars of `datasets` and the hub where nobody looks at a terminal."""
+    import datasets
+    import huggingface_hub.utils as hub
 
-    def __enter__(self) -> None:
-        import datasets
-
-        if not sys.stderr.isatty():
-            datasets.disable_progress_bars()
-
-    def __exit__(self, *_: object) -> None:
-        import datasets
-
-        datasets.enable_progress_bars()
+    if sys.stderr.isatty():
+        yield
+        return
+    datasets.disable_progress_bars()
+    with hub.disable_progress_bars():
+        yield
+    datasets.enable_progress_bars()

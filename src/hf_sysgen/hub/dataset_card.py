@@ -1,0 +1,111 @@
+"""The README of a published benchmark: what `load_dataset` reads in it, and what a person should know."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
+
+# tells a repository that this program filled from any other
+TAG = "hf-sysgen"
+# names that the hub's `license` field knows, among those that benchmarks have
+_HUB_LICENCES = {"apache-2.0", "bsd-3-clause", "cc-by-4.0", "cc-by-nc-4.0", "cc-by-nc-nd-3.0", "gpl-2.0", "mit"}
+
+
+def parquet_path(config: str, split: str) -> str:
+    """Where a split stands in the repository."""
+    return f"{config}/{split}.parquet"
+
+
+def benchmark_tag(benchmark: BenchmarkInfo) -> str:
+    return f"{TAG}-{benchmark.name}"
+
+
+def dataset_card(
+    benchmark: BenchmarkInfo, configs: Sequence[ConfigInfo], counts: Mapping[str, Mapping[str, int]], repo_id: str
+) -> str:
+    """The README's text.
+
+    Args:
+        benchmark: what is published.
+        configs: its configs that are.
+        counts: config to split to number of examples, in the order of the splits.
+        repo_id: "owner/name".
+    """
+    from huggingface_hub import DatasetCardData
+
+    licences = {hub_licence(config.licence) for config in configs}
+    licence = licences.pop() if len(licences) == 1 else "other"
+    data = DatasetCardData(
+        pretty_name=benchmark.description.partition(":")[0],
+        license=licence,
+        license_name="see-below" if licence == "other" else None,
+        tags=[TAG, benchmark_tag(benchmark), "systematic-generalization", "compositional-generalization"],
+        configs=[
+            {
+                "config_name": config.name,
+                "data_files": [
+                    {"split": split, "path": parquet_path(config.name, split)} for split in counts[config.name]
+                ],
+            }
+            for config in configs
+        ],
+    )
+    example = f'load_dataset("{repo_id}", "{configs[0].name}")'
+    parts = [
+        f"---\n{data.to_yaml()}\n---",
+        f"# {benchmark.description.partition(':')[0]}",
+        benchmark.description,
+        f"```python\nfrom datasets import load_dataset\n\ndata = {example}\n```",
+        _restriction(benchmark),
+        "## Which split is the compositional test",
+        "\n\n".join(_config(config, counts[config.name]) for config in configs),
+        _errata(benchmark, configs),
+        "## Licence",
+        "\n".join(f"- {text}" for text in dict.fromkeys(config.licence for config in configs)),
+        "## Source",
+        f"{benchmark.homepage}\n\n" + "\n".join(_sources(configs)),
+        "## Citation",
+        "```bibtex\n" + "\n".join(_citations(benchmark, configs)) + "\n```",
+        "Made from the files above, each checked, by hf-sysgen.",
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def hub_licence(licence: str) -> str:
+    """The hub's name for a `ConfigInfo.licence` that is one licence and where it is stated, "other" for any more."""
+    found = re.fullmatch(r"(\S+) \([^()]*\)", licence)
+    return found[1].lower() if found and found[1].lower() in _HUB_LICENCES else "other"
+
+
+def _restriction(benchmark: BenchmarkInfo) -> str:
+    return f"**Restriction.** {benchmark.restriction}" if benchmark.restriction else ""
+
+
+def _config(config: ConfigInfo, counts: Mapping[str, int]) -> str:
+    rows = [f"| {split} | {count:,} | {config.tests.get(split, '')} |" for split, count in counts.items()]
+    return "\n".join(
+        [f"### {config.name}", "", config.description, "", "| split | examples | |", "| --- | ---: | --- |", *rows]
+    )
+
+
+def _errata(benchmark: BenchmarkInfo, configs: Sequence[ConfigInfo]) -> str:
+    by_text: dict[str, list[str]] = {text: [] for text in benchmark.errata}
+    for config in configs:
+        for text in config.errata:
+            by_text.setdefault(text, []).append(config.name)
+    lines = [f"- {text}" + (f" ({', '.join(names)})" if names else "") for text, names in by_text.items()]
+    return "## Known errors and gaps\n\n" + "\n".join(lines) if lines else ""
+
+
+def _sources(configs: Sequence[ConfigInfo]) -> list[str]:
+    sources = dict.fromkeys(source for config in configs for source in config.sources.values())
+    return [
+        f"- {source.url}" + (f" ({source.checksum_kind} `{source.checksum}`)" if source.checksum else "")
+        for source in sources
+    ]
+
+
+def _citations(benchmark: BenchmarkInfo, configs: Sequence[ConfigInfo]) -> list[str]:
+    return list(dict.fromkeys(filter(None, (benchmark.citation, *(config.citation for config in configs)))))

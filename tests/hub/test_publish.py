@@ -1,0 +1,272 @@
+"""A benchmark on the hub: pushed by us, loaded by a process that has none of our code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import datasets
+import huggingface_hub
+import pytest
+import yaml
+from fake_hub import FakeHub, Repo, fake_hub
+from huggingface_hub import HfApi
+from typer.testing import CliRunner
+
+import hf_sysgen
+from hf_sysgen.cli import app
+from hf_sysgen.data import DataError, list_benchmarks, load_benchmark
+from hf_sysgen.data.info import BenchmarkInfo
+from hf_sysgen.data.registry import _BENCHMARKS
+from hf_sysgen.data.scan_sources import SCAN
+from hf_sysgen.hub.dataset_card import dataset_card, hub_licence
+from hf_sysgen.hub.publish import PublishError, publish_dataset
+
+# the hub's client sends a file, outside Xet, in a way that its own HTTP library deprecates
+CLIENT_WARNING = "ignore:Use 'content=<...>' to upload raw bytes"
+pytestmark = pytest.mark.filterwarnings(f"{CLIENT_WARNING}:DeprecationWarning")
+CONFIGS = ["length", "length_cutoff_40"]
+STRANGER = """
+import json, sys
+from datasets import load_dataset
+found = {config: load_dataset(sys.argv[1], config) for config in sys.argv[2:]}
+assert "hf_sysgen" not in sys.modules
+ends = lambda part: [len(part), part[0], part[-1]]
+print(json.dumps({config: {split: ends(part) for split, part in parts.items()} for config, parts in found.items()}))
+"""
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+    """The hub of this process's `HfApi(endpoint=...)`. The rest of the hub's client would ask the real one."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
+    huggingface_hub.close_session()
+    with fake_hub() as server:
+        yield server
+        assert server.unhandled == []
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def api(hub: FakeHub, token: str = "hf_writer") -> HfApi:
+    return HfApi(endpoint=hub.endpoint, token=token)
+
+
+def command(hub: FakeHub, home: Path, *words: str, token: str | None = "hf_writer") -> subprocess.CompletedProcess:
+    variables = {**hub.environment(home, token), "PYTHONPATH": str(Path(hf_sysgen.__file__).parents[1])}
+    script = [sys.executable, "-W", "error", "-W", CLIENT_WARNING, "-m", "hf_sysgen.cli", "data", "publish", *words]
+    return subprocess.run(script, capture_output=True, text=True, env=variables)
+
+
+def load_as_stranger(hub: FakeHub, home: Path, repo: str, *configs: str) -> dict[str, dict[str, list]]:
+    """By config and split: number of examples, the first and the last."""
+    variables = hub.environment(home, token=None)
+    script = [sys.executable, "-I", "-c", STRANGER, repo, *configs]
+    done = subprocess.run(script, capture_output=True, text=True, env=variables)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_published_then_loaded_without_our_code(hub: FakeHub, cache: Path, tmp_path: Path) -> None:
+    """The command in one process, `load_dataset` in another, for every config that was named."""
+    done = command(hub, tmp_path / "ours", "scan", *CONFIGS, "--repo", "org/scan", "--cache-dir", str(cache))
+    assert done.returncode == 0, done.stderr
+    repo = hub.repos["dataset", "org/scan"]
+    expected = {"length": ["test", "train"], "length_cutoff_40": ["test", "train", "validation"]}
+    paths = [f"{config}/{split}.parquet" for config, splits in expected.items() for split in splits]
+    assert sorted(repo.files) == [".gitattributes", "README.md", *paths]
+    assert not repo.private
+    # every file with its size, then the address
+    lines = done.stdout.splitlines()
+    assert lines[:-1] == [f"{len(repo.files[path]):>12,}  {path}" for path in ["README.md", *paths]]
+    assert lines[-1].startswith("published ")
+    assert f"{hub.endpoint}/" in lines[-1]
+    # no secret in what was written or said
+    assert not [path for path, content in repo.files.items() if b"hf_writer" in content]
+    assert "hf_writer" not in done.stdout + done.stderr
+    theirs = load_as_stranger(hub, tmp_path / "theirs", "org/scan", *CONFIGS)
+    for config in CONFIGS:
+        ours = load_benchmark("scan", config, cache_dir=cache)
+        assert list(theirs[config]) == list(ours)
+        assert theirs[config] == {split: [len(part), part[0], part[-1]] for split, part in ours.items()}
+
+
+def test_dry_run(hub: FakeHub, cache: Path) -> None:
+    published = publish_dataset("scan", "org/scan", ["length"], dry_run=True, cache_dir=cache, api=api(hub))
+    assert list(published.files) == ["README.md", "length/test.parquet", "length/train.parquet"]
+    assert published.url == ""
+    assert hub.requests == []
+    sent = publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub))
+    assert sent.files == published.files
+    files = hub.repos["dataset", "org/scan"].files
+    assert sent.files == {path: len(files[path]) for path in sent.files}
+
+
+def test_interrupted_upload_is_gone_on_with(hub: FakeHub, cache: Path) -> None:
+    hub.puts_before_failure = 3
+    with pytest.raises(PublishError, match=r"cannot publish to org/scan .*: run it again: .*413"):
+        publish_dataset("scan", "org/scan", CONFIGS, cache_dir=cache, api=api(hub))
+    assert len(hub.objects) == 3
+    # nothing is seen before all is there
+    assert list(hub.repos["dataset", "org/scan"].files) == [".gitattributes"]
+    hub.puts_before_failure = None
+    before = hub.count("PUT")
+    publish_dataset("scan", "org/scan", CONFIGS, cache_dir=cache, api=api(hub))
+    assert hub.count("PUT") - before == 2
+    assert len(hub.repos["dataset", "org/scan"].files) == 7
+
+
+def test_again(hub: FakeHub, cache: Path) -> None:
+    publish_dataset("scan", "org/scan", CONFIGS, cache_dir=cache, api=api(hub))
+    before = hub.count("PUT")
+    publish_dataset("scan", "org/scan", CONFIGS, cache_dir=cache, api=api(hub))
+    assert hub.count("PUT") == before
+    # fewer configs: the others' files go
+    publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub))
+    files = sorted(hub.repos["dataset", "org/scan"].files)
+    assert files == [".gitattributes", "README.md", "length/test.parquet", "length/train.parquet"]
+    assert b"length_cutoff_40" not in hub.repos["dataset", "org/scan"].files["README.md"]
+
+
+def test_private(hub: FakeHub, cache: Path) -> None:
+    publish_dataset("scan", "org/scan", ["length"], private=True, cache_dir=cache, api=api(hub))
+    assert hub.repos["dataset", "org/scan"].private
+    with pytest.raises(PublishError, match="org/scan exists and is private, not public"):
+        publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub))
+
+
+@pytest.mark.parametrize("files", [{"README.md": b"# mine"}, {"data.csv": b"mine"}], ids=list)
+def test_name_clash(hub: FakeHub, files: dict[str, bytes], cache: Path) -> None:
+    hub.repos["dataset", "org/scan"] = Repo("dataset", "org/scan", files=dict(files))
+    with pytest.raises(
+        PublishError, match=rf"org/scan exists and holds something other than scan \({next(iter(files))}"
+    ):
+        publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub))
+    assert hub.repos["dataset", "org/scan"].files == files
+
+
+def test_a_model_of_that_name_is_no_clash(hub: FakeHub, cache: Path) -> None:
+    hub.repos["model", "org/scan"] = Repo("model", "org/scan", files={"README.md": b"a model"})
+    publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub))
+    assert hub.repos["model", "org/scan"].files == {"README.md": b"a model"}
+
+
+@pytest.mark.parametrize(
+    ("token", "message"),
+    [("hf_nobody", "the token is wrong or has expired"), ("hf_reader", "the token may not write to org")],
+)
+def test_wrong_token(hub: FakeHub, cache: Path, token: str, message: str) -> None:
+    with pytest.raises(PublishError, match=message) as caught:
+        publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub, token))
+    assert token not in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert hub.repos == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["scan", "length", "--repo", "org/scan"], "no token of the hub: run `hf auth login`, or set HF_TOKEN to"),
+        (["clutrr", "--repo", "org/clutrr", "--dry-run"], "clutrr is restricted: CC-BY-NC-4.0"),
+        (["scan", "--repo", "scan"], "'scan' is no name of a repository"),
+    ],
+)
+def test_command_line_errors(hub: FakeHub, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str) -> None:
+    monkeypatch.setattr(huggingface_hub, "get_token", lambda: None)
+    result = CliRunner().invoke(app, ["data", "publish", *words])
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"error: {message}")
+    assert hub.requests == []
+
+
+def test_dry_run_on_the_command_line(cache: Path) -> None:
+    words = ["scan", "length", "--repo", "org/scan", "--dry-run", "--cache-dir", str(cache)]
+    result = CliRunner().invoke(app, ["data", "publish", *words])
+    assert result.exit_code == 0, result.output
+    *files, total = result.stdout.splitlines()
+    assert [line.split()[1] for line in files] == ["README.md", "length/test.parquet", "length/train.parquet"]
+    sizes = sum(int(line.split()[0].replace(",", "")) for line in files)
+    assert total == f"would publish {sizes:,} bytes in 3 files to org/scan"
+
+
+def test_no_hub(cache: Path) -> None:
+    nowhere = HfApi(endpoint="http://127.0.0.1:9", token="hf_secret")
+    with pytest.raises(PublishError, match=r"cannot publish to org/scan at http://127.0.0.1:9: run it again") as caught:
+        publish_dataset("scan", "org/scan", cache_dir=cache, api=nowhere)
+    assert "hf_secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("repo", ["", "scan", "org/", "a/b/c", "org/sc an", "org/..scan"])
+def test_wrong_name(hub: FakeHub, repo: str) -> None:
+    with pytest.raises(PublishError, match=f"'{repo}' is no name of a repository .*; give owner/name"):
+        publish_dataset("scan", repo, api=api(hub))
+
+
+def test_wrong_benchmark(hub: FakeHub) -> None:
+    with pytest.raises(DataError, match="did you mean 'scan'"):
+        publish_dataset("scam", "org/scan", api=api(hub))
+    with pytest.raises(DataError, match="did you mean 'length'"):
+        publish_dataset("scan", "org/scan", ["lenght"], api=api(hub))
+
+
+def test_restricted(hub: FakeHub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(_BENCHMARKS, "scan", replace(SCAN, restriction="No commercial use."))
+    with pytest.raises(PublishError, match=r"scan is restricted: No commercial use\. .* pass --allow-restricted"):
+        publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub))
+    assert hub.requests == []
+    publish_dataset("scan", "org/scan", ["length"], allow_restricted=True, cache_dir=cache, api=api(hub))
+    assert b"**Restriction.** No commercial use." in hub.repos["dataset", "org/scan"].files["README.md"]
+
+
+def test_full_disk(hub: FakeHub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(datasets.Dataset, "to_parquet", full)
+    with pytest.raises(PublishError, match=r"no space left in .* set TMPDIR"):
+        publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub))
+    assert hub.repos == {}
+
+
+@pytest.mark.parametrize("benchmark", list_benchmarks(), ids=lambda benchmark: benchmark.name)
+def test_card(benchmark: BenchmarkInfo) -> None:
+    """It says everything that is known, and its head is what `load_dataset` reads."""
+    configs = list(benchmark.configs.values())
+    counts = {config.name: {split: 7 + row for row, split in enumerate(config.splits)} for config in configs}
+    card = dataset_card(benchmark, configs, counts, "org/name")
+    head = yaml.safe_load(card.split("---\n")[1])
+    assert {entry["config_name"]: entry["data_files"] for entry in head["configs"]} == {
+        config.name: [{"split": split, "path": f"{config.name}/{split}.parquet"} for split in config.splits]
+        for config in configs
+    }
+    assert head["license"] in {"other", *(hub_licence(config.licence) for config in configs)}
+    facts = [benchmark.citation, benchmark.homepage, benchmark.restriction, *benchmark.errata]
+    for config in configs:
+        facts += [config.description, config.citation, config.licence, *config.errata, *config.tests.values()]
+        facts += [text for source in config.sources.values() for text in (source.url, source.checksum)]
+    for fact in facts:
+        assert fact in card
+
+
+@pytest.mark.parametrize(
+    ("licence", "name"),
+    [
+        ("BSD-3-Clause (brendenlake/SCAN)", "bsd-3-clause"),
+        ("CC-BY-NC-4.0 (facebookresearch/clutrr)", "cc-by-nc-4.0"),
+        ("MIT (a copy); none stated (the original)", "other"),
+        ("none stated (someone)", "other"),
+        ("Unheard-of-1.0 (someone)", "other"),
+    ],
+)
+def test_hub_licence(licence: str, name: str) -> None:
+    assert hub_licence(licence) == name
