@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tiny_runs import SIZES, TINY, small_scan
 
 import hf_sysgen.training.run
+from hf_sysgen.data import benchmark_info
 from hf_sysgen.evaluation.results import read_results
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.training.recipe import (
@@ -27,7 +28,9 @@ from hf_sysgen.training.run import build_model, prepare_data, run_recipe
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted(path for path in ROOT.glob("recipes/*/*.yaml") if path.parent.name != "accelerate")
-SHRUNK = {**SIZES, "steps": 2, "batch_size": 8, "eval_every": 1, "eval_examples": 3, "tracker": "none"}
+# a CPU has no fp16
+SHRUNK = {**SIZES, "steps": 2, "batch_size": 8, "eval_every": 1, "eval_examples": 3, "tracker": "none",
+          "precision": "fp32"}  # fmt: skip
 
 
 def test_there_are_recipes():
@@ -41,6 +44,8 @@ def test_every_recipe_runs_two_steps(path, tmp_path, monkeypatch):
     assert head[0].startswith("# ")
     assert any(line.startswith("# Paper:") for line in head)
     assert any(line.startswith("# Command:") for line in head)
+    recipe = load_recipe(path)
+    assert recipe.config in benchmark_info(recipe.benchmark).configs
     overrides = [f"{key}={value}" for key, value in SHRUNK.items()]
     results = run_recipe(load_recipe(path, [*overrides, f"output_dir={tmp_path / 'run'}"]))
     assert results["steps"] == 2
@@ -48,10 +53,9 @@ def test_every_recipe_runs_two_steps(path, tmp_path, monkeypatch):
 
 
 def test_the_paper_s_setup_of_the_scan_cells():
-    for path in FILES:
-        recipe = load_recipe(path)
-        if "quick" in recipe.name:
-            continue
+    cells = [recipe for recipe in map(load_recipe, FILES) if recipe.benchmark == "scan" and "quick" not in recipe.name]
+    assert len(cells) == 4
+    for recipe in cells:
         assert (recipe.steps, recipe.batch_size, recipe.learning_rate, recipe.max_grad_norm) == (50_000, 256, 1e-3, 5.0)
         assert (recipe.schedule, recipe.sampling, recipe.early_stopping) == ("constant", "with_replacement", "none")
         fields = {"hidden_size": 128, "intermediate_size": 256, "num_attention_heads": 8, "dropout": 0.1,
@@ -69,6 +73,27 @@ def test_models_have_the_paper_s_sizes():
         model = build_model(recipes[f"scan_length26_{name}"], vocabulary, max_target_length=48)
         assert model.num_parameters() == size
         assert model.generation_config.max_new_tokens == 49
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "sizes"),
+    [
+        # facts of the authors' code: sums over its parameters with the words of all splits
+        ("cogs", {"transformer": 9_297_256, "universal": 5_095_784, "relative": 10_349_928,
+                  "relative_universal": 5_622_120}),
+        # Table 5, rounded
+        ("cfq", {"transformer": "0.685M", "relative": "0.751M", "universal": "1.4M", "relative_universal": "1.5M"}),
+    ],
+)  # fmt: skip
+def test_models_have_the_paper_s_sizes_with_real_words(benchmark, sizes, data_dir):
+    recipes = {path.stem: load_recipe(path, [f"data_dir={data_dir}"]) for path in FILES}
+    _, vocabulary, _ = prepare_data(recipes[f"{benchmark}_transformer"])
+    for name, size in sizes.items():
+        found = build_model(recipes[f"{benchmark}_{name}"], vocabulary, 9).num_parameters()
+        if isinstance(size, str):
+            digits = len(size.removesuffix("M").partition(".")[2])
+            found = f"{found / 1e6:.{digits}f}M"
+        assert found == size
 
 
 def test_unknown_keys_name_the_closest():
@@ -236,7 +261,7 @@ def test_hash_is_over_what_decides_the_result():
 def test_names_are_frozen():
     """Keys of published recipes: a change here breaks somebody's file."""
     assert set(RECIPE_KEYS) == {
-        "model", "benchmark", "config", "joint_vocabulary", "seed", "steps", "batch_size", "length_groups",
+        "model", "benchmark", "config", "tokens", "joint_vocabulary", "seed", "steps", "batch_size", "length_groups",
         "static_batches", "sampling", "train_eos", "learning_rate", "schedule", "warmup_steps", "warmup_init_lr",
         "adam_beta1", "adam_beta2", "adam_epsilon", "weight_decay", "max_grad_norm", "label_smoothing", "precision",
         "attention", "torch_compile", "gradient_checkpointing", "eval_every", "eval_examples", "eval_batch_size",

@@ -138,3 +138,19 @@ def test_ranges_and_round_trips(data, source_words, target_words, joint):
     (ids,) = encode_targets(vocabulary.tokenizer, [" ".join(sentence)], range(vocabulary.vocab_size))
     assert ids[-1] == vocabulary.tokenizer.eos_token_id
     assert vocabulary.tokenizer.decode(ids, skip_special_tokens=True) == " ".join(sentence)
+
+
+def test_characters_keep_their_blanks(tmp_path):
+    """As in the mathematics tasks, also through a saved tokenizer."""
+    question, answer = "Total of  0.06 and -1977321735.", "-1977321734.94"
+    vocabulary = build_vocabulary([question], [answer], joint=True, characters=True)
+    assert vocabulary.vocab_size == len(set(question + answer)) + 1
+    vocabulary.tokenizer.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    (ids,) = encode_sources(loaded, [question], source_range(vocabulary))
+    assert len(ids) == len(question) + 2
+    assert loaded.decode(ids, skip_special_tokens=True) == question
+    (ids,) = encode_targets(loaded, [answer], range(vocabulary.vocab_size))
+    assert loaded.decode(ids, skip_special_tokens=True) == answer
+    with pytest.raises(DataError, match="'b' in 'Total b' is not in the source vocabulary"):
+        encode_sources(loaded, ["Total", "Total b"])

@@ -1,4 +1,4 @@
-"""Word-level tokenizers whose one id space serves an encoder table and a decoder table."""
+"""Tokenizers of words or characters whose one id space serves an encoder table and a decoder table."""
 
 from __future__ import annotations
 
@@ -33,9 +33,12 @@ class Vocabulary:
     source_id_offset: int
 
 
-def build_vocabulary(sources: Iterable[str], targets: Iterable[str], joint: bool = False) -> Vocabulary:
+def build_vocabulary(
+    sources: Iterable[str], targets: Iterable[str], joint: bool = False, characters: bool = False
+) -> Vocabulary:
     """
-    A vocabulary of blank-separated words, sorted (framework/data_structures/vocabulary.py:15-37 of Csordas et al.).
+    A vocabulary of blank-separated words, sorted (framework/data_structures/vocabulary.py:15-37 of Csordas et al.), or
+    of characters, blanks included (the mathematics tasks).
 
     Ids, in order: words of the target alone, words of both sides, `</s>`, words of the source alone, `<s>`. So both
     tables cover one contiguous range, have exactly the authors' numbers of rows, and one string has one id. A joint
@@ -44,12 +47,13 @@ def build_vocabulary(sources: Iterable[str], targets: Iterable[str], joint: bool
     Args:
         sources: texts of all splits; likewise targets.
         joint: whether both sides use the union of their words, as the authors do on COGS and PCFG.
+        characters: whether a "word" is a character.
 
     Raises:
         DataError: there is no word, or a word is one of the special symbols.
     """
-    source_words = {word for text in sources for word in text.split()}
-    target_words = {word for text in targets for word in text.split()}
+    source_words = {word for text in sources for word in (text if characters else text.split())}
+    target_words = {word for text in targets for word in (text if characters else text.split())}
     if not source_words or not target_words:
         raise DataError("no words to build a vocabulary from: source or target texts are empty")
     if reserved := (source_words | target_words) & {EOS, SOS}:
@@ -60,24 +64,28 @@ def build_vocabulary(sources: Iterable[str], targets: Iterable[str], joint: bool
     target_only, source_only = sorted(target_words - shared), sorted(source_words - shared)
     words = [*target_only, *sorted(shared), EOS, *source_only, SOS]
     return Vocabulary(
-        tokenizer=_word_tokenizer(words),
+        tokenizer=_tokenizer(words, characters),
         vocab_size=len(target_words) + 1,
         source_vocab_size=len(source_words) + 2,
         source_id_offset=len(target_only),
     )
 
 
-def _word_tokenizer(words: list[str]) -> PreTrainedTokenizerFast:
-    from tokenizers import Tokenizer
+def _tokenizer(words: list[str], characters: bool) -> PreTrainedTokenizerFast:
+    from tokenizers import Tokenizer, decoders
     from tokenizers.models import WordLevel
-    from tokenizers.pre_tokenizers import WhitespaceSplit
+    from tokenizers.pre_tokenizers import Split, WhitespaceSplit
     from tokenizers.processors import TemplateProcessing
     from transformers import PreTrainedTokenizerFast
 
     ids = {word: index for index, word in enumerate(words)}
-    # no word is a blank, so there is no unknown symbol, and an unknown word raises instead of passing silently
-    backend = Tokenizer(WordLevel(ids, unk_token=" "))
-    backend.pre_tokenizer = WhitespaceSplit()
+    # nothing is two blanks, so there is no unknown symbol, and an unknown word raises instead of passing silently
+    backend = Tokenizer(WordLevel(ids, unk_token="  "))
+    if characters:
+        backend.pre_tokenizer = Split("", "isolated")
+        backend.decoder = decoders.Fuse()
+    else:
+        backend.pre_tokenizer = WhitespaceSplit()
     backend.post_processor = TemplateProcessing(
         single=f"{SOS} $A {EOS}", special_tokens=[(SOS, ids[SOS]), (EOS, ids[EOS])]
     )
@@ -115,7 +123,7 @@ def encode_targets(
 
 def _encode(tokenizer, texts, id_range, side, add_special_tokens) -> list[list[int]]:
     for text in texts:
-        if side == "source" and not text.split():
+        if side == "source" and not text.strip():
             raise DataError("empty input: give at least one word")
         if EOS in text or SOS in text:
             raise DataError(f"{_shortened(text)!r}: {EOS} and {SOS} mark where a text ends and starts, leave them out")
@@ -124,8 +132,9 @@ def _encode(tokenizer, texts, id_range, side, add_special_tokens) -> list[list[i
     try:
         encoded = tokenizer(texts, add_special_tokens=add_special_tokens)["input_ids"] if texts else []
     except Exception as error:  # the tokenizers library raises bare Exception
+        pieces = tokenizer.backend_tokenizer.pre_tokenizer.pre_tokenize_str
         for text in texts:
-            for word in text.split():
+            for word, _ in pieces(text):
                 if word not in vocabulary:
                     raise _unknown_word(word, text, known, side) from error
         raise

@@ -121,11 +121,7 @@ def _refined(facts: list[_Fact], colours: dict[_Variable, int]) -> dict[_Variabl
         palette: dict[tuple, int] = {}
         refined = {}
         for variable, known in said.items():
-            # -1 marks the variable's own place
-            neighbours = [
-                (label, tuple(-1 if other == variable else colours[other] for other in others))
-                for label, others in known
-            ]
+            neighbours = [(label, tuple(colours[other] for other in others)) for label, others in known]
             refined[variable] = palette.setdefault((colours[variable], tuple(sorted(neighbours))), len(palette))
         if len(palette) == count:
             return refined

@@ -94,7 +94,7 @@ def with_texts(
         {
             **record,
             **{name: values[record["row"]] for name, values in columns.items()},
-            "prediction": " ".join(tokenizer.convert_ids_to_tokens(record["prediction"])),
+            "prediction": tokenizer.decode(record["prediction"]),
         }
         for record in records
     ]

@@ -43,6 +43,7 @@ class Recipe:
     Attributes:
         model: a model type, e.g. `relative_universal_transformer` (see `hf-sysgen list`).
         benchmark, config: what `load_benchmark` takes.
+        tokens: `words`, separated by blanks, or `characters` (the mathematics tasks).
         joint_vocabulary: whether source and target share one vocabulary (COGS, PCFG) or have their own (SCAN, CFQ).
         seed: of initial weights, dropout and batches.
         steps: optimizer updates.
@@ -90,6 +91,7 @@ class Recipe:
     steps: int
     batch_size: int
     learning_rate: float
+    tokens: Literal["words", "characters"] = "words"
     joint_vocabulary: bool = False
     seed: int = 0
     length_groups: int = 1

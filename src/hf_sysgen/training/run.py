@@ -57,6 +57,7 @@ def prepare_data(
         (text for sources, _ in columns.values() for text in sources),
         (text for _, targets in columns.values() for text in targets),
         joint=recipe.joint_vocabulary,
+        characters=recipe.tokens == "characters",
     )
     tokenizer = vocabulary.tokenizer
     splits = {
