@@ -9,8 +9,11 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import unicodedata
 from pathlib import Path
 
+from hf_sysgen.data import list_benchmarks
+from hf_sysgen.data.describe import counts_text
 from hf_sysgen.evaluation.results import RESULTS, read_results, write_results, write_whole
 
 HERE = Path(__file__).resolve().parent
@@ -75,7 +78,50 @@ def speed_table() -> str:
     return f"{markdown(tuple(header), rows)}\n\n{note}"
 
 
-TABLES = {"quick": quick_table, "speed": speed_table}
+def benchmarks_table() -> str:
+    """All benchmarks, and their configs with the counts of their splits."""
+    benchmarks = list_benchmarks()
+    rows = [
+        (f"`{one.name}`", str(len(one.configs)), paper(one.citation), cell(one.licence), cell(one.restriction or "no"))
+        for one in benchmarks
+    ]
+    # text reads from the left
+    overview = markdown(("benchmark", "configs", "paper", "licence", "restricted"), rows).replace("---:", "---")
+    counts = [
+        (f"`{benchmark.name}`", f"`{name}`", cell(counts_text(config)))
+        for benchmark in benchmarks
+        for name, config in benchmark.configs.items()
+    ]
+    splits = markdown(("benchmark", "config", "examples by split"), counts).replace("---:", "---")
+    return (
+        f"{overview}\n\n<details><summary>All configs with the counts of their splits</summary>\n\n{splits}\n\n"
+        "A split without a number: nobody knows it before the data is made.\n\n</details>"
+    )
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+ACCENTS = {"'": "\u0301", "`": "\u0300", '"': "\u0308", "~": "\u0303", "^": "\u0302"}
+
+
+def paper(citation: str) -> str:
+    """Authors and year of the first BibTeX entry, as a text names them."""
+    entry = citation.split("\n@")[0]
+    authors = re.search(r"author = \{(.+?)\},?\n", entry, flags=re.DOTALL)
+    year = re.search(r"year = \{?(\d{4})", entry)
+    if not authors or not year:
+        raise SystemExit(f"no author or year in the citation {entry!r}")
+    names = [name.partition(",")[0] for name in re.split(r"\s+and\s+", authors[1])]
+    plain = [
+        unicodedata.normalize("NFC", re.sub(r"\{?\\(['`\"~^])\{?(\w)\}?\}?", lambda m: m[2] + ACCENTS[m[1]], name))
+        for name in names
+    ]
+    return f"{' & '.join(plain) if len(plain) < 3 else f'{plain[0]} et al.'} {year[1]}"
+
+
+TABLES = {"quick": quick_table, "benchmarks": benchmarks_table, "speed": speed_table}
 
 
 def filled(readme: str) -> str:
