@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hf_sysgen.data.c4 import C4 as C4
     from hf_sysgen.data.cfq import Cfq as Cfq
     from hf_sysgen.data.cfq_dependencies import CfqDependencies as CfqDependencies
     from hf_sysgen.data.clutrr import Clutrr as Clutrr
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 # public name: module that defines it, imported on first use, since a builder's module takes a second for `datasets`
 _MODULES = {
     "BenchmarkInfo": "info",
+    "C4": "c4",
     "Cfq": "cfq",
     "CfqDependencies": "cfq_dependencies",
     "Clutrr": "clutrr",

@@ -6,6 +6,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hf_sysgen.data.c4_sources import C4
 from hf_sysgen.data.cfq_dependencies_sources import CFQ_DEPENDENCIES
 from hf_sysgen.data.cfq_sources import CFQ
 from hf_sysgen.data.clutrr_sources import CLUTRR
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _BENCHMARKS = {
     benchmark.name: benchmark
     for benchmark in (
+        C4,
         CFQ,
         CFQ_DEPENDENCIES,
         CLUTRR,

@@ -1,0 +1,65 @@
+"""Reading C4's shards, on this machine or elsewhere, document by document."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from hf_sysgen.data.c4_sources import REPOSITORY, REVISION, shard_names
+from hf_sysgen.data.sources import DATA_DIR_VARIABLE, DataError
+
+COLUMNS = ("text", "timestamp", "url")
+
+
+def shard_addresses(split: str, data_dir: str | Path | None = None) -> list[str]:
+    """Where a split's shards are, in order.
+
+    Args:
+        split: "train" or "validation".
+        data_dir: a folder, or the address of one, with `c4/en/` in it. A folder may have some of the shards only.
+            Without it, the mirror folder in `HF_SYSGEN_DATA_DIR` where that has shards of the split, or else the hub.
+
+    Raises:
+        DataError: the folder has no shard of the split.
+    """
+    names = shard_names(split)
+    if data_dir is not None and "://" in str(data_dir):
+        return [f"{str(data_dir).rstrip('/')}/c4/en/{name}" for name in names]
+    folder = data_dir or os.environ.get(DATA_DIR_VARIABLE)
+    if folder:
+        paths = [Path(folder, "c4", "en", name).expanduser() for name in names]
+        if present := [str(path) for path in paths if path.is_file()]:
+            return present
+        if data_dir is not None:
+            raise DataError(
+                f"c4 en: no file c4/en/{names[0]} or another shard of {split} in data_dir {data_dir}; put some there, "
+                "or leave data_dir out to stream them from the hub"
+            )
+    return [f"hf://datasets/{REPOSITORY}@{REVISION}/en/{name}" for name in names]
+
+
+def read_documents(address: str) -> Iterator[dict[str, str]]:
+    """The documents of one shard, as a stream: nothing is kept on the disk.
+
+    Raises:
+        DataError: the shard cannot be had, or is no gzipped file of JSON lines with the columns of C4.
+    """
+    from datasets.utils.file_utils import xopen
+
+    line_number = 0
+    try:
+        with xopen(address, "rb") as raw, gzip.open(raw, "rt", encoding="utf-8") as lines:
+            for line in lines:
+                line_number += 1
+                document = json.loads(line)
+                yield {column: document[column] for column in COLUMNS}
+    # the network's own errors are OSErrors, as is what gzip says of another kind of file; zlib speaks of damaged ones
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise DataError(
+            f"c4 en: cannot read {address} after line {line_number} ({reason}); check the network or replace the file"
+        ) from error
