@@ -170,6 +170,25 @@ def test_alike_variables() -> None:
     assert not semantic_match(join([], triangles), join([], hexagon))
     assert semantic_match(join([], ring(6, 2, 4, 1, 3, 5)), join([], hexagon))
     assert semantic_match(join([], ring(4, 2, 6) + ring(1, 5, 3)), join([], triangles))
+    # a variable of the triangles may be renamed to some of those that are alike, not to all
+    for seed in range(12):
+        source = random.Random(seed)
+        both = join([], triangles + ring(7, 8, 9, 10, 11, 12))
+        assert semantic_match(reordered(renamed(both, source), source), both)
+
+
+@pytest.mark.parametrize("length", range(1, 7))
+def test_difference_far_away(length: int) -> None:
+    # what is said of a variable and those near it is the same in both; which chain ends in the dog is not
+    def chains(first: str, second: str) -> str:
+        steps = [*range(2, 2 + length), *range(12, 12 + length)]
+        links = [f"box . nmod . in ( x _ {node} , x _ {node + 1} )" for node in steps]
+        ends = [f"{first} ( x _ {2 + length} )", f"{second} ( x _ {12 + length} )"]
+        return join([], ["see . agent ( x _ 1 , x _ 2 )", "see . theme ( x _ 1 , x _ 12 )", *links, *ends])
+
+    assert not semantic_match(chains("cat", "dog"), chains("dog", "cat"))
+    source = random.Random(3)
+    assert semantic_match(reordered(renamed(chains("cat", "dog"), source), source), chains("cat", "dog"))
 
 
 def test_no_search_on_real_forms(gold: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
