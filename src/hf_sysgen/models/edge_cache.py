@@ -46,7 +46,7 @@ class EdgeCacheSlot(CacheLayerMixin):
         self.is_initialized = True
 
     def extend(self, projected: tuple[torch.Tensor | None, ...]) -> tuple[torch.Tensor | None, ...]:
-        """Adds a node by the projections (B, 2N - 1, H, D) of the edges from it, then to it; returns all (B, N, N, H, D)."""
+        """Adds a node by the projections (B, 2N - 1, H, D) of the edges from it, then to it, and returns all."""
         last = self.length
         self.grow(last + 1)
         views = []

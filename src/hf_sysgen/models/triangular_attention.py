@@ -6,6 +6,7 @@ import math
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from .dropout import dropout as apply_dropout
 from .linear import UniformLinear
@@ -80,18 +81,39 @@ def plain_triangular_attention(
     return torch.einsum("bhilj,biljhd->bijhd", dropped, values), weights
 
 
-# below so many nodes the n^3 numbers of the plain version fit into a processor's cache, and its few operations win
-SMALL = 12
+def recomputed_triangular_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    left: torch.Tensor,
+    right: torch.Tensor | None,
+    node_mask: torch.Tensor | None,
+    source_length: int | None,
+    dropout: float,
+    attention_ablation: bool,
+) -> torch.Tensor:
+    """The plain version of one example after the other, again in the backward pass: for the ablations."""
+    outputs = []
+    masks = [None] * len(query) if node_mask is None else node_mask.split(1)
+    rights = [None] * len(query) if right is None else right.split(1)
+    for row in zip(query.split(1), key.split(1), left.split(1), rights, masks, strict=True):
+        options = (source_length, dropout, attention_ablation)
+        output, _ = checkpoint(plain_triangular_attention, *row, *options, use_reentrant=False)
+        outputs.append(output)
+    return torch.cat(outputs)
 
 
-def chosen_implementation(configured: str, query: torch.Tensor, ablated: bool) -> str:
-    """What `"auto"` means for these tensors (B, N, N, H, D); anything else is taken at its word."""
+# below so many nodes all numbers of the plain version fit into a processor's cache, and its few operations win
+SMALL = 6
+
+
+def chosen_implementation(configured: str, projected: torch.Tensor, ablated: bool) -> str:
+    """What `"auto"` means for these projections (B, N, N, parts, H, D); anything else is taken at its word."""
     if configured != "auto":
         return configured
-    if not ablated and can_run_triton(query):
+    if not ablated and can_run_triton(projected):
         return "triton"
     # loops over blocks would be unrolled by a compiler, which fuses the plain version by itself
-    if torch.compiler.is_compiling() or query.shape[1] <= SMALL:
+    if torch.compiler.is_compiling() or projected.shape[1] <= SMALL:
         return "plain"
     return "blocked"
 
@@ -116,9 +138,12 @@ class TriangularAttention(nn.Module):
         self.in_proj = UniformLinear(width, self.parts * width, bound, bias=config.attention_bias)
         self.o_proj = UniformLinear(width, width, bound, bias=config.attention_bias)
 
-    def project(self, edges: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        """(..., E) -> query, key, left, right of (..., H, D); right is `None` under the value ablation."""
-        projected = self.in_proj(edges).unflatten(-1, (self.parts, self.num_heads, -1))
+    def project(self, edges: torch.Tensor) -> torch.Tensor:
+        """(..., E) -> query, key, left and, without the value ablation, right: (..., parts, H, D)."""
+        return self.in_proj(edges).unflatten(-1, (self.parts, self.num_heads, -1))
+
+    def split(self, projected: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """(..., parts, H, D) -> query, key, left, right of (..., H, D); right may be `None`."""
         parts = projected.unbind(-3)
         return parts if self.parts == 4 else (*parts, None)
 
@@ -137,20 +162,24 @@ class TriangularAttention(nn.Module):
         """
         projected = self.project(edges)
         if edges.dim() == 3:
-            return self.o_proj(self.attend_last(slot.extend(projected), node_mask).flatten(2)), None
+            seen = slot.extend(self.split(projected))
+            return self.o_proj(self.attend_last(seen, node_mask).flatten(2)), None
         if slot is not None:
-            slot.fill(projected)
-        query = projected[0]
-        dropout = self.dropout if self.training else 0.0
-        ablations = (self.config.value_ablation, self.config.attention_ablation)
-        implementation = chosen_implementation(self.config.triangular_implementation, query, any(ablations))
+            slot.fill(self.split(projected))
+        ablated = self.config.value_ablation or self.config.attention_ablation
+        implementation = chosen_implementation(self.config.triangular_implementation, projected, ablated)
+        rules = (node_mask, source_length, self.dropout if self.training else 0.0)
         weights = None
         if implementation == "triton":
-            output = triton_triangular_attention(*projected, node_mask, source_length, dropout)
-        elif implementation == "blocked":
-            output = blocked_triangular_attention(*projected, node_mask, source_length, dropout, ablations[1])
+            output = triton_triangular_attention(projected, *rules)
+        elif implementation == "plain":
+            parts = self.split(projected)
+            output, weights = plain_triangular_attention(*parts, *rules, self.config.attention_ablation)
+        elif ablated:
+            parts = self.split(projected)
+            output = recomputed_triangular_attention(*parts, *rules, self.config.attention_ablation)
         else:
-            output, weights = plain_triangular_attention(*projected, node_mask, source_length, dropout, ablations[1])
+            output = blocked_triangular_attention(projected, *rules)
         return self.o_proj(output.flatten(3)), weights
 
     def attend_last(self, projected: tuple[torch.Tensor | None, ...], node_mask: torch.Tensor | None) -> torch.Tensor:

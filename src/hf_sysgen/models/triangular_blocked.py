@@ -1,7 +1,218 @@
-"""Triangular attention without a number for every triangle."""
+"""Triangular attention in blocks that stay in a cache: no tensor holds a number for every triangle of the batch."""
+
+# G problems (an example's head each), B batch, N nodes, H heads, D head width; i -> l -> j a triangle's nodes
+
+import math
+from collections.abc import Iterator
+
+import torch
+
+# numbers in a block of three-way products, and of scores: both should stay in a processor's last cache; a GPU wants
+# few large kernels instead
+PRODUCTS = {"cpu": 1 << 19, "cuda": 1 << 26}
+SCORES = {"cpu": 1 << 20, "cuda": 1 << 26}
 
 
-def blocked_triangular_attention(query, key, left, right, node_mask=None, source_length=None, dropout=0.0, attention_ablation=False):
-    from .triangular_attention import plain_triangular_attention
+class Arena:
+    """Memory that every chunk uses again: fresh pages cost more time than what is computed in them."""
 
-    return plain_triangular_attention(query, key, left, right, node_mask, source_length, dropout, attention_ablation)[0]
+    def __init__(self, dtype: torch.dtype, device: torch.device):
+        self.dtype, self.device = dtype, device
+        self.memory: dict[str, torch.Tensor] = {}
+
+    def take(self, name: str, *shape: int) -> torch.Tensor:
+        """Uninitialised numbers; the first chunk is the largest."""
+        if name not in self.memory:
+            self.memory[name] = torch.empty(math.prod(shape), dtype=self.dtype, device=self.device)
+        return self.memory[name][: math.prod(shape)].view(shape)
+
+    def gather(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        """A contiguous copy."""
+        return self.take(name, *tensor.shape).copy_(tensor)
+
+    def channels_first(self, name: str, edges: torch.Tensor) -> torch.Tensor:
+        """(b, N, N, C) -> (b, C, N, N); one example at a time: PyTorch has a fast copy for a transposed matrix."""
+        batch, nodes, _, channels = edges.shape
+        turned = self.take(name, batch, channels, nodes * nodes)
+        for example, whole in zip(turned, edges, strict=True):
+            example.copy_(whole.reshape(-1, channels).t())
+        return turned.view(batch, channels, nodes, nodes)
+
+    def channels_last(self, name: str, edges: torch.Tensor) -> torch.Tensor:
+        """(b, H, D, N, N) -> (b, N, N, H, D), in the same way."""
+        batch, heads, width, nodes, _ = edges.shape
+        edges = self.gather(name + "_first", edges)
+        turned = self.take(name, batch, nodes * nodes, heads * width)
+        for example, whole in zip(turned, edges, strict=True):
+            example.copy_(whole.view(heads * width, -1).t())
+        return turned.view(batch, nodes, nodes, heads, width)
+
+
+def blocks(problems: int, nodes: int, size: int) -> tuple[int, int]:
+    """How many problems, and how many of their nodes, to work on at a time, where one node of one takes `size`."""
+    together = size // nodes
+    return (together, nodes) if together else (1, max(size, 1))
+
+
+def pieces(tensor: torch.Tensor, problems: int, nodes: int) -> Iterator[torch.Tensor]:
+    """(G, N, ...) in pieces of at most so many problems and nodes; a dimension of 1 is repeated for each of them."""
+    for group in tensor.split(problems):
+        yield from group.split(nodes, 1)
+
+
+class BlockedTriangularAttention(torch.autograd.Function):
+    """
+    Keeps its argument, its output and one number per edge and head for the backward pass, which computes scores again.
+
+    Gradients of three-way products: with s = alpha dO, those of the second value are u s summed over i, and with
+    t = s w those of the first t summed over j, while alpha dalpha = u t summed over channels.
+    """
+
+    @staticmethod
+    def budgets(projected: torch.Tensor) -> tuple[int, int]:
+        """Examples in a chunk; triangles of a head in a block, counted in (N, N) slices with all channels."""
+        nodes, heads, width = projected.shape[1], *projected.shape[4:]
+        kind = "cpu" if projected.device.type == "cpu" else "cuda"
+        return max(SCORES[kind] // (heads * nodes**3), 1), max(PRODUCTS[kind] // (width * nodes * nodes), 1)
+
+    @staticmethod
+    def scores(
+        arena: Arena,
+        part: torch.Tensor,
+        turned: torch.Tensor,
+        node_mask: torch.Tensor | None,
+        source_length: int | None,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Scaled queries (G, l, i, D), keys (G, l, D, j) and scores (G, l, i, j) of b examples."""
+        nodes, heads, width = part.shape[1], *part.shape[4:]
+        query = arena.gather("query", part[:, :, :, 0].permute(0, 3, 2, 1, 4)).mul_(1 / math.sqrt(width))
+        query = query.view(-1, nodes, width)
+        key = arena.gather("key", turned[:, 1].transpose(2, 3)).view(-1, width, nodes)
+        scores = arena.take("scores", len(query), nodes, nodes)
+        torch.bmm(query, key, out=scores)
+        scores = scores.view(-1, nodes, nodes, nodes)
+        if node_mask is not None:
+            padding = ~node_mask[:, None].expand(-1, heads, -1).reshape(-1, nodes)
+            scores.masked_fill_(padding[:, :, None, None], -math.inf)
+        if source_length is not None:
+            for middle in range(source_length, nodes):
+                scores[:, middle, :middle, :middle] = -math.inf
+        return query, key, scores
+
+    @staticmethod
+    def drop_mask(arena: Arena, weights: torch.Tensor, dropout: float, seed: int) -> torch.Tensor:
+        """0 with probability `dropout`, rounded to a multiple of 2^-16, else 1 / the probability of the rest."""
+        generator = torch.Generator(weights.device).manual_seed(seed)
+        dropped, count = round(dropout * 65536), weights.numel()
+        draws = torch.empty((count + 3) // 4, dtype=torch.int64, device=weights.device)
+        draws = draws.random_(-(2**63), None, generator=generator).view(torch.int16)[:count]
+        kept = arena.take("kept", *weights.shape).copy_((draws >= dropped - 32768).view(weights.shape))
+        return kept.mul_(65536 / (65536 - dropped))
+
+    @staticmethod
+    def forward(ctx, projected, node_mask, source_length, dropout):
+        batch, nodes, _, _, heads, width = projected.shape
+        work = torch.promote_types(projected.dtype, torch.float32)
+        arena = Arena(work, projected.device)
+        output = projected.new_empty(batch, nodes, nodes, heads, width)
+        log_sums = torch.empty(batch * heads, nodes, nodes, dtype=work, device=projected.device)
+        ctx.seed = int(torch.randint(2**62, ())) if dropout else 0
+        rows, size = BlockedTriangularAttention.budgets(projected)
+        with torch.autocast(projected.device.type, enabled=False):
+            for start in range(0, batch, rows):
+                part = projected[start : start + rows]
+                problems = len(part) * heads
+                turned = arena.channels_first("turned", part.flatten(3)).view(-1, 4, heads, width, nodes, nodes)
+                mask = None if node_mask is None else node_mask[start : start + rows]
+                _, _, alpha = BlockedTriangularAttention.scores(arena, part, turned, mask, source_length)
+                largest = alpha.amax(1)
+                largest.masked_fill_(largest == -math.inf, 0)
+                alpha.sub_(largest[:, None]).exp_()
+                sums = alpha.sum(1)
+                sums.masked_fill_(sums == 0, 1)
+                log_sums[start * heads : start * heads + problems] = sums.log().add_(largest)
+                if dropout:
+                    alpha.mul_(BlockedTriangularAttention.drop_mask(arena, alpha, dropout, ctx.seed + start))
+                alpha = arena.gather("alpha", alpha.transpose(1, 2))  # (G, i, l, j)
+                left = arena.gather("left", turned[:, 2].transpose(2, 3)).view(-1, nodes, width, nodes)  # (G, i, c, l)
+                right = arena.gather("right", turned[:, 3]).view(-1, 1, width, nodes, nodes)  # (G, 1, c, l, j)
+                update = arena.take("update", problems, nodes, width, nodes)  # (G, i, c, j)
+                block = blocks(problems, nodes, size)
+                views = [pieces(tensor, *block) for tensor in (alpha[:, :, None], left, update)]
+                rights = (r for r in right.split(block[0]) for _ in range(-(-nodes // block[1])))
+                for a, u, o, w in zip(*views, rights, strict=True):
+                    product = arena.take("product", *a.shape[:2], width, nodes, nodes)
+                    torch.mul(a, w, out=product)
+                    torch.bmm(u.view(-1, 1, nodes), product.view(-1, nodes, nodes), out=o.view(-1, 1, nodes))
+                update.div_(sums[:, :, None])
+                update = update.view(-1, heads, nodes, width, nodes).transpose(2, 3)
+                output[start : start + rows] = arena.channels_last("turned_update", update)
+        ctx.save_for_backward(projected, output, log_sums, node_mask)
+        ctx.source_length, ctx.dropout = source_length, dropout
+        return output
+
+    @staticmethod
+    def backward(ctx, d_output):
+        projected, output, log_sums, node_mask = ctx.saved_tensors
+        batch, nodes, _, _, heads, width = projected.shape
+        arena = Arena(log_sums.dtype, projected.device)
+        gradient = torch.empty_like(projected)
+        rows, size = BlockedTriangularAttention.budgets(projected)
+        with torch.autocast(projected.device.type, enabled=False):
+            for start in range(0, batch, rows):
+                part, target = projected[start : start + rows], gradient[start : start + rows]
+                problems = len(part) * heads
+                turned = arena.channels_first("turned", part.flatten(3)).view(-1, 4, heads, width, nodes, nodes)
+                mask = None if node_mask is None else node_mask[start : start + rows]
+                query, key, alpha = BlockedTriangularAttention.scores(arena, part, turned, mask, ctx.source_length)
+                sums = log_sums[start * heads : start * heads + problems]
+                alpha.sub_(sums[:, None]).exp_()  # (G, l, i, j)
+                kept = alpha
+                if ctx.dropout:
+                    kept = BlockedTriangularAttention.drop_mask(arena, alpha, ctx.dropout, ctx.seed + start).mul_(alpha)
+                left = arena.gather("left", turned[:, 2].permute(0, 1, 4, 2, 3)).view(-1, nodes, width, nodes)
+                right = arena.gather("right", turned[:, 3].transpose(2, 3)).view(-1, nodes, width, nodes)
+                d_out = arena.gather("d_out", d_output[start : start + rows])
+                means = (d_out * output[start : start + rows]).sum(-1).permute(0, 3, 1, 2)
+                means = means.reshape(-1, 1, nodes, nodes)
+                d_out = arena.channels_first("turned_d_out", d_out.flatten(3)).view(-1, 1, width, nodes, nodes)
+                d_left = arena.take("d_left", problems, nodes, nodes, width)
+                d_right = arena.take("d_right", problems, nodes, width, nodes)
+                d_scores = arena.take("d_scores", problems, nodes, nodes, nodes)
+                block = blocks(problems, nodes, size)
+                tensors = (kept[:, :, None], left, right, d_left.transpose(2, 3), d_right, d_scores)
+                views = [pieces(tensor, *block) for tensor in tensors]
+                d_outs = (d for d in d_out.split(block[0]) for _ in range(-(-nodes // block[1])))
+                for a, u, w, d_u, d_w, d_s, d_o in zip(*views, d_outs, strict=True):
+                    s = arena.take("product", *a.shape[:2], width, nodes, nodes)
+                    torch.mul(a, d_o, out=s)
+                    torch.bmm(u.view(-1, 1, nodes), s.view(-1, nodes, nodes), out=d_w.view(-1, 1, nodes))
+                    s.mul_(w[:, :, :, None])
+                    torch.sum(s, -1, out=d_u)
+                    torch.sum(s.mul_(u[..., None]), 2, out=d_s)
+                d_scores.sub_(alpha.mul_(means))
+                flat = d_scores.view(-1, nodes, nodes)
+                d_query = torch.bmm(flat, key.transpose(1, 2), out=arena.take("d_query", *query.shape))
+                d_key = torch.bmm(flat.transpose(1, 2), query, out=arena.take("d_key", *query.shape))
+                shape = (-1, heads, nodes, nodes, width)
+                target[:, :, :, 0] = d_query.mul_(1 / math.sqrt(width)).view(shape).permute(0, 3, 2, 1, 4)
+                target[:, :, :, 1] = d_key.view(shape).permute(0, 2, 3, 1, 4)
+                target[:, :, :, 2] = d_left.view(shape).permute(0, 3, 2, 1, 4)
+                d_right = d_right.view(-1, heads, nodes, width, nodes).transpose(2, 3)
+                target[:, :, :, 3] = arena.channels_last("turned_d_right", d_right)
+        return gradient, None, None, None
+
+
+def blocked_triangular_attention(
+    projected: torch.Tensor,
+    node_mask: torch.Tensor | None = None,
+    source_length: int | None = None,
+    dropout: float = 0.0,
+) -> torch.Tensor:
+    """
+    As [`plain_triangular_attention`] without ablations, with all gradients: output (B, N, N, H, D).
+
+    Args:
+        projected: query, key, left and right in one tensor (B, N, N, 4, H, D).
+    """
+    return BlockedTriangularAttention.apply(projected.contiguous(), node_mask, source_length, dropout)
