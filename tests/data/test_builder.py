@@ -86,6 +86,15 @@ def test_full_disk(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.arrow"))
 
 
+def test_missing_dependency(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(datasets.exceptions.DatasetGenerationError):
+        prepared(tmp_path, ModuleNotFoundError("No module named 'parser'"))
+    monkeypatch.setattr(Toy, "BENCHMARK", replace(TOY, extra="parsing"))
+    message = r"^toy only: No module named 'parser'; pip install hf-sysgen\[parsing\]$"
+    with pytest.raises(DataError, match=message):
+        prepared(tmp_path, ModuleNotFoundError("No module named 'parser'"))
+
+
 def test_file_is_checked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     builder = Toy(cache_dir=tmp_path)
     first = builder.locate_sources()
