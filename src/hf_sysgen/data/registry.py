@@ -82,6 +82,7 @@ def load_benchmark(
 
     Returns:
         `train`, `validation` (drawn like `train`) and `test` (the generalization set), as far as the config has them.
+        Of c4, which is too large to prepare, an `IterableDatasetDict`.
 
     Raises:
         DataError: unknown name or config; a file that is absent, cannot be downloaded or has another sha256; no space
