@@ -19,10 +19,13 @@ app = typer.Typer(
     help="Benchmarks: what there is, what each split tests, prepare, check, publish.",
 )
 
+# examples of a config that --all leaves out: it would be downloaded for days
+MANY = 10_000_000
+
 Name = Annotated[str, typer.Argument(help="a benchmark, see `hf-sysgen data list`")]
 OptionalName = Annotated[str | None, typer.Argument(help="a benchmark, see `hf-sysgen data list`")]
 Config = Annotated[str | None, typer.Argument(help="one of its configs; default: all of them")]
-All = Annotated[bool, typer.Option("--all", help="all benchmarks")]
+All = Annotated[bool, typer.Option("--all", help="all benchmarks, but for configs of over 10 million examples")]
 DataDir = Annotated[Path | None, typer.Option(help="folder with the benchmarks' files")]
 CacheDir = Annotated[Path | None, typer.Option(help="root of the cache; default: that of datasets")]
 
@@ -159,8 +162,12 @@ def _chosen(name: str | None, config: str | None, every: bool) -> Iterator[tuple
     if every == (name is not None):
         raise DataError("name a benchmark, or give --all" if name is None else f"give either {name} or --all")
     for benchmark in list_benchmarks() if name is None else [benchmark_info(name)]:
-        for one in benchmark.configs if config is None else [benchmark.config(config).name]:
-            yield benchmark.name, one
+        for one in benchmark.configs.values() if config is None else [benchmark.config(config)]:
+            examples = sum(filter(None, one.num_examples.values()))
+            if every and examples > MANY:
+                print(f"LEFT OUT {benchmark.name} {one.name}: {examples:,} examples; to have it, name it")
+            else:
+                yield benchmark.name, one.name
 
 
 @contextmanager

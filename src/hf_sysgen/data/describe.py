@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.registry import benchmark_builder, benchmark_info, list_benchmarks
-from hf_sysgen.data.sources import Source
+from hf_sysgen.data.sources import DataError, Source
 
 if TYPE_CHECKING:
     import datasets
@@ -54,19 +54,13 @@ def describe_text(
     benchmark = benchmark_info(name)
     if config is None and len(benchmark.configs) > 1:
         return _benchmark_page(benchmark)
-    builder = benchmark_builder(name, config, data_dir=data_dir, cache_dir=cache_dir)
-    info = builder.benchmark_config
+    info = benchmark.config(config)
     parts = [
         f"{name} / {info.name}",
         _wrapped(f"{benchmark.description} {info.description}"),
         _splits(info),
-        _section("Columns", ", ".join(builder.info.features)),
+        *_about_data(name, info.name, lengths, data_dir, cache_dir),
     ]
-    if lengths or builder.is_prepared:
-        builder.download_and_prepare()
-        parts.append(_measured(builder.as_dataset()))
-    else:
-        parts.append("Lengths and vocabulary: not prepared yet; add --lengths")
     parts += [
         _section("Licence", info.licence),
         _section("Restriction", benchmark.restriction),
@@ -76,6 +70,26 @@ def describe_text(
         "Cite\n" + _indented("\n".join(filter(None, (benchmark.citation, info.citation)))),
     ]
     return "\n\n".join(filter(None, parts))
+
+
+def _about_data(
+    name: str, config: str, lengths: bool, data_dir: str | Path | None, cache_dir: str | Path | None
+) -> Iterator[str]:
+    """What is known from the builder, and from the data where it is prepared or asked for."""
+    try:
+        builder = benchmark_builder(name, config, data_dir=data_dir, cache_dir=cache_dir)
+    except DataError as error:
+        # one whose files a user makes says how only once it has them
+        if lengths:
+            raise
+        yield _section("Columns, lengths and vocabulary", f"Not known without the data: {error}")
+        return
+    yield _section("Columns", ", ".join(builder.info.features))
+    if lengths or builder.is_prepared:
+        builder.download_and_prepare()
+        yield _measured(builder.as_dataset())
+    else:
+        yield "Lengths and vocabulary: not prepared yet; add --lengths"
 
 
 def _head(benchmark: BenchmarkInfo) -> str:
