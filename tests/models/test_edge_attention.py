@@ -1,0 +1,256 @@
+"""Triangular attention: every implementation equals loops over triangles, outputs and all gradients."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+from edge_tiny import SIZES
+from reference import triangular_attention as reference
+from tiny import scatter_weights
+
+from hf_sysgen.models import EdgeTransformerConfig, triangular_blocked
+from hf_sysgen.models.edge_layers import EdgeLayer
+from hf_sysgen.models.triangular_attention import (
+    TriangularAttention,
+    allowed_triangles,
+    chosen_implementation,
+    plain_triangular_attention,
+)
+from hf_sysgen.models.triangular_blocked import blocked_triangular_attention
+from hf_sysgen.models.triangular_kernels import can_run_triton, triton_triangular_attention
+
+CLOSE = {"rtol": 1e-11, "atol": 1e-12}
+BATCH, HEADS, SIZE = 3, 2, 5
+ABLATIONS = {"none": {}, "value": {"value_ablation": True}, "attention": {"attention_ablation": True},
+             "both": {"value_ablation": True, "attention_ablation": True}}  # fmt: skip
+
+
+@pytest.fixture(params=["plain", "blocked"])
+def implementation(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=[(1 << 19, 1 << 20), (300, 1), (3000, 1000)], ids=["one block", "rows", "blocks"])
+def small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    products, scores = request.param
+    monkeypatch.setitem(triangular_blocked.PRODUCTS, "cpu", products)
+    monkeypatch.setitem(triangular_blocked.SCORES, "cpu", scores)
+
+
+def config_of(implementation: str, **changes) -> EdgeTransformerConfig:
+    fields = {**SIZES, "attention_bias": True, "dropout": 0.0, "layer_norm_eps": 1e-2, **changes}
+    return EdgeTransformerConfig(triangular_implementation=implementation, **fields)
+
+
+def weights_of(module: torch.nn.Module, named: dict, prefix: str = "") -> dict:
+    parts = ["query", "key", "left", "right"][: module.parts]
+    matrices = named[f"{prefix}in_proj.weight"].chunk(module.parts)
+    biases = named[f"{prefix}in_proj.bias"].chunk(module.parts)
+    weights = {name: pair for name, *pair in zip(parts, matrices, biases, strict=True)}
+    return weights | {"merge": (named[f"{prefix}o_proj.weight"], named[f"{prefix}o_proj.bias"])}
+
+
+def loops(state: torch.Tensor) -> dict:
+    return {(i, j): state[i, j] for i in range(len(state)) for j in range(len(state))}
+
+
+def stacked(edges: dict, nodes: int) -> torch.Tensor:
+    return torch.stack([torch.stack([edges[i, j] for j in range(nodes)]) for i in range(nodes)])
+
+
+def compare(module: torch.nn.Module, state: torch.Tensor, ours: torch.Tensor, run_reference) -> None:
+    """Outputs (BATCH, N, N, E), and gradients of one random direction for every parameter and the state."""
+    named = {name: p.detach().clone().requires_grad_() for name, p in module.named_parameters()}
+    other = state.detach().clone().requires_grad_()
+    theirs = torch.stack([stacked(run_reference(row, example, named), state.shape[1]) for row, example in enumerate(other)])
+    torch.testing.assert_close(ours, theirs, **CLOSE)
+    direction = torch.randn(ours.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    (ours * direction).sum().backward()
+    (theirs * direction).sum().backward()
+    pairs = [(name, p.grad, named[name].grad) for name, p in module.named_parameters()]
+    for name, mine, expected in [*pairs, ("state", state.grad, other.grad)]:
+        torch.testing.assert_close(mine, expected, **CLOSE, msg=lambda text, n=name: f"{n}: {text}")
+
+
+def random_state(nodes: int, width: int = SIZES["hidden_size"]) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(nodes)
+    return torch.randn(BATCH, nodes, nodes, width, generator=generator, dtype=torch.float64, requires_grad=True)
+
+
+def random_mask(nodes: int) -> torch.Tensor:
+    """One example whole, one without a single real node, one with holes."""
+    mask = torch.ones(BATCH, nodes, dtype=torch.bool)
+    mask[1] = False
+    mask[2, ::2] = False
+    return mask
+
+
+@pytest.mark.parametrize("ablation", ABLATIONS)
+@pytest.mark.parametrize("nodes", [1, 2, 5])
+def test_loops(implementation: str, nodes: int, ablation: str) -> None:
+    module = scatter_weights(TriangularAttention(config_of(implementation, **ABLATIONS[ablation])).double())
+    state, mask = random_state(nodes), random_mask(nodes)
+    ours, _ = module(state, mask)
+    compare(module, state, ours, lambda row, example, named: reference.triangular_attention(
+        loops(example), nodes, weights_of(module, named), 2, lambda i, l, j: mask[row, l], **ABLATIONS[ablation]
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize("source", [0, 2, 5])
+def test_loops_with_a_target_after_the_source(implementation: str, source: int) -> None:
+    module = scatter_weights(TriangularAttention(config_of(implementation)).double())
+    state, mask = random_state(5), random_mask(5)
+    mask[:, source:] = True
+    ours, _ = module(state, mask, source)
+    compare(module, state, ours, lambda row, example, named: reference.triangular_attention(
+        loops(example), 5, weights_of(module, named), 2, lambda i, l, j: mask[row, l] and (l < source or l <= max(i, j))
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize("ablation", ABLATIONS)
+@pytest.mark.parametrize("form", ["released", "paper"])
+def test_layer(form: str, ablation: str) -> None:
+    config = config_of("auto", layer_form=form, **ABLATIONS[ablation])
+    module, state = scatter_weights(EdgeLayer(config).double()), random_state(3)
+    options = {"heads": 2, "epsilon": 1e-2, "form": form, **ABLATIONS[ablation]}
+
+    def run_reference(row, example, named):
+        weights = {ours: (named[f"{name}.weight"], named[f"{name}.bias"]) for ours, name in (
+            ("norm1", "attention_norm"), ("norm2", "feed_forward_norm"), ("in", "feed_forward.fc1"),
+            ("out", "feed_forward.fc2"),
+        )}  # fmt: skip
+        weights["attention"] = weights_of(module.attention, named, "attention.")
+        return reference.layer(loops(example), 3, weights, options)
+
+    compare(module, state, module(state, None), run_reference)
+
+
+def test_by_hand() -> None:
+    """One head of one channel, two nodes: scores 0 and ln 3 give weights 1/4 and 3/4."""
+    query = torch.tensor([[1.0, 1.0], [0.0, 0.0]]).view(1, 2, 2, 1, 1)
+    key = torch.tensor([[0.0, 0.0], [torch.log(torch.tensor(3.0)), 0.0]]).view(1, 2, 2, 1, 1)
+    left = torch.tensor([[2.0, 5.0], [0.0, 0.0]]).view(1, 2, 2, 1, 1)
+    right = torch.tensor([[10.0, 0.0], [100.0, 0.0]]).view(1, 2, 2, 1, 1)
+    output, weights = plain_triangular_attention(query, key, left, right)
+    assert weights[0, 0, 0, :, 0].tolist() == pytest.approx([0.25, 0.75])
+    assert output[0, 0, 0].item() == pytest.approx(0.25 * 2 * 10 + 0.75 * 5 * 100)
+    # the released code divides by the root of a head's width, equation 5 by that of the whole
+    wide = [part.expand(1, 2, 2, 1, 4) for part in (query, key, left, right)]
+    _, weights = plain_triangular_attention(*wide)
+    assert weights[0, 0, 0, :, 0].tolist() == pytest.approx([1 / 10, 9 / 10])
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("source", [None, 0, 3])
+@pytest.mark.parametrize("nodes", [1, 3, 11])
+def test_blocks(nodes: int, source: int | None) -> None:
+    if source is not None and source > nodes:
+        source = nodes
+    generator = torch.Generator().manual_seed(nodes)
+    shape = (BATCH, nodes, nodes, 4, HEADS, SIZE)
+    projected = torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True)
+    direction = torch.randn(BATCH, nodes, nodes, HEADS, SIZE, generator=generator, dtype=torch.float64)
+    mask = random_mask(nodes)
+    expected, _ = plain_triangular_attention(*projected.unbind(3), mask, source)
+    (gradient,) = torch.autograd.grad(expected, projected, direction)
+    found = blocked_triangular_attention(projected, mask, source)
+    torch.testing.assert_close(found, expected, **CLOSE)
+    torch.testing.assert_close(torch.autograd.grad(found, projected, direction)[0], gradient, **CLOSE)
+    assert found[1].abs().max() == 0, "no triangle reaches an edge of padding alone"
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_dropout_of_blocks() -> None:
+    """Masks are drawn again in the backward pass: numerical derivatives see the same ones."""
+    projected = torch.randn(2, 3, 3, 4, 1, 2, dtype=torch.float64, requires_grad=True)
+
+    def run(projected):
+        torch.manual_seed(3)
+        return blocked_triangular_attention(projected, None, None, 0.3)
+
+    assert torch.autograd.gradcheck(run, (projected,))
+    # with scores of 0 and values of 1, an output is the sum of what was kept of 1/n each
+    ones = torch.zeros(40, 7, 7, 4, 1, 1).index_fill(3, torch.tensor([2, 3]), 1.0)
+    counts = (run(ones) * 7 * 0.7).round()
+    torch.testing.assert_close(run(ones) * 7 * 0.7, counts, rtol=1e-4, atol=1e-4)
+    assert counts.mean().item() == pytest.approx(7 * 0.7, abs=0.15)
+    assert set(counts.unique().tolist()) >= {3.0, 4.0, 5.0, 6.0}
+    assert not torch.equal(run(ones), blocked_triangular_attention(ones, None, None, 0.3))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+def test_rounding_of_blocks(dtype: torch.dtype) -> None:
+    """At most twice the error of the plain version, in outputs and gradients."""
+    generator = torch.Generator().manual_seed(0)
+    projected = torch.randn(2, 13, 13, 4, HEADS, SIZE, generator=generator).to(dtype).requires_grad_()
+    direction = torch.randn(2, 13, 13, HEADS, SIZE, generator=generator).to(dtype)
+    exact = projected.detach().double().requires_grad_()
+
+    def run(function, argument, direction):
+        output = function(argument)
+        return output, torch.autograd.grad(output, argument, direction)[0]
+
+    truth = run(lambda p: plain_triangular_attention(*p.unbind(3))[0], exact, direction.double())
+    plain = run(lambda p: plain_triangular_attention(*p.unbind(3))[0], projected, direction)
+    ours = run(blocked_triangular_attention, projected, direction)
+    for true, rough, found in zip(truth, plain, ours, strict=True):
+        assert found.dtype == dtype
+        assert (found - true).norm() <= 2 * (rough - true).norm()
+
+
+def test_blocks_hold_no_number_per_triangle() -> None:
+    """What is kept for the backward pass is a few times the state, where the plain version keeps all products."""
+    kept = {}
+    for name in ("plain", "blocked"):
+        projected = torch.randn(2, 29, 29, 4, HEADS, SIZE, requires_grad=True)
+        sizes: list[int] = []
+
+        def pack(tensor, sizes=sizes):
+            sizes.append(tensor.numel())
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            if name == "plain":
+                plain_triangular_attention(*projected.unbind(3))
+            else:
+                blocked_triangular_attention(projected)
+        kept[name] = max(sizes)
+    assert kept["blocked"] == 2 * 29**2 * 4 * HEADS * SIZE
+    assert kept["plain"] >= 2 * 29**3 * HEADS * SIZE
+
+
+def test_allowed_triangles_by_the_rule() -> None:
+    mask = torch.tensor([[True, False, True, True, True]])
+    allowed = allowed_triangles((5, 5, 5), mask, 2, torch.device("cpu")).expand(1, 5, 5, 5)
+    for i in range(5):
+        for l in range(5):
+            for j in range(5):
+                assert allowed[0, i, l, j].item() == (l != 1 and (l < 2 or l <= max(i, j)))
+    assert allowed_triangles((5, 5, 5), None, None, torch.device("cpu")) is None
+
+
+def test_choice() -> None:
+    small, large = torch.zeros(1, 3, 3, 4, 1, 1), torch.zeros(1, 13, 13, 4, 1, 1)
+    assert chosen_implementation("auto", small, False) == "plain"
+    assert chosen_implementation("auto", large, False) == "blocked"
+    assert chosen_implementation("plain", large, False) == "plain"
+    assert not can_run_triton(large)
+    with pytest.raises(RuntimeError, match="triangular_implementation='triton' needs Triton, a CUDA device"):
+        triton_triangular_attention(large)
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed; PyTorch for CPUs does not bring it")
+def test_kernels_in_the_interpreter() -> None:
+    """Triton's interpreter runs the kernels on a CPU; it is switched on before they are compiled."""
+    script = Path(__file__).parents[2] / "benchmarks" / "gpu_triangular_attention.py"
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    command = [sys.executable, str(script), "--check-only", "--interpreted"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "all within twice the plain version's error" in done.stdout
