@@ -12,6 +12,8 @@ import re
 import unicodedata
 from pathlib import Path
 
+from dataset_statistics import cell as statistic
+
 from hf_sysgen.data import list_benchmarks
 from hf_sysgen.data.describe import counts_text
 from hf_sysgen.evaluation.results import RESULTS, read_results, write_results, write_whole
@@ -99,6 +101,24 @@ def benchmarks_table() -> str:
     )
 
 
+def statistics_table() -> str:
+    """Table 10 of Csordas et al. 2021 from our loaders, from benchmarks/dataset_statistics.json."""
+    record = json.loads((HERE / "dataset_statistics.json").read_text(encoding="utf-8"))
+    header = ("", *next(iter(record.values())))
+    rows = [(row, *(statistic(entry) for entry in cells.values())) for row, cells in record.items()]
+    notes = [
+        f"{row}, {column}: {entry['note']}."
+        for row, cells in record.items()
+        for column, entry in cells.items()
+        if "note" in entry and entry["ours"] is not None
+    ]
+    text = (
+        "As loaded; lengths are the greatest of inputs and outputs. In brackets: the paper's number where the file is "
+        "not here; `?`: a length that needs such a file."
+    )
+    return f"{markdown(header, rows)}\n\n{' '.join([text, *notes])}"
+
+
 def cell(text: str) -> str:
     return text.replace("|", "\\|")
 
@@ -121,7 +141,12 @@ def paper(citation: str) -> str:
     return f"{' & '.join(plain) if len(plain) < 3 else f'{plain[0]} et al.'} {year[1]}"
 
 
-TABLES = {"quick": quick_table, "benchmarks": benchmarks_table, "speed": speed_table}
+TABLES = {
+    "quick": quick_table,
+    "benchmarks": benchmarks_table,
+    "statistics": statistics_table,
+    "speed": speed_table,
+}
 
 
 def filled(readme: str) -> str:

@@ -17,6 +17,12 @@ TINY = ["steps=2", "eval_every=1", "eval_examples=3", "hidden_size=16", "interme
 CHECKPOINT = "runs/scan_length26_quick_relative_universal/seed0/model"
 
 
+def folder_of(recipe: str, words: list[str] = ()) -> str:
+    """What is made small is another cell, which would have another folder: give it that of the cell."""
+    seed = next((word.removeprefix("seed=") for word in words if word.startswith("seed=")), "0")
+    return f"output_dir=runs/{Path(recipe).stem}/seed{seed}"
+
+
 def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
 
@@ -33,7 +39,7 @@ def folder(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("readme")
     (path / "recipes").symlink_to(ROOT / "recipes")
     recipe = "recipes/devil/scan_length26_quick_relative_universal.yaml"
-    run([sys.executable, "-m", "hf_sysgen.train", recipe, *TINY], path)
+    run([sys.executable, "-m", "hf_sysgen.train", recipe, *TINY, folder_of(recipe)], path)
     return path
 
 
@@ -67,7 +73,8 @@ def test_commands(folder):
         elif words[0] == "torchrun":
             words = [sys.executable, "-m", "torch.distributed.run", *words[1:], "output_dir=runs/two_processes"]
         if {"train", "hf_sysgen.train"} & set(words):
-            words += TINY
+            recipe = next(word for word in words if word.endswith(".yaml"))
+            words += [*TINY, *([] if "output_dir" in words[-1] else [folder_of(recipe, words)])]
         if "compare" in words:
             words += [part for override in TINY for part in ("--override", override)]
         run(words, folder)

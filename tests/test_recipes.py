@@ -221,6 +221,9 @@ def test_an_override_that_makes_another_cell(tmp_path):
     assert loaded("steps=7", "seed=1", "dropout=0.5") == ("cell,steps=7,dropout=0.5", None, None, None)
     folder = load_recipe(path, ["config=../../a b", "output_dir=null", "seed=2"]).run_dir
     assert folder == Path("runs") / "cell,config=..-..-a-b" / "seed2"
+    long = [loaded(f"config={letter * 300}")[0] for letter in "ab"]
+    assert all(len(name) < 170 for name in long)
+    assert long[0] != long[1]
 
 
 def test_shipped_recipes_are_found_from_anywhere(tmp_path, monkeypatch):

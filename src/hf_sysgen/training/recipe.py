@@ -229,8 +229,9 @@ def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
 
 
 def _file_name(text: str) -> str:
-    """The text with what a path gives a meaning to, or a shell, made harmless."""
-    return re.sub(r"[^\w=,.+-]", "-", text)
+    """The text with what a path gives a meaning to, or a shell, made harmless, and no longer than a name may be."""
+    name = re.sub(r"[^\w=,.+-]", "-", text)
+    return name if len(name) <= 160 else f"{name[:150]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def parse_recipe(keys: Mapping[str, Any], name: str = "recipe") -> Recipe:
