@@ -22,12 +22,18 @@ def eager_attention_forward(
     attention_mask: torch.Tensor | None,
     scaling: float,
     dropout: float = 0.0,
+    blind: torch.Tensor | None = None,
     **kwargs,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """softmax(query key^T * scaling + attention_mask) value, with the weights: ((B, Q, H, D), (B, H, Q, K))."""
+    """
+    softmax(query key^T * scaling + attention_mask) value, with the weights: ((B, Q, H, D), (B, H, Q, K)). Queries that
+    are `blind` (B, H, Q, 1) have weights of zero.
+    """
     scores = torch.matmul(query * scaling, key.transpose(2, 3))  # (B, H, Q, K)
     scores = masked(scores, attention_mask)
     weights = nn.functional.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+    if blind is not None:
+        weights = weights.masked_fill(blind, 0.0)
     weights = apply_dropout(weights.to(query.dtype), dropout, module.training)
     return torch.matmul(weights, value).transpose(1, 2), weights
 

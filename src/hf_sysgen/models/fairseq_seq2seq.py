@@ -30,7 +30,7 @@ class FairseqFeedForward(FeedForward):
         return 1 / math.sqrt(width), 1 / math.sqrt(inner)
 
 
-class SelfAttentionGate(nn.Module):
+class SigmoidGate(nn.Module):
     """
     Multiplication by sigmoid(beta), one learned number (Chaabouni et al. 2021, Algorithm 1).
 
@@ -59,7 +59,7 @@ class FairseqParts:
     def make_gate(self, config, is_decoder: bool) -> nn.Module:
         if not config.self_attention_gate:
             return nn.Identity()
-        return SelfAttentionGate(config.decoder_gate_start if is_decoder else config.encoder_gate_start)
+        return SigmoidGate(config.decoder_gate_start if is_decoder else config.encoder_gate_start)
 
     def make_feed_forward(self, config, is_decoder: bool) -> nn.Module:
         return FairseqFeedForward(config, is_decoder)

@@ -55,9 +55,7 @@ class FixedSpanSelfAttention(FairseqSelfAttention):
         allowed = attention_mask if attention_mask.dtype == torch.bool else attention_mask >= 0
         blind = ~allowed.any(-1)[..., None]  # (B, 1, Q, 1)
         # they may look at everything, so that no kernel divides by a sum of zero; what they read is dropped
-        output, weights = super().read(query, key, value, allowed | blind, **kwargs)
-        if weights is not None:
-            weights = weights.masked_fill(blind, 0.0)
+        output, weights = super().read(query, key, value, allowed | blind, blind=blind, **kwargs)
         return output.masked_fill(blind.transpose(1, 2), 0.0), weights
 
 
