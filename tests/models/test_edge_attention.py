@@ -68,7 +68,9 @@ def compare(module: torch.nn.Module, state: torch.Tensor, ours: torch.Tensor, ru
     """Outputs (BATCH, N, N, E), and gradients of one random direction for every parameter and the state."""
     named = {name: p.detach().clone().requires_grad_() for name, p in module.named_parameters()}
     other = state.detach().clone().requires_grad_()
-    theirs = torch.stack([stacked(run_reference(row, example, named), state.shape[1]) for row, example in enumerate(other)])
+    theirs = torch.stack(
+        [stacked(run_reference(row, example, named), state.shape[1]) for row, example in enumerate(other)]
+    )
     torch.testing.assert_close(ours, theirs, **CLOSE)
     direction = torch.randn(ours.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     (ours * direction).sum().backward()
@@ -245,6 +247,7 @@ def test_choice() -> None:
         triton_triangular_attention(large)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed; PyTorch for CPUs does not bring it")
 def test_kernels_in_the_interpreter() -> None:
     """Triton's interpreter runs the kernels on a CPU; it is switched on before they are compiled."""

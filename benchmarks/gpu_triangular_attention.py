@@ -1,0 +1,151 @@
+"""
+Triangular attention's Triton kernels on a GPU: are they right, and how fast.
+
+`python benchmarks/gpu_triangular_attention.py` checks outputs and gradients of every kernel against the plain version in
+float64 (their error may be at most twice that of the plain version in the same precision), then times forward plus
+backward of every implementation and writes benchmarks/gpu_triangular_attention.json. `--check-only` stops after the
+checks. With `TRITON_INTERPRET=1` and `--interpreted` the checks run on a CPU, on small sizes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import torch
+
+from hf_sysgen.models.triangular_attention import plain_triangular_attention
+from hf_sysgen.models.triangular_blocked import blocked_triangular_attention
+from hf_sysgen.models.triangular_kernels import triton_triangular_attention
+
+# B, n, d, h of the paper's setups: CLUTRR, COGS in training and in its longest test, CFQ
+SETUPS = {
+    "clutrr": (400, 8, 200, 4),
+    "cogs": (100, 16, 64, 4),
+    "cogs_long": (5, 56, 64, 4),
+    "n32": (16, 32, 64, 4),
+    "n64": (16, 64, 64, 4),
+    "cfq": (16, 72, 256, 8),
+}
+BANDWIDTH = 4.3e12  # bytes a second, of the card for which the bound is computed
+
+
+def plain(projected, mask, source):
+    return plain_triangular_attention(*projected.unbind(3), mask, source)[0]
+
+
+IMPLEMENTATIONS = {"plain": plain, "blocked": blocked_triangular_attention, "triton": triton_triangular_attention}
+
+
+def draw(batch, nodes, width, heads, dtype, device, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    projected = torch.randn(batch, nodes, nodes, 4, heads, width // heads, generator=generator)
+    direction = torch.randn(batch, nodes, nodes, heads, width // heads, generator=generator)
+    mask = torch.rand(batch, nodes, generator=generator) > 0.2
+    mask[0], mask[-1] = True, False
+    return projected.to(device, dtype).requires_grad_(), direction.to(device, dtype), mask.to(device)
+
+
+def both(function, projected, direction, mask, source):
+    output = function(projected, mask, source)
+    return output.detach(), torch.autograd.grad(output, projected, direction)[0]
+
+
+def check(device: str, interpreted: bool) -> bool:
+    """Prints relative errors against float64, kernel beside plain."""
+    sizes = [(2, 1, 4, 1), (2, 5, 10, 2), (2, 17, 5, 1)]
+    dtypes = [torch.float32, torch.float16]
+    if not interpreted:
+        # the interpreter multiplies the bits of bfloat16
+        dtypes.append(torch.bfloat16)
+        sizes += [(3, 31, 200, 4), (4, 67, 64, 4), (2, 97, 256, 8), (2, 131, 64, 2)]
+    right = True
+    for batch, nodes, width, heads in sizes:
+        for dtype in dtypes:
+            for source in (None, nodes // 3):
+                projected, direction, mask = draw(batch, nodes, width, heads, dtype, device)
+                exact = projected.detach().double().requires_grad_()
+                truth = both(plain, exact, direction.double(), mask, source)
+                rough = both(plain, projected, direction, mask, source)
+                found = both(triton_triangular_attention, projected, direction, mask, source)
+                for what, true, near, ours in zip(("output", "gradient"), truth, rough, found, strict=True):
+                    scale = true.norm().clamp(min=1e-30)
+                    errors = [((tensor - true).norm() / scale).item() for tensor in (ours, near)]
+                    fits = errors[0] <= 2 * errors[1] + 1e-9
+                    right &= fits
+                    print(f"B{batch} n{nodes} d{width} h{heads} {dtype} source {source} {what}: "
+                          f"{errors[0]:.2e}, plain {errors[1]:.2e}{'' if fits else '  WRONG'}")  # fmt: skip
+    # dropout: the kept share, and derivatives along a direction with the same mask
+    projected, direction, _ = draw(2, 7, 8, 2, torch.float32, device)
+
+    def dropped(argument):
+        torch.manual_seed(5)
+        return (triton_triangular_attention(argument, None, None, 0.25) * direction).sum()
+
+    (gradient,) = torch.autograd.grad(dropped(projected), projected)
+    step = torch.randn(projected.shape, generator=torch.Generator().manual_seed(2)).to(device)
+    slope = (dropped(projected + 1e-2 * step) - dropped(projected - 1e-2 * step)).item() / 2e-2
+    expected = (gradient * step).sum().item()
+    fits = abs(slope - expected) <= 1e-2 * max(1.0, abs(expected))
+    print(f"dropout: slope {slope:.4f}, gradient {expected:.4f}{'' if fits else '  WRONG'}")
+    return right and fits
+
+
+def timed(function, *arguments, rounds: int = 20) -> tuple[float, float]:
+    """Milliseconds of forward plus backward (median), and the peak in MiB above what is there."""
+    for _ in range(3):
+        both(function, *arguments)
+    torch.cuda.synchronize()
+    start = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    times = []
+    for _ in range(rounds):
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        events[0].record()
+        both(function, *arguments)
+        events[1].record()
+        torch.cuda.synchronize()
+        times.append(events[0].elapsed_time(events[1]))
+    return sorted(times)[rounds // 2], (torch.cuda.max_memory_allocated() - start) / 2**20
+
+
+def measure() -> list[dict]:
+    rows = []
+    for setup, (batch, nodes, width, heads) in SETUPS.items():
+        for dtype in (torch.float32, torch.bfloat16):
+            bytes_moved = 15 * batch * nodes**2 * width * dtype.itemsize
+            for name, function in {**IMPLEMENTATIONS, "compiled": torch.compile(plain, dynamic=False)}.items():
+                projected, direction, _ = draw(batch, nodes, width, heads, dtype, "cuda")
+                row = {"setup": setup, "batch": batch, "nodes": nodes, "width": width, "heads": heads,
+                       "dtype": str(dtype), "implementation": name}  # fmt: skip
+                try:
+                    milliseconds, peak = timed(function, projected, direction, None, None)
+                except torch.cuda.OutOfMemoryError:
+                    rows.append({**row, "error": "out of memory"})
+                    continue
+                bound = bytes_moved / BANDWIDTH * 1e3
+                rows.append({**row, "ms": milliseconds, "peak_mib": peak, "bound_ms": bound, "of_bound": milliseconds / bound})  # fmt: skip
+                print(f"{setup:10} {dtype!s:15} {name:9} {milliseconds:9.3f} ms  {peak:9.1f} MiB  "
+                      f"{milliseconds / bound:7.1f} x the memory bound of {bound:.3f} ms", flush=True)  # fmt: skip
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check-only", action="store_true")
+    parser.add_argument("--interpreted", action="store_true")
+    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
+    options = parser.parse_args()
+    torch.backends.cuda.matmul.allow_tf32 = False
+    if not check("cpu" if options.interpreted else "cuda", options.interpreted):
+        sys.exit("kernels are wrong")
+    print("all within twice the plain version's error")
+    if not options.check_only:
+        record = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": measure()}
+        options.output.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

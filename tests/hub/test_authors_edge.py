@@ -1,0 +1,257 @@
+"""The checkpoints of Bergen et al. 2021 give the authors' numbers."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from hf_sysgen.hub.authors import from_authors
+
+# an independent re-implementation reached 1e-14 on every file
+CLOSE = {"rtol": 1e-11, "atol": 1e-12}
+CLUTRR = ["clutrr_edge", "clutrr_edge_value_ablation", "clutrr_edge_attention_ablation"]
+RELATION_AWARE = ["clutrr_rat", "clutrr_rrat"]
+COGS = ["cogs_edge", "cogs_edge_value_ablation"]
+CFQ = ["cfq_encdec"]
+FAMILY = {name: family for family, names in (
+    ("edge_clutrr", CLUTRR), ("rat", RELATION_AWARE), ("edge_cogs", COGS), ("edge_cfq", CFQ)) for name in names}  # fmt: skip
+SETS = ("role", "category", "noun_type", "verb", "parent")
+IMPLEMENTATIONS = ["plain", "blocked"]
+
+
+def load_golden(golden_dir: Path, name: str) -> SimpleNamespace:
+    tensors = load_file(golden_dir / "edge" / f"{name}.safetensors")
+    config = json.loads((golden_dir / "edge" / f"{name}.json").read_text())["config"]
+    starts = {start: {key[2:]: t for key, t in tensors.items() if key.startswith(f"{start}.")} for start in "wg"}
+    return SimpleNamespace(name=name, tensors=tensors, config=config, weights=starts["w"], gradients=starts["g"])
+
+
+@pytest.fixture
+def golden(golden_dir: Path, request: pytest.FixtureRequest) -> SimpleNamespace:
+    return load_golden(golden_dir, request.param)
+
+
+def model_of(golden: SimpleNamespace, implementation: str | None = None):
+    model = from_authors(FAMILY[golden.name], golden.weights, golden.config)
+    if implementation is not None:
+        model.config.triangular_implementation = implementation
+    return model
+
+
+def inputs_of(golden: SimpleNamespace, labels: bool = True) -> dict[str, torch.Tensor]:
+    tensors = golden.tensors
+    if golden.name in CLUTRR + RELATION_AWARE:
+        batch = {"edge_ids": tensors["in.batched_graphs"], "node_mask": 1 - tensors["in.masks"].long(),
+                 "query": tensors["in.query_edges"][:, 1:], "labels": tensors["in.query_labels"]}  # fmt: skip
+    elif golden.name in COGS:
+        padding = tensors["in.mask"].bool()
+        batch = {"input_ids": tensors["in.tokens"], "attention_mask": (~padding).long()}
+        batch |= {f"{name}_labels": tensors[f"in.{name}"].masked_fill(padding, -100) for name in SETS}
+    else:
+        batch = {"input_ids": tensors["in.input_ids"], "attention_mask": tensors["in.attention_mask"]}
+        batch["labels"] = tensors["in.labels"]
+    return batch if labels else {name: value for name, value in batch.items() if "labels" not in name}
+
+
+def real_nodes(golden: SimpleNamespace) -> torch.Tensor:
+    batch = inputs_of(golden)
+    return (batch["node_mask"] if "node_mask" in batch else batch["attention_mask"]).bool()
+
+
+def pairs(nodes: torch.Tensor) -> torch.Tensor:
+    return nodes[:, :, None] & nodes[:, None]
+
+
+def close(found: torch.Tensor, expected: torch.Tensor, what: str = "") -> None:
+    torch.testing.assert_close(found, expected, **CLOSE, msg=lambda text: f"{what}: {text}")
+
+
+def ours_for(name: str, named: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The tensor of ours that their `name` stands for, in their layout, as far as we have it."""
+    tables = {
+        "encoder.embedding.weight": "model.embed_edges.weight", "word_emb.weight": "model.embed_tokens.weight",
+        "emb.weight": "model.embed_tokens.weight", "decode_parent.weight": "parent_head.weight",
+        "encoder.bos_vector": "model.bos.weight", "decoder.bos_vector": "decoder.bos.weight",
+        "encoder.spatial_relations_builder.rel_embeddings.weight": "model.relations.weight",
+        "decoder.spatial_relations_builder.rel_embeddings.weight": "decoder.relations.weight",
+    }  # fmt: skip
+    if name in tables:
+        return named[tables[name]]
+    if found := re.fullmatch(r"(encoder|decoder)\.layers\.(\d)\.edge_attention\.linears\.(\d)\.(weight|bias)", name):
+        side, layer, part, kind = found.groups()
+        root = {"encoder": "model", "decoder": "decoder"}[side]
+        joined = named[f"{root}.rounds.layers.{layer}.attention.in_proj.{kind}"]
+        width = named[f"{root}.rounds.layers.{layer}.attention.o_proj.weight"].shape[0]
+        return joined[int(part) * width : (int(part) + 1) * width]
+    if found := re.fullmatch(r"encoder\.layers\.0\.rel_attention\.linears\.(\d)\.weight", name):
+        return named["model.layers.0.mixing.qkv_proj.weight"].chunk(3)[int(found[1])]
+    others = {"encoder.relation_value_map.weight": ("model.relation_maps.proj.weight", 1),
+              "encoder.layers.0.rel_attention.left_linear.weight": ("model.layers.0.first_proj.weight", None)}  # fmt: skip
+    if name in others:
+        ours, half = others[name]
+        return named[ours] if half is None else named[ours].chunk(2)[half]
+    assert name == "encoder.layers.0.norm1.weight", name
+    edge = "model.rounds.layers.0.attention_norm.weight"
+    return named[edge if edge in named else "model.layers.0.node_update.norm.weight"]
+
+
+def test_every_file_is_read(golden_dir: Path) -> None:
+    files = {path.stem for path in (golden_dir / "edge").glob("*.json")}
+    assert files == set(FAMILY) | {"cfq_tokenizer", "clutrr_collate", "cogs_batch"}
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+@pytest.mark.parametrize("golden", FAMILY, indirect=True)
+def test_loss_and_gradients(golden: SimpleNamespace, implementation: str) -> None:
+    model = model_of(golden, implementation)
+    assert not model.training
+    out = model(**inputs_of(golden))
+    close(out.loss, golden.tensors["out.loss"])
+    out.loss.backward()
+    named = {name: p.grad for name, p in model.named_parameters()}
+    assert golden.gradients
+    for name, theirs in golden.gradients.items():
+        # the value ablation's dead matrix has a gradient of zero, and does not exist here
+        ours = ours_for(name, named)
+        close(ours, theirs[: len(ours)], name)
+        assert theirs[len(ours) :].abs().sum() == 0, f"{name}: rows that are used are missing"
+        if not ours.numel():
+            assert golden.config["lesion_values"] and name.endswith("linears.3.weight")
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+@pytest.mark.parametrize("golden", CLUTRR, indirect=True)
+def test_clutrr(golden: SimpleNamespace, implementation: str) -> None:
+    model, tensors, batch = model_of(golden, implementation), golden.tensors, inputs_of(golden)
+    real = pairs(real_nodes(golden))
+    with torch.no_grad():
+        out = model(**batch, output_hidden_states=True)
+        close(out.logits, tensors["out.logits"])
+        assert ((out.logits.argmax(-1) == batch["labels"]).double().mean() - tensors["out.acc"]).abs() < 1e-12
+        # what enters the first round, then what leaves each
+        states = (model.model.first_state(None, batch["edge_ids"], None), *out.hidden_states[1:])
+        for depth in range(golden.config["num_message_rounds"] + 1):
+            close(states[depth][real], tensors[f"out.state{depth}"][real], f"state {depth}")
+        close(states[-1][real], tensors["out.final_state"][real])
+        attention = model.model.rounds.layers[0].attention
+        update, _ = attention(tensors["out.attn_in"], batch["node_mask"].bool())
+        close(update[real], tensors["out.attn_out"][real])
+    # their mask of triangles is ours, between real nodes
+    nodes = real_nodes(golden)
+    forbidden = ~(nodes[:, :, None, None] & nodes[:, None, :, None] & nodes[:, None, None])
+    assert torch.equal(tensors["in.mask4"].bool(), forbidden)
+
+
+@pytest.mark.parametrize("golden", RELATION_AWARE, indirect=True)
+def test_relation_aware(golden: SimpleNamespace) -> None:
+    model, tensors, batch = model_of(golden), golden.tensors, inputs_of(golden)
+    nodes = real_nodes(golden)
+    with torch.no_grad():
+        out = model(**batch)
+        close(out.logits, tensors["out.logits"])
+        assert ((out.logits.argmax(-1) == batch["labels"]).double().mean() - tensors["out.acc"]).abs() < 1e-12
+        state = model.model(batch["edge_ids"], batch["node_mask"]).last_hidden_state
+        real = pairs(nodes) if golden.config["update_relations"] else nodes
+        close(state[real], tensors["out.final_state"][real])
+        if golden.config["update_relations"]:
+            kept = []
+            model.model.layers[0].register_forward_hook(lambda module, args, output: kept.append(output[0]))
+            model(**batch)
+            close(kept[-1][nodes], tensors["out.node_state"][nodes])
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+@pytest.mark.parametrize("golden", COGS, indirect=True)
+def test_cogs(golden: SimpleNamespace, implementation: str) -> None:
+    model, tensors, batch = model_of(golden, implementation), golden.tensors, inputs_of(golden)
+    nodes = real_nodes(golden)
+    with torch.no_grad():
+        out = model(**batch)
+        encoder = model.model
+        close(encoder.first_state(batch["input_ids"], None, None), tensors["out.state0"])
+        state = encoder(batch["input_ids"], batch["attention_mask"]).last_hidden_state
+    close(state[pairs(nodes)], tensors["out.final_state"][pairs(nodes)])
+    for name in SETS[:4]:
+        close(out[f"{name}_logits"][nodes], tensors[f"out.{name}_logits"][nodes], name)
+    close(out.parent_logits[pairs(nodes)], tensors["out.parent_scores"][pairs(nodes)])
+    parts = []
+    right = torch.ones(len(nodes), dtype=torch.bool)
+    for name in SETS:
+        with torch.no_grad():
+            one = {key: value for key, value in batch.items() if "labels" not in key or key.startswith(name)}
+            parts.append(model(**one).loss)
+        right &= ((out[f"{name}_logits"].argmax(-1) == tensors[f"in.acc.{name}"]) | ~nodes).all(1) \
+            if f"in.acc.{name}" in tensors else False  # fmt: skip
+    close(torch.stack(parts).sum(), tensors["out.loss"])
+    close(torch.stack(parts).sort().values, tensors["out.loss_parts"].sort().values)
+    if "in.acc.role" in tensors:
+        assert (right.double().mean() - tensors["out.acc"]).abs() < 1e-12
+    # clipped distances
+    positions = torch.arange(20)
+    table = encoder.relations
+    table.weight.data = torch.arange(float(len(table.weight)))[:, None].double()
+    assert torch.equal(table.between(positions, positions)[..., 0].long(), tensors["in.relations20"])
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+@pytest.mark.parametrize("golden", CFQ, indirect=True)
+def test_cfq(golden: SimpleNamespace, implementation: str) -> None:
+    model, tensors, batch = model_of(golden, implementation), golden.tensors, inputs_of(golden)
+    labels = batch.pop("labels")
+    assert torch.equal(model.prepare_decoder_input_ids_from_labels(labels), tensors["out.decoder_input_ids"])
+    source = batch["input_ids"].shape[1]
+    nodes = torch.cat((batch["attention_mask"].bool(), torch.ones_like(labels).bool()), dim=1)
+    states = []
+    model.decoder.rounds.register_forward_hook(lambda module, args, output: states.append((args[0], output)))
+    with torch.no_grad():
+        out = model(**batch, decoder_input_ids=tensors["out.decoder_input_ids"])
+    close(out.logits, tensors["out.logits"])
+    real = pairs(nodes)
+    close(
+        out.encoder_last_hidden_state[real[:, :source, :source]],
+        tensors["out.encoder_state"][real[:, :source, :source]],
+    )
+    close(states[0][0][real], tensors["out.decoder_state0"][real])
+    close(states[0][1][real], tensors["out.decoder_state"][real])
+    for use_cache in (True, False):
+        ids = model.generate(**batch, max_length=golden.config["max_length"], use_cache=use_cache)
+        assert torch.equal(ids, tensors["out.generated"])
+    # relations in the decoder
+    first, last = golden.config["relations_for"]
+    positions = torch.arange(first + last)
+    table = model.decoder.relations
+    table.weight.data = torch.arange(float(len(table.weight)))[:, None].double()
+    assert torch.equal(table.between(positions, positions, first)[..., 0].long(), tensors["out.relations"])
+
+
+def test_all_their_layers_may_be_there(golden_dir: Path) -> None:
+    """A checkpoint of theirs holds copies of a shared layer that nothing uses."""
+    golden = load_golden(golden_dir, "clutrr_edge")
+    copies = {k.replace("layers.0", "layers.2"): v + 1 for k, v in golden.weights.items() if ".layers.0." in k}
+    model = from_authors("edge_clutrr", {**golden.weights, **copies}, golden.config)
+    close(model(**inputs_of(golden)).loss, golden.tensors["out.loss"])
+    untied = {**golden.config, "share_layers": False}
+    with pytest.raises(ValueError, match=r"'encoder\.layers\.1\.norm1\.weight' is missing from config or state_dict"):
+        from_authors("edge_clutrr", golden.weights, untied)
+    layers = {k.replace("layers.0", f"layers.{i}"): v for k, v in golden.weights.items() if ".layers.0." in k for i in (1, 2)}  # fmt: skip
+    model = from_authors("edge_clutrr", {**golden.weights, **layers}, untied)
+    assert len(model.model.rounds.layers) == 3
+    close(model(**inputs_of(golden)).loss, golden.tensors["out.loss"])
+
+
+def test_bad_checkpoints(golden_dir: Path) -> None:
+    golden = load_golden(golden_dir, "cogs_edge")
+    with pytest.raises(ValueError, match="unknown parameter 'encoder.other' of family 'edge_cogs'"):
+        from_authors("edge_cogs", {**golden.weights, "encoder.other": torch.zeros(1)}, golden.config)
+    with pytest.raises(ValueError, match="edge_attention_flat=True is in the code but not in the paper"):
+        from_authors("edge_cogs", golden.weights, {**golden.config, "edge_attention_flat": True})
+    with pytest.raises(ValueError, match="input_encoding='absolute' is not offered"):
+        from_authors("edge_cogs", golden.weights, {**golden.config, "input_encoding": "absolute"})
+    with pytest.raises(ValueError, match="family 'edge_cogs': 'dim' is missing"):
+        from_authors("edge_cogs", golden.weights, {k: v for k, v in golden.config.items() if k != "dim"})
