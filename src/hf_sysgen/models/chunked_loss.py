@@ -19,7 +19,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         wide = torch.promote_types(hidden.dtype, torch.float32)
         total = torch.zeros((), dtype=wide, device=hidden.device)
         grad_hidden = torch.empty_like(hidden) if with_gradients else None
-        grad_weight = torch.zeros_like(weight, dtype=wide) if with_gradients else None
+        grad_weight = None
         for start in range(0, hidden.shape[0], chunk):
             states, words = hidden[start : start + chunk], targets[start : start + chunk]
             real = words != -100
@@ -31,20 +31,27 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 # what is not to be learned is taken out where tensors are small
                 counted = real[:, None].to(hidden.dtype)
                 grad_hidden[start : start + chunk] = (error @ weight) * counted
-                if wide == hidden.dtype:
-                    grad_weight.addmm_(error.t(), states * counted)
+                states = states * counted
+                if grad_weight is None:
+                    grad_weight = (error.t() @ states).to(wide)
+                elif wide == hidden.dtype:
+                    grad_weight.addmm_(error.t(), states)
                 else:
-                    grad_weight += error.t() @ (states * counted)
+                    grad_weight += error.t() @ states
         if with_gradients:
             ctx.save_for_backward(grad_hidden, grad_weight)
-        ctx.weight_dtype = weight.dtype
+        ctx.dtypes = hidden.dtype, weight.dtype
         return total
 
     @staticmethod
     def backward(ctx, grad):
         grad_hidden, grad_weight = ctx.saved_tensors
-        grads = (grad_hidden * grad).to(grad_hidden.dtype), (grad_weight * grad).to(ctx.weight_dtype)
-        return *grads, None, None, None
+        if torch.compiler.is_compiling():
+            grad_hidden, grad_weight = grad_hidden * grad, grad_weight * grad
+        else:
+            # in place, for memory; a second pass back through the same graph is refused by autograd
+            grad_hidden.mul_(grad), grad_weight.mul_(grad)
+        return grad_hidden.to(ctx.dtypes[0]), grad_weight.to(ctx.dtypes[1]), None, None, None
 
 
 def chunked_cross_entropy(
