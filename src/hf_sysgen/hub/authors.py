@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 from hf_sysgen.hub.authors_csordas import csordas
 from hf_sysgen.hub.authors_edge import edge_cfq, edge_clutrr, edge_cogs, rat
 from hf_sysgen.hub.authors_fairseq import fairseq_sag
+from hf_sysgen.hub.authors_role_filler import role_filler
 
 # each takes (state_dict, config) and returns our model and its state_dict, as far as theirs has it
 FAMILIES = {
@@ -20,6 +21,7 @@ FAMILIES = {
     "edge_cogs": edge_cogs,
     "fairseq_sag": fairseq_sag,
     "rat": rat,
+    "role_filler": role_filler,
 }
 
 

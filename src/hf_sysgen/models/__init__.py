@@ -26,6 +26,7 @@ from .configuration_relative_transformer import RelativeTransformerConfig as Rel
 from .configuration_relative_universal_transformer import (
     RelativeUniversalTransformerConfig as RelativeUniversalTransformerConfig,
 )
+from .configuration_role_filler_transformer import RoleFillerTransformerConfig as RoleFillerTransformerConfig
 from .configuration_sag_conv_transformer import SagConvTransformerConfig as SagConvTransformerConfig
 from .configuration_sag_fixed_span_transformer import SagFixedSpanTransformerConfig as SagFixedSpanTransformerConfig
 from .configuration_sag_t5_transformer import SagT5TransformerConfig as SagT5TransformerConfig
@@ -69,6 +70,10 @@ from .modeling_relative_universal_transformer import (
 from .modeling_relative_universal_transformer import (
     RelativeUniversalTransformerModel as RelativeUniversalTransformerModel,
 )
+from .modeling_role_filler_transformer import (
+    RoleFillerTransformerForConditionalGeneration as RoleFillerTransformerForConditionalGeneration,
+)
+from .modeling_role_filler_transformer import RoleFillerTransformerModel as RoleFillerTransformerModel
 from .modeling_sag_conv_transformer import (
     SagConvTransformerForConditionalGeneration as SagConvTransformerForConditionalGeneration,
 )
@@ -131,6 +136,10 @@ MODELS: dict[Any, dict[Any, Any]] = {
     SagT5TransformerConfig: {
         AutoModel: SagT5TransformerModel,
         AutoModelForSeq2SeqLM: SagT5TransformerForConditionalGeneration,
+    },
+    RoleFillerTransformerConfig: {
+        AutoModel: RoleFillerTransformerModel,
+        AutoModelForSeq2SeqLM: RoleFillerTransformerForConditionalGeneration,
     },
     EdgeTransformerConfig: {
         AutoModel: EdgeTransformerModel,

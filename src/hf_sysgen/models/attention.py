@@ -120,7 +120,14 @@ class SelfAttention(MultiHeadAttention):
     def __init__(self, config, is_causal: bool):
         super().__init__(config, is_decoder=is_causal)
         self.is_causal = is_causal
+        self.make_projections()
+
+    def make_projections(self):
         self.qkv_proj = self.projection(3)
+
+    def project(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """States (B, Q, E) -> query, key and value (B, H, Q, D)."""
+        return self.split_heads(self.qkv_proj(hidden_states), 3)
 
     def position_keys(
         self, hidden_states: torch.Tensor, key_length: int, first_position: int | torch.Tensor
@@ -164,7 +171,7 @@ class SelfAttention(MultiHeadAttention):
         Returns:
             output (B, Q, E) and, with eager attention, weights (B, H, Q, K).
         """
-        query, key, value = self.split_heads(self.qkv_proj(hidden_states), 3)
+        query, key, value = self.project(hidden_states)
         if past_key_values is not None:
             if isinstance(past_key_values, EncoderDecoderCache):
                 past_key_values = past_key_values.self_attention_cache
@@ -180,6 +187,9 @@ class CrossAttention(MultiHeadAttention):
 
     def __init__(self, config):
         super().__init__(config, is_decoder=True, memory_width=config.stack_settings(False).hidden_size)
+        self.make_projections()
+
+    def make_projections(self):
         self.q_proj = self.projection()
         self.kv_proj = self.projection(2, self.memory_width)
 

@@ -55,12 +55,15 @@ class EncoderLayer(GradientCheckpointingLayer):
         self.self_attn = self.make_self_attention(config, is_decoder)
         # what is done to the output of self-attention before it is added
         self.self_attn_gate = self.make_gate(config, is_decoder)
-        self.self_attn_norm = nn.LayerNorm(settings.hidden_size, config.layer_norm_eps)
+        self.self_attn_norm = self.make_norm(config, is_decoder)
         self.feed_forward = self.make_feed_forward(config, is_decoder)
-        self.feed_forward_norm = nn.LayerNorm(settings.hidden_size, config.layer_norm_eps)
+        self.feed_forward_norm = self.make_norm(config, is_decoder)
 
     def make_self_attention(self, config, is_decoder: bool) -> nn.Module:
         return SELF_ATTENTION[config.position_scheme](config, is_decoder)
+
+    def make_norm(self, config, is_decoder: bool) -> nn.Module:
+        return nn.LayerNorm(config.stack_settings(is_decoder).hidden_size, config.layer_norm_eps)
 
     def make_gate(self, config, is_decoder: bool) -> nn.Module:
         return nn.Identity()
@@ -68,11 +71,11 @@ class EncoderLayer(GradientCheckpointingLayer):
     def make_feed_forward(self, config, is_decoder: bool) -> nn.Module:
         return FeedForward(config, is_decoder)
 
-    def branch(self, hidden_states: torch.Tensor, norm: nn.LayerNorm) -> torch.Tensor:
+    def branch(self, hidden_states: torch.Tensor, norm: nn.Module) -> torch.Tensor:
         """What a sub-layer reads."""
         return norm(hidden_states) if self.normalize_before else hidden_states
 
-    def residual(self, hidden_states: torch.Tensor, update: torch.Tensor, norm: nn.LayerNorm) -> torch.Tensor:
+    def residual(self, hidden_states: torch.Tensor, update: torch.Tensor, norm: nn.Module) -> torch.Tensor:
         """States with a sub-layer's output added."""
         hidden_states = hidden_states + dropout(update, self.dropout, self.training)
         return hidden_states if self.normalize_before else norm(hidden_states)
@@ -109,7 +112,7 @@ class DecoderLayer(EncoderLayer):
     def __init__(self, config):
         super().__init__(config, is_decoder=True)
         self.cross_attn = self.make_cross_attention(config)
-        self.cross_attn_norm = nn.LayerNorm(config.stack_settings(True).hidden_size, config.layer_norm_eps)
+        self.cross_attn_norm = self.make_norm(config, True)
 
     def make_cross_attention(self, config) -> nn.Module:
         return CrossAttention(config)

@@ -31,6 +31,21 @@ def shift_right(labels: torch.Tensor, start_id: int, pad_id: int) -> torch.Tenso
     return shifted
 
 
+def token_loss(
+    logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int | None = None
+) -> torch.Tensor:
+    """
+    Cross-entropy of logits (B, T, V) summed over the labels (B, T) that are not -100, divided by their number or by
+    that of the whole batch of which these are a part.
+    """
+    reduction = "mean" if num_items_in_batch is None else "sum"
+    scores = logits.flatten(0, 1).to(torch.promote_types(logits.dtype, torch.float32))
+    loss = nn.functional.cross_entropy(scores, labels.flatten().to(logits.device), reduction=reduction)
+    if num_items_in_batch is not None:
+        loss = loss / torch.as_tensor(num_items_in_batch, device=loss.device)
+    return loss
+
+
 class Seq2SeqPreTrainedModel(PreTrainedModel):
     """Initialisation and capabilities. Every part with weights of its own says how they start in `reset_weights`."""
 
@@ -38,6 +53,7 @@ class Seq2SeqPreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = True
     _no_split_modules = [  # noqa: RUF012
         "EncoderLayer", "DecoderLayer", "FairseqEncoderLayer", "FairseqDecoderLayer",
+        "RoleFillerEncoderLayer", "RoleFillerDecoderLayer",
     ]  # fmt: skip
     _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
     _supports_sdpa = True
@@ -75,8 +91,11 @@ class Stack(Seq2SeqPreTrainedModel):
         self.gradient_checkpointing = False
         self.post_init()
 
-    def embed(self, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None) -> torch.Tensor:
-        """Unscaled embeddings (B, L, E) from exactly one of ids (B, L) and embeddings."""
+    def embed(self, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None, inputs: dict) -> torch.Tensor:
+        """
+        Unscaled embeddings (B, L, E) from exactly one of ids (B, L) and embeddings. A stack that reads more takes it
+        out of `inputs`, the other keywords of `forward`.
+        """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give exactly one of token ids and embeddings")
         return self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
@@ -111,7 +130,7 @@ class Encoder(Stack):
         **kwargs,
     ) -> BaseModelOutput:
         """ids or unscaled embeddings of (B, S), mask (B, S) with 1 = real -> last_hidden_state (B, S, E)."""
-        hidden_states = self.embed_input(self.embed(input_ids, inputs_embeds), 0, attention_mask)
+        hidden_states = self.embed_input(self.embed(input_ids, inputs_embeds, kwargs), 0, attention_mask)
         mask = create_bidirectional_mask(config=self.config, inputs_embeds=hidden_states, attention_mask=attention_mask)
         length = hidden_states.shape[1]
         position_keys = [layer.self_attn.position_keys(hidden_states, length, 0) for layer in self.layers]
@@ -175,7 +194,7 @@ class Decoder(Stack):
         """
         if encoder_hidden_states is None:
             raise ValueError("the decoder needs encoder_hidden_states; call the whole model, or the encoder first")
-        embeddings = self.embed(input_ids, inputs_embeds)
+        embeddings = self.embed(input_ids, inputs_embeds, kwargs)
         if use_cache and past_key_values is None:
             past_key_values = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
         length = embeddings.shape[1]
@@ -305,6 +324,7 @@ class Seq2SeqLM(Seq2SeqPreTrainedModel, GenerationMixin):
 
     _tied_weights_keys = {"lm_head.weight": "model.decoder.embed_tokens.weight"}  # noqa: RUF012
     model_class: type[Seq2SeqModel] = Seq2SeqModel
+    head_class: type[nn.Module] = OutputProjection
     output_bias = True
     # the loss divides by `num_items_in_batch`, so that accumulated and sharded batches have one loss
     accepts_loss_kwargs = True
@@ -312,7 +332,7 @@ class Seq2SeqLM(Seq2SeqPreTrainedModel, GenerationMixin):
     def __init__(self, config):
         super().__init__(config)
         self.model = self.model_class(config)
-        self.lm_head = OutputProjection(config, self.output_bias)
+        self.lm_head = self.head_class(config, self.output_bias)
         self.post_init()
 
     def _resize_token_embeddings(self, new_num_tokens, pad_to_multiple_of=None, mean_resizing=True):
@@ -339,6 +359,10 @@ class Seq2SeqLM(Seq2SeqPreTrainedModel, GenerationMixin):
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
         return shift_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
+
+    def training_input(self, labels: torch.Tensor, **source) -> torch.Tensor:
+        """What the decoder reads where only labels (B, T) are given, with the `source` arguments of [`forward`]."""
+        return self.prepare_decoder_input_ids_from_labels(labels)
 
     @can_return_tuple
     def forward(
@@ -372,7 +396,13 @@ class Seq2SeqLM(Seq2SeqPreTrainedModel, GenerationMixin):
         if labels is not None:
             use_cache = False
             if decoder_input_ids is None and decoder_inputs_embeds is None:
-                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+                decoder_input_ids = self.training_input(
+                    labels,
+                    input_ids=input_ids,
+                    attention_mask=attention_mask,
+                    encoder_outputs=encoder_outputs,
+                    inputs_embeds=inputs_embeds,
+                )
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -386,13 +416,7 @@ class Seq2SeqLM(Seq2SeqPreTrainedModel, GenerationMixin):
             **kwargs,
         )
         logits = self.lm_head(outputs.last_hidden_state)
-        loss = None
-        if labels is not None:
-            reduction = "mean" if num_items_in_batch is None else "sum"
-            scores = logits.flatten(0, 1).to(torch.promote_types(logits.dtype, torch.float32))
-            loss = nn.functional.cross_entropy(scores, labels.flatten().to(logits.device), reduction=reduction)
-            if num_items_in_batch is not None:
-                loss = loss / torch.as_tensor(num_items_in_batch, device=loss.device)
+        loss = None if labels is None else token_loss(logits, labels, num_items_in_batch)
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,

@@ -1,0 +1,83 @@
+"""Configuration of the role/filler Transformer of Russin et al. 2022."""
+
+from typing import Literal
+
+from huggingface_hub.dataclasses import strict
+
+from .configuration_encoder_decoder import EncoderDecoderConfig
+
+
+@strict
+class RoleFillerTransformerConfig(EncoderDecoderConfig):
+    r"""
+    Encoder-decoder Transformer of two streams: roles decide where to look, fillers are what is read. Without arguments:
+    the paper's model (section 3.4) on SCAN add-jump with its role loss and threshold, 4,165,888 parameters.
+
+    Sizes, vocabularies and special ids are those of [`EncoderDecoderConfig`], `hidden_size` being that of one stream.
+
+    Args:
+        vocab_size, source_vocab_size: words that fillers may be. The code has one table for both languages, as large
+            as the source vocabulary, so that a source and a target word of one id share their vector (train.py:154,
+            models/tf_separate.py:108-109); the paper is silent.
+        role_vocab_size, source_role_vocab_size: roles of target and source words; `None` means as many as words (the
+            code draws roles and words from one vocabulary).
+        separate_tables: source and target have tables of their own.
+        role_map: role of each target word by its id, for decoder input that comes without roles, as generated tokens
+            do. `None` reads the tokens themselves, in the source too: "fillers - fillers" of Table 2.
+        role_loss: adds the mean cross-entropy of the target's roles to the loss (section 3.2).
+        attention_threshold: weights of cross-attention that are not larger become 0 (section 3.3: 0.08); `None` keeps
+            all.
+        renormalization: what is done after the threshold: `"all_or_none"` divides each row by its sum unless a row of
+            the batch has lost everything, then none, as the authors ran (tf_separate.py:560-565; on SCAN it cannot
+            happen at 0.08); `"each_row"` divides every row that has kept something, as equation 3 reads.
+        position_scheme: `"absolute"` adds sinusoids to the roles (reported); `"relative"` scores signed distances in
+            self-attention (Dai et al. 2019; section 3.4 mentions it and reports nothing).
+        dropout: on attention weights, sub-layer outputs, inside the feed-forward blocks, and on embedded roles.
+    """
+
+    model_type = "role_filler_transformer"
+
+    vocab_size: int = 17
+    source_vocab_size: int = 17
+    hidden_size: int = 256
+    intermediate_size: int = 512
+    encoder_layers: int = 2
+    decoder_layers: int = 2
+    role_vocab_size: int | None = None
+    source_role_vocab_size: int | None = None
+    separate_tables: bool = False
+    role_map: list[int] | None = None
+    role_loss: bool = True
+    attention_threshold: float | None = 0.08
+    renormalization: Literal["all_or_none", "each_row"] = "all_or_none"
+    position_scheme: Literal["absolute", "relative"] = "absolute"
+
+    def __post_init__(self, **kwargs):
+        if self.role_vocab_size is None:
+            self.role_vocab_size = self.vocab_size
+        if self.source_role_vocab_size is None:
+            self.source_role_vocab_size = self.source_vocab_size
+        super().__post_init__(**kwargs)
+
+    def validate_architecture(self):
+        super().validate_architecture()
+        if not self.tie_word_embeddings:
+            raise ValueError("tie_word_embeddings=False: the logits of both streams are made with their tables")
+        if self.attention_threshold is not None and not 0 <= self.attention_threshold < 1:
+            raise ValueError(f"attention_threshold={self.attention_threshold} must be in [0, 1)")
+        if not self.separate_tables:
+            for ours, theirs in (("vocab_size", "source_vocab_size"), ("role_vocab_size", "source_role_vocab_size")):
+                if getattr(self, ours) != getattr(self, theirs):
+                    raise ValueError(
+                        f"{ours}={getattr(self, ours)} and {theirs}={getattr(self, theirs)} need separate_tables=True"
+                    )
+            if self.source_id_offset:
+                raise ValueError(f"source_id_offset={self.source_id_offset} needs separate_tables=True")
+        if self.role_map is not None:
+            if len(self.role_map) != self.vocab_size:
+                raise ValueError(f"role_map has {len(self.role_map)} roles for vocab_size={self.vocab_size} words")
+            if not all(0 <= role < self.role_vocab_size for role in self.role_map):
+                raise ValueError(f"role_map holds roles outside role_vocab_size={self.role_vocab_size}")
+
+
+__all__ = ["RoleFillerTransformerConfig"]

@@ -1,0 +1,126 @@
+"""The role/filler Transformer of Russin et al. 2022."""
+
+# B batch, S source length, T target length, E width of one stream, V words, R roles
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from transformers.cache_utils import Cache
+from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
+from transformers.utils import can_return_tuple
+
+from .configuration_role_filler_transformer import RoleFillerTransformerConfig
+from .role_filler import RoleFillerModel
+from .seq2seq import Seq2SeqLM, token_loss
+
+
+@dataclass
+class RoleFillerLMOutput(Seq2SeqLMOutput):
+    """
+    [`Seq2SeqLMOutput`], and `role_logits` (B, T, R); `loss` is the sum of `filler_loss` and, where the config says so,
+    `role_loss`.
+    """
+
+    role_logits: torch.FloatTensor | None = None
+    filler_loss: torch.FloatTensor | None = None
+    role_loss: torch.FloatTensor | None = None
+
+
+class RoleFillerTransformerModel(RoleFillerModel):
+    """Two streams: roles decide where to look, fillers are what is read. Without a head; states are (B, L, 2E)."""
+
+    config_class = RoleFillerTransformerConfig
+
+
+class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
+    """
+    Identical to [`Seq2SeqLM`] except:
+    - words are read from the filler stream, roles from the role stream, each with its table.
+    - the loss of the roles is added. Its labels are the roles of the labels.
+
+    `generate` takes `role_ids` of the source; roles of generated words are those of `config.role_map`.
+    """
+
+    config_class = RoleFillerTransformerConfig
+    model_class = RoleFillerTransformerModel
+    output_bias = False
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        decoder_input_ids: torch.LongTensor | None = None,
+        decoder_attention_mask: torch.Tensor | None = None,
+        role_ids: torch.LongTensor | None = None,
+        decoder_role_ids: torch.LongTensor | None = None,
+        encoder_outputs: BaseModelOutput | tuple | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        decoder_inputs_embeds: torch.Tensor | None = None,
+        labels: torch.LongTensor | None = None,
+        role_labels: torch.LongTensor | None = None,
+        use_cache: bool | None = None,
+        num_items_in_batch: torch.Tensor | int | None = None,
+        **kwargs,
+    ) -> RoleFillerLMOutput:
+        """
+        Arguments as in [`Seq2SeqLM`], and:
+
+        Args:
+            role_ids: roles of the source (B, S); may be left out where roles are the words themselves.
+            decoder_role_ids: roles of the decoder's input (B, T); by default those of `config.role_map`.
+            role_labels: roles of the labels (B, T), -100 where nothing is to be learned; by default those of
+                `config.role_map`.
+
+        Returns:
+            logits (B, T, V), role_logits (B, T, R) and, with labels, the losses: each a mean over labels in nats.
+        """
+        if labels is not None:
+            use_cache = False
+            if decoder_input_ids is None and decoder_inputs_embeds is None:
+                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+        outputs = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            decoder_input_ids=decoder_input_ids,
+            decoder_attention_mask=decoder_attention_mask,
+            role_ids=role_ids,
+            decoder_role_ids=decoder_role_ids,
+            encoder_outputs=encoder_outputs,
+            past_key_values=past_key_values,
+            inputs_embeds=inputs_embeds,
+            decoder_inputs_embeds=decoder_inputs_embeds,
+            use_cache=use_cache,
+            **kwargs,
+        )
+        roles, fillers = outputs.last_hidden_state.chunk(2, dim=-1)
+        logits = self.lm_head(fillers)
+        role_logits = nn.functional.linear(roles, self.model.decoder.embed_roles.weight)
+        loss = filler_loss = role_loss = None
+        if labels is not None:
+            loss = filler_loss = token_loss(logits, labels, num_items_in_batch)
+            if self.config.role_loss:
+                if role_labels is None:
+                    real = labels != -100
+                    role_labels = self.model.decoder.default_roles(labels.where(real, 0)).where(real, -100)
+                role_loss = token_loss(role_logits, role_labels, num_items_in_batch)
+                loss = filler_loss + role_loss
+        return RoleFillerLMOutput(
+            loss=loss,
+            logits=logits,
+            past_key_values=outputs.past_key_values,
+            decoder_hidden_states=outputs.decoder_hidden_states,
+            decoder_attentions=outputs.decoder_attentions,
+            cross_attentions=outputs.cross_attentions,
+            encoder_last_hidden_state=outputs.encoder_last_hidden_state,
+            encoder_hidden_states=outputs.encoder_hidden_states,
+            encoder_attentions=outputs.encoder_attentions,
+            role_logits=role_logits,
+            filler_loss=filler_loss,
+            role_loss=role_loss,
+        )
+
+
+__all__ = ["RoleFillerTransformerForConditionalGeneration", "RoleFillerTransformerModel"]
