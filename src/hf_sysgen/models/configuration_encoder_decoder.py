@@ -1,4 +1,4 @@
-"""What the configurations of all encoder-decoder models share."""
+"""What the configurations of all models from sequence to sequence share."""
 
 from typing import NamedTuple
 
@@ -35,9 +35,9 @@ class StackSettings(NamedTuple):
 
 
 @strict
-class EncoderDecoderConfig(PreTrainedConfig):
+class Seq2SeqConfig(PreTrainedConfig):
     r"""
-    Sizes, vocabularies and special ids of an encoder-decoder model.
+    Vocabularies, special ids and sizes of any model that reads one sequence and writes another.
 
     Token ids live in one space that the tokenizer owns. The decoder table covers ids `[0, vocab_size)`, the encoder
     table covers `[source_id_offset, source_id_offset + source_vocab_size)`; the two ranges overlap in the words that
@@ -47,13 +47,9 @@ class EncoderDecoderConfig(PreTrainedConfig):
         vocab_size: rows of the decoder table: target words and the symbol that is both SOS and EOS.
         source_vocab_size: rows of the encoder table: source words, EOS and, where a paper has one, the encoder's SOS.
         source_id_offset: first token id that the encoder table covers.
-        hidden_size: model width `d_model`, also the width of all heads together.
-        intermediate_size: feed-forward width `d_FF`.
-        num_attention_heads: heads; must divide `hidden_size`.
-        encoder_layers, decoder_layers: depth of each stack, counted in applications.
-        share_layers: one layer per stack, applied at every depth (a "universal" Transformer).
+        hidden_size: model width.
+        encoder_layers, decoder_layers: depth of each stack.
         dropout: probability of zeroing an element, wherever the model drops any.
-        layer_norm_eps: epsilon of every LayerNorm.
         pad_token_id, eos_token_id, decoder_start_token_id: `None` means `vocab_size - 1`: the decoder starts from
             the symbol it ends with. Padding is known from attention masks, never from an id.
 
@@ -70,16 +66,12 @@ class EncoderDecoderConfig(PreTrainedConfig):
     source_vocab_size: int = 15
     source_id_offset: int = 0
     hidden_size: int = 128
-    intermediate_size: int = 256
-    num_attention_heads: int = 8
     encoder_layers: int = 3
     decoder_layers: int = 3
-    share_layers: bool = False
     dropout: float | int = 0.1
-    layer_norm_eps: float = 1e-5
     use_cache: bool = True
     is_encoder_decoder: bool = True
-    tie_word_embeddings: bool = True
+    tie_word_embeddings: bool = False
     pad_token_id: int | None = None
     eos_token_id: int | list[int] | None = None
     decoder_start_token_id: int | None = None
@@ -90,6 +82,43 @@ class EncoderDecoderConfig(PreTrainedConfig):
         self.eos_token_id = last if self.eos_token_id is None else self.eos_token_id
         self.decoder_start_token_id = last if self.decoder_start_token_id is None else self.decoder_start_token_id
         super().__post_init__(**kwargs)
+
+    def validate_architecture(self):
+        self.check_sizes("vocab_size", "source_vocab_size", "hidden_size", "encoder_layers", "decoder_layers")
+        if self.source_id_offset < 0:
+            raise ValueError(f"source_id_offset={self.source_id_offset} must not be negative")
+        self.check_probability("dropout")
+
+    def check_sizes(self, *names: str):
+        for name in names:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+
+    def check_probability(self, name: str):
+        if not 0 <= getattr(self, name) < 1:
+            raise ValueError(f"{name}={getattr(self, name)} must be in [0, 1)")
+
+
+@strict
+class EncoderDecoderConfig(Seq2SeqConfig):
+    r"""
+    Sizes of an encoder-decoder model of attention layers. Vocabularies and special ids are those of
+    [`Seq2SeqConfig`].
+
+    Args:
+        hidden_size: model width `d_model`, also the width of all heads together.
+        intermediate_size: feed-forward width `d_FF`.
+        num_attention_heads: heads; must divide `hidden_size`.
+        encoder_layers, decoder_layers: depth of each stack, counted in applications.
+        share_layers: one layer per stack, applied at every depth (a "universal" Transformer).
+        layer_norm_eps: epsilon of every LayerNorm.
+    """
+
+    intermediate_size: int = 256
+    num_attention_heads: int = 8
+    share_layers: bool = False
+    layer_norm_eps: float = 1e-5
+    tie_word_embeddings: bool = True
 
     def stack_settings(self, is_decoder: bool) -> StackSettings:
         """What the encoder's or the decoder's layers are built from."""
@@ -104,14 +133,9 @@ class EncoderDecoderConfig(PreTrainedConfig):
         )
 
     def validate_architecture(self):
-        for name in ("vocab_size", "source_vocab_size", "hidden_size", "intermediate_size", "num_attention_heads",
-                     "encoder_layers", "decoder_layers"):  # fmt: skip
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
-        if self.source_id_offset < 0:
-            raise ValueError(f"source_id_offset={self.source_id_offset} must not be negative")
+        super().validate_architecture()
+        self.check_sizes("intermediate_size", "num_attention_heads")
         self.check_heads("hidden_size", "num_attention_heads")
-        self.check_probability("dropout")
 
     def check_heads(self, size: str, heads: str):
         """A stack's width, the field `size`, is even and a multiple of the field `heads`."""
@@ -121,9 +145,5 @@ class EncoderDecoderConfig(PreTrainedConfig):
         if width % 2:
             raise ValueError(f"{size}={width} must be even: sinusoids come in sine/cosine pairs")
 
-    def check_probability(self, name: str):
-        if not 0 <= getattr(self, name) < 1:
-            raise ValueError(f"{name}={getattr(self, name)} must be in [0, 1)")
 
-
-__all__ = ["EncoderDecoderConfig"]
+__all__ = ["EncoderDecoderConfig", "Seq2SeqConfig"]
