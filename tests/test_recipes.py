@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tiny_runs import SIZES, TINY, small_scan
 
 import hf_sysgen.training.run
+import hf_sysgen.training.tasks
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.evaluation.results import read_results
 from hf_sysgen.models import CONFIGS
@@ -24,7 +25,8 @@ from hf_sysgen.training.recipe import (
     load_recipe,
     parse_recipe,
 )
-from hf_sysgen.training.run import build_model, prepare_data, run_recipe
+from hf_sysgen.training.run import run_recipe
+from hf_sysgen.training.tasks import prepare_task
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted(path for path in ROOT.glob("recipes/*/*.yaml") if path.parent.name != "accelerate")
@@ -37,7 +39,7 @@ def test_there_are_recipes():
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_recipe_runs_two_steps(path, tmp_path, monkeypatch):
-    monkeypatch.setattr(hf_sysgen.training.run, "load_benchmark", lambda *args, **kwargs: small_scan())
+    monkeypatch.setattr(hf_sysgen.training.tasks, "load_benchmark", lambda *args, **kwargs: small_scan())
     head = path.read_text(encoding="utf-8").splitlines()
     assert head[0].startswith("# ")
     assert any(line.startswith("# Paper:") for line in head)
@@ -65,10 +67,12 @@ def test_models_have_the_paper_s_sizes():
     """Table 5, with the vocabularies that the whole benchmark gives."""
     sizes = {"transformer": 992_007, "universal": 332_551, "relative": 1_091_847, "relative_universal": 365_831}
     recipes = {path.stem: load_recipe(path) for path in FILES}
-    _, vocabulary, splits = prepare_data(recipes["scan_length26_transformer"])
-    assert {name: len(split) for name, split in splits.items()} == {"train": 16_458, "validation": 1_828, "test": 2_624}
+    task = prepare_task(recipes["scan_length26_transformer"])
+    counts = {name: len(split) for name, split in task.splits.items()}
+    assert counts == {"train": 16_458, "validation": 1_828, "test": 2_624}
     for name, size in sizes.items():
-        model = build_model(recipes[f"scan_length26_{name}"], vocabulary, max_target_length=48)
+        task.recipe = recipes[f"scan_length26_{name}"]
+        model = task.build_model("eager")
         assert model.num_parameters() == size
         assert model.generation_config.max_new_tokens == 49
 
@@ -85,9 +89,10 @@ def test_models_have_the_paper_s_sizes():
 )  # fmt: skip
 def test_models_have_the_paper_s_sizes_with_real_words(benchmark, sizes, data_dir):
     recipes = {path.stem: load_recipe(path, [f"data_dir={data_dir}"]) for path in FILES}
-    _, vocabulary, _ = prepare_data(recipes[f"{benchmark}_transformer"])
+    task = prepare_task(recipes[f"{benchmark}_transformer"])
     for name, size in sizes.items():
-        found = build_model(recipes[f"{benchmark}_{name}"], vocabulary, 9).num_parameters()
+        task.recipe = recipes[f"{benchmark}_{name}"]
+        found = task.build_model("eager").num_parameters()
         if isinstance(size, str):
             digits = len(size.removesuffix("M").partition(".")[2])
             found = f"{found / 1e6:.{digits}f}M"
@@ -267,7 +272,7 @@ def test_names_are_frozen():
         "adam_beta1", "adam_beta2", "adam_epsilon", "weight_decay", "max_grad_norm", "label_smoothing", "precision",
         "attention", "torch_compile", "gradient_checkpointing", "eval_every", "eval_examples", "eval_batch_size",
         "early_stopping", "early_stopping_patience", "save_every", "log_every", "tracker", "data_dir", "output_dir",
-        "paper_cell", "paper_test", "paper_validation",
+        "paper_cell", "paper_test", "paper_validation", "max_tokens", "batches_per_update",
     }  # fmt: skip
 
 

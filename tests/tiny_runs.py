@@ -19,6 +19,7 @@ import yaml
 
 import hf_sysgen
 import hf_sysgen.training.run
+import hf_sysgen.training.tasks
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.training.recipe import Recipe, parse_recipe
 
@@ -91,12 +92,12 @@ def learned_run(folder: Path) -> dict[str, Any]:
         eval_every=100, eval_examples=7, eval_batch_size=8, save_every=1000, log_every=10,
     )  # fmt: skip
     hf_sysgen.training.run.quiet_libraries()
-    with mock.patch.object(hf_sysgen.training.run, "load_benchmark", return_value=short_scan()):
+    with mock.patch.object(hf_sysgen.training.tasks, "load_benchmark", return_value=short_scan()):
         return hf_sysgen.training.run.run_recipe(recipe)
 
 
 def use_small_scan() -> None:
-    hf_sysgen.training.run.load_benchmark = lambda *args, **kwargs: small_scan()
+    hf_sysgen.training.tasks.load_benchmark = lambda *args, **kwargs: small_scan()
 
 
 def weights(folder: Path) -> bytes:

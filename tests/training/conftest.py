@@ -6,13 +6,14 @@ import pytest
 from tiny_runs import learned_run, small_scan
 
 import hf_sysgen.training.run
+import hf_sysgen.training.tasks
 
 
 @pytest.fixture
 def few_examples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of this process take a few SCAN examples for the whole benchmark."""
     hf_sysgen.training.run.quiet_libraries()
-    monkeypatch.setattr(hf_sysgen.training.run, "load_benchmark", lambda *args, **kwargs: small_scan())
+    monkeypatch.setattr(hf_sysgen.training.tasks, "load_benchmark", lambda *args, **kwargs: small_scan())
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import hf_sysgen.evaluation.results as results
 import hf_sysgen.training.run as run
+import hf_sysgen.training.tasks as tasks
 import hf_sysgen.training.trainer as trainer
 
 
@@ -57,7 +58,7 @@ def before_complete(step: int) -> None:
 
 def inside_evaluation(call: int) -> None:
     calls = iter(range(1, 1000))
-    _before(trainer, "evaluate_split", lambda *_: next(calls) == call)
+    _before(tasks, "evaluate_split", lambda *_: next(calls) == call)
 
 
 def before_predictions() -> None:

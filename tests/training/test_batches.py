@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from tiny_runs import tiny_recipe
 
-import hf_sysgen.training.run
 from hf_sysgen.data.tokenized import TokenizedSplit
 from hf_sysgen.training.batches import StepBatches
-from hf_sysgen.training.run import build_model, prepare_data, run_recipe
+from hf_sysgen.training.run import run_recipe
+from hf_sysgen.training.tasks import Seq2SeqTask, prepare_task
 
 
 def split_of(total: int, seed: int = 0) -> TokenizedSplit:
@@ -164,10 +164,6 @@ def test_a_batch_larger_than_an_epoch():
     assert len(StepBatches(split_of(20), 21, 1, seed=0).rows(0)) == 21
 
 
-def double_model(*args):
-    return build_model(*args).double()
-
-
 @pytest.mark.parametrize("sampling", ["with_replacement", "epochs"])
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
 def test_groups_make_the_same_update(sampling, label_smoothing, tmp_path, few_examples, monkeypatch):
@@ -176,7 +172,8 @@ def test_groups_make_the_same_update(sampling, label_smoothing, tmp_path, few_ex
     epsilon far above the gradients is momentum; with a small one it would lift a rounding error in a nearly zero
     gradient to the size of an update.
     """
-    monkeypatch.setattr(hf_sysgen.training.run, "build_model", double_model)
+    build = Seq2SeqTask.build_model
+    monkeypatch.setattr(Seq2SeqTask, "build_model", lambda self, attention: build(self, attention).double())
     histories, models = [], []
     for groups in (1, 4):
         recipe = tiny_recipe(
@@ -190,8 +187,7 @@ def test_groups_make_the_same_update(sampling, label_smoothing, tmp_path, few_ex
     assert len(histories[0]) == 6
     # the Trainer sums losses in float32
     np.testing.assert_allclose(histories[1], histories[0], rtol=1e-6)
-    _, vocabulary, _ = prepare_data(recipe)
-    start = double_model(recipe, vocabulary, 40).state_dict()
+    start = prepare_task(recipe).build_model("eager").state_dict()
     moved = max((weight - start[name]).abs().max() for name, weight in models[0].items())
     apart = max((weight - models[1][name]).abs().max() for name, weight in models[0].items())
     assert moved > 0.1

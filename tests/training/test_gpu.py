@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 from tiny_runs import small_scan, tiny_recipe
 
 import hf_sysgen.training.run
+import hf_sysgen.training.tasks
 from hf_sysgen.evaluation.results import read_results
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.trainer import last_checkpoint
@@ -75,7 +76,7 @@ def test_a_resumed_graph_reads_the_schedule(tmp_path, few_examples, monkeypatch)
 def test_dropout_differs_between_replays(tmp_path, monkeypatch):
     """One example in every row and hardly any learning: only masks can make losses differ."""
     same = {name: part.select([0] * 61) for name, part in small_scan().items()}
-    monkeypatch.setattr(hf_sysgen.training.run, "load_benchmark", lambda *args, **kwargs: datasets.DatasetDict(same))
+    monkeypatch.setattr(hf_sysgen.training.tasks, "load_benchmark", lambda *args, **kwargs: datasets.DatasetDict(same))
     keys = {"dropout": 0.5, "learning_rate": 1e-12, "steps": 9, "eval_every": 0}
     record = run_recipe(tiny_recipe(tmp_path, static_batches=True, **keys))
     # the first updates run outside the graph

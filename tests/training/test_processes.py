@@ -194,5 +194,5 @@ def test_configs_say_what_they_are(path):
 
 def test_config_names():
     assert {path.stem for path in ACCELERATE.glob("*.yaml")} == {
-        "cpu", "cpu_two_processes", "one_gpu", "multi_gpu", "multi_node",
+        "cpu", "cpu_two_processes", "one_gpu", "multi_gpu", "multi_node", "fsdp",
     }  # fmt: skip

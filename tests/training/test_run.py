@@ -14,6 +14,7 @@ from tiny_runs import read_lines, short_scan, snapshot, tiny_recipe, write_recip
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 import hf_sysgen.training.run
+import hf_sysgen.training.tasks
 from hf_sysgen.data.tokenization import encode_sources
 from hf_sysgen.evaluation.metrics import summarize
 from hf_sysgen.evaluation.results import check_record, read_results
@@ -216,7 +217,7 @@ def test_what_shows_only_with_the_data(changes, message, tmp_path, few_examples,
 
 def test_early_stopping_needs_a_validation_split(tmp_path, few_examples, monkeypatch):
     without = {name: split for name, split in short_scan().items() if name != "validation"}
-    monkeypatch.setattr(hf_sysgen.training.run, "load_benchmark", lambda *args, **kwargs: without)
+    monkeypatch.setattr(hf_sysgen.training.tasks, "load_benchmark", lambda *args, **kwargs: without)
     with pytest.raises(RecipeError, match=r"early_stopping=loss needs the split `validation`, which scan .* lacks"):
         run_recipe(tiny_recipe(tmp_path, early_stopping="loss"))
 

@@ -60,6 +60,7 @@ C4 = BenchmarkInfo(
     description="C4: web pages of April 2019, cleaned, on which language models are pretrained.",
     homepage="https://huggingface.co/datasets/allenai/c4",
     citation=_RAFFEL,
+    task="language_modeling",
     builder="hf_sysgen.data.c4:C4",
     configs={_EN.name: _EN},
 )

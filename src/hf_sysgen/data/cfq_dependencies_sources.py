@@ -60,6 +60,7 @@ CFQ_DEPENDENCIES = BenchmarkInfo(
     description="Dependency parsing of the questions of CFQ, on its splits.",
     homepage="https://github.com/emilygoodwin/CFQ-dependencies",
     citation=f"{_GOODWIN}\n{CFQ.citation}",
+    task="dependency_parsing",
     builder="hf_sysgen.data.cfq_dependencies:CfqDependencies",
     configs={config.name: config for config in _configs()},
     restriction="emilygoodwin/CFQ-dependencies states no licence for its trees (the configs without own_heads)",

@@ -204,6 +204,7 @@ CLUTRR = BenchmarkInfo(
     description="CLUTRR: short stories about a family, from which an unstated kinship has to be inferred.",
     homepage="https://github.com/facebookresearch/clutrr",
     citation=_SINHA,
+    task="relation_classification",
     builder="hf_sysgen.data.clutrr:Clutrr",
     configs={config.name: config for config in _configs()},
     errata=_ERRATA,

@@ -204,7 +204,13 @@ def _graph_configs() -> list[ConfigInfo]:
 
 
 def _benchmark(
-    name: str, description: str, builder: str, configs: list[ConfigInfo], citation: str, errata: tuple
+    name: str,
+    description: str,
+    builder: str,
+    configs: list[ConfigInfo],
+    citation: str,
+    errata: tuple,
+    task: str = "seq2seq",
 ) -> BenchmarkInfo:
     return BenchmarkInfo(
         name=name,
@@ -214,6 +220,7 @@ def _benchmark(
         builder=builder,
         configs={config.name: config for config in configs},
         errata=errata,
+        task=task,
     )
 
 
@@ -246,4 +253,5 @@ COGS_GRAPH = _benchmark(
             "cook has a verb name and no category."
         ),
     ),
+    task="graph_parsing",
 )

@@ -6,36 +6,36 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+# what a mean of a record's field is called where it has another name
+NAMES = {"oracle_exact": "accuracy_oracle"}
+
 
 def summarize(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """
     The metrics of a split from its prediction records.
 
     Args:
-        rows: records of `evaluate_split`.
+        rows: records with `exact`; what else they have is averaged too.
 
     Returns:
-        `examples`; `accuracy`: share of exact matches, EOS at the right step included; `loss` and `loss_teacher`: mean
-        over examples of the mean nats per token, free-running and teacher-forced (Csordas et al. weigh the tokens of a
-        batch equally, which depends on the batches; the records hold what a mean over all tokens needs);
-        `accuracy_oracle`: share of exact matches where EOS is ignored and the reference's length is given (Newman et
-        al. 2020), if it was decoded;
-        `by_length`: [number of target words, examples, accuracy] in increasing length; `by_category`: category ->
-        [examples, accuracy], if the benchmark has categories.
+        `examples`; `accuracy`: share of exact matches, EOS at the right step included. Of `evaluate_split`'s records
+        also `loss` and `loss_teacher`: mean over examples of the mean nats per token, free-running and teacher-forced
+        (Csordas et al. weigh the tokens of a batch equally, which depends on the batches; the records hold what a mean
+        over all tokens needs); `accuracy_oracle`: share of exact matches where EOS is ignored and the reference's
+        length is given (Newman et al. 2020), if it was measured. Of other tasks' records the mean of every number that
+        all have. Last `by_length`: [`target_length`, examples, accuracy] in increasing length; `by_category`:
+        category -> [examples, accuracy], if the benchmark has categories.
     """
     rows = list(rows)
-    summary: dict[str, Any] = {
-        "examples": len(rows),
-        "accuracy": _mean(row["exact"] for row in rows),
-        "loss": _mean(row["loss"] for row in rows),
-        "loss_teacher": _mean(row["loss_teacher"] for row in rows),
-    }
-    if rows and rows[0].get("oracle_exact") is not None:
-        summary["accuracy_oracle"] = _mean(row["oracle_exact"] for row in rows)
+    summary: dict[str, Any] = {"examples": len(rows), "accuracy": _mean(row["exact"] for row in rows)}
+    for name, value in rows[0].items() if rows else ():
+        if isinstance(value, int | float) and name not in ("row", "exact", "target_length"):
+            summary[NAMES.get(name, name)] = _mean(row[name] for row in rows)
     by_length: dict[int, list[bool]] = defaultdict(list)
     by_category: dict[str, list[bool]] = defaultdict(list)
     for row in rows:
-        by_length[row["target_length"]].append(row["exact"])
+        if "target_length" in row:
+            by_length[row["target_length"]].append(row["exact"])
         if row.get("category") is not None:
             by_category[row["category"]].append(row["exact"])
     summary["by_length"] = [[length, len(hits), _mean(hits)] for length, hits in sorted(by_length.items())]

@@ -39,8 +39,6 @@ RECORD = {
 SPLIT = {
     "examples": int,
     "accuracy": NUMBER,
-    "loss": (*NUMBER, type(None)),
-    "loss_teacher": (*NUMBER, type(None)),
     "by_length": list,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -64,17 +65,125 @@ class StepBatches:
             self._epoch = (epoch, np.random.default_rng((self.seed, epoch)).permutation(total))
         return self._epoch[1][index * self.batch_size : (index + 1) * self.batch_size]
 
+    def pieces(self, step: int) -> list[np.ndarray]:
+        """The rows of update `step` cut into parts * world pieces, of which every world-th is one process's."""
+        rows = self.rows(step)
+        if self.parts > 1:
+            rows = self.split.by_length(rows)
+        return np.array_split(rows, self.parts * self.world)
+
     def __len__(self) -> int:
         return self.steps * self.parts
 
     def __iter__(self) -> Iterator[np.ndarray]:
         for step in range(self.first_step, self.steps):
-            rows = self.rows(step)
-            if self.parts > 1:
-                rows = self.split.by_length(rows)
-            pieces = np.array_split(rows, self.parts * self.world)
-            yield from pieces[self.rank :: self.world]
+            yield from self.pieces(step)[self.rank :: self.world]
 
     def loader(self) -> DataLoader:
         """A loader of ready batches. Its generator is its own: the global one must stay as a resumed run finds it."""
         return DataLoader(self.split, sampler=self, batch_size=None, generator=torch.Generator())
+
+
+class MaxTokensBatches(StepBatches):
+    """
+    Identical to [`StepBatches`] except:
+    - batches are those of fairseq 0.10.2: packed once, of examples of similar length, up to `max_tokens`; every epoch
+      takes each of them once, in another order (iterators.py:393-415, seeded by seed + epoch, epochs counted from 1).
+    - an update takes the next `batches_per_update` of them, as fairseq does on that many GPUs (or GPUs times
+      update_freq); where an epoch's last update has fewer, some parts are empty.
+    - where the number of processes does not divide `batches_per_update`, each batch is cut into equal pieces, so that
+      all processes get as many.
+
+    Args:
+        split, steps, seed, rank, world: as there.
+        max_tokens, batches_per_update: as in a recipe.
+
+    Raises:
+        ValueError: an example is longer than `max_tokens`.
+    """
+
+    def __init__(
+        self,
+        split: TokenizedSplit,
+        max_tokens: int,
+        steps: int,
+        seed: int,
+        batches_per_update: int = 1,
+        rank: int = 0,
+        world: int = 1,
+    ):
+        self.split, self.steps, self.seed, self.rank, self.world = split, steps, seed, rank, world
+        self.batches_per_update, self.first_step = batches_per_update, 0
+        self.parts = parts_of_max_tokens(batches_per_update, world)
+        self.batches = pack(split.sources.lengths, split.targets.lengths, max_tokens, seed)
+        self._epoch = (-1, np.empty(0, np.int64))
+
+    @property
+    def updates_per_epoch(self) -> int:
+        return -(-len(self.batches) // self.batches_per_update)
+
+    def batches_of(self, step: int) -> list[np.ndarray]:
+        """The batches of update `step`, at most `batches_per_update`."""
+        epoch, index = divmod(step, self.updates_per_epoch)
+        if self._epoch[0] != epoch:
+            order = np.arange(len(self.batches))
+            np.random.RandomState(self.seed + epoch + 1).shuffle(order)
+            self._epoch = (epoch, order)
+        start = index * self.batches_per_update
+        return [self.batches[at] for at in self._epoch[1][start : start + self.batches_per_update]]
+
+    def rows(self, step: int) -> np.ndarray:
+        return np.concatenate(self.batches_of(step))
+
+    def pieces(self, step: int) -> list[np.ndarray]:
+        batches = self.batches_of(step)
+        batches += [np.empty(0, np.int64)] * (self.batches_per_update - len(batches))
+        count = self.parts * self.world // self.batches_per_update
+        return [piece for batch in batches for piece in np.array_split(batch, count)]
+
+
+def parts_of_max_tokens(batches_per_update: int, world: int) -> int:
+    """Parts of an update that each of `world` processes works through, so that all have as many."""
+    return math.lcm(batches_per_update, world) // world
+
+
+def pack(
+    source_lengths: np.ndarray, target_lengths: np.ndarray, max_tokens: int, seed: int, multiple: int = 8
+) -> list[np.ndarray]:
+    """
+    The batches of fairseq 0.10.2, row by row the same: examples are shuffled, stably sorted by target length and then
+    by source length (so that the source's decides), and put together until another one would make the number of
+    examples times the longest side of all of them more than `max_tokens`. Of a full batch the last ones are carried
+    over, so that the number is a multiple of `multiple` (language_pair_dataset.py:419-430, data_utils_fast.pyx:28-69).
+    What is carried over is not counted again: where the next example is much longer, a batch of up to `multiple`
+    examples has more than `max_tokens`.
+
+    Args:
+        source_lengths, target_lengths: tokens of each example, end symbols included (N,).
+        max_tokens: of a padded batch on its longer side.
+        seed: of the shuffle of examples of equal lengths.
+        multiple: fairseq's `--required-batch-size-multiple`.
+
+    Returns:
+        the rows of each batch.
+
+    Raises:
+        ValueError: an example is longer than `max_tokens`.
+    """
+    order = np.random.RandomState(seed).permutation(len(source_lengths))
+    order = order[np.lexsort((target_lengths[order], source_lengths[order]))]
+    lengths = np.maximum(source_lengths, target_lengths)
+    if (lengths > max_tokens).any():
+        row = int(lengths.argmax())
+        raise ValueError(f"max_tokens={max_tokens} is less than the {lengths[row]} tokens of training example {row}")
+    batches, sorted_lengths = [], lengths[order].tolist()
+    start, longest = 0, 0
+    for end, length in enumerate(sorted_lengths):
+        longest, size = max(longest, length), end - start
+        if size and (size + 1) * longest > max_tokens:
+            kept = max(size // multiple * multiple, size % multiple)
+            batches.append(order[start : start + kept])
+            start += kept
+            longest = max(sorted_lengths[start : end + 1])
+    batches.append(order[start:])
+    return batches

@@ -47,13 +47,16 @@ class Recipe:
         joint_vocabulary: whether source and target share one vocabulary (COGS, PCFG) or have their own (SCAN, CFQ).
         seed: of initial weights, dropout and batches.
         steps: optimizer updates.
-        batch_size: examples per update, over all processes and accumulated parts.
+        batch_size: examples per update, over all processes and accumulated parts; none under `sampling: max_tokens`.
         length_groups: parts that an update's examples are cut into after sorting them by length. Each part is padded
             to its own longest example and its gradient accumulated: the same update for less computation.
         static_batches: keep the training split on the device, padded to one shape, and on a GPU replay each update as a
             CUDA graph; the same updates, several times faster for a small model on a GPU. One process.
         sampling: `with_replacement` draws every batch uniformly (framework/loader/sampler.py:9-19 of Csordas et al.);
-            `epochs` shuffles the examples anew each epoch, whose last batch is smaller where they do not divide.
+            `epochs` shuffles the examples anew each epoch, whose last batch is smaller where they do not divide;
+            `max_tokens` takes fairseq's batches of examples of similar length, in another order each epoch.
+        max_tokens: most tokens of a batch under `sampling: max_tokens`: examples times the longest source or target.
+        batches_per_update: such batches in an update, over all processes: fairseq's GPUs times update_freq.
         train_eos: whether EOS is a label; without it only oracle-length evaluation makes sense (Newman et al. 2020).
         learning_rate: of Adam; under `noam` the factor before d^-1/2.
         schedule: `constant`; `noam` (optimizer/noam_lr_sched.py of Csordas et al.); `inverse_sqrt` (fairseq 0.10.2).
@@ -89,14 +92,16 @@ class Recipe:
     benchmark: str
     config: str
     steps: int
-    batch_size: int
     learning_rate: float
+    batch_size: int | None = None
     tokens: Literal["words", "characters"] = "words"
     joint_vocabulary: bool = False
     seed: int = 0
     length_groups: int = 1
     static_batches: bool = False
-    sampling: Literal["with_replacement", "epochs"] = "with_replacement"
+    sampling: Literal["with_replacement", "epochs", "max_tokens"] = "with_replacement"
+    max_tokens: int | None = None
+    batches_per_update: int = 1
     train_eos: bool = True
     schedule: Literal["constant", "noam", "inverse_sqrt"] = "constant"
     warmup_steps: int = 0
@@ -159,7 +164,7 @@ RECIPE_KEYS = tuple(f.name for f in dataclasses.fields(Recipe) if f.name not in 
 PAPER_KEYS = ("paper_cell", "paper_test", "paper_validation")
 _TYPES = {name: hint for name, hint in get_type_hints(Recipe).items() if name in RECIPE_KEYS}
 _POSITIVE = ("steps", "batch_size", "length_groups", "learning_rate", "eval_batch_size", "save_every", "log_every",
-             "early_stopping_patience", "adam_epsilon")  # fmt: skip
+             "early_stopping_patience", "adam_epsilon", "max_tokens", "batches_per_update")  # fmt: skip
 _NOT_NEGATIVE = ("seed", "warmup_steps", "warmup_init_lr", "weight_decay", "max_grad_norm", "eval_every")
 
 
@@ -267,7 +272,7 @@ def parse_recipe(keys: Mapping[str, Any], name: str = "recipe") -> Recipe:
         if key not in values:
             raise RecipeError(f"`{key}` is missing")
     for key in _POSITIVE:
-        if key in values and not values[key] > 0:
+        if values.get(key) is not None and not values[key] > 0:
             raise RecipeError(f"{key}={values[key]} must be greater than 0")
     for key in _NOT_NEGATIVE:
         if key in values and values[key] < 0:
@@ -294,7 +299,14 @@ def _checked_model_fields(model_config: type, fields: dict[str, Any]) -> dict[st
 
 
 def _check_consistency(recipe: Recipe) -> None:
-    if recipe.length_groups > recipe.batch_size:
+    if recipe.sampling == "max_tokens":
+        _check_max_tokens(recipe)
+    elif recipe.batch_size is None:
+        raise RecipeError("`batch_size` is missing")
+    elif recipe.max_tokens is not None or recipe.batches_per_update != 1:
+        key = "batches_per_update" if recipe.max_tokens is None else "max_tokens"
+        raise RecipeError(f"{key}={getattr(recipe, key)} has no effect under sampling={recipe.sampling}")
+    elif recipe.length_groups > recipe.batch_size:
         raise RecipeError(f"length_groups={recipe.length_groups} is more than batch_size={recipe.batch_size}")
     if recipe.schedule == "constant" and recipe.warmup_steps:
         raise RecipeError(f"warmup_steps={recipe.warmup_steps} has no effect under schedule=constant")
@@ -326,6 +338,21 @@ def _check_consistency(recipe: Recipe) -> None:
         raise RecipeError(f"eval_examples={recipe.eval_examples} must be at least 1, or null for all")
     if recipe.early_stopping != "none" and not recipe.eval_every:
         raise RecipeError("early_stopping needs evaluations: set eval_every")
+
+
+def _check_max_tokens(recipe: Recipe) -> None:
+    if recipe.max_tokens is None:
+        raise RecipeError("sampling=max_tokens needs max_tokens")
+    if recipe.batch_size is not None:
+        raise RecipeError(
+            f"batch_size={recipe.batch_size} has no effect under sampling=max_tokens, remove it; batches_per_update says "
+            "how many batches make an update"
+        )
+    if recipe.length_groups != 1:
+        raise RecipeError(
+            f"length_groups={recipe.length_groups} does not go with sampling=max_tokens, whose batches are of examples "
+            "of similar length already; use 1"
+        )
 
 
 def _checked(key: str, value: Any, expected: Any) -> Any:

@@ -5,14 +5,8 @@ from __future__ import annotations
 import logging
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from transformers import AutoModelForSeq2SeqLM, GenerationConfig, PreTrainedModel, set_seed
-
-from hf_sysgen.data import load_benchmark
-from hf_sysgen.data.tokenization import Vocabulary, build_vocabulary, encode_sources, encode_targets
-from hf_sysgen.data.tokenized import TokenizedSplit
-from hf_sysgen.evaluation.evaluate import with_texts
 from hf_sysgen.evaluation.metrics import summarize
 from hf_sysgen.evaluation.results import (
     MODEL,
@@ -26,12 +20,9 @@ from hf_sysgen.evaluation.results import (
     write_results,
     write_whole,
 )
-from hf_sysgen.models import CONFIGS
 from hf_sysgen.training.recipe import Recipe, RecipeError, dump_recipe, load_recipe
+from hf_sysgen.training.tasks import prepare_task
 from hf_sysgen.training.trainer import SysgenTrainer, last_checkpoint, on_cpu, read_history
-
-if TYPE_CHECKING:
-    from datasets import DatasetDict
 
 logger = logging.getLogger(__name__)
 
@@ -47,58 +38,12 @@ def quiet_libraries() -> None:
     transformers.utils.logging.disable_progress_bar()
 
 
-def prepare_data(
-    recipe: Recipe,
-) -> tuple[DatasetDict, Vocabulary, dict[str, TokenizedSplit]]:
-    """The recipe's benchmark, the vocabulary of all its splits, and every split as token ids. Raises DataError."""
-    benchmark = load_benchmark(recipe.benchmark, recipe.config, data_dir=recipe.data_dir)
-    columns = {name: (split["input"][:], split["target"][:]) for name, split in benchmark.items()}
-    vocabulary = build_vocabulary(
-        (text for sources, _ in columns.values() for text in sources),
-        (text for _, targets in columns.values() for text in targets),
-        joint=recipe.joint_vocabulary,
-        characters=recipe.tokens == "characters",
-    )
-    tokenizer = vocabulary.tokenizer
-    splits = {
-        name: TokenizedSplit(
-            encode_sources(tokenizer, sources),
-            encode_targets(tokenizer, targets),
-            pad_id=tokenizer.pad_token_id,
-            train_eos=recipe.train_eos,
-        )
-        for name, (sources, targets) in columns.items()
-    }
-    return benchmark, vocabulary, splits
-
-
-def build_model(recipe: Recipe, vocabulary: Vocabulary, max_target_length: int) -> PreTrainedModel:
-    """
-    The recipe's model, freshly initialised from its seed, in float32.
-
-    Args:
-        max_target_length: words of the longest target, which becomes the length limit of `generate`, plus EOS.
-    """
-    eos = vocabulary.tokenizer.eos_token_id
-    config = CONFIGS[recipe.model](
-        **recipe.model_fields,
-        vocab_size=vocabulary.vocab_size,
-        source_vocab_size=vocabulary.source_vocab_size,
-        source_id_offset=vocabulary.source_id_offset,
-        pad_token_id=eos,
-        eos_token_id=eos,
-        decoder_start_token_id=eos,
-    )
-    attention = recipe.attention
-    if attention == "auto":
-        # PyTorch has no fused CPU kernel with dropout; its fallback is slower than the plain form
-        attention = "eager" if on_cpu() else "sdpa"
-    set_seed(recipe.seed)
-    model = AutoModelForSeq2SeqLM.from_config(config, attn_implementation=attention)
-    model.generation_config = GenerationConfig(
-        max_new_tokens=max_target_length + 1, eos_token_id=eos, pad_token_id=eos, decoder_start_token_id=eos
-    )
-    return model
+def attention_of(recipe: Recipe) -> str:
+    """The implementation of attention that a recipe means."""
+    if recipe.attention != "auto":
+        return recipe.attention
+    # PyTorch has no fused CPU kernel with dropout; its fallback is slower than the plain form
+    return "eager" if on_cpu() else "sdpa"
 
 
 def check_run_dir(recipe: Recipe) -> Path:
@@ -161,16 +106,15 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
         return record
     if recipe.tracker != "none" and find_spec(recipe.tracker) is None:
         raise RecipeError(f"tracker={recipe.tracker} is not installed: pip install {recipe.tracker}, or tracker=none")
-    benchmark, vocabulary, splits = prepare_data(recipe)
-    if recipe.early_stopping != "none" and "validation" not in splits:
+    task = prepare_task(recipe)
+    if recipe.early_stopping != "none" and "validation" not in task.splits:
         raise RecipeError(
             f"early_stopping={recipe.early_stopping} needs the split `validation`, which {recipe.benchmark} "
             f"{recipe.config} lacks; use none"
         )
-    longest = max(int(split.targets.lengths.max()) for split in splits.values()) - 1
-    model = build_model(recipe, vocabulary, longest)
+    model = task.build_model(attention_of(recipe))
     try:
-        trainer = SysgenTrainer(recipe, model, splits)
+        trainer = SysgenTrainer(recipe, model, task)
         world = trainer.args.world_size
         if recipe.static_batches and world > 1:
             raise ValueError(f"static_batches=true runs in one process, not in {world}")
@@ -189,10 +133,10 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
     summaries, rows = {}, []
-    for name in splits:
+    for name in task.splits:
         if name == "train":
             continue
-        records = with_texts(trainer.predict_split(name, oracle=True), benchmark[name], vocabulary.tokenizer)
+        records = task.readable(trainer.predict_split(name, final=True), name)
         summaries[name] = summarize(records)
         rows += [{"split": name, **record} for record in records]
     results = {
@@ -214,7 +158,7 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
     if trainer.args.should_save:
         model = trainer.accelerator.unwrap_model(trainer.model)
         model.save_pretrained(recipe.run_dir / MODEL)
-        vocabulary.tokenizer.save_pretrained(recipe.run_dir / MODEL)
+        task.save(recipe.run_dir / MODEL)
         write_predictions(recipe.run_dir / PREDICTIONS, rows)
         # last, because it marks the run as finished
         write_results(recipe.run_dir / RESULTS, results)

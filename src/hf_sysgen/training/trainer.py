@@ -28,14 +28,13 @@ from transformers import (
 )
 from transformers.trainer_callback import ExportableState, PrinterCallback
 
-from hf_sysgen.data.tokenized import TokenizedSplit
 from hf_sysgen.errors import RunFailed
-from hf_sysgen.evaluation.evaluate import evaluate_split
 from hf_sysgen.evaluation.metrics import summarize
-from hf_sysgen.training.batches import StepBatches
+from hf_sysgen.training.batches import MaxTokensBatches, StepBatches, parts_of_max_tokens
 from hf_sysgen.training.recipe import Recipe
 from hf_sysgen.training.schedules import learning_rate_of
 from hf_sysgen.training.static import StaticUpdates
+from hf_sysgen.training.tasks import Task
 
 COMPLETE = "complete"
 
@@ -122,26 +121,26 @@ class SysgenTrainer(Seq2SeqTrainer):
     Identical to [`Seq2SeqTrainer`] except:
     - batches come from [`StepBatches`]: a function of seed and update, shared between processes.
     - the learning rate follows the recipe's schedule.
-    - evaluation decodes with [`evaluate_split`], over exactly the examples of every split, on any number of processes.
+    - evaluation is the task's, over exactly the examples of every split, on any number of processes.
     - a checkpoint counts only once it is complete, so that a run killed at any moment resumes.
     - a loss or weight that is not finite raises [`TrainingDiverged`] before another checkpoint is written.
 
     Args:
         recipe: a checked recipe.
         model: what to train.
-        splits: tokenized splits by name; `train` is trained on, the others evaluated.
+        task: its split `train` is trained on, the others are evaluated.
     """
 
-    def __init__(self, recipe: Recipe, model: PreTrainedModel, splits: Mapping[str, TokenizedSplit]):
-        self.recipe, self.splits = recipe, splits
+    def __init__(self, recipe: Recipe, model: PreTrainedModel, task: Task):
+        self.recipe, self.task, self.splits = recipe, task, task.splits
         callbacks: list[TrainerCallback] = [Clock(), Progress()]
         if recipe.early_stopping != "none":
             callbacks.append(EarlyStoppingCallback(recipe.early_stopping_patience))
         super().__init__(
             model=model,
             args=training_arguments(recipe),
-            train_dataset=splits["train"],
-            eval_dataset=splits["train"],  # only so that evaluation is on; `evaluate` takes the splits itself
+            train_dataset=task.splits["train"],
+            eval_dataset=task.splits["train"],  # only so that evaluation is on; `evaluate` takes the splits itself
             callbacks=callbacks,
             compute_loss_func=self.smoothed_loss if recipe.label_smoothing else None,
         )
@@ -172,16 +171,25 @@ class SysgenTrainer(Seq2SeqTrainer):
 
     def step_batches(self, first_step: int) -> StepBatches:
         """What this process works through from an update on. Errors as [`StepBatches`]."""
-        batches = StepBatches(
-            self.splits["train"],
-            batch_size=self.recipe.batch_size,
-            steps=self.args.max_steps,
-            seed=self.recipe.seed,
-            sampling=self.recipe.sampling,
-            length_groups=self.recipe.length_groups,
-            rank=self.args.process_index,
-            world=self.args.world_size,
-        )
+        common: dict[str, Any] = {
+            "split": self.splits["train"],
+            "steps": self.args.max_steps,
+            "seed": self.recipe.seed,
+            "rank": self.args.process_index,
+            "world": self.args.world_size,
+        }
+        batches: StepBatches
+        if self.recipe.sampling == "max_tokens":
+            batches = MaxTokensBatches(
+                **common, max_tokens=self.recipe.max_tokens, batches_per_update=self.recipe.batches_per_update
+            )
+        else:
+            batches = StepBatches(
+                **common,
+                batch_size=self.recipe.batch_size,
+                sampling=self.recipe.sampling,
+                length_groups=self.recipe.length_groups,
+            )
         batches.first_step = first_step
         return batches
 
@@ -248,23 +256,17 @@ class SysgenTrainer(Seq2SeqTrainer):
                 self.args.max_steps = state.global_step
         return super().train(resume_from_checkpoint=resume_from_checkpoint, **kwargs)
 
-    def predict_split(self, name: str, rows: np.ndarray | None = None, oracle: bool = False) -> list[dict[str, Any]]:
-        """Records of every example of a split, in its order, from all processes; see [`evaluate_split`]."""
+    def predict_split(self, name: str, rows: np.ndarray | None = None, final: bool = False) -> list[dict[str, Any]]:
+        """Records of every example of a split, in its order, from all processes; see [`Task.evaluate`]."""
         split = self.splits[name]
         rows = np.arange(len(split)) if rows is None else rows
         with (
             without_autocast(self.accelerator.unwrap_model(self.model)) as model,
             # what training chose for its dropout is not what is fastest without
-            attention_of(model, "sdpa" if self.recipe.attention == "auto" else self.recipe.attention),
+            with_attention(model, "sdpa" if self.recipe.attention == "auto" else self.recipe.attention),
         ):
-            records = evaluate_split(
-                model,
-                split,
-                rows,
-                batch_size=self.recipe.eval_batch_size,
-                oracle=oracle,
-                rank=self.args.process_index,
-                world=self.args.world_size,
+            records = self.task.evaluate(
+                model, name, rows, final, rank=self.args.process_index, world=self.args.world_size
             )
         if self.args.world_size > 1:
             records = gather_object(records)
@@ -281,7 +283,7 @@ class SysgenTrainer(Seq2SeqTrainer):
             if name == "train":
                 continue
             summary = summarize(self.predict_split(name, self._evaluated_rows(len(split))))
-            for metric in ("accuracy", "loss", "loss_teacher"):
+            for metric in self.task.monitored:
                 metrics[f"{metric_key_prefix}_{name}_{metric}"] = summary[metric]
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
@@ -333,7 +335,7 @@ def without_autocast(model: PreTrainedModel) -> Iterator[PreTrainedModel]:
 
 
 @contextlib.contextmanager
-def attention_of(model: PreTrainedModel, implementation: str) -> Iterator[None]:
+def with_attention(model: PreTrainedModel, implementation: str) -> Iterator[None]:
     """The model with another implementation of attention for a while."""
     before = model.config._attn_implementation
     model.set_attn_implementation(implementation)
@@ -360,7 +362,7 @@ def training_arguments(recipe: Recipe) -> Seq2SeqTrainingArguments:
     evaluating = recipe.eval_every > 0
     # the best checkpoint must be among the saved ones
     save_steps = recipe.eval_every if recipe.early_stopping != "none" else recipe.save_every
-    return Seq2SeqTrainingArguments(
+    arguments = Seq2SeqTrainingArguments(
         output_dir=str(recipe.run_dir),
         max_steps=recipe.steps,
         # told outright: otherwise bf16 is refused, and several processes would each train alone
@@ -398,6 +400,10 @@ def training_arguments(recipe: Recipe) -> Seq2SeqTrainingArguments:
         disable_tqdm=True,
         **stopping,
     )
+    if recipe.sampling == "max_tokens":
+        # only now is it known how many processes there are
+        arguments.gradient_accumulation_steps = parts_of_max_tokens(recipe.batches_per_update, arguments.world_size)
+    return arguments
 
 
 def last_checkpoint(run_dir: Path) -> Path | None:

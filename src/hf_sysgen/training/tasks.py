@@ -1,0 +1,183 @@
+"""What a run trains on and how it is judged: one class for each kind of task."""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+from transformers import AutoModelForSeq2SeqLM, GenerationConfig, PreTrainedModel, set_seed
+
+from hf_sysgen.data import benchmark_info, load_benchmark
+from hf_sysgen.data.tokenization import build_vocabulary, encode_sources, encode_targets
+from hf_sysgen.data.tokenized import TokenizedSplit
+from hf_sysgen.evaluation.evaluate import evaluate_split, with_texts
+from hf_sysgen.models import CONFIGS, MODELS
+from hf_sysgen.training.recipe import Recipe, RecipeError
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict
+
+# the benchmark's task, the Auto class of a model that has a head for it, and the class that brings them together
+TASKS = (("seq2seq", AutoModelForSeq2SeqLM, "hf_sysgen.training.tasks:Seq2SeqTask"),)
+
+
+class Split(Protocol):
+    """Examples that batches are made of."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
+        """The model's inputs for those examples, `labels` included; of no rows, a batch without labels."""
+
+    def by_length(self, rows: np.ndarray) -> np.ndarray:
+        """The rows, sorted so that neighbours need about equally much padding."""
+
+
+class Task(ABC):
+    """
+    A benchmark made ready for a kind of model.
+
+    Args:
+        recipe: what is run.
+        benchmark: its examples by split.
+
+    Attributes:
+        splits: every split as the model reads it, by name.
+        monitored: the metrics that evaluations during training report, of those that `summarize` makes.
+    """
+
+    splits: Mapping[str, Split]
+    monitored: tuple[str, ...] = ("accuracy", "loss")
+
+    def __init__(self, recipe: Recipe, benchmark: DatasetDict):
+        self.recipe, self.benchmark = recipe, benchmark
+
+    @abstractmethod
+    def build_model(self, attention: str) -> PreTrainedModel:
+        """The recipe's model in float32, freshly initialised from its seed, with that implementation of attention."""
+
+    @abstractmethod
+    def evaluate(
+        self, model: PreTrainedModel, name: str, rows: np.ndarray, final: bool, rank: int, world: int
+    ) -> list[dict[str, Any]]:
+        """
+        Judge the model on examples of a split.
+
+        Args:
+            final: after training, when more may be measured than during it.
+            rank, world: this process takes a share of the rows; those of all together make up all of them.
+
+        Returns:
+            a record for each example: `row`, `exact`, and what else `summarize` knows.
+        """
+
+    def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
+        """The records as `predictions.jsonl` keeps them, with what a person or another metric needs."""
+        return [dict(record) for record in records]
+
+    def save(self, folder: Path) -> None:
+        """Put beside the weights what else a checkpoint needs, e.g. its tokenizer."""
+        raise NotImplementedError
+
+    def model_config(self, **derived: Any) -> Any:
+        """The model's config from the recipe's fields and those that the data decides."""
+        return CONFIGS[self.recipe.model](**self.recipe.model_fields, **derived)
+
+    def from_config(self, auto_class: Any, config: Any, attention: str) -> PreTrainedModel:
+        """A model of that Auto class with the initial weights of the recipe's seed."""
+        set_seed(self.recipe.seed)
+        return auto_class.from_config(config, attn_implementation=attention)
+
+
+class Seq2SeqTask(Task):
+    """
+    Texts to texts, decoded greedily. The vocabulary is of all splits.
+
+    Attributes:
+        vocabulary: the tokenizer, and which ids the model's two tables cover.
+    """
+
+    splits: Mapping[str, TokenizedSplit]
+    monitored = ("accuracy", "loss", "loss_teacher")
+
+    def __init__(self, recipe: Recipe, benchmark: DatasetDict):
+        super().__init__(recipe, benchmark)
+        columns = {name: (split["input"][:], split["target"][:]) for name, split in benchmark.items()}
+        self.vocabulary = build_vocabulary(
+            (text for sources, _ in columns.values() for text in sources),
+            (text for _, targets in columns.values() for text in targets),
+            joint=recipe.joint_vocabulary,
+            characters=recipe.tokens == "characters",
+        )
+        tokenizer = self.vocabulary.tokenizer
+        self.splits = {
+            name: TokenizedSplit(
+                encode_sources(tokenizer, sources),
+                encode_targets(tokenizer, targets),
+                pad_id=tokenizer.pad_token_id,
+                train_eos=recipe.train_eos,
+            )
+            for name, (sources, targets) in columns.items()
+        }
+
+    def build_model(self, attention: str) -> PreTrainedModel:
+        eos = self.vocabulary.tokenizer.eos_token_id
+        config = self.model_config(
+            vocab_size=self.vocabulary.vocab_size,
+            source_vocab_size=self.vocabulary.source_vocab_size,
+            source_id_offset=self.vocabulary.source_id_offset,
+            pad_token_id=eos,
+            eos_token_id=eos,
+            decoder_start_token_id=eos,
+        )
+        model = self.from_config(AutoModelForSeq2SeqLM, config, attention)
+        # the words of the longest target, and EOS
+        longest = max(int(split.targets.lengths.max()) for split in self.splits.values())
+        model.generation_config = GenerationConfig(
+            max_new_tokens=longest, eos_token_id=eos, pad_token_id=eos, decoder_start_token_id=eos
+        )
+        return model
+
+    def evaluate(
+        self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int
+    ) -> list[dict[str, Any]]:
+        size = self.recipe.eval_batch_size
+        return evaluate_split(model, self.splits[name], rows, batch_size=size, oracle=final, rank=rank, world=world)
+
+    def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
+        return with_texts(records, self.benchmark[name], self.vocabulary.tokenizer)
+
+    def save(self, folder: Path) -> None:
+        self.vocabulary.tokenizer.save_pretrained(folder)
+
+
+def prepare_task(recipe: Recipe) -> Task:
+    """
+    The recipe's benchmark, as its model learns it.
+
+    Raises:
+        RecipeError: the model has no head for the benchmark's task, or the benchmark nothing to train on.
+        DataError: see `load_benchmark`.
+    """
+    wanted = benchmark_info(recipe.benchmark).task
+    heads = MODELS[CONFIGS[recipe.model]]
+    found = next((name for task, auto_class, name in TASKS if task == wanted and auto_class in heads), None)
+    if found is None:
+        able = {auto_class for task, auto_class, _ in TASKS if task == wanted}
+        names = [config.model_type for config, classes in MODELS.items() if able & set(classes)]
+        raise RecipeError(
+            f"model={recipe.model} cannot be trained on benchmark={recipe.benchmark}, whose task is {wanted}; "
+            f"models that can: {', '.join(names) or 'none yet'}"
+        )
+    benchmark = load_benchmark(recipe.benchmark, recipe.config, data_dir=recipe.data_dir)
+    if "train" not in benchmark:
+        raise RecipeError(f"benchmark={recipe.benchmark} config={recipe.config} has no split `train` to train on")
+    if empty := [split for split, examples in benchmark.items() if not len(examples)]:
+        raise RecipeError(f"benchmark={recipe.benchmark} config={recipe.config}: no examples in {', '.join(empty)}")
+    module, _, class_name = found.partition(":")
+    return getattr(importlib.import_module(module), class_name)(recipe, benchmark)
