@@ -142,6 +142,18 @@ def test_verify_says_what_it_skips(tmp_path: Path) -> None:
     assert total == "0 checks hold, 0 fail, 1 configs skipped as they cannot be prepared"
 
 
+def test_verify_tells_damaged_from_absent(tmp_path: Path) -> None:
+    wrong = tmp_path / "scan_mcd" / "tasks_train_mcd2.txt"
+    wrong.parent.mkdir()
+    wrong.write_text("IN: jump OUT: I_JUMP\n")
+    result = invoke("verify", "scan", "mcd2", "--cache-dir", tmp_path / "cache", "--data-dir", tmp_path)
+    assert result.exit_code == 1
+    (line, total) = result.stdout.splitlines()
+    assert line.startswith("DAMAGED scan mcd2: microsoft/ContextualSP@")
+    assert f"{wrong} has 21 bytes with sha256 " in line
+    assert total == "0 checks hold, 1 fail, 0 configs skipped as they cannot be prepared"
+
+
 @pytest.mark.parametrize("command", ["prepare", "verify"])
 def test_all(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every config of every benchmark is tried, whatever became of those before."""

@@ -92,12 +92,12 @@ def verify(
 ) -> None:
     """Check counts and definitions of the splits on the data.
 
-    Status 1 if a check fails, else 2 if the data of some config cannot be had.
+    Status 1 if a check fails or a file is damaged, else 2 if the data of some config cannot be had.
     """
     failed = skipped = passed = 0
     with reported() as outcome:
         for benchmark, one in _chosen(name, config, every):
-            from hf_sysgen.data.sources import DataError
+            from hf_sysgen.data.sources import DamagedData, DataError
             from hf_sysgen.data.verify import verify as verified
 
             what = f"{benchmark} {one}:"
@@ -111,6 +111,9 @@ def verify(
                         passed += check.holds
                         found = "" if check.holds else f"; found: {check.found}"
                         print("ok     " if check.holds else "FAILED ", what, f"{check.fact}{found}", flush=True)
+            except DamagedData as error:
+                failed += 1
+                print("DAMAGED", what, error, flush=True)
             except DataError as error:
                 skipped += 1
                 print("SKIPPED", what, error, flush=True)

@@ -21,7 +21,7 @@ import hf_sysgen.data.sources
 from hf_sysgen.data import BenchmarkInfo, ConfigInfo, DataError, Source, load_benchmark
 from hf_sysgen.data.builder import BenchmarkBuilder, builder_configs
 from hf_sysgen.data.scan_sources import SCAN
-from hf_sysgen.data.sources import locate, open_file
+from hf_sysgen.data.sources import DamagedData, locate, open_file
 
 
 def toy(**counts: int | None) -> BenchmarkInfo:
@@ -66,6 +66,9 @@ def prepared(cache_dir: Path, fault: Exception | None = None) -> datasets.Datase
 def test_a_reader_s_error_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"^toy\.txt: line 2 is wrong$"):
         prepared(tmp_path, DataError("toy.txt: line 2 is wrong"))
+    # its kind stays
+    with pytest.raises(DamagedData, match=r"^toy\.txt: is cut short$"):
+        prepared(tmp_path, DamagedData("toy.txt: is cut short"))
     # nothing of it is taken for prepared data
     assert not list(tmp_path.rglob("*.arrow"))
     assert {split: len(part) for split, part in prepared(tmp_path).items()} == {"train": 3, "test": 3}

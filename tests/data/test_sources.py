@@ -6,6 +6,7 @@ import errno
 import gzip
 import hashlib
 import resource
+import socket
 import subprocess
 import sys
 import time
@@ -21,7 +22,17 @@ from upstream import Upstream, serving
 
 import hf_sysgen.data.download
 import hf_sysgen.data.sources
-from hf_sysgen.data.sources import DATA_DIR_VARIABLE, DataError, Source, WebSource, locate, no_space, open_file
+from hf_sysgen.data.download import DownloadError, _Passing, _Unreached, download
+from hf_sysgen.data.sources import (
+    DATA_DIR_VARIABLE,
+    DamagedData,
+    DataError,
+    Source,
+    WebSource,
+    locate,
+    no_space,
+    open_file,
+)
 
 CONTENT = b"IN: jump OUT: I_JUMP\n" * 1009
 SOURCE = Source(
@@ -74,6 +85,9 @@ def refused(*arguments: Any, **keywords: Any) -> str:
     message = str(caught.value)
     assert "\n" not in message
     assert message.startswith("owner/name@01234567:")
+    # a file that is there and wrong is told apart from one that is not there
+    is_wrong = "sha256" in message or "cannot read" in message or "git blob id" in message
+    assert isinstance(caught.value, DamagedData) == is_wrong
     return message
 
 
@@ -162,12 +176,15 @@ def test_rebuild_is_checked(tmp_path: Path) -> None:
     assert files_below(tmp_path) == []
 
 
-def test_damaged_cache_is_replaced(tmp_path: Path) -> None:
+def test_damaged_cache_is_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     source = replace(SOURCE, rebuild=lambda: CONTENT)
     path = locate(source, cache_dir=tmp_path)
+    assert not caplog.records
     path.write_bytes(b"damaged")
     assert locate(source, cache_dir=tmp_path) == path
     assert path.read_bytes() == CONTENT
+    (said,) = caplog.messages
+    assert f"{path} was damaged" in said
 
 
 def test_download_once(tmp_path: Path, upstream: Upstream) -> None:
@@ -220,6 +237,32 @@ def test_slow_server_is_left_in_the_end(tmp_path: Path, upstream: Upstream) -> N
     upstream.faults = [503] * 9
     assert "(HTTP 503 Service Unavailable; tried 5 times); check the network" in refused(SOURCE, cache_dir=tmp_path)
     assert len(upstream.gets) == 5
+
+
+def test_no_network_is_told_at_once(tmp_path: Path, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(hf_sysgen.data.download.time, "sleep", waits.append)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        nobody = f"http://127.0.0.1:{free.getsockname()[1]}"
+    monkeypatch.setattr(hf_sysgen.data.sources, "GITHUB", nobody)
+    assert "refused; tried 2 times); check the network" in refused(SOURCE, cache_dir=tmp_path)
+    assert len(waits) == 1
+
+
+def test_network_that_goes_away_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the host was reached, a refusal may be its restart."""
+    failures = iter([_Passing("HTTP 503"), *[_Unreached("refused")] * 4])
+    asked: list[str] = []
+
+    def attempt(url: str, *_: Any) -> None:
+        asked.append(url)
+        raise next(failures)
+
+    monkeypatch.setattr(hf_sysgen.data.download, "_attempt", attempt)
+    monkeypatch.setattr(hf_sysgen.data.download.time, "sleep", lambda _: None)
+    with pytest.raises(DownloadError, match="refused; tried 5 times"):
+        download("http://upstream/file", tmp_path / "file", "file")
+    assert len(asked) == 5
 
 
 def test_waits_get_longer(tmp_path: Path, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-from hf_sysgen.data.sources import DataError
+from hf_sysgen.data.download import one_line
+from hf_sysgen.data.sources import DamagedData
 
 
 @contextmanager
@@ -32,7 +33,7 @@ def open_member(archive: str | Path, member: str) -> Iterator[BinaryIO]:
     """
     where = f"{archive}: member {member}"
     if Path(member).is_absolute() or ".." in Path(member).parts:
-        raise DataError(f"{where}: a path that leaves the archive is never read")
+        raise DamagedData(f"{where}: a path that leaves the archive is never read")
     with ExitStack() as stack:
         with _reported(where):
             if zipfile.is_zipfile(archive):
@@ -60,8 +61,7 @@ def _reported(where: str) -> Iterator[None]:
         zlib.error,
         lzma.LZMAError,
     ) as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise DataError(f"{where}: cannot read the archive ({reason}); delete or replace it") from error
+        raise DamagedData(f"{where}: cannot read the archive ({one_line(error)}); delete or replace it") from error
 
 
 class _Member(io.RawIOBase):
@@ -86,9 +86,9 @@ def _zip_member(zipped: zipfile.ZipFile, member: str, where: str) -> zipfile.Zip
         if info.filename.removeprefix("./") == member:
             # the upper half is the file's mode where the archive was made on Unix
             if info.is_dir() or stat.S_ISLNK(info.external_attr >> 16):
-                raise DataError(f"{where}: is a link or a folder in the archive, not a file")
+                raise DamagedData(f"{where}: is a link or a folder in the archive, not a file")
             return info
-    raise DataError(f"{where}: the archive has no such file; it has {_shown(zipped.namelist())}")
+    raise DamagedData(f"{where}: the archive has no such file; it has {_shown(zipped.namelist())}")
 
 
 def _tar_member(tar: tarfile.TarFile, member: str, where: str) -> IO[bytes]:
@@ -98,10 +98,10 @@ def _tar_member(tar: tarfile.TarFile, member: str, where: str) -> IO[bytes]:
         if name == member:
             stream = tar.extractfile(info) if info.isreg() else None
             if stream is None:
-                raise DataError(f"{where}: is a link or a folder in the archive, not a file")
+                raise DamagedData(f"{where}: is a link or a folder in the archive, not a file")
             return stream
         seen.append(name)
-    raise DataError(f"{where}: the archive has no such file; it has {_shown(seen)}")
+    raise DamagedData(f"{where}: the archive has no such file; it has {_shown(seen)}")
 
 
 def _shown(names: list[str]) -> str:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import datasets
 
-from hf_sysgen.data.download import one_line
+from hf_sysgen.data.download import causes, one_line
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.sources import DataError, locate, no_space
 
@@ -100,27 +100,24 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
             super().download_and_prepare(*args, **kwargs)
         except (datasets.exceptions.DatasetGenerationError, ImportError, OSError) as error:
             # what a generator raises comes wrapped
-            causes: list[BaseException] = [error]
-            while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
-                causes.append(cause)
-            for cause in causes:
-                if message := self._explained(cause):
-                    raise DataError(message) from error
+            for cause in causes(error):
+                if explained := self._explained(cause):
+                    raise explained from error
             raise
 
-    def _explained(self, error: BaseException) -> str:
-        """What to tell a user about an error that is theirs to mend, "" about any other."""
+    def _explained(self, error: BaseException) -> DataError | None:
+        """What to tell a user about an error that is theirs to mend, None for any other."""
         what = f"{self.BENCHMARK.name} {self.benchmark_config.name}"
         if isinstance(error, DataError):
-            return str(error)
+            return type(error)(str(error))
         if no_space(error):
-            return (
+            return DataError(
                 f"{what}: no space left in {self.cache_dir} ({one_line(error)}): its files have {self._num_bytes}; "
                 "free some, or set HF_DATASETS_CACHE to a folder on another disk"
             )
         if isinstance(error, ImportError) and self.BENCHMARK.extra:
-            return f"{what}: {error}; pip install hf-sysgen[{self.BENCHMARK.extra}]"
-        return ""
+            return DataError(f"{what}: {error}; pip install hf-sysgen[{self.BENCHMARK.extra}]")
+        return None
 
     @property
     def _num_bytes(self) -> str:

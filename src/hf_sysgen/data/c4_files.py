@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hf_sysgen.data.c4_sources import REPOSITORY, REVISION, shard_names
-from hf_sysgen.data.sources import DATA_DIR_VARIABLE, DataError
+from hf_sysgen.data.download import one_line
+from hf_sysgen.data.sources import DATA_DIR_VARIABLE, DamagedData, DataError
 
 COLUMNS = ("text", "timestamp", "url")
 
@@ -59,7 +60,8 @@ def read_documents(address: str) -> Iterator[dict[str, str]]:
                 yield {column: document[column] for column in COLUMNS}
     # the network's own errors are OSErrors, as is what gzip says of another kind of file; zlib speaks of damaged ones
     except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise DataError(
-            f"c4 en: cannot read {address} after line {line_number} ({reason}); check the network or replace the file"
+        is_absent = isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile)
+        raise (DataError if is_absent else DamagedData)(
+            f"c4 en: cannot read {address} after line {line_number} ({one_line(error)}); check the network or replace "
+            "the file"
         ) from error

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from hf_sysgen.data.sources import DataError
+from hf_sysgen.data.sources import DamagedData
 
 # the content relations of Universal Dependencies as the CoNLL 2018 shared task lists them, and the root. Upper case, as
 # in the trees: their metric counts no others (`conll18_ud_eval.py:113-127` of their code)
@@ -77,7 +77,7 @@ def read_conllu(lines: Iterable[bytes], where: str) -> Iterator[Sentence]:
                 first = first if rows else number
                 rows.append(row)
         except ValueError as error:
-            raise DataError(f"{where}: line {number} is no CoNLL-U ({error}); replace the file") from error
+            raise DamagedData(f"{where}: line {number} is no CoNLL-U ({error}); replace the file") from error
         if not text and rows:
             yield _sentence(rows, where, first)
             rows = []
@@ -103,5 +103,5 @@ def _row(text: str, expected: int) -> tuple[str, int, str] | None:
 def _sentence(rows: list[tuple[str, int, str]], where: str, line: int) -> Sentence:
     sentence = Sentence(*zip(*rows, strict=True))
     if not is_tree(sentence.heads):
-        raise DataError(f"{where}: the sentence at line {line} is no tree with one root; replace the file")
+        raise DamagedData(f"{where}: the sentence at line {line} is no tree with one root; replace the file")
     return sentence

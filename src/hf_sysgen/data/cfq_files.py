@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from hf_sysgen.data.archives import open_member
-from hf_sysgen.data.sources import DataError, open_file
+from hf_sysgen.data.download import one_line
+from hf_sysgen.data.sources import DamagedData, open_file
 
 # (question, query)
 Pair = tuple[str, str]
@@ -79,8 +80,8 @@ def read_records(stream: BinaryIO, where: str) -> Iterator[dict[str, Any]]:
     decoder, text = json.JSONDecoder(), codecs.getincrementaldecoder("utf-8")()
     buffer, position, ended, number = "", 0, False, 0
 
-    def damaged(reason: object) -> DataError:
-        return DataError(f"{where}: record {number} of the JSON array cannot be read ({reason}); replace the file")
+    def damaged(reason: object) -> DamagedData:
+        return DamagedData(f"{where}: record {number} of the JSON array cannot be read ({reason}); replace the file")
 
     while True:
         position = _skip(buffer, position, _BLANKS + ("," if number else "["))
@@ -138,11 +139,13 @@ def read_archive(archive: str | Path, split: str) -> dict[str, list[Pair]]:
                 try:
                     pairs[number] = record[QUESTION], record[QUERY]
                 except KeyError as error:
-                    raise DataError(f"{where}: record {number} has no field {error}; replace the file") from error
+                    raise DamagedData(f"{where}: record {number} has no field {error}; replace the file") from error
     found = {position: pair for position, pair in pairs.items() if pair is not None}
     if len(found) < len(pairs):
         absent = next(position for position, pair in pairs.items() if pair is None)
-        raise DataError(f"{where}: has {number + 1} records, but split {split} names number {absent}; replace the file")
+        raise DamagedData(
+            f"{where}: has {number + 1} records, but split {split} names number {absent}; replace the file"
+        )
     return {part: [found[position] for position in numbers] for part, numbers in positions.items()}
 
 
@@ -153,9 +156,9 @@ def _read_positions(archive: str | Path, member: str) -> dict[str, list[int]]:
             return {part: [int(number) for number in splits[key]] for part, key in SPLIT_KEYS.items()}
         except (ValueError, KeyError, TypeError) as error:
             expected = ", ".join(SPLIT_KEYS.values())
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise DataError(
-                f"{archive}: member {member}: is no JSON object with lists of numbers {expected} ({reason}); replace it"
+            raise DamagedData(
+                f"{archive}: member {member}: is no JSON object with lists of numbers {expected} ({one_line(error)}); "
+                "replace it"
             ) from error
 
 

@@ -14,7 +14,7 @@ import datasets
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
 from hf_sysgen.data.clutrr_kinship import EDGE_TYPES, TARGETS, compose
 from hf_sysgen.data.clutrr_sources import CLUTRR, WHOLE_TRAIN
-from hf_sysgen.data.sources import DataError, open_file
+from hf_sysgen.data.sources import DamagedData, open_file
 
 _COLUMNS = ("story", "target", "query", "task_name", "story_edges", "edge_types", "query_edge", "genders")
 
@@ -140,7 +140,7 @@ def parse(content: bytes, where: str) -> list[dict[str, Any]]:
     """
     reader = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))
     if missing := [name for name in _COLUMNS if name not in (reader.fieldnames or ())]:
-        raise DataError(f"{where}: no column {', '.join(missing)}; this is not a CLUTRR file")
+        raise DamagedData(f"{where}: no column {', '.join(missing)}; this is not a CLUTRR file")
     rows = []
     for row in reader:
         try:
@@ -148,7 +148,7 @@ def parse(content: bytes, where: str) -> list[dict[str, Any]]:
         # literal_eval raises both, on text that is no literal or none of ours
         except (ValueError, SyntaxError, TypeError) as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise DataError(f"{where}, line {reader.line_num}: not a CLUTRR example ({reason})") from error
+            raise DamagedData(f"{where}, line {reader.line_num}: not a CLUTRR example ({reason})") from error
     return rows
 
 

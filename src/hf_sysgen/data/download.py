@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import shutil
+import socket
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ from urllib.request import url2pathname
 
 # one more than the times that an attempt which brought nothing is repeated
 ATTEMPTS = 5
+# the same for a host that was never reached: where there is no network, waiting for it is of no use
+UNREACHED_ATTEMPTS = 2
 # seconds before the second attempt; doubled before each further one
 FIRST_WAIT = 0.5
 # seconds without a byte
@@ -29,11 +33,16 @@ class _Passing(Exception):
     """What may be over at the next attempt: a server error, a dropped connection."""
 
 
+class _Unreached(_Passing):
+    """The host's name has no address, or nothing listens there."""
+
+
 def download(url: str, path: Path, title: str) -> None:
     """Write what stands at `url` to `path`; what `path` holds already is taken for its beginning.
 
     The client is that of `huggingface_hub`, with the proxies and certificates that it was given. Server errors and
-    dropped connections are tried again up to 4 times in a row, after 0.5, 1, 2, 4 s, from where the last one ended.
+    dropped connections are tried again up to 4 times in a row, after 0.5, 1, 2, 4 s, from where the last one ended; a
+    host that was never reached is tried twice.
     The content is not checked: with another beginning in `path`, it is not the upstream file.
 
     Args:
@@ -51,7 +60,7 @@ def download(url: str, path: Path, title: str) -> None:
             raise DownloadError("there is no such file")
         shutil.copyfile(origin, path)
         return
-    failures, headers = 0, {"Accept-Encoding": "identity"}
+    failures, headers, attempts = 0, {"Accept-Encoding": "identity"}, UNREACHED_ATTEMPTS
     while True:
         before = _size(path)
         try:
@@ -59,8 +68,10 @@ def download(url: str, path: Path, title: str) -> None:
             return
         except _Passing as error:
             failures = 1 if _size(path) > before else failures + 1
-            if failures == ATTEMPTS:
-                raise DownloadError(f"{error}; tried {ATTEMPTS} times") from error
+            if not isinstance(error, _Unreached):
+                attempts = ATTEMPTS
+            if failures >= attempts:
+                raise DownloadError(f"{error}; tried {failures} times") from error
             wait = FIRST_WAIT * 2 ** (failures - 1)
             log.warning("%s: %s; trying again in %g s", title, error, wait)
             time.sleep(wait)
@@ -82,7 +93,8 @@ def _attempt(url: str, path: Path, headers: dict[str, str], title: str) -> None:
                 get_session().stream("GET", url, headers=asked, timeout=TIMEOUT, follow_redirects=True)
             )
         except Exception as error:
-            raise _Passing(one_line(error)) from error
+            unreached = any(isinstance(cause, (socket.gaierror, ConnectionRefusedError)) for cause in causes(error))
+            raise (_Unreached if unreached else _Passing)(one_line(error)) from error
         if (etag := response.headers.get("ETag", "W/")) and not etag.startswith("W/"):
             # go on at the next attempt only if it is still the same file
             headers["If-Range"] = etag
@@ -126,6 +138,13 @@ def _receive(response: Any, path: Path, start: int, title: str) -> None:
                 return
             file.write(chunk)
             bar.update(len(chunk))
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, and what it was raised from."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def one_line(error: BaseException) -> str:

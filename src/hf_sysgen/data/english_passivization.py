@@ -10,7 +10,7 @@ import datasets
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
 from hf_sysgen.data.english_passivization_grammar import TASKS, Sentence, parse
 from hf_sysgen.data.english_passivization_sources import ENGLISH_PASSIVIZATION
-from hf_sysgen.data.sources import DataError, open_file
+from hf_sysgen.data.sources import DamagedData, open_file
 
 # split: sources to be repeated, to be passivized, as the published files have them
 _TASK_COUNTS = {"train": (67_265, 32_735), "validation": (665, 335), "test_iid": (6_693, 3_307), "test": (0, 10_000)}
@@ -50,7 +50,7 @@ class EnglishPassivization(BenchmarkBuilder):
             for row, line in enumerate(stream):
                 source, tab, target = line.decode("ascii").rstrip("\n").partition("\t")
                 if not tab or "\t" in target:
-                    raise DataError(f"{path}, line {row + 1}: is not '<source> TAB <target>'")
+                    raise DamagedData(f"{path}, line {row + 1}: is not '<source> TAB <target>'")
                 yield row, {"input": source, "target": target}
 
     def checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:

@@ -10,7 +10,7 @@ import datasets
 from hf_sysgen.data.archives import open_member
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
 from hf_sysgen.data.flores_sources import FLORES, UPSTREAM_SPLITS
-from hf_sysgen.data.sources import DataError
+from hf_sysgen.data.sources import DamagedData
 from hf_sysgen.data.translation import indic_tokenizer, split_lines
 
 
@@ -56,7 +56,7 @@ class Flores(BenchmarkBuilder):
                 columns[kind] = split_lines(stream.read(), f"{archive}: member {member}")
         if len(set(map(len, columns.values()))) > 1:
             counts = ", ".join(f"{len(lines):,} of {kind}" for kind, lines in columns.items())
-            raise DataError(f"{archive}: part {part} has {counts}, so its lines do not belong together; replace it")
+            raise DamagedData(f"{archive}: part {part} has {counts}, so its lines do not belong together; replace it")
         columns[foreign] = [tokenize(line) for line in columns[foreign]]
         for row, (first, second, document) in enumerate(
             zip(columns[source], columns[target], columns["doc_id"], strict=True)

@@ -12,7 +12,7 @@ from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
 from hf_sysgen.data.geoquery_entities import convert
 from hf_sysgen.data.geoquery_funql import atoms, divergence
 from hf_sysgen.data.geoquery_sources import GEOQUERY, NUM_EXAMPLES
-from hf_sysgen.data.sources import DataError, open_file
+from hf_sysgen.data.sources import DamagedData, open_file
 
 # config: compound divergence of test (with what else is held out) from train, which the paper maximises
 _DIVERGENCE = {"tmcd": 0.1902, "csl_tmcd_1": 0.1328, "csl_tmcd_2": 0.2376, "csl_tmcd_3": 0.1521}
@@ -58,7 +58,7 @@ class Geoquery(BenchmarkBuilder):
         try:
             examples = convert(content["corpus"], content["geobase"].decode("latin-1"))[:NUM_EXAMPLES]
         except ValueError as error:
-            raise DataError(f"{files['corpus']}: {error}; this is not the GeoQuery corpus") from error
+            raise DamagedData(f"{files['corpus']}: {error}; this is not the GeoQuery corpus") from error
         for row, position in enumerate(split_ids(content["splits"], files["splits"], len(examples))[part]):
             yield row, examples[position]
 
@@ -100,7 +100,7 @@ def split_ids(content: bytes, where: str, num_examples: int) -> dict[str, list[i
         parts = json.loads(content)
         positions = sorted(position for part in parts.values() for position in part)
     except (ValueError, AttributeError, TypeError) as error:
-        raise DataError(f"{where}: no lists of positions by part ({type(error).__name__}: {error})") from error
+        raise DamagedData(f"{where}: no lists of positions by part ({type(error).__name__}: {error})") from error
     if positions != list(range(num_examples)):
-        raise DataError(f"{where}: its {len(positions)} positions are not each of 0 to {num_examples - 1} once")
+        raise DamagedData(f"{where}: its {len(positions)} positions are not each of 0 to {num_examples - 1} once")
     return parts

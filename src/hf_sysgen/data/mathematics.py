@@ -17,7 +17,7 @@ from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
 from hf_sysgen.data.info import ConfigInfo
 from hf_sysgen.data.mathematics_files import Pair, longest_number, read_pairs, solve, split_module
 from hf_sysgen.data.mathematics_sources import MATHEMATICS, SUFFIX
-from hf_sysgen.data.sources import DATA_DIR_VARIABLE, DataError, open_file
+from hf_sysgen.data.sources import DATA_DIR_VARIABLE, DamagedData, DataError, open_file
 
 
 class Mathematics(BenchmarkBuilder):
@@ -79,7 +79,7 @@ def _pairs(path: str) -> Iterator[Pair]:
         try:
             yield from read_pairs(lines)
         except ValueError as error:
-            raise DataError(f"{path}: {error}; this is no file of the Mathematics Dataset") from error
+            raise DamagedData(f"{path}: {error}; this is no file of the Mathematics Dataset") from error
 
 
 def _with_checksums(config: ConfigInfo, data_dir: str | Path | None) -> ConfigInfo:

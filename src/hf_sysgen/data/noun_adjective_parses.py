@@ -22,7 +22,7 @@ from typing import IO, Protocol
 
 from hf_sysgen.data.archives import open_member
 from hf_sysgen.data.noun_adjective_rule import Word, nouns
-from hf_sysgen.data.sources import DataError, open_file
+from hf_sysgen.data.sources import DamagedData, DataError, open_file
 
 # how the Penn Treebank writes brackets
 _BRACKET = re.compile("-[LR][RSC]B-")
@@ -95,15 +95,15 @@ class ConlluParser:
             for number, sentence in enumerate(sentences, 1):
                 parse = next(parses, None)
                 if parse is None:
-                    raise DataError(f"{self._path}: ends before sentence {number:,}, {sentence[:60]!r}; {advice}")
+                    raise DamagedData(f"{self._path}: ends before sentence {number:,}, {sentence[:60]!r}; {advice}")
                 if _letters(word.form for word in parse) != _letters([sentence]):
                     found = " ".join(word.form for word in parse)
-                    raise DataError(
+                    raise DamagedData(
                         f"{self._path}: parse {number:,} is of {found[:60]!r}, not of {sentence[:60]!r}; {advice}"
                     )
                 yield parse
             if next(parses, None) is not None:
-                raise DataError(f"{self._path}: has more parses than the {number:,} sentences; {advice}")
+                raise DamagedData(f"{self._path}: has more parses than the {number:,} sentences; {advice}")
 
 
 def read_conllu(lines: Iterable[str], where: str) -> Iterator[list[Word]]:
@@ -122,10 +122,12 @@ def read_conllu(lines: Iterable[str], where: str) -> Iterator[list[Word]]:
             parse = []
         elif not line.startswith("#") and columns[0].isdigit():
             if len(columns) != 10 or not columns[6].isdigit():
-                raise DataError(f"{where}: line {number:,} is no CoNLL-U word: {line.strip()[:60]!r}; replace the file")
+                raise DamagedData(
+                    f"{where}: line {number:,} is no CoNLL-U word: {line.strip()[:60]!r}; replace the file"
+                )
             parse.append(Word(columns[1], columns[2], int(columns[6]), columns[7]))
         elif not line.startswith("#") and not re.match(r"\d+[-.]\d+\t", line):
-            raise DataError(f"{where}: line {number:,} is no CoNLL-U: {line.strip()[:60]!r}; replace the file")
+            raise DamagedData(f"{where}: line {number:,} is no CoNLL-U: {line.strip()[:60]!r}; replace the file")
     if parse:
         yield parse
 
@@ -151,11 +153,11 @@ def europarl_pairs(archive: str | Path) -> Iterator[tuple[str, str]]:
         for source in sides[0]:
             target = next(sides[1], None)
             if target is None:
-                raise DataError(f"{archive}: {name}.en has more lines than {name}.fr; replace the archive")
+                raise DamagedData(f"{archive}: {name}.en has more lines than {name}.fr; replace the archive")
             if source and target:
                 yield source, target
         if next(sides[1], None) is not None:
-            raise DataError(f"{archive}: {name}.fr has more lines than {name}.en; replace the archive")
+            raise DamagedData(f"{archive}: {name}.fr has more lines than {name}.en; replace the archive")
 
 
 def sentences_to_parse(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -168,7 +170,7 @@ def _lines(stream: Iterable[bytes], where: str) -> Iterator[str]:
         try:
             yield " ".join(line.decode("utf-8").split())
         except UnicodeDecodeError as error:
-            raise DataError(f"{where}: line {number:,} is not UTF-8; replace the archive") from error
+            raise DamagedData(f"{where}: line {number:,} is not UTF-8; replace the archive") from error
 
 
 def _letters(texts: Iterable[str]) -> str:

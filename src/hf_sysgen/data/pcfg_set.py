@@ -17,7 +17,7 @@ from hf_sysgen.data.pcfg_set_grammar import (
     without_synonyms,
 )
 from hf_sysgen.data.pcfg_set_sources import HELD_OUT_PAIRS, PCFG_SET, PRODUCTIVITY_TRAIN
-from hf_sysgen.data.sources import DataError, open_file
+from hf_sysgen.data.sources import DamagedData, open_file
 
 # role of a file: column it fills, besides `input` and `target`
 _MORE_COLUMNS = {"synonym": "synonym_input", "exception": "exception_target"}
@@ -71,7 +71,7 @@ class PcfgSet(BenchmarkBuilder):
         columns = {column: _lines(path) for column, path in paths.items()}
         counts = {path: len(columns[column]) for column, path in paths.items()}
         if len(set(counts.values())) > 1:
-            raise DataError(
+            raise DamagedData(
                 "PCFG SET: files that belong together differ in their number of lines: "
                 + ", ".join(f"{path} has {count:,}" for path, count in counts.items())
             )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import gzip
 import hashlib
+import logging
 import os
 import shutil
 import tempfile
@@ -27,9 +28,15 @@ from hf_sysgen.errors import UserError
 DATA_DIR_VARIABLE = "HF_SYSGEN_DATA_DIR"
 GITHUB = "https://raw.githubusercontent.com"
 
+log = logging.getLogger(__name__)
+
 
 class DataError(UserError):
     """A benchmark's data is missing, wrong or asked for by a wrong name. The message is one line."""
+
+
+class DamagedData(DataError):
+    """A benchmark's file is there, but is not what it must be: cut short, changed, or another file."""
 
 
 @dataclass(frozen=True)
@@ -187,17 +194,17 @@ def _check(source: Source, path: Path, opener: Callable, advice: str, cache_dir:
         for chunk in _chunks(path, opener):
             digest.update(chunk)
     except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{source.name}: cannot read {path} ({one_line(error)}); {advice}") from error
+        raise DamagedData(f"{source.name}: cannot read {path} ({one_line(error)}); {advice}") from error
     found = digest.hexdigest()
     what = f"{path} has {num_bytes} bytes with {kind} {found}"
     if not expected:
         if source.num_bytes not in (None, num_bytes):
-            raise DataError(f"{source.name}: {what}, expected {source.num_bytes} bytes; {advice}")
+            raise DamagedData(f"{source.name}: {what}, expected {source.num_bytes} bytes; {advice}")
         expected, record = _recorded(source, found, cache_dir)
         advice += f"; expected is what the first content seen here had: to accept another, delete {record}"
     if found != expected:
         size = "" if source.num_bytes is None else f"{source.num_bytes} bytes with "
-        raise DataError(f"{source.name}: {what}, expected {size}{kind} {expected}; {advice}")
+        raise DamagedData(f"{source.name}: {what}, expected {size}{kind} {expected}; {advice}")
 
 
 def _chunks(path: Path, opener: Callable) -> Iterator[bytes]:
@@ -249,6 +256,8 @@ def _cached(source: Source, cache_dir: str | Path | None) -> Path:
         with filelock.FileLock(f"{path}.lock"):
             # another process may have been at it
             if not _is_whole(source, path, cache_dir):
+                if path.is_file():
+                    log.warning("%s: %s was damaged after it was checked; getting it anew", source.name, path)
                 _fill(source, unfinished, cache_dir)
                 os.replace(unfinished, path)
     except OSError as error:

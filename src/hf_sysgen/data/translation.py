@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_sysgen.data.sources import DataError
+from hf_sysgen.data.sources import DamagedData, DataError
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -36,9 +36,9 @@ def split_lines(content: bytes, where: str) -> list[str]:
     try:
         lines = content.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
-        raise DataError(f"{where}: is not UTF-8 at byte {error.start:,}; replace the file") from error
+        raise DamagedData(f"{where}: is not UTF-8 at byte {error.start:,}; replace the file") from error
     if lines.pop():
-        raise DataError(
+        raise DamagedData(
             f"{where}: its last line {len(lines) + 1:,} has no newline, so it is cut short; replace the file"
         )
     return lines
@@ -53,7 +53,9 @@ def paired(sides: Sequence[list[str]], where: str) -> list[Pair]:
     """
     sources, targets = sides
     if len(sources) != len(targets):
-        raise DataError(f"{where}: {len(sources):,} lines of source but {len(targets):,} of target; replace the files")
+        raise DamagedData(
+            f"{where}: {len(sources):,} lines of source but {len(targets):,} of target; replace the files"
+        )
     return list(zip(sources, targets, strict=True))
 
 
