@@ -12,7 +12,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from hf_sysgen.data.tokenization import encode_sources
 from hf_sysgen.errors import UserError
-from hf_sysgen.models import CONFIGS
+from hf_sysgen.models import CONFIGS, MODELS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -42,12 +42,19 @@ def load_checkpoint(path: str | Path) -> tuple[Seq2SeqLM, PreTrainedTokenizerFas
     if not config.exists():
         raise CheckpointError(f"{path}: no checkpoint here, config.json is missing; give the folder `model` of a run")
     try:
-        model_type = json.loads(config.read_text(encoding="utf-8")).get("model_type")
+        keys = json.loads(config.read_text(encoding="utf-8"))
+        model_type, architectures = keys.get("model_type"), keys.get("architectures") or []
     except (OSError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{config}: cannot be read: {error}") from error
     if model_type not in CONFIGS:
         raise CheckpointError(
             f"{config}: model_type is {model_type!r}, which is none of this package's: {', '.join(CONFIGS)}"
+        )
+    wanted = MODELS[CONFIGS[model_type]].get(AutoModelForSeq2SeqLM)
+    if wanted is None or architectures not in ([], [wanted.__name__]):
+        raise CheckpointError(
+            f"{config}: the model is a {' '.join(architectures) or model_type}, which does not turn texts into texts; "
+            "its numbers are in the results.json of its run"
         )
     for name in ("model.safetensors", "tokenizer.json"):
         if not (path / name).exists():
