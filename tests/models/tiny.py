@@ -10,14 +10,18 @@ from torch import nn
 from transformers import AutoModel, AutoModelForSeq2SeqLM
 
 from hf_sysgen.models import MODELS, FairseqTransformerConfig, SysgenTransformerConfig
+from hf_sysgen.models.configuration_encoder_decoder import EncoderDecoderConfig
 from hf_sysgen.models.seq2seq import Seq2SeqLM
 
 # of the one encoder-decoder wrapper, by model type: (config class, headless class, class with logits)
-VARIANTS = {
+WRAPPED = {
     config.model_type: (config, classes[AutoModel], classes[AutoModelForSeq2SeqLM])
     for config, classes in MODELS.items()
     if issubclass(classes.get(AutoModelForSeq2SeqLM, object), Seq2SeqLM)
 }
+# those with stacks of attention layers, and those without
+VARIANTS = {name: classes for name, classes in WRAPPED.items() if issubclass(classes[0], EncoderDecoderConfig)}
+BASELINES = {name: classes for name, classes in WRAPPED.items() if name not in VARIANTS}
 
 # those of Csordas et al. 2021, and fairseq's with the changes of Chaabouni et al. 2021
 CSORDAS = [name for name, classes in VARIANTS.items() if issubclass(classes[0], SysgenTransformerConfig)]
@@ -39,6 +43,9 @@ def tiny_config(variant: str, **changes):
     """`dropout` is that of every place."""
     if variant in FAIRSEQ and "dropout" in changes:
         changes = {"attention_dropout": changes["dropout"], "activation_dropout": changes["dropout"], **changes}
+    if variant == "role_filler_transformer":
+        # each side has a vocabulary of its own; a row does not depend on the rest of its batch
+        changes = {"separate_tables": True, "renormalization": "each_row", **changes}
     return VARIANTS[variant][0](**{**SIZES, **changes})
 
 

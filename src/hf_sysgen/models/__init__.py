@@ -16,9 +16,11 @@ from transformers import (
     AutoModelForTokenClassification,
 )
 
+from .configuration_conv_seq2seq import ConvSeq2SeqConfig as ConvSeq2SeqConfig
 from .configuration_depth_width_decoder import DepthWidthConfig as DepthWidthConfig
 from .configuration_edge_transformer import EdgeTransformerConfig as EdgeTransformerConfig
 from .configuration_fairseq_transformer import FairseqTransformerConfig as FairseqTransformerConfig
+from .configuration_lstm_seq2seq import LstmSeq2SeqConfig as LstmSeq2SeqConfig
 from .configuration_relation_aware_transformer import (
     RelationAwareTransformerConfig as RelationAwareTransformerConfig,
 )
@@ -33,6 +35,8 @@ from .configuration_sag_t5_transformer import SagT5TransformerConfig as SagT5Tra
 from .configuration_sag_transformer import SagTransformerConfig as SagTransformerConfig
 from .configuration_sysgen_transformer import SysgenTransformerConfig as SysgenTransformerConfig
 from .configuration_universal_transformer import UniversalTransformerConfig as UniversalTransformerConfig
+from .modeling_conv_seq2seq import ConvSeq2SeqForConditionalGeneration as ConvSeq2SeqForConditionalGeneration
+from .modeling_conv_seq2seq import ConvSeq2SeqModel as ConvSeq2SeqModel
 from .modeling_depth_width_decoder import DepthWidthForCausalLM as DepthWidthForCausalLM
 from .modeling_depth_width_decoder import DepthWidthModel as DepthWidthModel
 from .modeling_edge_transformer import (
@@ -54,6 +58,8 @@ from .modeling_fairseq_transformer import (
     FairseqTransformerForConditionalGeneration as FairseqTransformerForConditionalGeneration,
 )
 from .modeling_fairseq_transformer import FairseqTransformerModel as FairseqTransformerModel
+from .modeling_lstm_seq2seq import LstmSeq2SeqForConditionalGeneration as LstmSeq2SeqForConditionalGeneration
+from .modeling_lstm_seq2seq import LstmSeq2SeqModel as LstmSeq2SeqModel
 from .modeling_relation_aware_transformer import (
     RelationAwareTransformerForRelationClassification as RelationAwareTransformerForRelationClassification,
 )
@@ -151,6 +157,14 @@ MODELS: dict[Any, dict[Any, Any]] = {
     RelationAwareTransformerConfig: {
         AutoModel: RelationAwareTransformerModel,
         AutoModelForSequenceClassification: RelationAwareTransformerForRelationClassification,
+    },
+    LstmSeq2SeqConfig: {
+        AutoModel: LstmSeq2SeqModel,
+        AutoModelForSeq2SeqLM: LstmSeq2SeqForConditionalGeneration,
+    },
+    ConvSeq2SeqConfig: {
+        AutoModel: ConvSeq2SeqModel,
+        AutoModelForSeq2SeqLM: ConvSeq2SeqForConditionalGeneration,
     },
     DepthWidthConfig: {
         AutoModel: DepthWidthModel,

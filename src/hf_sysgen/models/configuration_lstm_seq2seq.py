@@ -1,0 +1,52 @@
+"""Configuration of the LSTM encoder-decoder with attention, a baseline in the papers' SCAN tables."""
+
+from typing import Literal
+
+from huggingface_hub.dataclasses import strict
+
+from .configuration_encoder_decoder import Seq2SeqConfig
+
+
+@strict
+class LstmSeq2SeqConfig(Seq2SeqConfig):
+    r"""
+    LSTM encoder and decoder (Lake & Baroni 2018, "Generalization without Systematicity"). Without arguments: the
+    network of their 1.2% on SCAN's "jump", which Chaabouni et al. 2021 quote in Table 3.
+
+    Vocabularies and special ids are those of [`Seq2SeqConfig`].
+
+    Args:
+        hidden_size: units of every LSTM layer, also the width of embeddings and of attention (searched in {25, 50,
+            100, 200, 400}).
+        encoder_layers, decoder_layers: LSTM layers; equal, because each layer of the decoder starts from the last
+            state of the encoder's layer of the same depth.
+        attention: `"additive"` scores source positions against the decoder's previous state (Bahdanau et al. 2015); the
+            mean it gives is read beside the word and stands beside the state under the output projection. `"none"`
+            leaves the decoder with the encoder's last state alone.
+        dropout: on embeddings, and between LSTM layers.
+        teacher_forcing: probability that a training example is read from its labels; otherwise the decoder reads the
+            words that it finds most likely itself, as they would be in decoding. Decided for each example.
+    """
+
+    model_type = "lstm_seq2seq"
+
+    hidden_size: int = 100
+    encoder_layers: int = 1
+    decoder_layers: int = 1
+    attention: Literal["additive", "none"] = "additive"
+    teacher_forcing: float | int = 0.5
+
+    def validate_architecture(self):
+        super().validate_architecture()
+        if self.encoder_layers != self.decoder_layers:
+            raise ValueError(
+                f"encoder_layers={self.encoder_layers} and decoder_layers={self.decoder_layers} must be equal: the "
+                "decoder's layers start from the states of the encoder's"
+            )
+        if not 0 <= self.teacher_forcing <= 1:
+            raise ValueError(f"teacher_forcing={self.teacher_forcing} must be in [0, 1]")
+        if self.tie_word_embeddings:
+            raise ValueError("tie_word_embeddings=True is not offered: this model has a matrix of its own for logits")
+
+
+__all__ = ["LstmSeq2SeqConfig"]
