@@ -1,8 +1,8 @@
 """
 Triangular attention's Triton kernels on a GPU: are they right, and how fast.
 
-`python benchmarks/gpu_triangular_attention.py` checks outputs and gradients of every kernel against the plain version in
-float64 (their error may be at most twice that of the plain version in the same precision), then times forward plus
+`python benchmarks/gpu_triangular_attention.py` checks outputs and gradients of every kernel against the plain version
+in float64 (their error may be at most twice that of the plain version in the same precision), then times forward plus
 backward of every implementation and writes benchmarks/gpu_triangular_attention.json. `--check-only` stops after the
 checks. With `TRITON_INTERPRET=1` and `--interpreted` the checks run on a CPU, on small sizes.
 """
@@ -126,7 +126,8 @@ def measure() -> list[dict]:
                     rows.append({**row, "error": "out of memory"})
                     continue
                 bound = bytes_moved / BANDWIDTH * 1e3
-                rows.append({**row, "ms": milliseconds, "peak_mib": peak, "bound_ms": bound, "of_bound": milliseconds / bound})  # fmt: skip
+                found = {"ms": milliseconds, "peak_mib": peak, "bound_ms": bound, "of_bound": milliseconds / bound}
+                rows.append({**row, **found})
                 print(f"{setup:10} {dtype!s:15} {name:9} {milliseconds:9.3f} ms  {peak:9.1f} MiB  "
                       f"{milliseconds / bound:7.1f} x the memory bound of {bound:.3f} ms", flush=True)  # fmt: skip
     return rows

@@ -19,8 +19,12 @@ CLUTRR = ["clutrr_edge", "clutrr_edge_value_ablation", "clutrr_edge_attention_ab
 RELATION_AWARE = ["clutrr_rat", "clutrr_rrat"]
 COGS = ["cogs_edge", "cogs_edge_value_ablation"]
 CFQ = ["cfq_encdec"]
-FAMILY = {name: family for family, names in (
-    ("edge_clutrr", CLUTRR), ("rat", RELATION_AWARE), ("edge_cogs", COGS), ("edge_cfq", CFQ)) for name in names}  # fmt: skip
+FAMILY = {
+    **dict.fromkeys(CLUTRR, "edge_clutrr"),
+    **dict.fromkeys(RELATION_AWARE, "rat"),
+    **dict.fromkeys(COGS, "edge_cogs"),
+    **dict.fromkeys(CFQ, "edge_cfq"),
+}
 SETS = ("role", "category", "noun_type", "verb", "parent")
 IMPLEMENTATIONS = ["plain", "blocked"]
 
@@ -91,8 +95,10 @@ def ours_for(name: str, named: dict[str, torch.Tensor]) -> torch.Tensor:
         return joined[int(part) * width : (int(part) + 1) * width]
     if found := re.fullmatch(r"encoder\.layers\.0\.rel_attention\.linears\.(\d)\.weight", name):
         return named["model.layers.0.mixing.qkv_proj.weight"].chunk(3)[int(found[1])]
-    others = {"encoder.relation_value_map.weight": ("model.relation_maps.proj.weight", 1),
-              "encoder.layers.0.rel_attention.left_linear.weight": ("model.layers.0.first_proj.weight", None)}  # fmt: skip
+    others = {
+        "encoder.relation_value_map.weight": ("model.relation_maps.proj.weight", 1),
+        "encoder.layers.0.rel_attention.left_linear.weight": ("model.layers.0.first_proj.weight", None),
+    }
     if name in others:
         ours, half = others[name]
         return named[ours] if half is None else named[ours].chunk(2)[half]
@@ -122,7 +128,8 @@ def test_loss_and_gradients(golden: SimpleNamespace, implementation: str) -> Non
         close(ours, theirs[: len(ours)], name)
         assert theirs[len(ours) :].abs().sum() == 0, f"{name}: rows that are used are missing"
         if not ours.numel():
-            assert golden.config["lesion_values"] and name.endswith("linears.3.weight")
+            assert golden.config["lesion_values"]
+            assert name.endswith("linears.3.weight")
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
@@ -239,7 +246,8 @@ def test_all_their_layers_may_be_there(golden_dir: Path) -> None:
     untied = {**golden.config, "share_layers": False}
     with pytest.raises(ValueError, match=r"'encoder\.layers\.1\.norm1\.weight' is missing from config or state_dict"):
         from_authors("edge_clutrr", golden.weights, untied)
-    layers = {k.replace("layers.0", f"layers.{i}"): v for k, v in golden.weights.items() if ".layers.0." in k for i in (1, 2)}  # fmt: skip
+    first = {name: weight for name, weight in golden.weights.items() if ".layers.0." in name}
+    layers = {name.replace("layers.0", f"layers.{i}"): weight for name, weight in first.items() for i in (1, 2)}
     model = from_authors("edge_clutrr", {**golden.weights, **layers}, untied)
     assert len(model.model.rounds.layers) == 3
     close(model(**inputs_of(golden)).loss, golden.tensors["out.loss"])
@@ -247,7 +255,7 @@ def test_all_their_layers_may_be_there(golden_dir: Path) -> None:
 
 def test_bad_checkpoints(golden_dir: Path) -> None:
     golden = load_golden(golden_dir, "cogs_edge")
-    with pytest.raises(ValueError, match="unknown parameter 'encoder.other' of family 'edge_cogs'"):
+    with pytest.raises(ValueError, match=r"unknown parameter 'encoder\.other' of family 'edge_cogs'"):
         from_authors("edge_cogs", {**golden.weights, "encoder.other": torch.zeros(1)}, golden.config)
     with pytest.raises(ValueError, match="edge_attention_flat=True is in the code but not in the paper"):
         from_authors("edge_cogs", golden.weights, {**golden.config, "edge_attention_flat": True})

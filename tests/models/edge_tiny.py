@@ -85,9 +85,3 @@ def edge_batch(name: str, labels: bool = True, seed: int = 0) -> dict[str, torch
             ends = torch.arange(TARGET) >= torch.tensor([TARGET, 3, 1])[:, None]
             batch["labels"] = draw(17, BATCH, TARGET, padding=ends)
     return batch if labels else {key: value for key, value in batch.items() if "labels" not in key}
-
-
-def real_edges() -> torch.Tensor:
-    """(BATCH, NODES, NODES), True between real nodes."""
-    mask = node_mask().bool()
-    return mask[:, None] & mask[:, :, None]

@@ -420,13 +420,18 @@ def test_folder_is_flat() -> None:
 @pytest.mark.parametrize("name", EXPORTED)
 def test_imports_can_travel(name: str) -> None:
     path = MODELS / name
+    # what a stranger may lack stands inside `try`, where transformers does not look
+    tries = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Try)]
+    optional = {
+        alias.name for node in tries for line in node.body if isinstance(line, ast.Import) for alias in line.names
+    }
     siblings = set()
     for dots, module, _ in imports_of(path):
         if dots:
             assert dots == 1, f"{name}: only same-folder imports travel"
             assert f"{module}.py" in EXPORTED, f"{name}: from .{module} is no sibling"
             siblings.add(module)
-        else:
+        elif module not in optional:
             top = module.partition(".")[0]
             assert top in ALLOWED | sys.stdlib_module_names, f"{name}: a stranger may lack {module}"
     # transformers reads the text, docstrings included: both must see the same

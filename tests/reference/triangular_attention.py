@@ -1,8 +1,8 @@
 """
 The Edge Transformer of Bergen et al. 2021, one number after the other.
 
-Slow on purpose: one example at a time, loops over edges, triangles and heads, no mask tensor, no fused weight. A state is
-a dictionary from edges (i, j) to vectors; weights are plain dictionaries. It imports nothing of the package.
+Slow on purpose: one example at a time, loops over edges, triangles and heads, no mask tensor, no fused weight. A state
+is a dictionary from edges (i, j) to vectors; weights are plain dictionaries. It imports nothing of the package.
 """
 
 import math

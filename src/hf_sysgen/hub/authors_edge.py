@@ -22,7 +22,12 @@ StateDict = Mapping[str, torch.Tensor]
 Translated = tuple[PreTrainedModel, dict[str, torch.Tensor]]
 
 # theirs to ours inside a layer; the projections of one product are joined separately
-LAYER = {"norm1": "attention_norm", "norm2": "feed_forward_norm", "linear1": "feed_forward.fc1", "linear2": "feed_forward.fc2"}  # fmt: skip
+LAYER = {
+    "norm1": "attention_norm",
+    "norm2": "feed_forward_norm",
+    "linear1": "feed_forward.fc1",
+    "linear2": "feed_forward.fc2",
+}
 RELATION_LAYER = {
     "norm1": "node_update.norm",
     "norm2": "node_update.feed_forward_norm",
@@ -107,17 +112,20 @@ def _edge_fields(config: Mapping[str, Any], family: str) -> dict[str, Any]:
             raise ValueError(f"family {family!r}: {option}=True is in the code but not in the paper, and not offered")
     if config.get("input_encoding", "relational") != "relational":
         raise ValueError(f"family {family!r}: input_encoding={config['input_encoding']!r} is not offered")
-    ablations = {"value_ablation": config.get("lesion_values", False), "attention_ablation": config.get("lesion_scores", False)}  # fmt: skip
-    return {**_common(config), **ablations}
+    return {
+        **_common(config),
+        "value_ablation": config.get("lesion_values", False),
+        "attention_ablation": config.get("lesion_scores", False),
+    }
 
 
 def edge_clutrr(state_dict: StateDict, config: Mapping[str, Any]) -> Translated:
-    """`config`: `dim`, `num_heads`, `num_message_rounds`, `share_layers`, `target_size`, as their arguments are called."""
+    """`config`: `dim`, `num_heads`, `num_message_rounds`, `share_layers`, `target_size`, as they call them."""
     ours = EdgeTransformerConfig(
         **_edge_fields(config, "edge_clutrr"),
         share_layers=config["share_layers"],
         edge_vocab_size=len(state_dict["encoder.embedding.weight"]),
-        num_labels=config["target_size"],
+        **{"num_labels": config["target_size"]},
     )
     reader = Reader("edge_clutrr", state_dict)
     reader.move("encoder.embedding", "model.embed_edges")
@@ -191,7 +199,7 @@ def rat(state_dict: StateDict, config: Mapping[str, Any]) -> Translated:
         update_relations=config["update_relations"],
         node_init="zeros" if config.get("zero_init", True) else "uniform",
         edge_vocab_size=len(state_dict["encoder.embedding.weight"]),
-        num_labels=config["target_size"],
+        **{"num_labels": config["target_size"]},
     )
     reader = Reader("rat", state_dict)
     reader.move("encoder.embedding", "model.embed_edges")

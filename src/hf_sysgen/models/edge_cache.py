@@ -51,7 +51,7 @@ class EdgeCacheSlot(CacheLayerMixin):
         self.grow(last + 1)
         views = []
         for buffer, part in zip(self.buffers, projected, strict=True):
-            if buffer is not None:
+            if buffer is not None and part is not None:
                 buffer[:, last, : last + 1] = part[:, : last + 1]
                 buffer[:, :last, last] = part[:, last + 1 :]
                 buffer = buffer[:, : last + 1, : last + 1]

@@ -56,8 +56,8 @@ def length_groups(node_mask: torch.Tensor, groups: int) -> list[tuple[torch.Tens
 
 class EdgeEncoder(EdgePreTrainedModel):
     """
-    State before the first round, then the rounds. What is not in the paper: how many parts of similar length a batch is run in
-    (`config.length_groups`), which changes no number of a real edge.
+    State before the first round, then the rounds. `config.length_groups`, which is not in the paper, says in how many
+    parts of similar length a batch is run, and changes no number of a real edge.
     """
 
     _keys_to_ignore_on_load_unexpected = [r"^(decoder|lm_head|classifier|\w+_head)\."]  # noqa: RUF012

@@ -182,17 +182,15 @@ class TriangularAttention(nn.Module):
             output = blocked_triangular_attention(projected, *rules)
         return self.o_proj(output.flatten(3)), weights
 
-    def attend_last(self, projected: tuple[torch.Tensor | None, ...], node_mask: torch.Tensor | None) -> torch.Tensor:
+    def attend_last(self, projected: tuple, node_mask: torch.Tensor | None) -> torch.Tensor:
         """Output of the edges from the last node (N), then of those to it (N - 1): (B, 2N - 1, H, D)."""
         query, key, left, right = projected
         rest = query.shape[1] - 1
-        if self.config.attention_ablation:
-            keys = key[:, rest:], key[:, :rest, rest:]
-        else:
-            keys = key, key[:, :, rest:]
+        ablated = self.config.attention_ablation
+        keys = (key[:, rest:], key[:, :rest, rest:]) if ablated else (key, key[:, :, rest:])
         rights = (None, None) if right is None else (right, right[:, :, rest:])
         # the last node sees all nodes, and whoever reaches it does
-        options = {"node_mask": node_mask, "attention_ablation": self.config.attention_ablation}
+        options = {"node_mask": node_mask, "attention_ablation": ablated}
         from_last, _ = plain_triangular_attention(query[:, rest:], keys[0], left[:, rest:], rights[0], **options)
         to_last, _ = plain_triangular_attention(query[:, :rest], keys[1], left[:, :rest], rights[1], **options)
         return torch.cat((from_last.flatten(1, 2), to_last.flatten(1, 2)), dim=1)

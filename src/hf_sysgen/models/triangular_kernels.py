@@ -2,9 +2,9 @@
 Triangular attention in fused GPU kernels (Triton), forward and backward; without Triton or a GPU nothing here runs.
 
 Three-way products are made in registers and never stored: the sum over l of alpha[i,l,j] u[i,l,c] w[l,j,c] is no matrix
-product, whatever pair is taken first, so it runs on the ordinary cores, and only scores and their gradients use tensor
-cores. The backward pass needs no atomic additions: one kernel owns edges (i, l) and runs over j, another owns (l, j) and
-runs over i.
+product, whatever pair is taken first, so it runs on the ordinary cores, and only scores and their
+gradients use tensor cores. The backward pass needs no atomic additions: one kernel owns edges (i, l) and runs over j,
+another owns (l, j) and runs over i.
 """
 
 # B batch, N nodes, H heads, D head width; i -> l -> j a triangle's nodes; problem = example * H + head
@@ -124,7 +124,7 @@ if triton is not None:
         query, key, left, right, d_output, lse, means, i, j, l, problem, example, head, c, scale, source, seed, dropout,
         N, H, D, CAUSAL: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
     ):  # fmt: skip
-        """Of a tile for one l: weights after dropout, gradients of scores (BI, BJ), and output gradients (BI, BJ, BD)."""
+        """Of a tile for one l: weights after dropout and gradients of scores (BI, BJ), d_output (BI, BJ, BD)."""
         place = (example.to(tl.int64) * N + i[:, None]) * N + j[None, :]
         inside = (i[:, None] < N) & (j[None, :] < N)
         log_sum = tl.load(lse + place * H + head, mask=inside, other=0.0)
@@ -160,8 +160,7 @@ if triton is not None:
         start = 0
         if CAUSAL:
             # first nodes before l, which is a target's, need last nodes from l on
-            if (l >= source) & ((tl.program_id(1) + 1) * BI <= l):
-                start = (l // BJ) * BJ
+            start = tl.where((l >= source) & ((tl.program_id(1) + 1) * BI <= l), (l // BJ) * BJ, 0)
         real = 1
         if MASKED:
             real = tl.load(node_mask + example * N + l)
@@ -204,8 +203,7 @@ if triton is not None:
         d_right = tl.zeros([BJ, BD], tl.float32)
         start = 0
         if CAUSAL:
-            if (l >= source) & ((tl.program_id(1) + 1) * BJ <= l):
-                start = (l // BI) * BI
+            start = tl.where((l >= source) & ((tl.program_id(1) + 1) * BJ <= l), (l // BI) * BI, 0)
         real = 1
         if MASKED:
             real = tl.load(node_mask + example * N + l)
