@@ -62,7 +62,8 @@ class Recipe:
         schedule: `constant`; `noam` (optimizer/noam_lr_sched.py of Csordas et al.); `inverse_sqrt` (fairseq 0.10.2).
         warmup_steps: of `noam` and `inverse_sqrt`.
         warmup_init_lr: learning rate of the first update under `inverse_sqrt`.
-        adam_beta1, adam_beta2, adam_epsilon, weight_decay: of Adam; decay is decoupled.
+        adam_beta1, adam_beta2, adam_epsilon, weight_decay: of Adam; decay is decoupled, and of all parameters,
+            biases and norms included.
         max_grad_norm: global L2 norm that gradients are clipped to; 0 for no clipping.
         label_smoothing: weight of the uniform distribution over the vocabulary in the loss.
         precision: `fp32`, or autocast to `bf16` / `fp16`. Evaluation is always in float32.
@@ -345,8 +346,8 @@ def _check_max_tokens(recipe: Recipe) -> None:
         raise RecipeError("sampling=max_tokens needs max_tokens")
     if recipe.batch_size is not None:
         raise RecipeError(
-            f"batch_size={recipe.batch_size} has no effect under sampling=max_tokens, remove it; batches_per_update says "
-            "how many batches make an update"
+            f"batch_size={recipe.batch_size} has no effect under sampling=max_tokens, remove it; batches_per_update "
+            "says how many batches make an update"
         )
     if recipe.length_groups != 1:
         raise RecipeError(

@@ -121,6 +121,7 @@ class SysgenTrainer(Seq2SeqTrainer):
     Identical to [`Seq2SeqTrainer`] except:
     - batches come from [`StepBatches`]: a function of seed and update, shared between processes.
     - the learning rate follows the recipe's schedule.
+    - weight decay is of all parameters, biases and norms included.
     - evaluation is the task's, over exactly the examples of every split, on any number of processes.
     - a checkpoint counts only once it is complete, so that a run killed at any moment resumes.
     - a loss or weight that is not finite raises [`TrainingDiverged`] before another checkpoint is written.
@@ -238,6 +239,10 @@ class SysgenTrainer(Seq2SeqTrainer):
                 self._tr_loss, None, model, trial, epoch, ignore_keys_for_eval, start_time,
                 learning_rate=learning_rate(state.global_step - 1),
             )  # fmt: skip
+
+    def get_decay_parameter_names(self, model) -> list[str]:
+        # as the optimizers of the papers that have weight decay: fairseq 0.10.2 (adam.py:200-217), torch's AdamW
+        return [name for name, _ in model.named_parameters()]
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None):
         if self.lr_scheduler is None:
