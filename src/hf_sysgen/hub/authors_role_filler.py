@@ -9,7 +9,12 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from hf_sysgen.models import RoleFillerTransformerConfig, RoleFillerTransformerForConditionalGeneration
+from hf_sysgen.models import (
+    RoleFillerTransformerConfig,
+    RoleFillerTransformerForConditionalGeneration,
+    TorchTransformerConfig,
+    TorchTransformerForConditionalGeneration,
+)
 
 StateDict = Mapping[str, torch.Tensor]
 
@@ -28,14 +33,17 @@ PROJECTIONS = {"W_q": "q_proj", "W_k": "k_proj", "W_v": "v_proj", "W_xo": "o_pro
 
 def role_filler(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTrainedModel, dict[str, torch.Tensor]]:
     """
-    github.com/ayushchakravarthy/language_compositionality, commit 448d03a, models/tf_separate.py.
+    github.com/ayushchakravarthy/language_compositionality, commit 448d03a, models/tf_separate.py, and the
+    Transformer that they compare with, models/tf.py.
 
     Args:
-        config: `arch` ("sep"), `d_model`, `nhead`, `n_layers`, `d_ff`, `threshold` (or none), `role_loss`, and optional
-            `role_map`, a list of the role of each target id, for decoding with roles.
+        config: `arch` ("sep" or "baseline"), `d_model`, `nhead`, `n_layers`, `d_ff`; for "sep" also `threshold` (or
+            none), `role_loss`, and optional `role_map`, the role of each target id, for decoding with roles.
     """
+    if config["arch"] == "baseline":
+        return _baseline(state_dict, config)
     if config["arch"] != "sep":
-        raise ValueError(f"unknown arch {config['arch']!r} of family 'role_filler'; known: sep")
+        raise ValueError(f"unknown arch {config['arch']!r} of family 'role_filler'; known: sep, baseline")
     words, roles = (len(state_dict[f"embedding.{stream}_embedding.weight"]) for stream in "mx")
     model = RoleFillerTransformerForConditionalGeneration(
         RoleFillerTransformerConfig(
@@ -84,4 +92,53 @@ def role_filler(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTr
         else:
             raise ValueError(f"unknown parameter {name!r} of family 'role_filler'")
     ours["lm_head.weight"] = ours["model.decoder.embed_tokens.weight"]
+    return model, ours
+
+
+def _baseline(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTrainedModel, dict[str, torch.Tensor]]:
+    width = config["d_model"]
+    model = TorchTransformerForConditionalGeneration(
+        TorchTransformerConfig(
+            vocab_size=len(state_dict["trg_embedding.weight"]),
+            source_vocab_size=len(state_dict["src_embedding.weight"]),
+            hidden_size=width,
+            intermediate_size=config["d_ff"],
+            num_attention_heads=config["nhead"],
+            encoder_layers=config["n_layers"],
+            decoder_layers=config["n_layers"],
+            pad_token_id=PAD,
+            decoder_start_token_id=SOS,
+            eos_token_id=EOS,
+        )
+    )
+    ends = {
+        "src_embedding.weight": "model.encoder.embed_tokens.weight",
+        "trg_embedding.weight": "model.decoder.embed_tokens.weight",
+        "linear.weight": "lm_head.weight",
+        "linear.bias": "lm_head.bias",
+    }
+    encoder = {"norm1": "self_attn_norm", "norm2": "feed_forward_norm"}
+    decoder = {"norm1": "self_attn_norm", "norm2": "cross_attn_norm", "norm3": "feed_forward_norm"}
+    parts = {
+        "linear1": "feed_forward.fc1",
+        "linear2": "feed_forward.fc2",
+        "self_attn.in_proj": "self_attn.qkv_proj",
+        "self_attn.out_proj": "self_attn.o_proj",
+        "multihead_attn.out_proj": "cross_attn.o_proj",
+    }
+    ours: dict[str, torch.Tensor] = {}
+    for name, tensor in state_dict.items():
+        found = re.fullmatch(r"(encoder|decoder)\.layers\.(\d+)\.(.+)[._](weight|bias)", name)
+        if name in ends:
+            ours[ends[name]] = tensor
+        elif end := re.fullmatch(r"(encoder|decoder)\.norm\.(weight|bias)", name):
+            ours[f"model.{end[1]}.final_norm.{end[2]}"] = tensor
+        elif found and found[3] == "multihead_attn.in_proj":
+            prefix = f"model.{found[1]}.layers.{found[2]}.cross_attn"
+            ours[f"{prefix}.q_proj.{found[4]}"], ours[f"{prefix}.kv_proj.{found[4]}"] = tensor[:width], tensor[width:]
+        else:
+            known = parts | (decoder if found and found[1] == "decoder" else encoder)
+            if found is None or found[3] not in known:
+                raise ValueError(f"unknown parameter {name!r} of family 'role_filler'")
+            ours[f"model.{found[1]}.layers.{found[2]}.{known[found[3]]}.{found[4]}"] = tensor
     return model, ours

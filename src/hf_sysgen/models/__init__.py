@@ -34,6 +34,7 @@ from .configuration_sag_fixed_span_transformer import SagFixedSpanTransformerCon
 from .configuration_sag_t5_transformer import SagT5TransformerConfig as SagT5TransformerConfig
 from .configuration_sag_transformer import SagTransformerConfig as SagTransformerConfig
 from .configuration_sysgen_transformer import SysgenTransformerConfig as SysgenTransformerConfig
+from .configuration_torch_transformer import TorchTransformerConfig as TorchTransformerConfig
 from .configuration_universal_transformer import UniversalTransformerConfig as UniversalTransformerConfig
 from .modeling_conv_seq2seq import ConvSeq2SeqForConditionalGeneration as ConvSeq2SeqForConditionalGeneration
 from .modeling_conv_seq2seq import ConvSeq2SeqModel as ConvSeq2SeqModel
@@ -100,6 +101,10 @@ from .modeling_sysgen_transformer import (
     SysgenTransformerForConditionalGeneration as SysgenTransformerForConditionalGeneration,
 )
 from .modeling_sysgen_transformer import SysgenTransformerModel as SysgenTransformerModel
+from .modeling_torch_transformer import (
+    TorchTransformerForConditionalGeneration as TorchTransformerForConditionalGeneration,
+)
+from .modeling_torch_transformer import TorchTransformerModel as TorchTransformerModel
 from .modeling_universal_transformer import (
     UniversalTransformerForConditionalGeneration as UniversalTransformerForConditionalGeneration,
 )
@@ -146,6 +151,10 @@ MODELS: dict[Any, dict[Any, Any]] = {
     RoleFillerTransformerConfig: {
         AutoModel: RoleFillerTransformerModel,
         AutoModelForSeq2SeqLM: RoleFillerTransformerForConditionalGeneration,
+    },
+    TorchTransformerConfig: {
+        AutoModel: TorchTransformerModel,
+        AutoModelForSeq2SeqLM: TorchTransformerForConditionalGeneration,
     },
     EdgeTransformerConfig: {
         AutoModel: EdgeTransformerModel,

@@ -15,7 +15,7 @@ from .layers import DecoderLayer, EncoderLayer, FeedForward
 from .linear import UniformLinear
 from .positions import TokenEmbedding, sinusoids
 from .relative_attention import RelativeSelfAttention
-from .seq2seq import Decoder, Encoder, Seq2SeqModel
+from .seq2seq import Decoder, Encoder, Seq2SeqModel, Stack
 
 
 class Streams(nn.Module):
@@ -134,9 +134,9 @@ class RoleFillerFeedForward(FeedForward):
         return bound, bound
 
 
-class RoleFillerLayer:
+class RoleFillerLayer(EncoderLayer):
     """
-    What both kinds of layers share. They are as [`EncoderLayer`] and [`DecoderLayer`] except:
+    What both kinds of layers share. Identical to [`EncoderLayer`] and [`DecoderLayer`] except:
     - a LayerNorm stands before self-attention and one after each residual, whose sum takes the states as they came.
     - the feed-forward block reads what attention returned, not the sum (279-300).
     - the roles that self-attention read ask the encoder's output, before they are added (436-465).
@@ -160,30 +160,30 @@ class RoleFillerLayer:
         width = config.stack_settings(is_decoder).hidden_size
         return Streams(*(nn.LayerNorm(width, config.layer_norm_eps) for _ in range(2)))
 
-    def attend_to_self(self, hidden_states: torch.Tensor, *args, **kwargs) -> tuple[torch.Tensor, torch.Tensor]:
+    def read_self(self, hidden_states: torch.Tensor, *args, **kwargs) -> tuple[torch.Tensor, torch.Tensor]:
         """States (B, L, 2E) -> their normalized sum with what attention read, and what it read."""
         update, _ = self.self_attn(self.input_norm(hidden_states), *args, **kwargs)
         update = dropout(update, self.dropout, self.training)
         return self.self_attn_norm(hidden_states + update), update
 
-    def feed(self, hidden_states: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
+    def feed_from(self, hidden_states: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
         """Adds the feed-forward block of `update`."""
         return self.residual(hidden_states, self.feed_forward(update), self.feed_forward_norm)
 
 
-class RoleFillerEncoderLayer(RoleFillerLayer, EncoderLayer):
+class RoleFillerEncoderLayer(RoleFillerLayer):
     """Self-attention of both streams, and a feed-forward block of what it read."""
 
     def forward(self, hidden_states, attention_mask, position_keys, layer_idx, **kwargs) -> torch.Tensor:
         """Arguments as in [`EncoderLayer`], states of both streams (B, S, 2E)."""
-        hidden_states, update = self.attend_to_self(
+        hidden_states, update = self.read_self(
             hidden_states, attention_mask, position_keys, layer_idx=layer_idx, **kwargs
         )
-        return self.feed(hidden_states, update)
+        return self.feed_from(hidden_states, update)
 
 
 class RoleFillerDecoderLayer(RoleFillerLayer, DecoderLayer):
-    """Self-attention of both streams, attention of what its roles are to the source, and a feed-forward block of that."""
+    """Self-attention, attention to the source by the roles that it read, and a feed-forward block of the answer."""
 
     def forward(
         self,
@@ -198,13 +198,13 @@ class RoleFillerDecoderLayer(RoleFillerLayer, DecoderLayer):
         **kwargs,
     ) -> torch.Tensor:
         """Arguments as in [`DecoderLayer`], states of both streams (B, T, 2E)."""
-        hidden_states, update = self.attend_to_self(
+        hidden_states, update = self.read_self(
             hidden_states, attention_mask, position_keys, past_key_values, layer_idx, **kwargs
         )
         roles, _ = update.chunk(2, dim=-1)
         update, _ = self.cross_attn(roles, (memory_keys, memory_values), memory_mask, **kwargs)
         update = dropout(update, self.dropout, self.training)
-        return self.feed(self.cross_attn_norm(hidden_states + update), update)
+        return self.feed_from(self.cross_attn_norm(hidden_states + update), update)
 
 
 class RoleGate(nn.Linear):
@@ -251,16 +251,24 @@ class RoleFillerEmbeddingInput(nn.Module):
         return torch.cat((roles, fillers.to(roles.dtype)), dim=-1)
 
 
-class RoleTables:
-    """How a stack embeds both streams."""
+class TwoStreamStack(Stack):
+    """
+    Identical to [`Stack`] except:
+    - a second table embeds roles.
+    """
 
+    embed_roles: nn.Module
     # of role ids among the keywords of `forward`
     role_key: str
+
+    def default_roles(self, input_ids: torch.Tensor) -> torch.Tensor:
+        """Roles of words that come without."""
+        raise NotImplementedError
 
     def embed(self, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None, inputs: dict) -> torch.Tensor:
         """Unscaled embeddings of both streams (B, L, 2E), from words and roles (B, L), or as they are given."""
         given = {key: inputs.pop(key, None) for key in ("role_ids", "decoder_role_ids")}[self.role_key]
-        fillers = super().embed(input_ids, inputs_embeds, inputs)  # type: ignore[misc]
+        fillers = super().embed(input_ids, inputs_embeds, inputs)
         if input_ids is None:
             return fillers
         roles = self.default_roles(input_ids) if given is None else given
@@ -269,7 +277,7 @@ class RoleTables:
         return torch.cat((self.embed_roles(roles), fillers), dim=-1)
 
 
-class RoleFillerEncoder(RoleTables, Encoder):
+class RoleFillerEncoder(TwoStreamStack, Encoder):
     """[`Encoder`] of these layers; `role_ids` (B, S) name the roles, by default the words themselves."""
 
     layer_class = RoleFillerEncoderLayer
@@ -287,7 +295,7 @@ class RoleFillerEncoder(RoleTables, Encoder):
         return input_ids - self.config.source_id_offset
 
 
-class RoleFillerDecoder(RoleTables, Decoder):
+class RoleFillerDecoder(TwoStreamStack, Decoder):
     """[`Decoder`] of these layers; `decoder_role_ids` (B, T) name the roles, by default those of `config.role_map`."""
 
     layer_class = RoleFillerDecoderLayer

@@ -53,7 +53,7 @@ class Seq2SeqPreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = True
     _no_split_modules = [  # noqa: RUF012
         "EncoderLayer", "DecoderLayer", "FairseqEncoderLayer", "FairseqDecoderLayer",
-        "RoleFillerEncoderLayer", "RoleFillerDecoderLayer",
+        "RoleFillerEncoderLayer", "RoleFillerDecoderLayer", "TorchEncoderLayer", "TorchDecoderLayer",
     ]  # fmt: skip
     _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
     _supports_sdpa = True
