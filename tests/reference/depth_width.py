@@ -17,7 +17,7 @@ def rms_norm(vector, weight, epsilon):
 
 
 def turn(vector, position, base):
-    """Rotary positions: the pair (m, m + D / 2) is multiplied, as a complex number, by exp(i position base^(-2m / D))."""
+    """Rotary positions: the pair (m, m + D / 2), as a complex number, times exp(i position base^(-2m / D))."""
     width = len(vector)
     half = width // 2
     out = [None] * width
