@@ -7,8 +7,10 @@ All contenders run once in turn, round after round, so that a busy machine slows
 - `einsum`: the formula as released, three einsums; `compiled` is that under torch.compile (with `--compile`).
 - `plain`, `blocked`: what `triangular_implementation` names.
 - `bound`: no implementation can be faster: 15 states of memory traffic (a forward pass reads four tensors and writes
-  one, a backward pass reads six and writes four) at the speed of a copy, or 19 operations per triangle and channel at the
-  speed of a matrix product, both measured here.
+  one, a backward pass reads six and writes four) at the speed of a copy, or 19 operations per triangle and channel at
+  the speed of a matrix product, both measured here.
+
+With one thread, times are the processor's, which others' work on a busy machine distorts less than those of a clock.
 
 Peak memory is the growth of the process's resident memory in one forward and backward pass.
 """
@@ -57,12 +59,13 @@ def plain(projected: torch.Tensor) -> torch.Tensor:
 
 def step(function, projected: torch.Tensor, direction: torch.Tensor) -> tuple[float, float]:
     """Seconds of the forward and of the backward pass."""
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     projected.grad = None
-    start = time.perf_counter()
+    start = clock()
     output = function(projected)
-    middle = time.perf_counter()
+    middle = clock()
     output.backward(direction)
-    return middle - start, time.perf_counter() - middle
+    return middle - start, clock() - middle
 
 
 def resident(key: str) -> int:
@@ -126,7 +129,8 @@ def measure(setup: str, rounds: int, compiled: bool, rates: tuple[float, float])
         row["memory"] = row["peak_mib"] / max(reference["peak_mib"], 1e-3)
         passes = f"{row['forward_ms']:9.1f} + {row['backward_ms']:9.1f} ms"
         print(f"  {name:9} {passes}  {row['speedup']:5.1f} x as fast  "
-              f"{row['peak_mib']:8.1f} MiB ({row['memory']:.3f})  {row['of_bound']:6.1f} x the bound", flush=True)  # fmt: skip
+              f"{row['peak_mib']:8.1f} MiB ({row['memory']:.3f})  {row['of_bound']:6.1f} x the bound",
+              flush=True)  # fmt: skip
     return {"batch": batch, "nodes": nodes, "width": width, "heads": heads, "bound_ms": bound * 1e3, "rows": rows}
 
 

@@ -113,7 +113,7 @@ def transformers_tests() -> Path:
 
 
 def run_suite(
-    variant: str, transformers_tests: Path, folder: Path, *options: str
+    variant: str, transformers_tests: Path, folder: Path, *options: str, cases: str = "conformance_cases.py"
 ) -> tuple[list[str], dict[str, str], str]:
     """Names that passed, (name: reason) of those that were skipped, and the log if anything failed."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
@@ -126,7 +126,7 @@ def run_suite(
         "HF_HUB_OFFLINE": "1",
     }
     report = folder / "report.xml"
-    case = f"{HERE / 'conformance_cases.py'}::Test_{variant}"
+    case = f"{HERE / cases}::Test_{variant}"
     command = [sys.executable, "-m", "pytest", case, "-q", "-ra", "--noconftest", "-c", os.devnull]
     command += [f"--rootdir={folder}", "-p", "no:cacheprovider", "-p", "no:xdist", f"--junitxml={report}", *options]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)

@@ -12,7 +12,6 @@ import pytest
 import torch
 from edge_tiny import (
     BATCH,
-    GRAPH,
     LENGTHS,
     MODELS,
     NODES,
@@ -20,7 +19,6 @@ from edge_tiny import (
     TARGET,
     edge_batch,
     node_mask,
-    real_edges,
     tiny_edge,
 )
 from huggingface_hub.errors import StrictDataclassClassValidationError, StrictDataclassFieldValidationError
