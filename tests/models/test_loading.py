@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from tiny import SIZES, VARIANTS, ragged_batch, tiny_model
+from tiny import SIZES, WRAPPED, ragged_batch, tiny_model
 from transformers import AutoModel, AutoModelForSeq2SeqLM
 from transformers.dynamic_module_utils import (
     check_imports,
@@ -31,7 +31,7 @@ OFFSET = 3
 STEPS = 9
 
 
-@pytest.fixture(params=VARIANTS)
+@pytest.fixture(params=WRAPPED)
 def variant(request: pytest.FixtureRequest) -> str:
     return request.param
 
@@ -51,12 +51,14 @@ WIDTHS = {
     "E": SIZES["hidden_size"],
     "2E": 2 * SIZES["hidden_size"],
     "3E": 3 * SIZES["hidden_size"],
+    "4E": 4 * SIZES["hidden_size"],
     "F": SIZES["intermediate_size"],
     "H": SIZES["num_attention_heads"],
     "D": SIZES["hidden_size"] // SIZES["num_attention_heads"],
     "S": SIZES["source_vocab_size"],
     "V": SIZES["vocab_size"],
-    "R": 5,  # distances from -2 to 2
+    "R": 5,  # distances from -2 to 2, and a kernel
+    "P": 1024,
     "1": 1,
 }
 
@@ -113,7 +115,85 @@ def fairseq_names(self_attention: dict[str, str], gate: bool = True) -> dict[str
     return names
 
 
+def lstm_names() -> dict[str, str]:
+    """As [`frozen_names`], for two layers of recurrence in each stack."""
+    cell = {"weight_ih": "4E E", "weight_hh": "4E E", "bias_ih": "4E", "bias_hh": "4E"}
+    parts = {f"model.encoder.layers.{index}.cell": cell for index in range(2)}
+    parts |= {
+        "model.decoder.stack.cells.0": cell | {"weight_ih": "4E 2E"},
+        "model.decoder.stack.cells.1": cell,
+        "model.decoder.stack.attention": {"q_proj.weight": "E E", "k_proj.weight": "E E", "k_proj.bias": "E",
+                                          "score.weight": "1 E"},
+        "model.encoder.embed_tokens": {"weight": "S E"},
+        "model.decoder.embed_tokens": {"weight": "V E"},
+        "lm_head": {"weight": "V 2E", "bias": "V"},
+    }  # fmt: skip
+    return {f"{part}.{name}": shape for part, names in parts.items() for name, shape in names.items()}
+
+
+def conv_names() -> dict[str, str]:
+    """As [`frozen_names`], for stacks of convolutions."""
+    linear = {"direction": "E E", "length": "E 1", "bias": "E"}
+    convolution = {"direction": "2E E R", "length": "2E 1 1", "bias": "2E"}
+    parts = {"lm_head": {"direction": "V E", "length": "V 1", "bias": "V"}}
+    for side, rows, depth in (("encoder", "S", 2), ("decoder", "V", 3)):
+        parts |= {
+            f"model.{side}.embed_tokens": {"weight": f"{rows} E"},
+            f"model.{side}.embed_input.table": {"weight": "P E"},
+            f"model.{side}.fc1": linear,
+            f"model.{side}.fc2": linear,
+        }
+        for index in range(depth):
+            parts[f"model.{side}.layers.{index}.gated.convolution"] = convolution
+            if side == "decoder":
+                parts[f"model.decoder.layers.{index}.cross_attn.in_proj"] = linear
+                parts[f"model.decoder.layers.{index}.cross_attn.out_proj"] = linear
+    return {f"{part}.{name}": shape for part, names in parts.items() for name, shape in names.items()}
+
+
+def role_filler_names() -> dict[str, str]:
+    """As [`frozen_names`], for two streams with tables of their own for source and target."""
+
+    def streams(names: dict[str, str]) -> dict[str, str]:
+        return {f"{stream}.{name}": shape for stream in ("role", "filler") for name, shape in names.items()}
+
+    output = {f"o_proj.{name}": shape for name, shape in streams(with_bias({"weight": "E E"})).items()}
+    encoder_layer = {
+        "input_norm": streams(NORM),
+        "self_attn": with_bias({"qk_proj.weight": "2E E", "v_proj.weight": "E E"}) | output,
+        "self_attn_norm": streams(NORM),
+        "feed_forward": streams(FEED_FORWARD),
+        "feed_forward_norm": streams(NORM),
+    }
+    cross = with_bias({f"{part}_proj.weight": "E E" for part in "qkv"}) | output
+    decoder_layer = encoder_layer | {"cross_attn": cross, "cross_attn_norm": streams(NORM)}
+    names = {
+        "model.encoder.embed_tokens.weight": "S E",
+        "model.encoder.embed_roles.weight": "S E",
+        "model.decoder.embed_tokens.weight": "V E",
+        "model.decoder.embed_roles.weight": "V E",
+        # one for both sides
+        "model.decoder.embed_input.gate.weight": "E E",
+        "model.decoder.embed_input.gate.bias": "E",
+    }
+    for side, layer, depth in (("encoder", encoder_layer, 2), ("decoder", decoder_layer, 3)):
+        for index in range(depth):
+            for part, weights in layer.items():
+                names |= {f"model.{side}.layers.{index}.{part}.{weight}": shape for weight, shape in weights.items()}
+    return names
+
+
+def torch_names() -> dict[str, str]:
+    names = fairseq_names(with_bias(SELF_ATTENTION), gate=False) | {"lm_head.bias": "V"}
+    ends = {f"model.{side}.final_norm.{name}": shape for side in ("encoder", "decoder") for name, shape in NORM.items()}
+    return names | ends
+
+
 FROZEN = {
+    "role_filler_transformer": role_filler_names(),
+    "torch_transformer": torch_names(),
+    "lstm_seq2seq": lstm_names(),
+    "conv_seq2seq": conv_names(),
     "fairseq_transformer": fairseq_names(with_bias(SELF_ATTENTION), gate=False),
     "sag_transformer": fairseq_names(with_bias(SELF_ATTENTION)),
     "sag_fixed_span_transformer": fairseq_names(with_bias(SELF_ATTENTION)),
@@ -127,6 +207,10 @@ FROZEN = {
     "relative_universal_transformer": frozen_names(True, 1, 1),
 }
 NUMBER_OF_KEYS = {
+    "role_filler_transformer": 6 + 2 * 28 + 3 * 42,
+    "torch_transformer": 8 + 2 * 12 + 3 * 20,
+    "lstm_seq2seq": 4 + 2 * 4 + 2 * 4 + 4,
+    "conv_seq2seq": 7 + 4 * 3 + 2 * 3 + 3 * 9,
     "fairseq_transformer": 3 + 2 * 12 + 3 * 20,
     "sag_transformer": 3 + 2 * 13 + 3 * 21,
     "sag_fixed_span_transformer": 3 + 2 * 13 + 3 * 21,
@@ -215,7 +299,7 @@ def test_files_of_a_checkpoint(variant: str, tmp_path: Path) -> None:
     }
     for name in code:
         assert (tmp_path / name).read_bytes() == (MODELS / name).read_bytes(), name
-    config_class, base_class, head_class = VARIANTS[variant]
+    config_class, base_class, head_class = WRAPPED[variant]
     assert json.loads((tmp_path / "config.json").read_text())["auto_map"] == {
         "AutoConfig": f"configuration_{variant}.{config_class.__name__}",
         "AutoModel": f"modeling_{variant}.{base_class.__name__}",
@@ -233,7 +317,7 @@ def test_round_trip_bit_for_bit(variant: str, dtype: torch.dtype, implementation
     loaded, loading = AutoModelForSeq2SeqLM.from_pretrained(
         tmp_path, attn_implementation=implementation, output_loading_info=True
     )
-    assert type(loaded) is VARIANTS[variant][2]
+    assert type(loaded) is WRAPPED[variant][2]
     assert not any(loading.values())
     assert not loaded.training
     assert loaded.dtype == dtype
@@ -249,7 +333,7 @@ def test_model_without_its_head(variant: str, tmp_path: Path) -> None:
     model = build(variant)
     model.save_pretrained(tmp_path)
     base = AutoModel.from_pretrained(tmp_path)
-    assert type(base) is VARIANTS[variant][1]
+    assert type(base) is WRAPPED[variant][1]
     batch = ragged_batch(model.config)
     with torch.no_grad():
         expected = model.model(**batch)
@@ -297,8 +381,9 @@ def test_resizing_a_joint_vocabulary(variant: str, tmp_path: Path) -> None:
     assert out.shape[-1] == new
     torch.testing.assert_close(out[..., :old], expected, rtol=0.0, atol=1e-6)
     assert model.config.vocab_size == model.config.source_vocab_size == new
-    for table in (model.model.encoder.embed_tokens, model.model.decoder.embed_tokens, model.lm_head):
+    for table in (model.model.encoder.embed_tokens, model.model.decoder.embed_tokens):
         assert table.weight.shape == (new, SIZES["hidden_size"])
+    assert len(model.lm_head.weight) == new
     if model.lm_head.bias is not None:
         assert model.lm_head.bias.shape == (new,)
     assert (model.lm_head.weight is model.model.decoder.embed_tokens.weight) == model.config.tie_word_embeddings
@@ -314,7 +399,7 @@ def test_resizing_a_joint_vocabulary(variant: str, tmp_path: Path) -> None:
     # and fewer words are the first of them
     model.resize_token_embeddings(old - 2)
     assert model.config.vocab_size == model.config.source_vocab_size == old - 2
-    assert model.lm_head.out_features == old - 2
+    assert len(model.lm_head.weight) == old - 2
 
 
 def test_resizing_separate_vocabularies(variant: str) -> None:
@@ -369,7 +454,7 @@ assert "hf_sysgen" not in sys.modules
 def travelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every variant, saved here and used by one process that cannot import the package."""
     folder = tmp_path_factory.mktemp("travel")
-    for variant in VARIANTS:
+    for variant in WRAPPED:
         model = build(variant)
         batch = ragged_batch(model.config)
         (folder / variant).mkdir()
@@ -378,7 +463,7 @@ def travelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))}
     environment |= {"HF_HOME": str(elsewhere), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-I", "-c", STRANGER, *(str(folder / variant) for variant in VARIANTS)]
+    command = [sys.executable, "-I", "-c", STRANGER, *(str(folder / variant) for variant in WRAPPED)]
     done = subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return folder

@@ -46,7 +46,13 @@ def tiny_config(variant: str, **changes):
     if variant == "role_filler_transformer":
         # each side has a vocabulary of its own; a row does not depend on the rest of its batch
         changes = {"separate_tables": True, "renormalization": "each_row", **changes}
-    return VARIANTS[variant][0](**{**SIZES, **changes})
+    if variant == "torch_transformer":
+        changes = {"mask_memory": True, **changes}
+    if variant == "lstm_seq2seq":
+        changes = {"decoder_layers": changes.get("encoder_layers", SIZES["encoder_layers"]), **changes}
+    config_class = WRAPPED[variant][0]
+    sizes = {name: size for name, size in SIZES.items() if name in config_class.__dataclass_fields__}
+    return config_class(**{**sizes, **changes})
 
 
 def scatter_weights(model: nn.Module, seed: int = 0, spread: float = 0.5) -> nn.Module:
@@ -63,7 +69,7 @@ def tiny_model(variant: str, *, head: bool = True, seed: int = 0, spread: float 
     """A model in evaluation mode and float64, always the same one."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model = VARIANTS[variant][2 if head else 1](tiny_config(variant, **changes))
+        model = WRAPPED[variant][2 if head else 1](tiny_config(variant, **changes))
     return scatter_weights(model.double(), seed, spread).eval()
 
 

@@ -56,8 +56,8 @@ class LearnedPositionInput(nn.Module):
         length, rows = embeddings.shape[1], self.table.num_embeddings
         if isinstance(first_column, int) and first_column + length > rows:
             raise ValueError(
-                f"{first_column + length} positions are more than max_position_embeddings={rows}; shorten the input, or "
-                "train with a larger max_position_embeddings"
+                f"{first_column + length} positions are more than max_position_embeddings={rows}; shorten the input, "
+                "or train with a larger max_position_embeddings"
             )
         columns = torch.arange(length, device=embeddings.device) + first_column
         positions = columns if real is None else (real.long().cumsum(1)[:, columns] - 1).clamp(min=0)

@@ -133,7 +133,7 @@ class ConvDecoder(ConvPreTrainedModel):
         hidden = self.embed(input_ids, inputs_embeds, kwargs)
         if use_cache and past_key_values is None:
             past_key_values = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
-        past = 0
+        past: int | torch.Tensor = 0
         if past_key_values is not None:
             past = past_key_values.get_seq_length()
             # a static cache moves its own count while layers are still to read it

@@ -6,7 +6,7 @@ import math
 
 import torch
 from torch import nn
-from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, EncoderDecoderCache
+from transformers.cache_utils import CacheLayerMixin, DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPastAndCrossAttentions
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
@@ -52,8 +52,8 @@ class LstmEncoder(LstmPreTrainedModel):
         **kwargs,
     ) -> BaseModelOutput:
         """
-        ids or embeddings of (B, S), mask (B, S) with 1 = real -> last_hidden_state (B, S, 2NE): hidden state and cell of
-        the first layer, then of the next ones. The last column holds the states after the last real word.
+        ids or embeddings of (B, S), mask (B, S) with 1 = real -> last_hidden_state (B, S, 2NE): hidden state and cell
+        of the first layer, then of the next ones. The last column holds the states after the last real word.
         """
         hidden = dropout(self.embed(input_ids, inputs_embeds, kwargs), self.config.dropout, self.training)
         real = None if attention_mask is None else attention_mask.bool()
@@ -68,13 +68,15 @@ class LstmEncoder(LstmPreTrainedModel):
 
 def last_state(layer: CacheLayerMixin, hidden: torch.Tensor, cells: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Hidden states and cells (B, N, E) of the last position that is cached; those given where there is none."""
-    length = layer.get_seq_length() if layer.is_initialized else 0
+    if layer.keys is None or layer.values is None:
+        return hidden, cells
+    length: int | torch.Tensor = layer.get_seq_length()
     if isinstance(length, int):
         return (layer.keys[:, :, length - 1], layer.values[:, :, length - 1]) if length else (hidden, cells)
     # a static cache knows its length on the device only
     place = (length - 1).clamp(min=0).reshape(1)
-    stored = (tensor.index_select(2, place)[:, :, 0] for tensor in (layer.keys, layer.values))
-    return tuple(torch.where(length > 0, old, new) for old, new in zip(stored, (hidden, cells), strict=True))
+    old_hidden, old_cells = (stored.index_select(2, place)[:, :, 0] for stored in (layer.keys, layer.values))
+    return torch.where(length > 0, old_hidden, hidden), torch.where(length > 0, old_cells, cells)
 
 
 class LstmDecoder(LstmPreTrainedModel):
@@ -89,13 +91,15 @@ class LstmDecoder(LstmPreTrainedModel):
     def __init__(self, config: LstmSeq2SeqConfig):
         super().__init__(config)
         self.embed_tokens = TokenEmbedding(config.vocab_size, config.hidden_size, "normal")
-        self.layers = LstmDecoderStack(config)
+        self.stack = LstmDecoderStack(config)
         self.gradient_checkpointing = False
         self.post_init()
 
-    def memory(self, states: torch.Tensor, cache: Cache | None) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    def memory(
+        self, states: torch.Tensor, cache: EncoderDecoderCache | None
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         """Attention's keys and values (B, S, E) from the encoder's last layer (B, S, E), or from the cache."""
-        attention = self.layers.attention
+        attention = self.stack.attention
         if attention is None:
             return None, None
         if cache is None:
@@ -104,7 +108,7 @@ class LstmDecoder(LstmPreTrainedModel):
             cache.cross_attention_cache.update(attention.k_proj(states)[:, None], states[:, None], 0)
             cache.is_updated[0] = True
         slot = cache.cross_attention_cache.layers[0]
-        return slot.keys[:, 0], slot.values[:, 0]
+        return slot.keys.squeeze(1), slot.values.squeeze(1)
 
     @merge_with_config_defaults
     @capture_outputs(tie_last_hidden_states=False)
@@ -114,7 +118,7 @@ class LstmDecoder(LstmPreTrainedModel):
         attention_mask: torch.Tensor | None = None,
         encoder_hidden_states: torch.Tensor | None = None,
         encoder_attention_mask: torch.Tensor | None = None,
-        past_key_values: Cache | None = None,
+        past_key_values: EncoderDecoderCache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
         **kwargs,
@@ -148,7 +152,7 @@ class LstmDecoder(LstmPreTrainedModel):
             real = real_columns(attention_mask)[:, torch.arange(hidden.shape[1], device=hidden.device) + past]
         keys, values = self.memory(encoded[:, :, -1, 0], past_key_values)
         source_real = None if encoder_attention_mask is None else encoder_attention_mask.bool()
-        output, _, *states = self.layers(hidden, real, keys, values, source_real, *state)
+        output, _, *states = self.stack(hidden, real, keys, values, source_real, *state)
         if past_key_values is not None:
             past_key_values.self_attention_cache.update(*states, 0)
         return BaseModelOutputWithPastAndCrossAttentions(
