@@ -105,6 +105,13 @@ def test_prepare(tmp_path: Path) -> None:
     assert "was prepared" in invoke("prepare", "scan", "simple", "--cache-dir", tmp_path).stdout
 
 
+def test_a_stream_is_not_prepared(tmp_path: Path) -> None:
+    result = invoke("prepare", "c4", "--cache-dir", tmp_path)
+    assert result.exit_code == 0
+    assert result.stdout == "c4 en: read as a stream, there is nothing to prepare\n"
+    assert "Read as a stream: lengths and vocabulary are not known" in invoke("describe", "c4").stdout
+
+
 def test_prepare_what_cannot_be_had(tmp_path: Path) -> None:
     result = invoke("prepare", "scan", "mcd1", "--cache-dir", tmp_path)
     assert_one_line_error(result, "tasks_train_mcd1.txt", "offline mode", "HF_SYSGEN_DATA_DIR")

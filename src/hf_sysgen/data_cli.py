@@ -73,6 +73,9 @@ def prepare(
             with _quiet(), reported() as one_outcome:
                 builder = benchmark_builder(benchmark, one, data_dir=data_dir, cache_dir=cache_dir)
                 known, start = builder.is_prepared, time.perf_counter()
+                if builder.STREAMED:
+                    print(f"{benchmark} {one}: read as a stream, there is nothing to prepare", flush=True)
+                    continue
                 builder.download_and_prepare()
                 seconds = time.perf_counter() - start
                 rows = sum(split.num_examples for split in builder.info.splits.values())

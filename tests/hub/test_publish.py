@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import json
 import subprocess
 import sys
@@ -31,13 +33,18 @@ CLIENT_WARNING = "ignore:Use 'content=<...>' to upload raw bytes"
 pytestmark = pytest.mark.filterwarnings(f"{CLIENT_WARNING}:DeprecationWarning")
 CONFIGS = ["length", "length_cutoff_40"]
 STRANGER = """
-import json, sys
+import sys
 from datasets import load_dataset
 found = {config: load_dataset(sys.argv[1], config) for config in sys.argv[2:]}
 assert "hf_sysgen" not in sys.modules
-ends = lambda part: [len(part), part[0], part[-1]]
-print(json.dumps({config: {split: ends(part) for split, part in parts.items()} for config, parts in found.items()}))
+print(json.dumps({config: seen(parts) for config, parts in found.items()}))
 """
+
+
+def seen(parts: dict[str, datasets.Dataset]) -> dict[str, list]:
+    """By split: number of examples, columns with their types, the first example, and a digest of all."""
+    digests = {name: hashlib.sha256(json.dumps(part.to_dict()).encode()).hexdigest() for name, part in parts.items()}
+    return {name: [len(part), str(part.features), part[0], digests[name]] for name, part in parts.items()}
 
 
 @pytest.fixture
@@ -68,9 +75,10 @@ def command(hub: FakeHub, home: Path, *words: str, token: str | None = "hf_write
 
 
 def load_as_stranger(hub: FakeHub, home: Path, repo: str, *configs: str) -> dict[str, dict[str, list]]:
-    """By config and split: number of examples, the first and the last."""
+    """By config what that process has `seen`."""
     variables = hub.environment(home, token=None)
-    script = [sys.executable, "-I", "-c", STRANGER, repo, *configs]
+    program = f"from __future__ import annotations\nimport hashlib, json\n{inspect.getsource(seen)}{STRANGER}"
+    script = [sys.executable, "-I", "-c", program, repo, *configs]
     done = subprocess.run(script, capture_output=True, text=True, env=variables)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -97,7 +105,33 @@ def test_published_then_loaded_without_our_code(hub: FakeHub, cache: Path, tmp_p
     for config in CONFIGS:
         ours = load_benchmark("scan", config, cache_dir=cache)
         assert list(theirs[config]) == list(ours)
-        assert theirs[config] == {split: [len(part), part[0], part[-1]] for split, part in ours.items()}
+        assert theirs[config] == seen(ours)
+
+
+# columns of lists, of lists of lists, and a restricted licence
+@pytest.mark.parametrize(
+    ("name", "config", "options"),
+    [
+        pytest.param("cogs_graph", "gen_2020", [], marks=pytest.mark.slow),
+        ("geoquery", "standard", []),
+        ("clutrr", "gen_train23_test2to10", ["--allow-restricted"]),
+    ],
+)
+def test_nested_columns(
+    hub: FakeHub, cache: Path, tmp_path: Path, data_dir: Path, name: str, config: str, options: list[str]
+) -> None:
+    ours = load_benchmark(name, config, data_dir=data_dir, cache_dir=cache)
+    words = [name, config, "--repo", "org/data", "--cache-dir", str(cache), "--data-dir", str(data_dir)]
+    done = command(hub, tmp_path / "ours", *words, *options)
+    assert done.returncode == 0, done.stderr
+    theirs = load_as_stranger(hub, tmp_path / "theirs", "org/data", config)[config]
+    assert list(theirs) == list(ours)
+    assert theirs == seen(ours)
+
+
+def test_streamed_is_not_published(hub: FakeHub) -> None:
+    with pytest.raises(PublishError, match=r"^c4 is too large to be published anew; it is at https://"):
+        publish_dataset("c4", "org/c4", dry_run=True, api=api(hub))
 
 
 def test_dry_run(hub: FakeHub, cache: Path) -> None:

@@ -52,6 +52,8 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
     """
 
     BENCHMARK: ClassVar[BenchmarkInfo]
+    # whether it is read as a stream, because a prepared form would be too large
+    STREAMED: ClassVar[bool] = False
 
     def __init__(
         self,

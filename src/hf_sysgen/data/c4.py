@@ -35,6 +35,7 @@ class C4(BenchmarkBuilder):
 
     BENCHMARK = INFO
     BUILDER_CONFIGS = builder_configs(INFO, version="1.0.0")
+    STREAMED = True
 
     def _info(self) -> datasets.DatasetInfo:
         return self.describe(datasets.Features({column: datasets.Value("string") for column in COLUMNS}))

@@ -85,7 +85,9 @@ def _about_data(
         yield _section("Columns, lengths and vocabulary", f"Not known without the data: {error}")
         return
     yield _section("Columns", ", ".join(builder.info.features))
-    if lengths or builder.is_prepared:
+    if builder.STREAMED:
+        yield "Read as a stream: lengths and vocabulary are not known"
+    elif lengths or builder.is_prepared:
         builder.download_and_prepare()
         yield _measured(builder.as_dataset())
     else:

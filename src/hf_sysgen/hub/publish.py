@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hf_sysgen.data.download import one_line
 from hf_sysgen.data.info import BenchmarkInfo
-from hf_sysgen.data.registry import benchmark_info, load_benchmark
+from hf_sysgen.data.registry import benchmark_builder, benchmark_info
 from hf_sysgen.data.sources import no_space
 from hf_sysgen.errors import UserError
 from hf_sysgen.hub.dataset_card import benchmark_tag, dataset_card, parquet_path
@@ -71,8 +71,9 @@ def publish_dataset(
         api: the hub and the token to use, default that of HF_ENDPOINT with the token of HF_TOKEN or of the login.
 
     Raises:
-        PublishError: restricted licence; wrong name of the repository, or one that has something else; no token, a
-            wrong one, or one that may not write there; the hub cannot be reached or refuses; no space for the files.
+        PublishError: restricted licence; a benchmark that is read as a stream; wrong name of the repository, or one
+            that has something else; no token, a wrong one, or one that may not write there; the hub cannot be reached
+            or refuses; no space for the files.
         DataError: unknown benchmark or config, or data that cannot be had.
     """
     benchmark = benchmark_info(name)
@@ -90,7 +91,11 @@ def publish_dataset(
     with tempfile.TemporaryDirectory(prefix="hf-sysgen-publish-") as folder, _space(folder):
         counts = {}
         for info in infos:
-            parts = load_benchmark(name, info.name, data_dir=data_dir, cache_dir=cache_dir)
+            builder = benchmark_builder(name, info.name, data_dir=data_dir, cache_dir=cache_dir)
+            if builder.STREAMED:
+                raise PublishError(f"{name} is too large to be published anew; it is at {benchmark.homepage}")
+            builder.download_and_prepare()
+            parts = builder.as_dataset()
             counts[info.name] = {split: len(part) for split, part in parts.items()}
             for split, part in parts.items():
                 path = Path(folder, parquet_path(info.name, split))
