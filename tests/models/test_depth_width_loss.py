@@ -164,6 +164,9 @@ def test_loss_is_that_of_the_next_word(variant: str) -> None:
     out = model(ids, attention_mask=ragged_mask("right"), labels=labels)
     expected = nn.functional.cross_entropy(out.logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
     assert out.loss.item() == pytest.approx(expected.item(), rel=1e-12)
+    shifted = nn.functional.pad(labels[:, 1:], (0, 1), value=-100)
+    moved = model(ids, attention_mask=ragged_mask("right"), shift_labels=shifted)
+    assert torch.equal(moved.loss, out.loss)
     # as transformers counts, in its float32
     theirs = model.loss_function(logits=out.logits, labels=labels, vocab_size=WORDS)
     assert out.loss.item() == pytest.approx(theirs.item(), rel=1e-6)

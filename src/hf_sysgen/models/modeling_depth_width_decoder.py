@@ -262,6 +262,7 @@ class DepthWidthForCausalLM(DepthWidthPreTrainedModel, GenerationMixin):
         use_cache: bool | None = None,
         logits_to_keep: int | torch.Tensor = 0,
         skip_logits: bool | None = None,
+        shift_labels: torch.LongTensor | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs,
     ) -> CausalLMOutputWithPast:
@@ -273,6 +274,7 @@ class DepthWidthForCausalLM(DepthWidthPreTrainedModel, GenerationMixin):
                 learned.
             logits_to_keep: only the last so many positions get logits, or those of this index; 0 for all.
             skip_logits: return no logits; `None` means where labels are given in training, as the loss needs none.
+            shift_labels: in the place of `labels`, ids that are moved already: position i learns its own.
             num_items_in_batch: number of labels that count in the whole batch, of which this may be a part;
                 `None` means those here.
 
@@ -280,7 +282,10 @@ class DepthWidthForCausalLM(DepthWidthPreTrainedModel, GenerationMixin):
             logits (B, L, V) unless skipped and, with labels, loss: cross-entropy summed over labels, divided by their
             number (nats per token).
         """
-        if labels is not None:
+        if shift_labels is None and labels is not None:
+            # labels are moved, not states: those are larger
+            shift_labels = nn.functional.pad(labels[:, 1:], (0, 1), value=-100)
+        if shift_labels is not None:
             use_cache = False
         outputs = self.model(
             input_ids=input_ids,
@@ -292,15 +297,14 @@ class DepthWidthForCausalLM(DepthWidthPreTrainedModel, GenerationMixin):
         )
         hidden_states = outputs.last_hidden_state
         loss = logits = None
-        if labels is not None:
+        if shift_labels is not None:
             weight = self.lm_head.weight
-            # labels are moved, not states: those are larger
-            targets = nn.functional.pad(labels[:, 1:], (0, 1), value=-100).to(weight.device)
+            targets = shift_labels.to(weight.device)
             loss = chunked_cross_entropy(hidden_states.to(weight.device), weight, targets)
             count = (targets != -100).sum() if num_items_in_batch is None else num_items_in_batch
             loss = loss / torch.as_tensor(count, device=loss.device)
         if skip_logits is None:
-            skip_logits = self.training and labels is not None
+            skip_logits = self.training and loss is not None
         if not skip_logits:
             kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
             logits = self.lm_head(hidden_states[:, kept])
