@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from tarballs import pack
 
 from hf_sysgen.data import DataError, load_benchmark
-from hf_sysgen.data.cfq_conllu import Sentence, is_content, is_tree, read_conllu
 from hf_sysgen.data.cfq_dependencies import CfqDependencies, example, own, published
 from hf_sysgen.data.cfq_dependencies_sources import CFQ_DEPENDENCIES, OWN_HEADS, PARSES
 from hf_sysgen.data.cfq_files import DATASET, QUERY, QUESTION
 from hf_sysgen.data.cfq_sources import ARCHIVE, FAMILIES
+from hf_sysgen.data.cfq_trees import Sentence, is_content, is_tree, read_trees
 
 # two trees, laid out as Universal Dependencies describe it; "'s" is in two in the second
 FRAGMENT = """\
@@ -50,7 +50,7 @@ SECOND = Sentence(
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 def test_fragment(ending: str, line_end: str) -> None:
     lines = (FRAGMENT + ending).replace("\n", line_end).encode().splitlines(keepends=True)
-    assert list(read_conllu(lines, "here")) == [FIRST, SECOND]
+    assert list(read_trees(lines, "here")) == [FIRST, SECOND]
 
 
 def row(number: object, head: object = 0, label: str = "ROOT") -> bytes:
@@ -65,16 +65,16 @@ def row(number: object, head: object = 0, label: str = "ROOT") -> bytes:
         ([row("x")], r"here: line 1 is no CoNLL-U \(invalid literal"),
         ([row(1), row(2, "up")], r"here: line 2 is no CoNLL-U \(invalid literal"),
         ([b"\xff\n"], r"here: line 1 is no CoNLL-U \('utf-8' codec"),
-        ([row(1), b"\n", row(1), row(2)], r"here: the sentence at line 3 is no tree with one root"),
-        ([row(1, 2), row(2, 1)], r"here: the sentence at line 1 is no tree with one root"),
-        ([row(1), row(2, 3), row(3, 2)], r"here: the sentence at line 1 is no tree"),
-        ([row(1), row(2, 7)], r"here: the sentence at line 1 is no tree"),
-        ([row(1), row(2, -1)], r"here: the sentence at line 1 is no tree"),
+        ([row(1), b"\n", row(1), row(2)], r"here: sentence 2 is no tree with one root"),
+        ([row(1, 2), row(2, 1)], r"here: sentence 1 is no tree with one root"),
+        ([row(1), row(2, 3), row(3, 2)], r"here: sentence 1 is no tree"),
+        ([row(1), row(2, 7)], r"here: sentence 1 is no tree"),
+        ([row(1), row(2, -1)], r"here: sentence 1 is no tree"),
     ],
 )
 def test_no_conllu(lines: list[bytes], message: str) -> None:
     with pytest.raises(DataError, match=message):
-        list(read_conllu(lines, "here"))
+        list(read_trees(lines, "here"))
 
 
 @given(st.lists(st.integers(-1, 6), max_size=6))

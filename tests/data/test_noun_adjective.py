@@ -9,7 +9,7 @@ import tarfile
 import types
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,17 +19,17 @@ import datasets
 import pytest
 
 from hf_sysgen.data import DataError, load_benchmark
+from hf_sysgen.data.conllu import Word, read_conllu
 from hf_sysgen.data.noun_adjective import NounAdjective, assign
 from hf_sysgen.data.noun_adjective_parses import (
     ConlluParser,
     SpacyParser,
     europarl_pairs,
     main,
-    read_conllu,
     sentences_to_parse,
     write_conllu,
 )
-from hf_sysgen.data.noun_adjective_rule import FORMS, HELD_OUT, TRAIN_PAIRS, Use, Word, nouns, pairs_of, split_of, uses
+from hf_sysgen.data.noun_adjective_rule import FORMS, HELD_OUT, TRAIN_PAIRS, Use, nouns, pairs_of, split_of, uses
 from hf_sysgen.data.noun_adjective_sources import ARCHIVE, NOUN_ADJECTIVE, PARSES
 
 FRAGMENT = Path(__file__).with_name("europarl_fragment.conllu")
@@ -176,20 +176,24 @@ def test_parses_of_other_sentences(tmp_path: Path) -> None:
         list(parsed("A response", "a source", "b"))
 
 
+def read(lines: Iterable[str], where: str) -> Iterator[list[Word]]:
+    return read_conllu((line.encode() for line in lines), where)
+
+
 def test_read_conllu() -> None:
     row = "{}\tdu\tde\tADP\tIN\t_\t{}\tcase\t_\t_\n"
     text = ["# sent_id = 1\n", row.format("1-2", "_"), row.format(1, 2), row.format(2, 0), "\n", "\n", row.format(1, 0)]
-    assert [[word.head for word in words] for words in read_conllu(text, "x")] == [[2, 0], [0]]
+    assert [[word.head for word in words] for words in read(text, "x")] == [[2, 0], [0]]
     for wrong in ("1\tdu\n", row.format(1, "_"), "some text\n"):
         with pytest.raises(DataError, match="x: line 2 is no CoNLL-U"):
-            list(read_conllu(["# a comment\n", wrong], "x"))
+            list(read(["# a comment\n", wrong], "x"))
 
 
 def test_fragment_is_round() -> None:
     with open(FRAGMENT, encoding="utf-8") as file:
         text = file.read()
     written = io.StringIO()
-    write_conllu(read_conllu(text.splitlines(keepends=True), "x"), written)
+    write_conllu(read(text.splitlines(keepends=True), "x"), written)
     assert written.getvalue() == text.partition("\n")[2]
 
 
@@ -311,7 +315,7 @@ def test_spacy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "spacy", types.SimpleNamespace(load=load))
     (tmp_path / "in").write_text("New  response\na source\n", encoding="utf-8")
     main(["spacy", "good", str(tmp_path / "in"), str(tmp_path / "out")])
-    first, second = read_conllu((tmp_path / "out").read_text(encoding="utf-8").splitlines(), "out")
+    first, second = read((tmp_path / "out").read_text(encoding="utf-8").splitlines(), "out")
     assert first == [Word("New", "new", 3, "amod"), Word("_", "_", 3, "amod"), Word("response", "response", 0, "amod")]
     assert [word.form for word in second] == ["a", "source"]
     with pytest.raises(DataError, match="spaCy model absent: no model"):

@@ -9,11 +9,11 @@ import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
 from hf_sysgen.data.cfq import disjoint_from_train, read_parts
-from hf_sysgen.data.cfq_conllu import Sentence, is_content, is_tree, read_conllu
 from hf_sysgen.data.cfq_dependencies_sources import CFQ_DEPENDENCIES, OWN_HEADS
 from hf_sysgen.data.cfq_files import original_question
 from hf_sysgen.data.cfq_grammar import parse
 from hf_sysgen.data.cfq_sources import FAMILIES
+from hf_sysgen.data.cfq_trees import Sentence, is_content, is_tree, read_trees
 from hf_sysgen.data.sources import DataError, open_file
 
 
@@ -109,7 +109,7 @@ def published(questions: Sequence[str], path: str) -> Iterator[Sentence]:
     keys = [question.replace(" ", "") for question in questions]
     found: dict[str, Sentence | None] = dict.fromkeys(keys)
     with open_file(path) as lines:
-        for sentence in read_conllu(lines, path):
+        for sentence in read_trees(lines, path):
             if (key := "".join(sentence.tokens)) in found:
                 found[key] = sentence
     for key, question in zip(keys, questions, strict=True):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hf_sysgen.data.cfq_sources import BERGEN, CFQ, FAMILIES, split_tests
+from hf_sysgen.data.cfq_sources import CFQ, FAMILIES, split_tests
+from hf_sysgen.data.citations import BERGEN
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.sources import WebSource
 

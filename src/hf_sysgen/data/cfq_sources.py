@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from hf_sysgen.data.citations import BERGEN, KEYSERS
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.sources import MemberSource, Source, WebSource
 
@@ -132,22 +133,6 @@ def split_names(family: str) -> dict[str, str]:
     return {"train": "train", "validation": validation, "test": "test"}
 
 
-_KEYSERS = """@inproceedings{keysers2020measuring,
-  title = {Measuring Compositional Generalization: A Comprehensive Method on Realistic Data},
-  author = {Keysers, Daniel and Sch{\\"a}rli, Nathanael and Scales, Nathan and Buisman, Hylke and Furrer, Daniel and
-            Kashubin, Sergii and Momchev, Nikola and Sinopalnikov, Danila and Stafiniak, Lukasz and Tihon, Tibor and
-            Tsarkov, Dmitry and Wang, Xiao and van Zee, Marc and Bousquet, Olivier},
-  booktitle = {International Conference on Learning Representations},
-  year = {2020}
-}"""
-BERGEN = """@inproceedings{bergen2021edge,
-  title = {Systematic Generalization with Edge Transformers},
-  author = {Bergen, Leon and O'Donnell, Timothy J. and Bahdanau, Dzmitry},
-  booktitle = {Advances in Neural Information Processing Systems},
-  year = {2021}
-}"""
-
-
 def split_tests(family: str) -> dict[str, str]:
     """What each split of a family tests, one sentence each."""
     held_out = FAMILIES[family].held_out
@@ -207,7 +192,7 @@ CFQ = BenchmarkInfo(
     name="cfq",
     description="CFQ (Compositional Freebase Questions): questions, to be turned into SPARQL queries.",
     homepage="https://github.com/google-research/google-research/tree/master/cfq",
-    citation=_KEYSERS,
+    citation=KEYSERS,
     builder="hf_sysgen.data.cfq:Cfq",
     configs={
         **{name: _upstream(name) for name in FAMILIES},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hf_sysgen.data.citations import BERGEN
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.sources import Source
 
@@ -53,12 +54,6 @@ _SINHA = """@inproceedings{sinha2019clutrr,
   author = {Sinha, Koustuv and Sodhani, Shagun and Dong, Jin and Pineau, Joelle and Hamilton, William L.},
   booktitle = {Conference on Empirical Methods in Natural Language Processing},
   year = {2019}
-}"""
-_BERGEN = """@inproceedings{bergen2021edge,
-  title = {Systematic Generalization with Edge Transformers},
-  author = {Bergen, Leon and O'Donnell, Timothy J. and Bahdanau, Dzmitry},
-  booktitle = {Advances in Neural Information Processing Systems},
-  year = {2021}
 }"""
 _LICENCE = "CC-BY-NC-4.0 (facebookresearch/clutrr)"
 
@@ -193,7 +188,7 @@ def _configs() -> list[ConfigInfo]:
             None,
             _edge(),
             no_pattern_held_out,
-            _BERGEN,
+            BERGEN,
             unread,
         ),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hf_sysgen.data.citations import BERGEN, QIU
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.sources import Source
 
@@ -64,30 +65,17 @@ _KIM = """@inproceedings{kim2020cogs,
   booktitle = {Conference on Empirical Methods in Natural Language Processing},
   year = {2020}
 }"""
-_QIU = """@inproceedings{qiu2022improving,
-  title = {Improving Compositional Generalization with Latent Structure and Data Augmentation},
-  author = {Qiu, Linlu and Shaw, Peter and Pasupat, Panupong and Nowak, Pawel Krzysztof and Linzen, Tal and Sha, Fei and
-            Toutanova, Kristina},
-  booktitle = {North American Chapter of the Association for Computational Linguistics},
-  year = {2022}
-}"""
 _WU = """@article{wu2023recogs,
   title = {{ReCOGS}: How Incidental Details of a Logical Form Overshadow an Evaluation of Semantic Interpretation},
   author = {Wu, Zhengxuan and Manning, Christopher D. and Potts, Christopher},
   journal = {Transactions of the Association for Computational Linguistics},
   year = {2023}
 }"""
-_ONTANON_BERGEN = """@inproceedings{ontanon2022making,
+_ONTANON = """@inproceedings{ontanon2022making,
   title = {Making Transformers Solve Compositional Tasks},
   author = {Onta{\\~n}{\\'o}n, Santiago and Ainslie, Joshua and Cvicek, Vaclav and Fisher, Zachary},
   booktitle = {Annual Meeting of the Association for Computational Linguistics},
   year = {2022}
-}
-@inproceedings{bergen2021edge,
-  title = {Systematic Generalization with Edge Transformers},
-  author = {Bergen, Leon and O'Donnell, Timothy J. and Bahdanau, Dzmitry},
-  booktitle = {Advances in Neural Information Processing Systems},
-  year = {2021}
 }"""
 
 _TESTS = {
@@ -237,7 +225,7 @@ COGS_VF = _benchmark(
     "COGS-vf: the sentences of COGS, to be turned into logical forms without variables.",
     "hf_sysgen.data.cogs_vf:CogsVf",
     _vf_configs(),
-    f"{_QIU}\n{_KIM}",
+    f"{QIU}\n{_KIM}",
     _ERRATA,
 )
 COGS_GRAPH = _benchmark(
@@ -245,7 +233,7 @@ COGS_GRAPH = _benchmark(
     "COGS as graph parsing: each word of a sentence gets a parent and four labels.",
     "hf_sysgen.data.cogs_graph:CogsGraph",
     _graph_configs(),
-    f"{_ONTANON_BERGEN}\n{_KIM}",
+    f"{_ONTANON}\n{BERGEN}\n{_KIM}",
     (
         *_ERRATA,
         (

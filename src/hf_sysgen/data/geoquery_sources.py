@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hf_sysgen.data.citations import QIU
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.sources import Source
 
@@ -34,13 +35,6 @@ _SHAW = """@inproceedings{shaw2021compositional,
   author = {Shaw, Peter and Chang, Ming-Wei and Pasupat, Panupong and Toutanova, Kristina},
   booktitle = {Annual Meeting of the Association for Computational Linguistics},
   year = {2021}
-}"""
-_QIU = """@inproceedings{qiu2022improving,
-  title = {Improving Compositional Generalization with Latent Structure and Data Augmentation},
-  author = {Qiu, Linlu and Shaw, Peter and Pasupat, Panupong and Nowak, Pawel and Linzen, Tal and Sha, Fei and
-            Toutanova, Kristina},
-  booktitle = {Conference of the North American Chapter of the Association for Computational Linguistics},
-  year = {2022}
 }"""
 
 
@@ -107,7 +101,7 @@ def _configs() -> list[ConfigInfo]:
             "test is the compositional test.",
             {"train": train, "validation_generalization": 110, "test": test},
             _sources(f"csl/{file}"),
-            _QIU,
+            QIU,
             {
                 "train": "The published training part.",
                 "validation_generalization": "The published dev part: drawn like test, not like train.",

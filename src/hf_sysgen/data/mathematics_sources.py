@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hf_sysgen.data.citations import CSORDAS
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.mathematics_files import module_files
 from hf_sysgen.data.mathematics_generate import GENERATED
@@ -31,12 +32,6 @@ _SAXTON = """@inproceedings{saxton2019analysing,
   author = {Saxton, David and Grefenstette, Edward and Hill, Felix and Kohli, Pushmeet},
   booktitle = {International Conference on Learning Representations},
   year = {2019}
-}"""
-_CSORDAS = """@inproceedings{csordas2021devil,
-  title = {The Devil is in the Detail: Simple Tricks Improve Systematic Generalization of Transformers},
-  author = {Csord{\\'a}s, R{\\'o}bert and Irie, Kazuki and Schmidhuber, J{\\"u}rgen},
-  booktitle = {Conference on Empirical Methods in Natural Language Processing},
-  year = {2021}
 }"""
 
 
@@ -80,7 +75,7 @@ def _config(module: str, what: str, train: int | None) -> list[ConfigInfo]:
         # questions that an earlier split has are dropped, so the sizes of the last two are at most 10,000
         {"train": train, "validation": 30_000, "test_iid": None, "test": None},
         _published(module),
-        _CSORDAS,
+        CSORDAS,
         {
             "train": "All three difficulties, put one after the other, without validation.",
             "validation": "10,000 of each difficulty, drawn like train (Csordas et al. 2021; RandomState(1234)).",

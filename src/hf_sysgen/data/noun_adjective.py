@@ -12,9 +12,10 @@ from typing import Any
 import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
+from hf_sysgen.data.conllu import Word
 from hf_sysgen.data.info import ConfigInfo
 from hf_sysgen.data.noun_adjective_parses import ConlluParser, europarl_pairs, sentences_to_parse
-from hf_sysgen.data.noun_adjective_rule import HELD_OUT, TRAIN_PAIRS, Word, nouns, pairs_of, split_of, uses
+from hf_sysgen.data.noun_adjective_rule import HELD_OUT, TRAIN_PAIRS, nouns, pairs_of, split_of, uses
 from hf_sysgen.data.noun_adjective_sources import NOUN_ADJECTIVE, PAPER_SIZES, PARSES
 from hf_sysgen.data.sources import DATA_DIR_VARIABLE, DataError, open_file
 from hf_sysgen.data.translation import moses_normalizer, moses_tokenizer

@@ -14,14 +14,14 @@ Any other parser with `amod` and `conj` will do. For a spaCy model, with the ext
 from __future__ import annotations
 
 import argparse
-import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
 from hf_sysgen.data.archives import open_member
-from hf_sysgen.data.noun_adjective_rule import Word, nouns
+from hf_sysgen.data.conllu import Word, read_conllu
+from hf_sysgen.data.noun_adjective_rule import nouns
 from hf_sysgen.data.sources import DamagedData, DataError, open_file
 
 # how the Penn Treebank writes brackets
@@ -90,7 +90,7 @@ class ConlluParser:
     def parse(self, sentences: Iterable[str]) -> Iterator[list[Word]]:
         advice = "parse the sentences that noun_adjective_parses writes, each line as one sentence (-ssplit.eolonly)"
         number = 0
-        with io.TextIOWrapper(open_file(self._path), encoding="utf-8") as lines:
+        with open_file(self._path) as lines:
             parses = read_conllu(lines, str(self._path))
             for number, sentence in enumerate(sentences, 1):
                 parse = next(parses, None)
@@ -104,32 +104,6 @@ class ConlluParser:
                 yield parse
             if next(parses, None) is not None:
                 raise DamagedData(f"{self._path}: has more parses than the {number:,} sentences; {advice}")
-
-
-def read_conllu(lines: Iterable[str], where: str) -> Iterator[list[Word]]:
-    """
-    The parses in a CoNLL-U file, which blank lines separate. Ranges and empty nodes are passed over.
-
-    Raises:
-        DataError: a line has not ten columns, or its head is no number.
-    """
-    parse: list[Word] = []
-    for number, line in enumerate(lines, 1):
-        columns = line.rstrip("\r\n").split("\t")
-        if columns == [""]:
-            if parse:
-                yield parse
-            parse = []
-        elif not line.startswith("#") and columns[0].isdigit():
-            if len(columns) != 10 or not columns[6].isdigit():
-                raise DamagedData(
-                    f"{where}: line {number:,} is no CoNLL-U word: {line.strip()[:60]!r}; replace the file"
-                )
-            parse.append(Word(columns[1], columns[2], int(columns[6]), columns[7]))
-        elif not line.startswith("#") and not re.match(r"\d+[-.]\d+\t", line):
-            raise DamagedData(f"{where}: line {number:,} is no CoNLL-U: {line.strip()[:60]!r}; replace the file")
-    if parse:
-        yield parse
 
 
 def write_conllu(parses: Iterable[Sequence[Word]], file: IO[str]) -> None:

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from hf_sysgen.data.conllu import Word
+
 # noun to the one adjective that it has in train; French puts these after the noun ("backward")
 BACKWARD = {
     "response": "specific",
@@ -35,22 +37,6 @@ FORMS = {
     for form in (singular, f"{singular[:-1]}ies" if singular.endswith("y") else f"{singular}s")
 }
 _FORM = re.compile(rf"\b(?:{'|'.join(FORMS)})\b", re.IGNORECASE)
-
-
-class Word(NamedTuple):
-    """One word of a dependency parse.
-
-    Attributes:
-        form: as written.
-        lemma: its base form, "_" where the parser gives none.
-        head: number of the word that it depends on, from 1; 0 for a root.
-        relation: of the basic dependencies, such as `amod`.
-    """
-
-    form: str
-    lemma: str
-    head: int
-    relation: str
 
 
 class Use(NamedTuple):

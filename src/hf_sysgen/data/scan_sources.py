@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from hf_sysgen.data.citations import CSORDAS, KEYSERS
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.scan_files import rebuild
 from hf_sysgen.data.sources import Source
@@ -129,24 +130,10 @@ _LOULA = """@inproceedings{loula2018rearranging,
   booktitle = {BlackboxNLP Workshop at EMNLP},
   year = {2018}
 }"""
-_NEWMAN_CSORDAS = """@inproceedings{newman2020eos,
+_NEWMAN = """@inproceedings{newman2020eos,
   title = {The {EOS} Decision and Length Extrapolation},
   author = {Newman, Benjamin and Hewitt, John and Liang, Percy and Manning, Christopher D.},
   booktitle = {BlackboxNLP Workshop at EMNLP},
-  year = {2020}
-}
-@inproceedings{csordas2021devil,
-  title = {The Devil is in the Detail: Simple Tricks Improve Systematic Generalization of Transformers},
-  author = {Csord{\\'a}s, R{\\'o}bert and Irie, Kazuki and Schmidhuber, J{\\"u}rgen},
-  booktitle = {Conference on Empirical Methods in Natural Language Processing},
-  year = {2021}
-}"""
-_KEYSERS = """@inproceedings{keysers2020measuring,
-  title = {Measuring Compositional Generalization: A Comprehensive Method on Realistic Data},
-  author = {Keysers, Daniel and Sch{\\"a}rli, Nathanael and Scales, Nathan and Buisman, Hylke and Furrer, Daniel and
-            Kashubin, Sergii and Momchev, Nikola and Sinopalnikov, Danila and Stafiniak, Lukasz and Tihon, Tibor and
-            Tsarkov, Dmitry and Wang, Xiao and van Zee, Marc and Bousquet, Olivier},
-  booktitle = {International Conference on Learning Representations},
   year = {2020}
 }"""
 
@@ -239,7 +226,9 @@ def _configs() -> list[ConfigInfo]:
             "validation (a random tenth, IID), more in test, which is the compositional test."
         )
         sizes = dict(zip(("train", "validation", "test"), _CUTOFF_SIZES[cutoff], strict=True))
-        configs.append(ConfigInfo(name, description, sizes, {"tasks": _file("tasks.txt")}, _NEWMAN_CSORDAS, tests))
+        configs.append(
+            ConfigInfo(name, description, sizes, {"tasks": _file("tasks.txt")}, f"{_NEWMAN}\n{CSORDAS}", tests)
+        )
     for number in (1, 2, 3):
         description = (
             f"Keysers et al. 2020, maximum compound divergence split {number} of SCAN: test is the compositional test."
@@ -250,7 +239,7 @@ def _configs() -> list[ConfigInfo]:
         }
         counts = {"train": 8_365, "test": 1_045}
         errata = (_NO_VALIDATION,)
-        configs.append(ConfigInfo(f"mcd{number}", description, counts, files, _KEYSERS, tests, errata))
+        configs.append(ConfigInfo(f"mcd{number}", description, counts, files, KEYSERS, tests, errata))
     return configs
 
 

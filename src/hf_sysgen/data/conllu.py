@@ -1,0 +1,67 @@
+"""Reading dependency parses in the CoNLL-U format of Universal Dependencies."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from hf_sysgen.data.sources import DamagedData
+
+_COLUMNS = 10
+
+
+class Word(NamedTuple):
+    """One word of a dependency parse.
+
+    Attributes:
+        form: as written.
+        lemma: its base form, "_" where the parser gives none.
+        head: number of the word that it depends on, from 1; 0 for a root.
+        relation: of the basic dependencies, such as `amod`.
+    """
+
+    form: str
+    lemma: str
+    head: int
+    relation: str
+
+
+def read_conllu(lines: Iterable[bytes], where: str) -> Iterator[list[Word]]:
+    """The parses in a CoNLL-U file, one at a time. Comments, ranges of words and empty nodes are passed over.
+
+    Args:
+        lines: the file's lines, such as the opened file.
+        where: what the file is, for messages.
+
+    Raises:
+        DamagedData: a line is no CoNLL-U.
+    """
+    parse: list[Word] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            text = line.decode("utf-8").rstrip("\r\n")
+            if word := _word(text, len(parse) + 1):
+                parse.append(word)
+        except ValueError as error:
+            raise DamagedData(f"{where}: line {number:,} is no CoNLL-U ({error}); replace the file") from error
+        if not text and parse:
+            yield parse
+            parse = []
+    if parse:
+        yield parse
+
+
+def _word(text: str, expected: int) -> Word | None:
+    """The word of a line; None where it has none."""
+    if not text or text.startswith("#"):
+        return None
+    columns = text.split("\t")
+    if len(columns) != _COLUMNS:
+        raise ValueError(f"{len(columns)} columns, not {_COLUMNS}")
+    if "-" in columns[0] or "." in columns[0]:
+        return None
+    if int(columns[0]) != expected:
+        raise ValueError(f"word number {columns[0]}, not {expected}")
+    # few different ones in a long file
+    return Word(sys.intern(columns[1]), sys.intern(columns[2]), int(columns[6]), sys.intern(columns[7]))
