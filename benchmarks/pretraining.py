@@ -248,7 +248,6 @@ def main() -> None:
             print(show(rows), flush=True)
             record = {
                 **environment(),
-                "threads": arguments.threads,
                 "measured_peak_flops": peak,
                 "results": results,
             }

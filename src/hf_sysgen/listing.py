@@ -19,7 +19,27 @@ def list_models_text() -> str:
         with torch.device("meta"):
             model = list(classes.values())[-1](config())
         rows.append((name, f"{model.num_parameters():,}", ", ".join(auto.__name__ for auto in classes)))
-    return "Models (parameters by default)\n" + table(("model", "parameters", "found by"), rows)
+    return (
+        "Models (parameters by default)\n"
+        + table(("model", "parameters", "found by"), rows)
+        + "\n\n"
+        + size_classes_text()
+    )
+
+
+def size_classes_text() -> str:
+    """The models of Petty et al. 2023 (Table 1), with all their parameters: equal within a class."""
+    from hf_sysgen.models import DepthWidthConfig
+    from hf_sysgen.models.configuration_depth_width_decoder import SIZE_CLASSES
+
+    rows = []
+    for name, size in SIZE_CLASSES.items():
+        for depth in size.depths:
+            config = DepthWidthConfig.from_size_class(name, depth)
+            sizes = (depth, config.intermediate_size, config.hidden_size)
+            rows.append((name, *map(str, sizes), f"{config.num_parameters:,}"))
+    title = "Size classes of depth_width_decoder (DepthWidthConfig.from_size_class)\n"
+    return title + table(("class", "layers", "d_ff", "d_model", "parameters"), rows)
 
 
 def list_benchmarks_text() -> str:

@@ -46,8 +46,14 @@ def test_table_1(name: str, depth: int) -> None:
     # the class is called after the number of its parameters, all of which are counted here
     size = size_of(config)
     assert f"{round(size / 1e6)}M" == name
-    layer = 4 * hidden**2 + 3 * hidden * found + 2 * hidden
-    assert size == depth * layer + 2 * 32_000 * hidden + hidden
+    assert config.num_parameters == size
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("tied", [False, True])
+def test_parameters_are_counted_without_a_model(variant: str, tied: bool) -> None:
+    config = tiny_config(variant, tie_word_embeddings=tied)
+    assert config.num_parameters == size_of(config)
 
 
 @pytest.mark.parametrize("name", TABLE_1)
@@ -55,7 +61,7 @@ def test_table_1(name: str, depth: int) -> None:
 def test_sizes_of_a_class_are_equal(name: str, scheme: str) -> None:
     """The paper's models, and all depths between them."""
     depths = range(1, max(TABLE_1[name][0]) + 1)
-    sizes = [size_of(DepthWidthConfig.from_size_class(name, depth, position_scheme=scheme)) for depth in depths]
+    sizes = [DepthWidthConfig.from_size_class(name, depth, position_scheme=scheme).num_parameters for depth in depths]
     # the promise is half a percent; rounding leaves less than a tenth of one
     assert max(sizes) - min(sizes) < 0.001 * min(sizes)
 
@@ -72,7 +78,7 @@ def test_shared_layers_have_the_size_of_the_class_at_any_depth(depth: int) -> No
     config = DepthWidthConfig.from_size_class("134M", depth, share_layers=True)
     assert config.num_hidden_layers == depth
     assert config.intermediate_size == DepthWidthConfig.from_size_class("134M", 1).intermediate_size
-    assert size_of(config) == size_of(DepthWidthConfig.from_size_class("134M", 1))
+    assert config.num_parameters == DepthWidthConfig.from_size_class("134M", 1).num_parameters
 
 
 def test_equal_parameters_of_any_base() -> None:
@@ -81,7 +87,7 @@ def test_equal_parameters_of_any_base() -> None:
     for depth in (1, 2, 3, 5, 11, 13):
         other = DepthWidthConfig.at_equal_parameters(base, depth, eos_token_id=5)
         # half a column of every block is what rounding may leave
-        assert abs(size_of(other) - size_of(base)) <= depth * 3 * 66 / 2
+        assert abs(other.num_parameters - base.num_parameters) <= depth * 3 * 66 / 2
         assert other.num_hidden_layers == depth
         kept = ("hidden_size", "num_attention_heads", "vocab_size", "hidden_act", "dropout", "pad_token_id")
         assert [getattr(other, name) for name in kept] == [getattr(base, name) for name in kept]
@@ -89,7 +95,7 @@ def test_equal_parameters_of_any_base() -> None:
         again = DepthWidthConfig.at_equal_parameters(other, 7)
         assert abs(again.intermediate_size - 501) <= depth // 7 + 1
     shared = DepthWidthConfig.at_equal_parameters(base, 11, share_layers=True)
-    assert abs(size_of(shared) - size_of(base)) <= 3 * 66 / 2
+    assert abs(shared.num_parameters - base.num_parameters) <= 3 * 66 / 2
     back = DepthWidthConfig.at_equal_parameters(shared, 7, share_layers=False)
     assert (back.intermediate_size, back.num_hidden_layers, back.share_layers) == (501, 7, False)
     # in one step of the rule, by hand: 7 / 2 x (501 + 266 / 3) - 266 / 3 = 1975.17

@@ -18,7 +18,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     def forward(ctx, hidden, weight, targets, chunk: int, with_gradients: bool):
         wide = torch.promote_types(hidden.dtype, torch.float32)
         total = torch.zeros((), dtype=wide, device=hidden.device)
-        grad_hidden = torch.empty_like(hidden) if with_gradients else None
+        grad_hidden = hidden.new_empty(hidden.shape if with_gradients else 0)
         grad_weight = None
         for start in range(0, hidden.shape[0], chunk):
             states, words = hidden[start : start + chunk], targets[start : start + chunk]

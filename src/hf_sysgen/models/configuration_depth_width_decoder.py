@@ -93,6 +93,14 @@ class DepthWidthConfig(PreTrainedConfig):
         """Layers with weights of their own."""
         return 1 if self.share_layers else self.num_hidden_layers
 
+    @property
+    def num_parameters(self) -> int:
+        """Of the model with its head, embeddings included; counted without building it."""
+        width, tables = self.hidden_size, 1 if self.tie_word_embeddings else 2
+        layer = 4 * width**2 + 3 * width * self.intermediate_size + 2 * width
+        biases = self.num_attention_heads * self.relative_buckets if self.position_scheme == "relative_bias" else 0
+        return self.distinct_layers * layer + tables * width * self.vocab_size + width + biases
+
     @classmethod
     def from_size_class(cls, name: str, num_hidden_layers: int | None = None, **fields) -> "DepthWidthConfig":
         """
