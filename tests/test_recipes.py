@@ -120,7 +120,7 @@ def test_unknown_keys_name_the_closest():
         ({"seed": -1}, "seed=-1 must not be negative"),
         ({"train_eos": 1}, "train_eos: expected true or false"),
         ({"config": None}, "config: expected text, got nothing"),
-        ({"schedule": "linear"}, "schedule='linear' is none of constant, noam, inverse_sqrt"),
+        ({"schedule": "cosine"}, "schedule='cosine' is none of constant, noam, inverse_sqrt, linear"),
         ({"schedule": "noam"}, "schedule=noam needs warmup_steps"),
         ({"warmup_steps": 5}, "warmup_steps=5 has no effect"),
         ({"length_groups": 99}, "length_groups=99 is more than batch_size=8"),

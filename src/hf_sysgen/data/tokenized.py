@@ -64,3 +64,7 @@ class TokenizedSplit(Dataset):
     def by_length(self, rows: np.ndarray) -> np.ndarray:
         """The rows, sorted by target length, then source length."""
         return rows[np.lexsort((self.sources.lengths[rows], self.targets.lengths[rows]))]
+
+    def side_lengths(self) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens of each example's source and of its target, (N,) each."""
+        return self.sources.lengths, self.targets.lengths

@@ -115,7 +115,7 @@ class MaxTokensBatches(StepBatches):
         self.split, self.steps, self.seed, self.rank, self.world = split, steps, seed, rank, world
         self.batches_per_update, self.first_step = batches_per_update, 0
         self.parts = parts_of_max_tokens(batches_per_update, world)
-        self.batches = pack(split.sources.lengths, split.targets.lengths, max_tokens, seed)
+        self.batches = pack(*split.side_lengths(), max_tokens, seed)
         self._epoch = (-1, np.empty(0, np.int64))
 
     @property

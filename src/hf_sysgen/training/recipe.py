@@ -31,6 +31,12 @@ DERIVED_FIELDS = {
     "pad_token_id": "the vocabulary",
     "eos_token_id": "the vocabulary",
     "decoder_start_token_id": "the vocabulary",
+    "input_form": "the benchmark's task",
+    "edge_vocab_size": "the benchmark's labels",
+    "num_roles": "the benchmark's labels",
+    "num_categories": "the benchmark's labels",
+    "num_noun_types": "the benchmark's labels",
+    "num_verbs": "the benchmark's labels",
 }
 
 
@@ -59,8 +65,9 @@ class Recipe:
         batches_per_update: such batches in an update, over all processes: fairseq's GPUs times update_freq.
         train_eos: whether EOS is a label; without it only oracle-length evaluation makes sense (Newman et al. 2020).
         learning_rate: of Adam; under `noam` the factor before d^-1/2.
-        schedule: `constant`; `noam` (optimizer/noam_lr_sched.py of Csordas et al.); `inverse_sqrt` (fairseq 0.10.2).
-        warmup_steps: of `noam` and `inverse_sqrt`.
+        schedule: `constant`; `noam` (optimizer/noam_lr_sched.py of Csordas et al.); `inverse_sqrt` (fairseq 0.10.2);
+            `linear` (up over `warmup_steps`, then down to 0 at `steps`; Bergen et al. 2021).
+        warmup_steps: of all schedules but `constant`.
         warmup_init_lr: learning rate of the first update under `inverse_sqrt`.
         adam_beta1, adam_beta2, adam_epsilon, weight_decay: of Adam; decay is decoupled, and of all parameters,
             biases and norms included.
@@ -104,7 +111,7 @@ class Recipe:
     max_tokens: int | None = None
     batches_per_update: int = 1
     train_eos: bool = True
-    schedule: Literal["constant", "noam", "inverse_sqrt"] = "constant"
+    schedule: Literal["constant", "noam", "inverse_sqrt", "linear"] = "constant"
     warmup_steps: int = 0
     warmup_init_lr: float = 0.0
     adam_beta1: float = 0.9
@@ -313,6 +320,8 @@ def _check_consistency(recipe: Recipe) -> None:
         raise RecipeError(f"warmup_steps={recipe.warmup_steps} has no effect under schedule=constant")
     if recipe.schedule != "constant" and not recipe.warmup_steps:
         raise RecipeError(f"schedule={recipe.schedule} needs warmup_steps")
+    if recipe.schedule == "linear" and recipe.warmup_steps >= recipe.steps:
+        raise RecipeError(f"warmup_steps={recipe.warmup_steps} must be less than steps={recipe.steps}")
     if not 0 <= recipe.label_smoothing < 1:
         raise RecipeError(f"label_smoothing={recipe.label_smoothing} must be in [0, 1)")
     for key in ("adam_beta1", "adam_beta2"):

@@ -7,6 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from transformers import AutoModel
+
 from hf_sysgen.evaluation.metrics import summarize
 from hf_sysgen.evaluation.results import (
     MODEL,
@@ -20,9 +22,10 @@ from hf_sysgen.evaluation.results import (
     write_results,
     write_whole,
 )
+from hf_sysgen.models import CONFIGS, MODELS
 from hf_sysgen.training.recipe import Recipe, RecipeError, dump_recipe, load_recipe
 from hf_sysgen.training.tasks import prepare_task
-from hf_sysgen.training.trainer import SysgenTrainer, last_checkpoint, on_cpu, read_history
+from hf_sysgen.training.trainer import SysgenTrainer, fastest_attention, last_checkpoint, on_cpu, read_history
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +46,7 @@ def attention_of(recipe: Recipe) -> str:
     if recipe.attention != "auto":
         return recipe.attention
     # PyTorch has no fused CPU kernel with dropout; its fallback is slower than the plain form
-    return "eager" if on_cpu() else "sdpa"
+    return "eager" if on_cpu() else fastest_attention(MODELS[CONFIGS[recipe.model]][AutoModel])
 
 
 def check_run_dir(recipe: Recipe) -> Path:

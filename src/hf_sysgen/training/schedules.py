@@ -37,10 +37,26 @@ def inverse_sqrt(learning_rate: float, warmup_steps: int, warmup_init_lr: float 
     return at
 
 
+def linear(learning_rate: float, warmup_steps: int, steps: int) -> Callable[[int], float]:
+    """
+    From 0 to `learning_rate` over `warmup_steps` updates, then to 0, which an update number `steps` would have
+    (transformers' `get_linear_schedule_with_warmup`, which Bergen et al. 2021 use).
+    """
+
+    def at(step: int) -> float:
+        if step < warmup_steps:
+            return learning_rate * step / warmup_steps
+        return learning_rate * max(0, steps - step) / (steps - warmup_steps)
+
+    return at
+
+
 def learning_rate_of(recipe: Recipe, hidden_size: int) -> Callable[[int], float]:
     """The recipe's learning rate as a function of the update number."""
     if recipe.schedule == "noam":
         return noam(recipe.learning_rate, hidden_size, recipe.warmup_steps)
     if recipe.schedule == "inverse_sqrt":
         return inverse_sqrt(recipe.learning_rate, recipe.warmup_steps, recipe.warmup_init_lr)
+    if recipe.schedule == "linear":
+        return linear(recipe.learning_rate, recipe.warmup_steps, recipe.steps)
     return lambda step: recipe.learning_rate

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
-from transformers import AutoModelForSeq2SeqLM, GenerationConfig, PreTrainedModel, set_seed
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    GenerationConfig,
+    PreTrainedModel,
+    set_seed,
+)
 
 from hf_sysgen.data import benchmark_info, load_benchmark
 from hf_sysgen.data.tokenization import build_vocabulary, encode_sources, encode_targets
@@ -23,7 +30,16 @@ if TYPE_CHECKING:
     from datasets import DatasetDict
 
 # the benchmark's task, the Auto class of a model that has a head for it, and the class that brings them together
-TASKS = (("seq2seq", AutoModelForSeq2SeqLM, "hf_sysgen.training.tasks:Seq2SeqTask"),)
+TASKS = (
+    ("seq2seq", AutoModelForSeq2SeqLM, "hf_sysgen.training.tasks:Seq2SeqTask"),
+    (
+        "relation_classification",
+        AutoModelForSequenceClassification,
+        "hf_sysgen.training.graph_tasks:RelationClassificationTask",
+    ),
+    ("graph_parsing", AutoModelForTokenClassification, "hf_sysgen.training.parsing_tasks:GraphParsingTask"),
+    ("dependency_parsing", AutoModelForTokenClassification, "hf_sysgen.training.parsing_tasks:DependencyParsingTask"),
+)
 
 
 class Split(Protocol):
@@ -36,6 +52,9 @@ class Split(Protocol):
 
     def by_length(self, rows: np.ndarray) -> np.ndarray:
         """The rows, sorted so that neighbours need about equally much padding."""
+
+    def side_lengths(self) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens (or nodes) of each example's source and of its target, (N,) each."""
 
 
 class Task(ABC):
@@ -53,6 +72,9 @@ class Task(ABC):
 
     splits: Mapping[str, Split]
     monitored: tuple[str, ...] = ("accuracy", "loss")
+    # (outputs, labels, num_items_in_batch) -> loss: a sum over the labels of a part of a batch, divided by the number
+    # of labels that are not -100 in the whole of it; None where the model itself takes `num_items_in_batch`
+    loss: Callable[..., torch.Tensor] | None = None
 
     def __init__(self, recipe: Recipe, benchmark: DatasetDict):
         self.recipe, self.benchmark = recipe, benchmark
@@ -80,9 +102,8 @@ class Task(ABC):
         """The records as `predictions.jsonl` keeps them, with what a person or another metric needs."""
         return [dict(record) for record in records]
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path) -> None:  # noqa: B027  some need nothing else
         """Put beside the weights what else a checkpoint needs, e.g. its tokenizer."""
-        raise NotImplementedError
 
     def model_config(self, **derived: Any) -> Any:
         """The model's config from the recipe's fields and those that the data decides."""

@@ -143,7 +143,7 @@ class SysgenTrainer(Seq2SeqTrainer):
             train_dataset=task.splits["train"],
             eval_dataset=task.splits["train"],  # only so that evaluation is on; `evaluate` takes the splits itself
             callbacks=callbacks,
-            compute_loss_func=self.smoothed_loss if recipe.label_smoothing else None,
+            compute_loss_func=self.smoothed_loss if recipe.label_smoothing else task.loss,
         )
         for unwanted in (ProgressCallback, PrinterCallback):
             self.remove_callback(unwanted)
@@ -160,7 +160,7 @@ class SysgenTrainer(Seq2SeqTrainer):
         return loss / num_items_in_batch
 
     def compute_loss(self, model, inputs, *args, **kwargs):
-        if self.compute_loss_func is not None:
+        if self.recipe.label_smoothing:
             # the Trainer keeps the labels to itself, from which the model would make its decoder input
             shifted = self.accelerator.unwrap_model(model).prepare_decoder_input_ids_from_labels(inputs["labels"])
             inputs = {**inputs, "decoder_input_ids": shifted}
@@ -268,7 +268,9 @@ class SysgenTrainer(Seq2SeqTrainer):
         with (
             without_autocast(self.accelerator.unwrap_model(self.model)) as model,
             # what training chose for its dropout is not what is fastest without
-            with_attention(model, "sdpa" if self.recipe.attention == "auto" else self.recipe.attention),
+            with_attention(
+                model, fastest_attention(model) if self.recipe.attention == "auto" else self.recipe.attention
+            ),
         ):
             records = self.task.evaluate(
                 model, name, rows, final, rank=self.args.process_index, world=self.args.world_size
@@ -348,6 +350,11 @@ def with_attention(model: PreTrainedModel, implementation: str) -> Iterator[None
         yield
     finally:
         model.set_attn_implementation(before)
+
+
+def fastest_attention(model: PreTrainedModel | type[PreTrainedModel]) -> str:
+    """The implementation that is fastest where no dropout is drawn; scores of edges, e.g., are none of SDPA's."""
+    return "sdpa" if model._supports_sdpa else "eager"
 
 
 def on_cpu() -> bool:
