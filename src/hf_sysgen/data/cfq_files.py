@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 
 from hf_sysgen.data.archives import open_member
 from hf_sysgen.data.download import one_line
-from hf_sysgen.data.sources import DamagedData, open_file
+from hf_sysgen.data.sources import DamagedData, read_lines
 
 # (question, query)
 Pair = tuple[str, str]
@@ -172,14 +172,9 @@ def read_texts(files: Mapping[str, str]) -> dict[str, list[Pair]]:
         "train", "validation" and "test".
     """
     return {
-        part: list(zip(_lines(files[f"{part}_input"]), _lines(files[f"{part}_target"]), strict=True))
+        part: list(zip(read_lines(files[f"{part}_input"]), read_lines(files[f"{part}_target"]), strict=True))
         for part in SPLIT_KEYS
     }
-
-
-def _lines(path: str) -> list[str]:
-    with open_file(path) as stream:
-        return stream.read().decode("utf-8").splitlines()
 
 
 def preprocess(pair: Pair) -> Pair:

@@ -9,7 +9,7 @@ from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.sources import MemberSource, Source, WebSource
 
 _LICENCE = "CC-BY-4.0 (google-research/cfq)"
-_TEXTS_LICENCE = f"{_LICENCE}; thousfeet/LEAR, which has the preprocessed texts, states none of its own"
+_TEXTS_LICENCE = f"{_LICENCE}, in preprocessed copies of thousfeet/LEAR, which states none of its own"
 
 ARCHIVE = WebSource(
     repository="google-research/cfq",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.registry import benchmark_builder, benchmark_info, list_benchmarks
-from hf_sysgen.data.sources import DataError, Source
+from hf_sysgen.data.sources import DataError, MemberSource, Source
 
 if TYPE_CHECKING:
     import datasets
@@ -131,7 +131,7 @@ def _measured(dataset: datasets.DatasetDict) -> str:
     import pyarrow.compute
 
     rows = [("split", "column", "shortest", "median", "longest", "words in all")]
-    vocabularies = []
+    vocabularies, known = [], set()
     for column in ("input", "target"):
         words: dict[str, set[str]] = {}
         for split, part in dataset.items():
@@ -145,12 +145,15 @@ def _measured(dataset: datasets.DatasetDict) -> str:
             )
             words[split] = set(pyarrow.compute.unique(pyarrow.compute.list_flatten(tokens)).to_pylist())
         if words:
-            vocabulary = f"{column}: {len(set().union(*words.values())):,} different words"
-            new = {split: len(found - words["train"]) for split, found in words.items() if split != "train"}
+            found = set().union(*words.values())
+            known |= found
+            vocabulary = f"{column}: {len(found):,} different words"
+            new = {split: len(part - words["train"]) for split, part in words.items() if split != "train"}
             unseen = ", ".join(f"{split} {count:,}" for split, count in new.items())
             vocabularies.append(f"{vocabulary}, not in train: {unseen}")
     if not vocabularies:
         return ""
+    vocabularies.append(f"both: {len(known):,}")
     return (
         "Lengths, in words between spaces\n"
         + _indented(_columns(rows))
@@ -160,10 +163,18 @@ def _measured(dataset: datasets.DatasetDict) -> str:
 
 
 def _file(role: str, source: Source) -> str:
+    if not source.url:
+        return f"  {role}: made on your machine\n    in a mirror folder: {source.mirror}"
     size = "size not known" if source.num_bytes is None else f"{source.num_bytes:,} bytes"
     pinned = f"{source.checksum_kind} {source.checksum}" if source.checksum else "no checksum: the first seen counts"
     made = "made by the program, byte for byte the file at " if source.rebuild else ""
-    return f"  {role}: {made}{source.url}\n    {size}, {pinned}\n    in a mirror folder: {source.mirror}"
+    lines = [f"{role}: {made}{source.url}"]
+    if isinstance(source, MemberSource):
+        archive = source.archive
+        pinned = pinned if source.checksum else f"in an archive with {archive.checksum_kind} {archive.checksum}"
+        lines.append(f"  its member {source.path}")
+    lines += [f"  {size}, {pinned}", f"  in a mirror folder: {source.mirror}"]
+    return _indented("\n".join(lines))
 
 
 def _errata(errata: Iterable[str]) -> str:

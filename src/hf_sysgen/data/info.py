@@ -81,7 +81,7 @@ class BenchmarkInfo:
 
     @property
     def licence(self) -> str:
-        return _joined(config.licence for config in self.configs.values())
+        return _joined(source.licence for config in self.configs.values() for source in config.sources.values())
 
     def config(self, name: str | None = None) -> ConfigInfo:
         """The split family of that name. The name may be left out where there is only one.

@@ -55,25 +55,25 @@ def _published(module: str) -> dict[str, Source]:
 def _generated(module: str) -> dict[str, Source]:
     # whoever generates them decides their content: the builder reads their checksums off the files
     return {
-        role: Source(
-            repository="google-deepmind/mathematics_dataset",
-            commit="427f45075f84b8b9774950196ad63867ca20ffb3",
+        role: WebSource(
+            repository="mathematics_generate",
+            commit="",
             path=path,
             sha256=None,
             num_bytes=None,
             licence=_LICENCE,
             mirror=f"{GENERATED}/{path}",
+            address="",
         )
         for role, path in module_files(module).items()
     }
 
 
-def _config(module: str, what: str, train: int | None) -> list[ConfigInfo]:
+def _config(module: str, what: str, train: int, test_iid: int) -> list[ConfigInfo]:
     published = ConfigInfo(
         module,
         f"{what} The published questions, version 1.0; test is the compositional test.",
-        # questions that an earlier split has are dropped, so the sizes of the last two are at most 10,000
-        {"train": train, "validation": 30_000, "test_iid": None, "test": None},
+        {"train": train, "validation": 30_000, "test_iid": test_iid, "test": 10_000},
         _published(module),
         CSORDAS,
         {
@@ -97,9 +97,9 @@ def _config(module: str, what: str, train: int | None) -> list[ConfigInfo]:
 
 
 def _configs() -> list[ConfigInfo]:
-    # the number is that of the authors' run (Csordas et al. 2021)
-    add_or_sub = _config("arithmetic__add_or_sub", "Sum or difference of two decimal numbers.", 1_969_029)
-    place_value = _config("numbers__place_value", "One digit of a whole number.", None)
+    # the numbers are those of Csordas et al. 2021, table 10: questions that an earlier split has are dropped
+    add_or_sub = _config("arithmetic__add_or_sub", "Sum or difference of two decimal numbers.", 1_969_029, 10_000)
+    place_value = _config("numbers__place_value", "One digit of a whole number.", 1_492_268, 9_988)
     return [add_or_sub[0], place_value[0], add_or_sub[1], place_value[1]]
 
 

@@ -17,7 +17,7 @@ from hf_sysgen.data.pcfg_set_grammar import (
     without_synonyms,
 )
 from hf_sysgen.data.pcfg_set_sources import HELD_OUT_PAIRS, PCFG_SET, PRODUCTIVITY_TRAIN
-from hf_sysgen.data.sources import DamagedData, open_file
+from hf_sysgen.data.sources import DamagedData, read_lines
 
 # role of a file: column it fills, besides `input` and `target`
 _MORE_COLUMNS = {"synonym": "synonym_input", "exception": "exception_target"}
@@ -68,7 +68,7 @@ class PcfgSet(BenchmarkBuilder):
         return generators
 
     def _generate_examples(self, paths: dict[str, str]) -> Iterator[tuple[int, dict[str, str | None]]]:
-        columns = {column: _lines(path) for column, path in paths.items()}
+        columns = {column: read_lines(path) for column, path in paths.items()}
         counts = {path: len(columns[column]) for column, path in paths.items()}
         if len(set(counts.values())) > 1:
             raise DamagedData(
@@ -154,9 +154,3 @@ def _is_renamed(source: str, other: str) -> bool:
     return len(names) == 1 and all(
         other == " ".join(name if word == SYNONYMS[name] else word for word in source.split()) for name in names
     )
-
-
-def _lines(path: str) -> list[str]:
-    with open_file(path) as stream:
-        # some upstream files have no newline at their end
-        return stream.read().decode("ascii").splitlines()

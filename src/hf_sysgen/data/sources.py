@@ -169,6 +169,13 @@ def open_file(path: str | Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path, "rb")) if str(path).endswith(".gz") else open(path, "rb")
 
 
+def read_lines(path: str | Path) -> list[str]:
+    """The lines of a located UTF-8 file. Only a newline ends a line; the last one may lack it."""
+    with open_file(path) as stream:
+        lines = stream.read().decode("utf-8").split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
 def no_space(error: BaseException) -> bool:
     """Whether a file could not be written because the disk, or what one may use of it, is full."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
+from hf_sysgen.data.sources import MemberSource, Source
 
 # tells a repository that this program filled from any other
 TAG = "hf-sysgen"
@@ -101,10 +102,14 @@ def _errata(benchmark: BenchmarkInfo, configs: Sequence[ConfigInfo]) -> str:
 
 def _sources(configs: Sequence[ConfigInfo]) -> list[str]:
     sources = dict.fromkeys(source for config in configs for source in config.sources.values())
-    return [
-        f"- {source.url}" + (f" ({source.checksum_kind} `{source.checksum}`)" if source.checksum else "")
-        for source in sources
-    ]
+    return [f"- {_source(source)}" for source in sources]
+
+
+def _source(source: Source) -> str:
+    if not source.url:
+        return f"{source.name}, made for this"
+    member = f", its member `{source.path}`" if isinstance(source, MemberSource) else ""
+    return f"{source.url}{member}" + (f" ({source.checksum_kind} `{source.checksum}`)" if source.checksum else "")
 
 
 def _citations(benchmark: BenchmarkInfo, configs: Sequence[ConfigInfo]) -> list[str]:
