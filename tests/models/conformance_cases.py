@@ -9,7 +9,7 @@ import importlib.util
 import unittest
 
 import torch
-from tiny import VARIANTS
+from tiny import BASELINES, WRAPPED
 
 # what we skip, and why
 LEFT_OUT = {
@@ -20,11 +20,29 @@ LEFT_OUT = {
 }
 
 NO_SELF_ATTENTION = "a convolution stands where self-attention stood: it has no weights to record"
+SOURCE_ATTENTION = "attention is to the source only, in the decoder: test_baselines.py::test_attention_to_the_source"
 LEFT_OUT_OF = {
+    "lstm_seq2seq": {
+        "test_attention_outputs": SOURCE_ATTENTION,
+        "test_retain_grad_hidden_states_attentions": SOURCE_ATTENTION,
+    },
+    "conv_seq2seq": {
+        "test_attention_outputs": SOURCE_ATTENTION,
+        "test_retain_grad_hidden_states_attentions": SOURCE_ATTENTION,
+        "test_model_get_set_embeddings": "expects logits of an nn.Linear, these have directions and lengths: "
+        "test_loading.py::test_resizing_a_joint_vocabulary",
+    },
     "sag_conv_transformer": {
         "test_attention_outputs": NO_SELF_ATTENTION,
         "test_retain_grad_hidden_states_attentions": NO_SELF_ATTENTION,
-    }
+    },
+    "role_filler_transformer": {
+        "test_attention_outputs": "counts the outputs, of which there is one more, role_logits: "
+        "test_generation.py::test_attentions",
+        "test_hidden_states_output": "states hold two streams: test_generation.py::test_hidden_states",
+        "test_inputs_embeds": "embeddings hold two streams: test_generation.py::test_embeddings_instead_of_ids",
+        "test_load_save_without_tied_weights": "logits are made with the tables, tie_word_embeddings=False is refused",
+    },
 }
 
 
@@ -53,12 +71,12 @@ class Sizes:
         self.config_class = config_class
 
     def get_config(self):
+        is_attention = "num_attention_heads" in self.config_class.__dataclass_fields__
         return self.config_class(
             vocab_size=WORDS,
             source_vocab_size=WORDS,
             hidden_size=self.hidden_size,
-            intermediate_size=37,
-            num_attention_heads=self.num_attention_heads,
+            **({"intermediate_size": 37, "num_attention_heads": self.num_attention_heads} if is_attention else {}),
             encoder_layers=self.num_hidden_layers,
             decoder_layers=self.num_hidden_layers,
             pad_token_id=1,
@@ -87,14 +105,18 @@ def conformance_class(variant: str) -> type[unittest.TestCase]:
     from transformers_tests.test_configuration_common import ConfigTester
     from transformers_tests.test_modeling_common import ModelTesterMixin
 
-    config_class, base_class, head_class = VARIANTS[variant]
+    config_class, base_class, head_class = WRAPPED[variant]
     # labels are made for the classes whose names transformers knows
     modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES[variant] = head_class.__name__
     modeling_auto.MODEL_MAPPING_NAMES[variant] = base_class.__name__
 
     def set_up(self) -> None:
         self.model_tester = Sizes(config_class)
-        self.config_tester = ConfigTester(self, config_class, hidden_size=34, num_attention_heads=2, vocab_size=WORDS)
+        heads: dict = {"num_attention_heads": 2}
+        if variant in BASELINES:
+            heads = {"common_properties": ["hidden_size", "num_hidden_layers", "vocab_size"]}
+        self.config_tester = ConfigTester(self, config_class, hidden_size=34, vocab_size=WORDS, source_vocab_size=WORDS,
+                                          **heads)  # fmt: skip
 
     body = {
         "all_model_classes": (base_class, head_class),
@@ -112,5 +134,5 @@ def conformance_class(variant: str) -> type[unittest.TestCase]:
 
 # `test_conformance.py` itself only reads the table above
 if importlib.util.find_spec("transformers_tests"):
-    for name in VARIANTS:
+    for name in WRAPPED:
         globals()[f"Test_{name}"] = conformance_class(name)

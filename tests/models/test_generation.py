@@ -153,7 +153,8 @@ def test_memory_is_projected_once(variant: str) -> None:
     model = build(variant)
     calls = []
     for module in model.model.decoder.layers:
-        module.cross_attn.kv_proj.register_forward_hook(lambda *_: calls.append(1))
+        projection = module.cross_attn.k_proj if "role" in variant else module.cross_attn.kv_proj
+        projection.register_forward_hook(lambda *_: calls.append(1))
     model.generate(**source_of(model), max_new_tokens=5, min_new_tokens=5)
     assert len(calls) == len(model.model.decoder.layers)
 
@@ -343,14 +344,16 @@ def test_hidden_states(variant: str) -> None:
     with torch.no_grad():
         out = model(**batch, output_hidden_states=True)
         encoder = model.model.encoder
-        embedded = encoder.embed_input(encoder.embed_tokens(batch["input_ids"]), 0, batch["attention_mask"])
+        embedded = encoder.embed_input(encoder.embed(batch["input_ids"], None, {}), 0, batch["attention_mask"])
     assert len(out.encoder_hidden_states) == SIZES["encoder_layers"] + 1
     assert len(out.decoder_hidden_states) == SIZES["decoder_layers"] + 1
     assert torch.equal(out.encoder_hidden_states[0], embedded)
     assert torch.equal(out.encoder_hidden_states[-1], out.encoder_last_hidden_state)
-    assert torch.equal(model.lm_head(out.decoder_hidden_states[-1]), out.logits)
+    # of the two streams of roles and fillers the second is what is said
+    assert torch.equal(model.lm_head(out.decoder_hidden_states[-1][..., -WIDTH:]), out.logits)
+    width = 2 * WIDTH if "role" in variant else WIDTH
     for states, length in ((out.encoder_hidden_states, SOURCE), (out.decoder_hidden_states, TARGET)):
-        assert all(state.shape == (BATCH, length, WIDTH) for state in states)
+        assert all(state.shape == (BATCH, length, width) for state in states)
         assert all((a - b).abs().max() > 1e-6 for a, b in itertools.pairwise(states))
 
 
@@ -370,9 +373,9 @@ def test_embeddings_instead_of_ids(variant: str) -> None:
     with torch.no_grad():
         expected = model(**batch).logits
         found = model(
-            inputs_embeds=model.model.encoder.embed_tokens(batch["input_ids"]),
+            inputs_embeds=model.model.encoder.embed(batch["input_ids"], None, {}),
             attention_mask=batch["attention_mask"],
-            decoder_inputs_embeds=model.model.decoder.embed_tokens(batch["decoder_input_ids"]),
+            decoder_inputs_embeds=model.model.decoder.embed(batch["decoder_input_ids"], None, {}),
         ).logits
     assert torch.equal(found, expected)
 

@@ -39,7 +39,7 @@ def gradients(model, batch: dict[str, torch.Tensor], seed: int = 0) -> dict[str,
 
 
 def test_loss_is_the_mean_over_all_labels_of_the_batch(variant: str) -> None:
-    model = tiny_model(variant)
+    model = tiny_model(variant, **({"role_loss": False} if "role" in variant else {}))
     batch = labelled_batch(model.config)
     out = model(**batch)
     total, count = 0.0, 0
@@ -178,7 +178,7 @@ def test_where_dropout_is(variant: str, monkeypatch: pytest.MonkeyPatch) -> None
             seen.append(("weights" if hidden.dim() == 4 else hidden.shape[-1], p))
         return hidden
 
-    for module in ("attention.apply_dropout", "layers.dropout", "positions.dropout"):
+    for module in ("attention.apply_dropout", "layers.dropout", "positions.dropout", "role_filler.dropout"):
         monkeypatch.setattr(f"hf_sysgen.models.{module}", recorded)
     model = tiny_model(variant, dropout=0.3).train()
     model.set_attn_implementation("eager")
@@ -186,12 +186,18 @@ def test_where_dropout_is(variant: str, monkeypatch: pytest.MonkeyPatch) -> None
     width, inner = SIZES["hidden_size"], SIZES["intermediate_size"]
     encoders, decoders = SIZES["encoder_layers"], SIZES["decoder_layers"]
     embeddings = 0 if "relative" in variant else 2
+    streams = 2 if "role" in variant else 1
     # cross-attention, and self-attention where it is one
     weights = decoders + (0 if "conv" in variant else encoders + decoders)
     assert seen.count(("weights", 0.3)) == weights
-    assert seen.count((inner, 0.3)) == encoders + decoders
-    assert seen.count((width, 0.3)) == 2 * encoders + 3 * decoders + embeddings
-    assert len(seen) == weights + 3 * encoders + 4 * decoders + embeddings
+    assert seen.count((inner, 0.3)) == streams * (encoders + decoders)
+    if streams == 2:
+        # sub-layers of both streams at once; of the embeddings only the roles
+        assert seen.count((2 * width, 0.3)) == 2 * encoders + 3 * decoders
+        assert seen.count((width, 0.3)) == 2
+    else:
+        assert seen.count((width, 0.3)) == 2 * encoders + 3 * decoders + embeddings
+    assert len(seen) == weights + (2 + streams) * encoders + (3 + streams) * decoders + embeddings
     seen.clear()
     model.eval()(**labelled_batch(model.config))
     assert not seen
