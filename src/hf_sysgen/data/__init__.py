@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from hf_sysgen.data.registry import benchmark_info as benchmark_info
     from hf_sysgen.data.registry import list_benchmarks as list_benchmarks
     from hf_sysgen.data.registry import load_benchmark as load_benchmark
+    from hf_sysgen.data.roles import RoleScheme as RoleScheme
+    from hf_sysgen.data.roles import role_scheme as role_scheme
+    from hf_sysgen.data.roles import role_schemes as role_schemes
     from hf_sysgen.data.scan import Scan as Scan
     from hf_sysgen.data.sources import DataError as DataError
     from hf_sysgen.data.sources import Source as Source
@@ -49,12 +52,15 @@ _MODULES = {
     "Mathematics": "mathematics",
     "NounAdjective": "noun_adjective",
     "PcfgSet": "pcfg_set",
+    "RoleScheme": "roles",
     "Scan": "scan",
     "Source": "sources",
     "benchmark_info": "registry",
     "list_benchmarks": "registry",
     "load_benchmark": "registry",
     "locate": "sources",
+    "role_scheme": "roles",
+    "role_schemes": "roles",
 }
 
 __all__ = list(_MODULES)
