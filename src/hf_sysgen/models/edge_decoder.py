@@ -58,8 +58,8 @@ class EdgeDecoder(EdgePreTrainedModel):
     @capture_outputs
     def forward(
         self,
-        inputs_embeds: torch.Tensor | None = None,
-        encoder_hidden_states: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor,
+        encoder_hidden_states: torch.Tensor,
         encoder_attention_mask: torch.Tensor | None = None,
         past_key_values: EdgeCache | None = None,
         **kwargs,
