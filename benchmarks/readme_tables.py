@@ -1,5 +1,5 @@
 """
-`python benchmarks/readme_tables.py` puts the measured tables into README.md, between its `<!-- results:NAME -->` marks.
+`python benchmarks/readme_tables.py` puts tables into README.md and docs, between their `<!-- results:NAME -->` marks.
 
 `--keep RUN_DIR ...` first copies those runs' records into benchmarks/results. A test holds that both agree.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 import unicodedata
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from hf_sysgen.data.describe import counts_text
 from hf_sysgen.evaluation.results import RESULTS, read_results, write_results, write_whole
 
 HERE = Path(__file__).resolve().parent
-README = HERE.parent / "README.md"
+ROOT = HERE.parent
 
 
 def markdown(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -81,24 +82,36 @@ def speed_table() -> str:
 
 
 def benchmarks_table() -> str:
-    """All benchmarks, and their configs with the counts of their splits."""
-    benchmarks = list_benchmarks()
+    """All benchmarks."""
     rows = [
         (f"`{one.name}`", str(len(one.configs)), paper(one.citation), cell(one.licence), cell(one.restriction or "no"))
-        for one in benchmarks
+        for one in list_benchmarks()
     ]
     # text reads from the left
-    overview = markdown(("benchmark", "configs", "paper", "licence", "restricted"), rows).replace("---:", "---")
-    counts = [
+    return markdown(("benchmark", "configs", "paper", "licence", "restricted"), rows).replace("---:", "---")
+
+
+def configs_table() -> str:
+    """All configs with the counts of their splits."""
+    rows = [
         (f"`{benchmark.name}`", f"`{name}`", cell(counts_text(config)))
-        for benchmark in benchmarks
+        for benchmark in list_benchmarks()
         for name, config in benchmark.configs.items()
     ]
-    splits = markdown(("benchmark", "config", "examples by split"), counts).replace("---:", "---")
-    return (
-        f"{overview}\n\n<details><summary>All configs with the counts of their splits</summary>\n\n{splits}\n\n"
-        "A split without a number: nobody knows it before the data is made.\n\n</details>"
-    )
+    table = markdown(("benchmark", "config", "examples by split"), rows).replace("---:", "---")
+    return f"{table}\n\nA split without a number: nobody knows it before the data is made."
+
+
+def variants_table() -> str:
+    """Model types with what their configuration says of them, and their size by default."""
+    from hf_sysgen.listing import num_parameters
+    from hf_sysgen.models import CONFIGS
+
+    rows = []
+    for name, config in CONFIGS.items():
+        about = " ".join((sys.modules[config.__module__].__doc__ or "").split())
+        rows.append((f"`{name}`", about.removeprefix("Configuration of ").rstrip("."), f"{num_parameters(config):,}"))
+    return markdown(("model type", "what it is", "parameters by default"), rows).replace("---:", "---", 1)
 
 
 def statistics_table() -> str:
@@ -141,24 +154,29 @@ def paper(citation: str) -> str:
     return f"{' & '.join(plain) if len(plain) < 3 else f'{plain[0]} et al.'} {year[1]}"
 
 
+# document: the tables between its marks, in any order
 TABLES = {
-    "quick": quick_table,
-    "benchmarks": benchmarks_table,
-    "statistics": statistics_table,
-    "speed": speed_table,
+    "README.md": {
+        "quick": quick_table,
+        "variants": variants_table,
+        "benchmarks": benchmarks_table,
+        "speed": speed_table,
+    },
+    "docs/benchmarks.md": {"configs": configs_table, "statistics": statistics_table},
 }
 
 
-def filled(readme: str) -> str:
-    """The README's text with every table between its marks."""
-    for name, table in TABLES.items():
-        mark = f"<!-- results:{name} -->", f"<!-- /results:{name} -->"
+def filled(name: str) -> str:
+    """A document's text with every table between its marks."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    for block, table in TABLES[name].items():
+        mark = f"<!-- results:{block} -->", f"<!-- /results:{block} -->"
         pattern = re.escape(mark[0]) + ".*?" + re.escape(mark[1])
-        text = f"{mark[0]}\n{table()}\n{mark[1]}"
-        readme, count = re.subn(pattern, lambda _, text=text: text, readme, flags=re.DOTALL)
+        new = f"{mark[0]}\n{table()}\n{mark[1]}"
+        text, count = re.subn(pattern, lambda _, new=new: new, text, flags=re.DOTALL)
         if count != 1:
-            raise SystemExit(f"README.md needs {mark[0]} ... {mark[1]} once, found {count}")
-    return readme
+            raise SystemExit(f"{name} needs {mark[0]} ... {mark[1]} once, found {count}")
+    return text
 
 
 def main() -> None:
@@ -167,7 +185,8 @@ def main() -> None:
     for run_dir in parser.parse_args().keep:
         record = read_results(run_dir / RESULTS)
         write_results(HERE / "results" / f"{record['name']}.json", record)
-    write_whole(README, filled(README.read_text(encoding="utf-8")))
+    for name in TABLES:
+        write_whole(ROOT / name, filled(name))
 
 
 if __name__ == "__main__":

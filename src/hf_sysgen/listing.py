@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from hf_sysgen.evaluation.report import table
 
 
 def list_models_text() -> str:
     """Model types with the Auto classes that find them and their size by default."""
-    import torch
-
     from hf_sysgen.models import CONFIGS, MODELS
 
-    rows = []
-    for name, config in CONFIGS.items():
-        classes = MODELS[config]
-        with torch.device("meta"):
-            model = list(classes.values())[-1](config())
-        rows.append((name, f"{model.num_parameters():,}", ", ".join(auto.__name__ for auto in classes)))
+    rows = [
+        (name, f"{num_parameters(config):,}", ", ".join(auto.__name__ for auto in MODELS[config]))
+        for name, config in CONFIGS.items()
+    ]
     return (
         "Models (parameters by default)\n"
         + table(("model", "parameters", "found by"), rows)
         + "\n\n"
         + size_classes_text()
     )
+
+
+def num_parameters(config: Any) -> int:
+    """Of a config class's default, with the head that the last of its Auto classes finds."""
+    import torch
+
+    from hf_sysgen.models import MODELS
+
+    with torch.device("meta"):
+        return list(MODELS[config].values())[-1](config()).num_parameters()
 
 
 def size_classes_text() -> str:
