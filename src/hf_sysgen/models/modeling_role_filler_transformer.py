@@ -46,20 +46,6 @@ class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
     model_class = RoleFillerTransformerModel
     output_bias = False
 
-    def _resize_token_embeddings(self, new_num_tokens, pad_to_multiple_of=None, mean_resizing=True):
-        if self.config.role_map is not None:
-            raise ValueError(
-                f"cannot resize: config.role_map names the roles of {len(self.config.role_map)} words, not of others; "
-                "build a new model"
-            )
-        resized = super()._resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
-        # words are roles
-        rows = resized.weight.shape[0]
-        for stack in (self.model.encoder, self.model.decoder):
-            stack.embed_roles = self._get_resized_embeddings(stack.embed_roles, rows, mean_resizing=mean_resizing)
-        self.config.role_vocab_size = self.config.source_role_vocab_size = rows
-        return resized
-
     @can_return_tuple
     def forward(
         self,

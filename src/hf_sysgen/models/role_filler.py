@@ -329,3 +329,18 @@ class RoleFillerModel(Seq2SeqModel):
             shared += ["embed_tokens.weight", "embed_roles.weight"]
         self._tied_weights_keys = {f"encoder.{name}": f"decoder.{name}" for name in shared}
         super().__init__(config)
+
+    def refuse_resizing(self):
+        super().refuse_resizing()
+        if self.config.role_map is not None:
+            raise ValueError(
+                f"cannot resize: config.role_map names the roles of {len(self.config.role_map)} words, not of others; "
+                "build a new model"
+            )
+
+    def resize_other_tables(self, rows: int, mean_resizing: bool):
+        super().resize_other_tables(rows, mean_resizing)
+        # words are roles
+        for stack in (self.encoder, self.decoder):
+            stack.embed_roles = self._get_resized_embeddings(stack.embed_roles, rows, mean_resizing=mean_resizing)
+        self.config.role_vocab_size = self.config.source_role_vocab_size = rows

@@ -249,6 +249,26 @@ class Seq2SeqModel(Seq2SeqPreTrainedModel):
     def set_input_embeddings(self, value: nn.Module):
         self.encoder.embed_tokens = value
 
+    def refuse_resizing(self):
+        """Raises ValueError where the tables cannot be resized."""
+        if self.config.source_id_offset:
+            raise ValueError(
+                f"cannot resize: source words start at id {self.config.source_id_offset}, so target ids have no room "
+                "to grow; build a new tokenizer and model, or use a joint vocabulary (source_id_offset=0)"
+            )
+
+    def resize_other_tables(self, rows: int, mean_resizing: bool):
+        """Brings the tables that transformers does not know to the size of the encoder's."""
+        decoder = self.decoder
+        decoder.embed_tokens = self._get_resized_embeddings(decoder.embed_tokens, rows, mean_resizing=mean_resizing)
+        self.config.source_vocab_size = rows
+
+    def _resize_token_embeddings(self, new_num_tokens, pad_to_multiple_of=None, mean_resizing=True):
+        self.refuse_resizing()
+        resized = super()._resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        self.resize_other_tables(resized.weight.shape[0], mean_resizing)
+        return resized
+
     @can_return_tuple
     def forward(
         self,
@@ -336,17 +356,9 @@ class Seq2SeqLM(Seq2SeqPreTrainedModel, GenerationMixin):
         self.post_init()
 
     def _resize_token_embeddings(self, new_num_tokens, pad_to_multiple_of=None, mean_resizing=True):
-        if self.config.source_id_offset:
-            raise ValueError(
-                f"cannot resize: source words start at id {self.config.source_id_offset}, so target ids have no room "
-                "to grow; build a new tokenizer and model, or use a joint vocabulary (source_id_offset=0)"
-            )
+        self.model.refuse_resizing()
         resized = super()._resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
-        decoder = self.model.decoder
-        decoder.embed_tokens = self._get_resized_embeddings(
-            decoder.embed_tokens, resized.weight.shape[0], mean_resizing=mean_resizing
-        )
-        self.config.source_vocab_size = resized.weight.shape[0]
+        self.model.resize_other_tables(resized.weight.shape[0], mean_resizing)
         return resized
 
     def save_pretrained(self, *args, **kwargs):

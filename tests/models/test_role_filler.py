@@ -1,0 +1,278 @@
+"""The role/filler Transformer and its baseline: loop-only version, threshold, roles, starts and counts."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from huggingface_hub.errors import StrictDataclassClassValidationError
+from reference import role_filler_transformer as reference
+from safetensors.torch import load_file
+from test_initialisation import assert_drawn_from, constant, normal, uniform
+from test_reference import copies, table
+from tiny import SIZES, TARGET, VARIANTS, ragged_batch, ragged_labels, tiny_config, tiny_model
+from transformers import AutoModelForSeq2SeqLM
+
+from hf_sysgen.models import (
+    RoleFillerTransformerConfig,
+    RoleFillerTransformerForConditionalGeneration,
+    TorchTransformerConfig,
+    TorchTransformerForConditionalGeneration,
+)
+from hf_sysgen.models.role_filler import threshold
+
+NAME = "role_filler_transformer"
+CLOSE = {"rtol": 1e-11, "atol": 1e-12}
+MAP = [word % 5 for word in range(SIZES["vocab_size"])]
+ROLES = {"role_vocab_size": 5, "source_role_vocab_size": 3, "role_map": MAP}
+# one table for both languages
+ONE = {"separate_tables": False, "source_vocab_size": SIZES["vocab_size"], "source_role_vocab_size": 5}
+
+
+def reference_model(named: dict[str, torch.Tensor], config) -> dict:
+    def part(name: str, rows: slice = slice(None)) -> dict[str, torch.Tensor]:
+        return {weight: named[f"{name}.{weight}"][rows] for weight in ("weight", "bias")}
+
+    def streams(name: str) -> dict[str, dict]:
+        return {stream: part(f"{name}.{stream}") for stream in ("role", "filler")}
+
+    width = config.hidden_size
+
+    def attention(name: str) -> dict:
+        joined = f"{name}.qk_proj.weight" in named
+        return {
+            "query": part(f"{name}.qk_proj", slice(width)) if joined else part(f"{name}.q_proj"),
+            "key": part(f"{name}.qk_proj", slice(width, None)) if joined else part(f"{name}.k_proj"),
+            "value": part(f"{name}.v_proj"),
+            "role_out": part(f"{name}.o_proj.role"),
+            "filler_out": part(f"{name}.o_proj.filler"),
+        }
+
+    def layer(prefix: str) -> dict:
+        found = {name: streams(f"{prefix}.{name}") for name in ("input_norm", "self_attn_norm", "feed_forward_norm")}
+        found["feed_forward"] = {
+            stream: {fc: part(f"{prefix}.feed_forward.{stream}.{fc}") for fc in ("fc1", "fc2")}
+            for stream in ("role", "filler")
+        }
+        found["self_attn"] = attention(f"{prefix}.self_attn")
+        if f"{prefix}.cross_attn.q_proj.weight" in named:
+            found["cross_attn"] = attention(f"{prefix}.cross_attn")
+            found["cross_attn_norm"] = streams(f"{prefix}.cross_attn_norm")
+        return found
+
+    def of(side: str, name: str) -> torch.Tensor:
+        # one parameter has one name
+        return named.get(f"model.{side}.{name}", named.get(f"model.encoder.{name}"))
+
+    def tables(side: str) -> dict[str, torch.Tensor]:
+        return {"words": of(side, "embed_tokens.weight"), "roles": of(side, "embed_roles.weight")}
+
+    return {
+        "source": tables("encoder"),
+        "target": tables("decoder"),
+        "gate": {weight: of("encoder", f"embed_input.gate.{weight}") for weight in ("weight", "bias")},
+        "encoder": [layer(f"model.encoder.layers.{i}") for i in range(config.encoder_layers)],
+        "decoder": [layer(f"model.decoder.layers.{i}") for i in range(config.decoder_layers)],
+    }
+
+
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+@pytest.mark.parametrize(("limit", "changes"), [(0.15, ROLES), (None, ROLES | ONE)], ids=["threshold", "one table"])
+def test_whole_model(implementation: str, limit: float | None, changes: dict) -> None:
+    """A padded batch against one sample after the other: both losses and all gradients."""
+    model = tiny_model(NAME, attention_threshold=limit, **changes)
+    model.set_attn_implementation(implementation)
+    config, rows = model.config, torch.tensor([0, 2, 4])
+    batch, labels = ragged_batch(config), ragged_labels(config)[rows, :5]
+    ids, mask = batch["input_ids"][rows], batch["attention_mask"][rows]
+    role_ids = ids % config.source_role_vocab_size
+    out = model(input_ids=ids, attention_mask=mask, role_ids=role_ids, labels=labels)
+    out.loss.backward()
+
+    named = copies(model)
+    weights, totals, count = reference_model(named, config), [0, 0], 0
+    role_of = config.role_map
+    for source, roles, real, target in zip(ids, role_ids, mask.bool(), labels, strict=True):
+        words = target[target != -100].tolist()
+        read = [config.decoder_start_token_id, *words[:-1]]
+        filler, role = reference.losses(
+            source[real].tolist(), roles[real].tolist(), read, [role_of[word] for word in read], words,
+            [role_of[word] for word in words], weights, config.num_attention_heads, limit, table,
+        )  # fmt: skip
+        totals, count = [totals[0] + filler, totals[1] + role], count + len(words)
+    torch.testing.assert_close(out.filler_loss, totals[0] / count, **CLOSE)
+    torch.testing.assert_close(out.role_loss, totals[1] / count, **CLOSE)
+    (sum(totals) / count).backward()
+    torch.testing.assert_close(out.loss, sum(totals) / count, **CLOSE)
+    for name, parameter in model.named_parameters():
+        assert named[name].grad.abs().max() > 1e-9, name
+        torch.testing.assert_close(parameter.grad, named[name].grad, **CLOSE, msg=lambda text, n=name: f"{n}: {text}")
+
+
+def test_threshold_by_hand() -> None:
+    weights = torch.tensor([[[[0.5, 0.25, 0.25], [0.1, 0.6, 0.3]]]], dtype=torch.float64)
+    # strict: what is as large as the limit goes
+    kept = torch.tensor([[[[1.0, 0.0, 0.0], [0.0, 2 / 3, 1 / 3]]]], dtype=torch.float64)
+    torch.testing.assert_close(threshold(weights, 0.25, each_row=False), kept, **CLOSE)
+    # one row loses everything: nothing is divided, or every other row
+    bare = torch.tensor([[[[0.0, 0.0, 0.0], [0.0, 0.6, 0.0]]]], dtype=torch.float64)
+    torch.testing.assert_close(threshold(weights, 0.5, each_row=False), bare, **CLOSE)
+    divided = torch.tensor([[[[0.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]], dtype=torch.float64)
+    torch.testing.assert_close(threshold(weights, 0.5, each_row=True), divided, **CLOSE)
+    # a zero limit keeps all of a row
+    torch.testing.assert_close(threshold(weights, 0.0, each_row=False), weights, **CLOSE)
+
+
+def test_gradient_of_the_threshold_is_finite_where_a_row_is_lost() -> None:
+    for each_row in (False, True):
+        weights = torch.tensor([[[[0.4, 0.6], [0.5, 0.5]]]], dtype=torch.float64, requires_grad=True)
+        (threshold(weights, 0.5, each_row) * torch.tensor([3.0, 7.0])).sum().backward()
+        assert weights.grad.isfinite().all()
+        assert (weights.grad[0, 0, 1] == 0).all()
+
+
+def test_fillers_do_not_decide_where_to_look() -> None:
+    """Other words with the same roles: the same attention in every layer, and other logits."""
+    model = tiny_model(NAME, **ROLES)
+    model.set_attn_implementation("eager")
+    batch = ragged_batch(model.config)
+    roles = {"role_ids": batch["input_ids"] % 3, "decoder_role_ids": batch["decoder_input_ids"] % 5}
+    other = {**batch, "input_ids": (batch["input_ids"] + 3) % 19}
+    other["decoder_input_ids"] = (batch["decoder_input_ids"] + 1) % 17
+    with torch.no_grad():
+        first, second = (model(**words, **roles, output_attentions=True) for words in (batch, other))
+    for name in ("encoder_attentions", "decoder_attentions", "cross_attentions"):
+        assert all(torch.equal(a, b) for a, b in zip(first[name], second[name], strict=True)), name
+    assert torch.equal(first.role_logits, second.role_logits)
+    assert (first.logits - second.logits).abs().min(-1).values.max() > 1e-6
+
+
+@pytest.mark.parametrize("scheme", ["absolute", "relative"])
+@pytest.mark.parametrize("beams", [1, 3])
+def test_generation_derives_roles(scheme: str, beams: int, tmp_path) -> None:
+    """From the map, which travels in the config; with a cache, without, and from a loaded checkpoint."""
+    model = tiny_model(NAME, position_scheme=scheme, **ROLES).float()
+    batch = ragged_batch(model.config)
+    source = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"],
+              "role_ids": batch["input_ids"] % 3}  # fmt: skip
+    options = {"max_new_tokens": TARGET, "num_beams": beams}
+    expected = model.generate(**source, **options)
+    assert torch.equal(model.generate(**source, **options, use_cache=False), expected)
+    assert torch.equal(model.generate(**source, **options, cache_implementation="static"), expected)
+    model.save_pretrained(tmp_path)
+    loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+    assert loaded.config.role_map == MAP
+    assert torch.equal(loaded.generate(**source, **options), expected)
+    if beams == 1:
+        # roles that are given are the same as those that are derived
+        read = expected[:, :-1]
+        with torch.no_grad():
+            given = model(**source, decoder_input_ids=read, decoder_role_ids=read % 5).logits
+        chosen = given.argmax(-1)
+        end = model.config.eos_token_id
+        for row, right in zip(chosen.tolist(), expected[:, 1:].tolist(), strict=True):
+            until = right.index(end) + 1 if end in right else len(right)
+            assert row[:until] == right[:until]
+
+
+def test_roles_that_do_not_fit() -> None:
+    model = tiny_model(NAME, **ROLES)
+    batch = ragged_batch(model.config)
+    with pytest.raises(ValueError, match="give role_ids"):
+        model(**batch)
+    with pytest.raises(ValueError, match=r"decoder_role_ids has shape \(5, 3\), its words \(5, 11\)"):
+        model(**batch, role_ids=batch["input_ids"] % 3, decoder_role_ids=batch["decoder_input_ids"][:, :3] % 5)
+    with pytest.raises(ValueError, match=r"cannot resize: config\.role_map names the roles of 17 words"):
+        model.resize_token_embeddings(23)
+
+
+def test_one_table_is_stored_once(tmp_path) -> None:
+    model = tiny_model(NAME, **ROLES | ONE)
+    model.float().save_pretrained(tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    assert sum(t.numel() for t in stored.values()) == sum(p.numel() for p in model.parameters())
+    loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+    for name in ("embed_tokens", "embed_roles"):
+        assert getattr(loaded.model.encoder, name).weight is getattr(loaded.model.decoder, name).weight
+    assert loaded.model.encoder.embed_input.gate.bias is loaded.model.decoder.embed_input.gate.bias
+    assert loaded.lm_head.weight is loaded.model.encoder.embed_tokens.weight
+
+
+# starts and counts
+
+D, FF, ROWS = 130, 218, 331
+
+
+def glorot(out: int, into: int = D) -> tuple[str, float]:
+    return uniform(math.sqrt(6 / (out + into)))
+
+
+def expected_start(name: str, variant: str) -> tuple[str, float]:
+    role_filler = variant == NAME
+    if "norm" in name:
+        return constant(1.0 if name.endswith("weight") else 0.0)
+    if "embed_tokens" in name or "embed_roles" in name or name == "lm_head.weight":
+        return normal(1 / math.sqrt(D)) if role_filler else glorot(ROWS)
+    if "gate" in name:
+        return normal(1 / math.sqrt(D)) if name.endswith("weight") else uniform(1 / math.sqrt(D))
+    if "fc1" in name or "fc2" in name:
+        return glorot(FF) if name.endswith("weight") else uniform(1 / math.sqrt(D if "fc1" in name else FF))
+    if name == "lm_head.bias" or role_filler:
+        return uniform(1 / math.sqrt(D))
+    if name.endswith("bias"):
+        return constant(0.0)
+    # torch's in_proj is one matrix of 3 d rows
+    return glorot(D) if "o_proj" in name else glorot(3 * D)
+
+
+@pytest.mark.parametrize("variant", [NAME, "torch_transformer"])
+def test_start_of_every_weight(variant: str) -> None:
+    torch.manual_seed(1)
+    sizes = {"hidden_size": D, "intermediate_size": FF, "num_attention_heads": 5, "vocab_size": ROWS,
+             "source_vocab_size": ROWS, "encoder_layers": 2, "decoder_layers": 2}  # fmt: skip
+    model = VARIANTS[variant][2](tiny_config(variant, **sizes))
+    for name, parameter in model.named_parameters():
+        assert_drawn_from(name, parameter, *expected_start(name, variant))
+
+
+def count(model_class, config) -> int:
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in model_class(config).parameters())
+
+
+def test_number_of_parameters() -> None:
+    """Measured on the authors' code at the paper's size."""
+    model_class, config_class = RoleFillerTransformerForConditionalGeneration, RoleFillerTransformerConfig
+    assert count(model_class, config_class()) == 4_165_888
+    assert count(model_class, config_class(vocab_size=16, source_vocab_size=16)) == 4_165_376
+    assert count(TorchTransformerForConditionalGeneration, TorchTransformerConfig()) == 2_645_513
+
+
+def test_padding_of_the_source_is_read_by_the_baseline() -> None:
+    """As the authors ran it; `mask_memory` hides it."""
+    for mask_memory in (False, True):
+        model = tiny_model("torch_transformer", mask_memory=mask_memory)
+        batch = ragged_batch(model.config)
+        other = {**batch, "input_ids": batch["input_ids"].where(batch["attention_mask"].bool(), 1)}
+        with torch.no_grad():
+            changed = (model(**batch).logits - model(**other).logits).abs().amax() > 1e-9
+        assert changed == (not mask_memory)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocab_size": 10}, "vocab_size=10 and source_vocab_size=17 need separate_tables=True"),
+        ({"source_role_vocab_size": 10}, "role_vocab_size=17 and source_role_vocab_size=10 need separate_tables"),
+        ({"source_id_offset": 3}, "source_id_offset=3 needs separate_tables=True"),
+        ({"attention_threshold": 1.0}, r"attention_threshold=1.0 must be in \[0, 1\)"),
+        ({"tie_word_embeddings": False}, "tie_word_embeddings=False"),
+        ({"role_map": [0, 1]}, "role_map has 2 roles for vocab_size=17 words"),
+        ({"role_map": [17] * 17}, "role_map holds roles outside role_vocab_size=17"),
+    ],
+    ids=str,
+)
+def test_contradictions_are_refused(changes: dict, message: str) -> None:
+    with pytest.raises(StrictDataclassClassValidationError, match=message):
+        RoleFillerTransformerConfig(**changes)
