@@ -21,8 +21,9 @@ class PreallocatedLayer(DynamicLayer):
     def update(self, key_states, value_states, *args, **kwargs):
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-            batch, heads, _, width = key_states.shape
-            self.buffers = [new.new_empty(batch, heads, self.capacity, width) for new in (key_states, value_states)]
+            self.buffers = [
+                new.new_empty(*new.shape[:2], self.capacity, new.shape[3]) for new in (key_states, value_states)
+            ]
             self.length = 0
         start, self.length = self.length, self.length + key_states.shape[2]
         for buffer, new in zip(self.buffers, (key_states, value_states), strict=True):
@@ -61,21 +62,23 @@ def greedy_decode(
         ids (B, T) and the logits they were taken from (B, T, V).
     """
     encoded = model.get_encoder()(input_ids=input_ids, attention_mask=attention_mask)
-    cache = preallocated_cache(model, num_steps)
+    # a model whose cache is of its own kind makes it at the first step
+    cache = preallocated_cache(model, num_steps) if model._supports_default_dynamic_cache() else None
     fed = input_ids.new_full((input_ids.shape[0], 1), model.config.decoder_start_token_id)
     ids, logits = [], []
     if given is not None:
         ids.append(given)
         fed = torch.cat((fed, given), dim=1)
     for _ in range(num_steps + 1 - fed.shape[1]):
-        step = model(
+        output = model(
             encoder_outputs=encoded,
             attention_mask=attention_mask,
             decoder_input_ids=fed,
             past_key_values=cache,
             use_cache=True,
-        ).logits
-        logits.append(step)
-        fed = step[:, -1:].argmax(dim=-1)
+        )
+        cache = output.past_key_values
+        logits.append(output.logits)
+        fed = output.logits[:, -1:].argmax(dim=-1)
         ids.append(fed)
     return torch.cat(ids, dim=1), torch.cat(logits, dim=1)
