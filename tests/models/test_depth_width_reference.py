@@ -48,12 +48,16 @@ def weights_of(named: dict[str, torch.Tensor], config: DepthWidthConfig) -> tupl
     return model, options
 
 
-@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 @pytest.mark.parametrize(
-    ("variant", "changes"),
+    ("variant", "changes", "implementation"),
     [
-        *[(variant, {}) for variant in VARIANTS],
-        ("rotary", {"hidden_act": "silu", "tie_word_embeddings": True, "rotary_base": 50, "rms_norm_eps": 0.1}),
+        *[(variant, {}, "sdpa") for variant in VARIANTS],
+        # every other option at once
+        (
+            "rotary",
+            {"hidden_act": "silu", "tie_word_embeddings": True, "rotary_base": 50, "rms_norm_eps": 0.1},
+            "eager",
+        ),
     ],
     ids=str,
 )

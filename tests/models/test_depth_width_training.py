@@ -175,7 +175,7 @@ MADE_BY_DYNAMO = pytest.mark.filterwarnings("ignore:.*Function'> should not be i
     ("variant", "rate"),
     [
         ("rotary", 0.0),
-        ("relative bias shared", 0.0),
+        pytest.param("relative bias shared", 0.0, marks=pytest.mark.slow),
         *[pytest.param(name, 0.1, marks=pytest.mark.slow) for name in VARIANTS],
     ],
 )
