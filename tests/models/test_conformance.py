@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 import pytest
 import transformers
 from conformance_cases import left_out
-from tiny import VARIANTS
+from tiny import BASELINES, VARIANTS
 
 import hf_sysgen
 
@@ -141,7 +141,7 @@ def run_suite(
     return passed, skipped, "" if done.returncode == 0 else done.stdout[-8000:] + done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", [*VARIANTS, *(pytest.param(name, marks=pytest.mark.slow) for name in BASELINES)])
 def test_conformance(variant: str, transformers_tests: Path, tmp_path: Path) -> None:
     passed, skipped, failures = run_suite(variant, transformers_tests, tmp_path)
     assert not failures, failures

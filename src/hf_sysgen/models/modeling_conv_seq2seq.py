@@ -24,18 +24,9 @@ from .seq2seq import Seq2SeqLM, Seq2SeqModel, Seq2SeqPreTrainedModel, Stack
 from .weight_norm import WeightNormLinear
 
 
-class ScaleGradient(torch.autograd.Function):
+def scale_gradient(hidden: torch.Tensor, scale: float) -> torch.Tensor:
     """The same numbers, with a gradient times `scale`."""
-
-    @staticmethod
-    def forward(ctx, hidden: torch.Tensor, scale: float) -> torch.Tensor:
-        ctx.scale = scale
-        # a view of an input may not leave a custom function
-        return hidden.clone()
-
-    @staticmethod
-    def backward(ctx, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return gradient * ctx.scale, None
+    return hidden.detach() + (hidden - hidden.detach()) * scale
 
 
 class ConvPreTrainedModel(Seq2SeqPreTrainedModel):
@@ -83,7 +74,7 @@ class ConvEncoder(ConvPreTrainedModel):
         for layer in self.layers:
             hidden = layer(hidden, real)
         # every attention of the decoder adds to this gradient
-        keys = ScaleGradient.apply(self.fc2(hidden), 1 / (2 * self.config.decoder_layers))
+        keys = scale_gradient(self.fc2(hidden), 1 / (2 * self.config.decoder_layers))
         values = (keys + embedded) * HALF
         return BaseModelOutput(last_hidden_state=torch.cat((keys.to(values.dtype), values), dim=-1))
 

@@ -83,10 +83,7 @@ class LstmDecoder(LstmPreTrainedModel):
     """[`LstmDecoderStack`] over the target, with attention to the encoder's last layer."""
 
     main_input_name = "input_ids"
-    _can_record_outputs = {  # noqa: RUF012
-        "hidden_states": LstmDecoderStack,
-        "cross_attentions": OutputRecorder(LstmDecoderStack, index=1),
-    }
+    _can_record_outputs = {"cross_attentions": OutputRecorder(LstmDecoderStack, index=1)}  # noqa: RUF012
 
     def __init__(self, config: LstmSeq2SeqConfig):
         super().__init__(config)
@@ -107,8 +104,8 @@ class LstmDecoder(LstmPreTrainedModel):
         if not cache.is_updated.get(0):
             cache.cross_attention_cache.update(attention.k_proj(states)[:, None], states[:, None], 0)
             cache.is_updated[0] = True
-        slot = cache.cross_attention_cache.layers[0]
-        return slot.keys.squeeze(1), slot.values.squeeze(1)
+        keys, values = (cache.cross_attention_cache.layers[0].keys, cache.cross_attention_cache.layers[0].values)
+        return keys.squeeze(1), values.squeeze(1)
 
     @merge_with_config_defaults
     @capture_outputs(tie_last_hidden_states=False)
@@ -121,6 +118,7 @@ class LstmDecoder(LstmPreTrainedModel):
         past_key_values: EncoderDecoderCache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
+        output_hidden_states: bool | None = None,
         **kwargs,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         """
@@ -136,6 +134,8 @@ class LstmDecoder(LstmPreTrainedModel):
         """
         if encoder_hidden_states is None:
             raise ValueError("the decoder needs encoder_hidden_states; call the whole model, or the encoder first")
+        if output_hidden_states is None:
+            output_hidden_states = self.config.output_hidden_states
         hidden = dropout(self.embed(input_ids, inputs_embeds, kwargs), self.config.dropout, self.training)
         if use_cache and past_key_values is None:
             past_key_values = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
@@ -156,7 +156,10 @@ class LstmDecoder(LstmPreTrainedModel):
         if past_key_values is not None:
             past_key_values.self_attention_cache.update(*states, 0)
         return BaseModelOutputWithPastAndCrossAttentions(
-            last_hidden_state=output, past_key_values=past_key_values if use_cache else None
+            last_hidden_state=output,
+            past_key_values=past_key_values if use_cache else None,
+            # recorded by hand, because the layers take turns
+            hidden_states=(hidden, *states[0].unbind(1)) if output_hidden_states else None,
         )
 
 
