@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -87,6 +88,21 @@ def test_full_disk(tmp_path: Path) -> None:
         prepared(tmp_path, OSError(28, "No space left on device"))
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.rglob("*.arrow"))
+
+
+@pytest.mark.parametrize("damage", ["cut", "absent", "cut info"])
+def test_prepared_data_that_was_damaged(tmp_path: Path, damage: str) -> None:
+    folder = Path(prepared(tmp_path)["train"].cache_files[0]["filename"]).parent
+    arrow, info = folder / "toy-train.arrow", folder / "dataset_info.json"
+    if damage == "absent":
+        arrow.unlink()
+    else:
+        path = arrow if damage == "cut" else info
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(DamagedData, match=rf"^toy only: the prepared data in {folder} cannot be read .*; delete that "):
+        prepared(tmp_path)
+    shutil.rmtree(folder)
+    assert len(prepared(tmp_path)["train"]) == 3
 
 
 def test_missing_dependency(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

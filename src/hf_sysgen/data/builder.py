@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -10,7 +11,7 @@ import datasets
 
 from hf_sysgen.data.download import causes, one_line
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
-from hf_sysgen.data.sources import DataError, locate, no_space
+from hf_sysgen.data.sources import DamagedData, DataError, locate, no_space
 
 
 class Check(NamedTuple):
@@ -48,7 +49,8 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         **kwargs: as in `datasets.DatasetBuilder`.
 
     Raises:
-        DataError: unknown config, or (on preparation) a file that cannot be had or is not the one expected.
+        DataError: unknown config; prepared data that was damaged; (on preparation) a file that cannot be had or is not
+            the one expected.
     """
 
     BENCHMARK: ClassVar[BenchmarkInfo]
@@ -66,14 +68,15 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         self._data_dir = data_dir
         self._sources_cache_dir = cache_dir
         self._files: dict[str, str] | None = None
-        super().__init__(
-            cache_dir=None if cache_dir is None else str(cache_dir),
-            # without these two the cache folder is named after the module alone
-            dataset_name=self.BENCHMARK.name,
-            hash=self.benchmark_config.fingerprint,
-            config_name=self.benchmark_config.name,
-            **kwargs,
-        )
+        with self._intact():
+            super().__init__(
+                cache_dir=None if cache_dir is None else str(cache_dir),
+                # without these two the cache folder is named after the module alone
+                dataset_name=self.BENCHMARK.name,
+                hash=self.benchmark_config.fingerprint,
+                config_name=self.benchmark_config.name,
+                **kwargs,
+            )
 
     @classmethod
     def config_info(cls, config_name: str | None, data_dir: str | Path | None) -> ConfigInfo:
@@ -106,6 +109,30 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
                 if explained := self._explained(cause):
                     raise explained from error
             raise
+
+    def as_dataset(self, *args: Any, **kwargs: Any) -> Any:
+        """As in `datasets.DatasetBuilder`.
+
+        Raises:
+            DamagedData: the prepared data cannot be read.
+        """
+        with self._intact():
+            return super().as_dataset(*args, **kwargs)
+
+    @contextmanager
+    def _intact(self) -> Iterator[None]:
+        """What is raised where prepared data was damaged afterwards: it is never left half-written."""
+        try:
+            yield
+        # Arrow's own errors are of these kinds, as is what JSON says
+        except (OSError, ValueError) as error:
+            folder = getattr(self, "_cache_dir", "")
+            if isinstance(error, DataError) or not Path(folder, datasets.config.DATASET_INFO_FILENAME).is_file():
+                raise
+            raise DamagedData(
+                f"{self.BENCHMARK.name} {self.benchmark_config.name}: the prepared data in {folder} cannot be read "
+                f"({one_line(error)}); delete that folder"
+            ) from error
 
     def _explained(self, error: BaseException) -> DataError | None:
         """What to tell a user about an error that is theirs to mend, None for any other."""

@@ -86,7 +86,7 @@ def load_benchmark(
 
     Raises:
         DataError: unknown name or config; a file that is absent, cannot be downloaded or has another sha256; no space
-            in the cache.
+            in the cache, or damaged data in it.
     """
     builder = benchmark_builder(name, config, data_dir=data_dir, cache_dir=cache_dir)
     builder.download_and_prepare()

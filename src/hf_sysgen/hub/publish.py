@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -100,7 +101,10 @@ def publish_dataset(
             for split, part in parts.items():
                 path = Path(folder, parquet_path(info.name, split))
                 path.parent.mkdir(exist_ok=True)
-                part.to_parquet(path)
+                # on a full disk parquet's writer ends the process, so it writes to memory
+                content = io.BytesIO()
+                part.to_parquet(content)
+                path.write_bytes(content.getbuffer())
         Path(folder, CARD).write_text(dataset_card(benchmark, infos, counts, repo_id), encoding="utf-8")
         files = {
             path.relative_to(folder).as_posix(): path.stat().st_size
