@@ -9,7 +9,8 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_runs import SIZES, TINY, small_scan
+from made_examples import any_benchmark
+from tiny_runs import SIZES, TINY
 
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks
@@ -30,7 +31,7 @@ from hf_sysgen.training.tasks import prepare_task
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted(path for path in ROOT.glob("recipes/*/*.yaml") if path.parent.name != "accelerate")
-SHRUNK = {**SIZES, "steps": 2, "batch_size": 8, "eval_every": 1, "eval_examples": 3, "tracker": "none"}
+SHRUNK = {**SIZES, "num_hidden_layers": 2, "steps": 2, "eval_every": 1, "eval_examples": 3, "tracker": "none"}
 
 
 def test_there_are_recipes():
@@ -39,14 +40,18 @@ def test_there_are_recipes():
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_recipe_runs_two_steps(path, tmp_path, monkeypatch):
-    monkeypatch.setattr(hf_sysgen.training.tasks, "load_benchmark", lambda *args, **kwargs: small_scan())
+    monkeypatch.setattr(hf_sysgen.training.tasks, "load_benchmark", any_benchmark)
     head = path.read_text(encoding="utf-8").splitlines()
     assert head[0].startswith("# ")
     assert any(line.startswith("# Paper:") for line in head)
     assert any(line.startswith("# Command:") for line in head)
     recipe = load_recipe(path)
     assert recipe.config in benchmark_info(recipe.benchmark).configs
-    overrides = [f"{key}={value}" for key, value in SHRUNK.items()]
+    known = {*RECIPE_KEYS, *CONFIGS[recipe.model].__dataclass_fields__}
+    overrides = [f"{key}={value}" for key, value in SHRUNK.items() if key in known]
+    overrides += ["max_tokens=60"] if recipe.sampling == "max_tokens" else ["batch_size=8"]
+    if recipe.schedule == "linear":
+        overrides.append("warmup_steps=1")
     results = run_recipe(load_recipe(path, [*overrides, f"output_dir={tmp_path / 'run'}"]))
     assert results["steps"] == 2
     assert read_results(tmp_path / "run" / "results.json")["recipe"]["model"] == load_recipe(path).model
@@ -130,6 +135,11 @@ def test_unknown_keys_name_the_closest():
         ({"early_stopping": "loss", "eval_every": 0}, "early_stopping needs evaluations"),
         ({"early_stopping": False}, "early_stopping=False is none of none, loss, accuracy"),
         ({"static_batches": True, "length_groups": 2}, "length_groups=2 does not go with static_batches"),
+        ({"momentum": 0.9}, "momentum=0.9 has no effect under optimizer=adam"),
+        ({"optimizer": "nesterov"}, "optimizer=nesterov needs momentum"),
+        ({"optimizer": "nesterov", "momentum": 1.0}, "momentum=1.0 must be in [0, 1)"),
+        ({"optimizer": "nesterov", "momentum": 0.9, "weight_decay": 0.1}, "weight_decay=0.1 does not go with"),
+        ({"optimizer": "nesterov", "momentum": 0.9, "static_batches": True}, "optimizer=nesterov does not go with static"),
         ({"static_batches": True, "precision": "fp16"}, "precision=fp16 does not go with static_batches"),
         ({"hidden_size": 17}, "hidden_size=17 is not a multiple of num_attention_heads=2"),
         ({"hidden_size": "wide"}, "hidden_size"),
@@ -273,6 +283,7 @@ def test_names_are_frozen():
         "attention", "torch_compile", "gradient_checkpointing", "eval_every", "eval_examples", "eval_batch_size",
         "early_stopping", "early_stopping_patience", "save_every", "log_every", "tracker", "data_dir", "output_dir",
         "paper_cell", "paper_test", "paper_validation", "max_tokens", "batches_per_update",
+        "optimizer", "momentum",
     }  # fmt: skip
 
 
@@ -297,7 +308,7 @@ def test_any_mapping_is_a_recipe_or_one_clear_line(changes):
         assert "\n" not in message
         if message.startswith("unknown key"):
             suggestion = message.rpartition("did you mean '")[2].removesuffix("'?")
-            assert suggestion in (*RECIPE_KEYS, *CONFIGS[TINY["model"]].__dataclass_fields__)
+            assert suggestion in (*RECIPE_KEYS, *CONFIGS[changes.get("model", TINY["model"])].__dataclass_fields__)
         return
     again = parse_recipe(yaml.safe_load(dump_recipe(recipe)), recipe.name)
     assert again.hash == recipe.hash

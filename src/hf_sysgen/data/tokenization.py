@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 EOS, SOS = "</s>", "<s>"
+PAD = "[PAD]"
 
 
 @dataclass(frozen=True)
@@ -19,11 +20,12 @@ class Vocabulary:
     """A tokenizer and the ranges of its ids that the two tables of a model cover.
 
     Attributes:
-        tokenizer: a stock fast tokenizer. It wraps source text as `<s> words </s>`; targets end in `</s>` alone, see
-            `encode_targets`. It pads with `</s>`: padding is known from attention masks. An unknown word is an error.
+        tokenizer: a stock fast tokenizer. It wraps source text as `<s> words </s>` (or, without a start, `words </s>`);
+            targets end in `</s>` alone, see `encode_targets`. It pads with `</s>`: padding is known from attention
+            masks. An unknown word is an error.
         vocab_size: decoder ids are [0, vocab_size): target words and `</s>`, which is also the decoder's start.
         source_vocab_size: encoder ids are [source_id_offset, source_id_offset + source_vocab_size): source words,
-            `</s>` and `<s>`.
+            `</s>` and, with a start, `<s>`.
         source_id_offset: 0 where the two languages share one vocabulary.
     """
 
@@ -34,7 +36,11 @@ class Vocabulary:
 
 
 def build_vocabulary(
-    sources: Iterable[str], targets: Iterable[str], joint: bool = False, characters: bool = False
+    sources: Iterable[str],
+    targets: Iterable[str],
+    joint: bool = False,
+    characters: bool = False,
+    start: bool = True,
 ) -> Vocabulary:
     """
     A vocabulary of blank-separated words, sorted (framework/data_structures/vocabulary.py:15-37 of Csordas et al.), or
@@ -48,6 +54,7 @@ def build_vocabulary(
         sources: texts of all splits; likewise targets.
         joint: whether both sides use the union of their words, as the authors do on COGS and PCFG.
         characters: whether a "word" is a character.
+        start: whether there is a `<s>` before each source.
 
     Raises:
         DataError: there is no word, or a word is one of the special symbols.
@@ -62,16 +69,16 @@ def build_vocabulary(
         source_words = target_words = source_words | target_words
     shared = source_words & target_words
     target_only, source_only = sorted(target_words - shared), sorted(source_words - shared)
-    words = [*target_only, *sorted(shared), EOS, *source_only, SOS]
+    words = [*target_only, *sorted(shared), EOS, *source_only, *([SOS] if start else [])]
     return Vocabulary(
-        tokenizer=_tokenizer(words, characters),
+        tokenizer=_tokenizer(words, characters, start),
         vocab_size=len(target_words) + 1,
-        source_vocab_size=len(source_words) + 2,
+        source_vocab_size=len(source_words) + (2 if start else 1),
         source_id_offset=len(target_only),
     )
 
 
-def _tokenizer(words: list[str], characters: bool) -> PreTrainedTokenizerFast:
+def _tokenizer(words: list[str], characters: bool, start: bool) -> PreTrainedTokenizerFast:
     from tokenizers import Tokenizer, decoders
     from tokenizers.models import WordLevel
     from tokenizers.pre_tokenizers import Split, WhitespaceSplit
@@ -86,14 +93,52 @@ def _tokenizer(words: list[str], characters: bool) -> PreTrainedTokenizerFast:
         backend.decoder = decoders.Fuse()
     else:
         backend.pre_tokenizer = WhitespaceSplit()
+    symbols = [SOS, EOS] if start else [EOS]
     backend.post_processor = TemplateProcessing(
-        single=f"{SOS} $A {EOS}", special_tokens=[(SOS, ids[SOS]), (EOS, ids[EOS])]
+        single=f"{SOS} $A {EOS}" if start else f"$A {EOS}", special_tokens=[(name, ids[name]) for name in symbols]
     )
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
-        bos_token=SOS,
+        bos_token=SOS if start else None,
         eos_token=EOS,
         pad_token=EOS,
+        model_input_names=["input_ids", "attention_mask"],
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def sentence_tokenizer(sentences: Iterable[str], root: str | None = None) -> PreTrainedTokenizerFast:
+    """
+    A tokenizer of blank-separated words for models that label them: without an end symbol, and with `[PAD]` as id 0,
+    then words in the order of their first appearance. An unknown word is an error.
+
+    Args:
+        root: a symbol with id 1 that is put before each sentence.
+
+    Raises:
+        DataError: there is no word, or a word is one of the symbols.
+    """
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import WhitespaceSplit
+    from tokenizers.processors import TemplateProcessing
+    from transformers import PreTrainedTokenizerFast
+
+    symbols = [PAD] if root is None else [PAD, root]
+    words = dict.fromkeys(word for sentence in sentences for word in sentence.split())
+    if not words:
+        raise DataError("no words to build a vocabulary from: sentences are empty")
+    if reserved := words.keys() & set(symbols):
+        raise DataError(f"the data uses {', '.join(sorted(reserved))} as words, which are the vocabulary's own symbols")
+    ids = {word: index for index, word in enumerate([*symbols, *words])}
+    # nothing is two blanks, so there is no unknown symbol
+    backend = Tokenizer(WordLevel(ids, unk_token="  "))
+    backend.pre_tokenizer = WhitespaceSplit()
+    if root is not None:
+        backend.post_processor = TemplateProcessing(single=f"{root} $A", special_tokens=[(root, ids[root])])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token=PAD,
         model_input_names=["input_ids", "attention_mask"],
         clean_up_tokenization_spaces=False,
     )

@@ -72,7 +72,9 @@ def load_checkpoint(path: str | Path) -> tuple[Seq2SeqLM, PreTrainedTokenizerFas
 
 
 def source_ids(model: Seq2SeqLM) -> range:
-    """Token ids that the encoder's table covers."""
+    """Token ids that the encoder's table covers, which may be the decoder's as well."""
+    if not hasattr(model.config, "source_vocab_size"):
+        return range(model.config.vocab_size)
     start = model.config.source_id_offset
     return range(start, start + model.config.source_vocab_size)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from transformers import Cache, DynamicCache, EncoderDecoderCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
@@ -40,7 +42,7 @@ def preallocated_cache(model: PreTrainedModel, num_steps: int) -> EncoderDecoder
 
 @torch.inference_mode()
 def greedy_decode(
-    model: PreTrainedModel,
+    model: Any,
     input_ids: torch.Tensor,
     attention_mask: torch.Tensor,
     num_steps: int,

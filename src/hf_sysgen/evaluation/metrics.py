@@ -8,6 +8,9 @@ from typing import Any
 
 # what a mean of a record's field is called where it has another name
 NAMES = {"oracle_exact": "accuracy_oracle"}
+# shares over the tokens of all examples: name, and the fields whose sums they divide
+SHARES = {"las": ("correct_arcs", "tokens"), "uas": ("correct_heads", "tokens")}
+COUNTS = {field for fields in SHARES.values() for field in fields}
 
 
 def summarize(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -23,14 +26,18 @@ def summarize(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         (Csordas et al. weigh the tokens of a batch equally, which depends on the batches; the records hold what a mean
         over all tokens needs); `accuracy_oracle`: share of exact matches where EOS is ignored and the reference's
         length is given (Newman et al. 2020), if it was measured. Of other tasks' records the mean of every number that
-        all have. Last `by_length`: [`target_length`, examples, accuracy] in increasing length; `by_category`:
+        all have; instead of counts of tokens, `las` and `uas`: share of all tokens with the right head and label, with
+        the right head. Last `by_length`: [`target_length`, examples, accuracy] in increasing length; `by_category`:
         category -> [examples, accuracy], if the benchmark has categories.
     """
     rows = list(rows)
     summary: dict[str, Any] = {"examples": len(rows), "accuracy": _mean(row["exact"] for row in rows)}
     for name, value in rows[0].items() if rows else ():
-        if isinstance(value, int | float) and name not in ("row", "exact", "target_length"):
+        if isinstance(value, int | float) and name not in ("row", "exact", "target_length", *COUNTS):
             summary[NAMES.get(name, name)] = _mean(row[name] for row in rows)
+    for name, (part, whole) in SHARES.items():
+        if rows and part in rows[0]:
+            summary[name] = sum(row[part] for row in rows) / sum(row[whole] for row in rows)
     by_length: dict[int, list[bool]] = defaultdict(list)
     by_category: dict[str, list[bool]] = defaultdict(list)
     for row in rows:

@@ -117,7 +117,8 @@ class Task(ABC):
 
 class Seq2SeqTask(Task):
     """
-    Texts to texts, decoded greedily. The vocabulary is of all splits.
+    Texts to texts, decoded greedily. The vocabulary is of all splits. Of a model with one table for both sides (Edge
+    Transformer) it is joint, and has no start symbol, which such a model does without.
 
     Attributes:
         vocabulary: the tokenizer, and which ids the model's two tables cover.
@@ -128,12 +129,16 @@ class Seq2SeqTask(Task):
 
     def __init__(self, recipe: Recipe, benchmark: DatasetDict):
         super().__init__(recipe, benchmark)
+        self.has_source_table = hasattr(CONFIGS[recipe.model], "source_vocab_size")
+        if not self.has_source_table and not recipe.joint_vocabulary:
+            raise RecipeError(f"model={recipe.model} has one table for source and target: set joint_vocabulary=true")
         columns = {name: (split["input"][:], split["target"][:]) for name, split in benchmark.items()}
         self.vocabulary = build_vocabulary(
             (text for sources, _ in columns.values() for text in sources),
             (text for _, targets in columns.values() for text in targets),
             joint=recipe.joint_vocabulary,
             characters=recipe.tokens == "characters",
+            start=self.has_source_table,
         )
         tokenizer = self.vocabulary.tokenizer
         self.splits = {
@@ -148,10 +153,15 @@ class Seq2SeqTask(Task):
 
     def build_model(self, attention: str) -> PreTrainedModel:
         eos = self.vocabulary.tokenizer.eos_token_id
+        sides: dict[str, Any] = {"input_form": "sequence"}
+        if self.has_source_table:
+            sides = {
+                "source_vocab_size": self.vocabulary.source_vocab_size,
+                "source_id_offset": self.vocabulary.source_id_offset,
+            }
         config = self.model_config(
             vocab_size=self.vocabulary.vocab_size,
-            source_vocab_size=self.vocabulary.source_vocab_size,
-            source_id_offset=self.vocabulary.source_id_offset,
+            **sides,
             pad_token_id=eos,
             eos_token_id=eos,
             decoder_start_token_id=eos,
