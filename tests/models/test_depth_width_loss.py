@@ -16,6 +16,7 @@ from depth_width_tiny import (
 )  # fmt: skip
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from transformers.utils import find_labels
 
 from hf_sysgen.models import DepthWidthForCausalLM, chunked_loss
 from hf_sysgen.models.chunked_loss import chunked_cross_entropy
@@ -194,3 +195,5 @@ def test_trainer_counts_the_labels_that_the_loss_counts() -> None:
     """It leaves out each row's first label where the class's loss is known to shift."""
     assert DepthWidthForCausalLM.accepts_loss_kwargs is True
     assert tiny_decoder("rotary").loss_type == "ForCausalLM"
+    # otherwise evaluation would give no loss
+    assert find_labels(DepthWidthForCausalLM) == ["labels"]

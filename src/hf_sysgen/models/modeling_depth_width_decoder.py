@@ -262,7 +262,6 @@ class DepthWidthForCausalLM(DepthWidthPreTrainedModel, GenerationMixin):
         use_cache: bool | None = None,
         logits_to_keep: int | torch.Tensor = 0,
         skip_logits: bool | None = None,
-        shift_labels: torch.LongTensor | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs,
     ) -> CausalLMOutputWithPast:
@@ -274,7 +273,8 @@ class DepthWidthForCausalLM(DepthWidthPreTrainedModel, GenerationMixin):
                 learned.
             logits_to_keep: only the last so many positions get logits, or those of this index; 0 for all.
             skip_logits: return no logits; `None` means where labels are given in training, as the loss needs none.
-            shift_labels: in the place of `labels`, ids that are moved already: position i learns its own.
+            shift_labels: in the place of `labels`, ids that are moved already: position i learns its own. Among the
+                keywords, because the Trainer takes every `label` in the signature for one that each batch has.
             num_items_in_batch: number of labels that count in the whole batch, of which this may be a part;
                 `None` means those here.
 
@@ -282,6 +282,7 @@ class DepthWidthForCausalLM(DepthWidthPreTrainedModel, GenerationMixin):
             logits (B, L, V) unless skipped and, with labels, loss: cross-entropy summed over labels, divided by their
             number (nats per token).
         """
+        shift_labels = kwargs.pop("shift_labels", None)
         if shift_labels is None and labels is not None:
             # labels are moved, not states: those are larger
             shift_labels = nn.functional.pad(labels[:, 1:], (0, 1), value=-100)
