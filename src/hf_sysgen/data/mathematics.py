@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 
 import datasets
@@ -17,7 +15,7 @@ from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
 from hf_sysgen.data.info import ConfigInfo
 from hf_sysgen.data.mathematics_files import Pair, longest_number, read_pairs, solve, split_module
 from hf_sysgen.data.mathematics_sources import MATHEMATICS, SUFFIX
-from hf_sysgen.data.sources import DATA_DIR_VARIABLE, DamagedData, DataError, open_file
+from hf_sysgen.data.sources import DATA_DIR_VARIABLE, DamagedData, DataError, as_found, open_file
 
 
 class Mathematics(BenchmarkBuilder):
@@ -84,18 +82,14 @@ def _pairs(path: str) -> Iterator[Pair]:
 
 def _with_checksums(config: ConfigInfo, data_dir: str | Path | None) -> ConfigInfo:
     """The config with the files that are there: what they hold is known only now."""
-    folder = data_dir or os.environ.get(DATA_DIR_VARIABLE)
     sources = {}
     for role, source in config.sources.items():
-        path = Path(folder or "", source.mirror).expanduser()
-        if folder is None or not path.is_file():
+        found = as_found(source, data_dir)
+        if found is None:
+            folder = data_dir or os.environ.get(DATA_DIR_VARIABLE) or "any folder"
             raise DataError(
-                f"mathematics {config.name}: no file {source.mirror} in {folder or 'any folder'}; make it with "
+                f"mathematics {config.name}: no file {source.mirror}[.gz] in {folder}; make it with "
                 "python -m hf_sysgen.data.mathematics_generate --output FOLDER, then name that FOLDER as data_dir"
             )
-        digest = hashlib.sha256()
-        with open(path, "rb") as stream:
-            for chunk in iter(partial(stream.read, 1 << 20), b""):
-                digest.update(chunk)
-        sources[role] = replace(source, sha256=digest.hexdigest(), num_bytes=path.stat().st_size)
+        sources[role] = found
     return replace(config, sources=sources)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -17,7 +16,7 @@ from hf_sysgen.data.info import ConfigInfo
 from hf_sysgen.data.noun_adjective_parses import ConlluParser, europarl_pairs, sentences_to_parse
 from hf_sysgen.data.noun_adjective_rule import HELD_OUT, TRAIN_PAIRS, nouns, pairs_of, split_of, uses
 from hf_sysgen.data.noun_adjective_sources import NOUN_ADJECTIVE, PAPER_SIZES, PARSES
-from hf_sysgen.data.sources import DATA_DIR_VARIABLE, DataError, open_file
+from hf_sysgen.data.sources import DATA_DIR_VARIABLE, DataError, as_found
 from hf_sysgen.data.translation import moses_normalizer, moses_tokenizer
 
 
@@ -48,18 +47,11 @@ class NounAdjective(BenchmarkBuilder):
     @classmethod
     def config_info(cls, config_name: str | None, data_dir: str | Path | None) -> ConfigInfo:
         config = super().config_info(config_name, data_dir)
-        folder = data_dir or os.environ.get(DATA_DIR_VARIABLE)
-        for suffix in ("", ".gz"):
-            path = Path(folder or "", PARSES.mirror + suffix).expanduser()
-            if folder and path.is_file():
-                with open_file(path) as stream:
-                    digest = hashlib.sha256()
-                    while chunk := stream.read(1 << 20):
-                        digest.update(chunk)
-                parses = replace(PARSES, sha256=digest.hexdigest())
-                return replace(config, sources={**config.sources, "parses": parses})
+        if parses := as_found(PARSES, data_dir):
+            return replace(config, sources={**config.sources, "parses": parses})
+        folder = data_dir or os.environ.get(DATA_DIR_VARIABLE) or "any folder"
         raise DataError(
-            f"noun_adjective {config.name}: no file {PARSES.mirror}[.gz] in {folder or 'any folder'}; make it as "
+            f"noun_adjective {config.name}: no file {PARSES.mirror}[.gz] in {folder}; make it as "
             "python -m hf_sysgen.data.noun_adjective_parses --help says, then name the folder as data_dir"
         )
 

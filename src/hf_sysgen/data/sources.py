@@ -17,7 +17,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, cast
 from urllib.parse import quote
@@ -162,6 +162,29 @@ def locate(source: Source, data_dir: str | Path | None = None, cache_dir: str | 
         if path := _find(folder, source, cache_dir):
             return path
     return _cached(source, cache_dir)
+
+
+def as_found(source: Source, data_dir: str | Path | None = None) -> Source | None:
+    """The source pinned to what the mirror folder has of it, None where there is no such file.
+
+    For what users make themselves: nobody else can say what it holds.
+
+    Raises:
+        DamagedData: the file cannot be read.
+    """
+    folder = data_dir or os.environ.get(DATA_DIR_VARIABLE)
+    plain = Path(folder or "", source.mirror).expanduser()
+    for path in (plain, plain.with_name(plain.name + ".gz")):
+        if folder and path.is_file():
+            digest, num_bytes = hashlib.sha256(), 0
+            try:
+                for chunk in _chunks(path, gzip.open if path.suffix == ".gz" else open):
+                    digest.update(chunk)
+                    num_bytes += len(chunk)
+            except (EOFError, OSError, zlib.error) as error:
+                raise DamagedData(f"{source.name}: cannot read {path} ({one_line(error)}); make it anew") from error
+            return replace(source, sha256=digest.hexdigest(), num_bytes=num_bytes)
+    return None
 
 
 def open_file(path: str | Path) -> BinaryIO:
