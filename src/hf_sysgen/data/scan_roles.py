@@ -7,25 +7,25 @@ of roles are not published, and whether targets are merged too is not said. Here
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from hf_sysgen.data.roles import NamedScheme, RoleScheme
 from hf_sysgen.data.scan_grammar import CONJUNCTIONS, MANNERS, PRIMITIVES, REPETITIONS, TURNS
 
-Groups = Mapping[str, Sequence[str]]
+Groups = dict[str, Sequence[str]]
 
 SOURCE_WORDS = (*PRIMITIVES, "turn", *TURNS, *MANNERS, *REPETITIONS, *CONJUNCTIONS)
 TARGET_WORDS = (*PRIMITIVES.values(), *TURNS.values())
 
-PRIM = {"prim": tuple(PRIMITIVES)}
-DIR = {"dir": tuple(TURNS)}
-NUM = {"num": tuple(REPETITIONS)}
-MANNER = {"manner": MANNERS}
-CONJ = {"conj": CONJUNCTIONS}
-PAIRS = {"look_jump": ("look", "jump"), "walk_run": ("walk", "run")}
-TARGET_PRIM = {"PRIM": tuple(PRIMITIVES.values())}
-TARGET_TURN = {"TURN": tuple(TURNS.values())}
-TARGET_PAIRS = {name.upper(): tuple(PRIMITIVES[word] for word in words) for name, words in PAIRS.items()}
+PRIM: Groups = {"prim": tuple(PRIMITIVES)}
+DIR: Groups = {"dir": tuple(TURNS)}
+NUM: Groups = {"num": tuple(REPETITIONS)}
+MANNER: Groups = {"manner": MANNERS}
+CONJ: Groups = {"conj": CONJUNCTIONS}
+PAIRS: Groups = {"look_jump": ("look", "jump"), "walk_run": ("walk", "run")}
+TARGET_PRIM: Groups = {"PRIM": tuple(PRIMITIVES.values())}
+TARGET_TURN: Groups = {"TURN": tuple(TURNS.values())}
+TARGET_PAIRS: Groups = {name.upper(): tuple(PRIMITIVES[word] for word in words) for name, words in PAIRS.items()}
 
 
 def _scheme(name: str, source: Groups, target: Groups) -> RoleScheme:

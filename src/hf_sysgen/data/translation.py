@@ -71,7 +71,7 @@ def moses_tokenizer(language: str, aggressive: bool = False) -> Step:
         language: two letters; it says which words keep their period and how apostrophes bind.
         aggressive: also split words at hyphens (option -a).
     """
-    tokenizer = _library("sacremoses").MosesTokenizer(lang=language)
+    tokenizer = library("sacremoses").MosesTokenizer(lang=language)
 
     def tokenize(line: str) -> str:
         tokens = tokenizer.tokenize(line, aggressive_dash_splits=aggressive, return_str=True)
@@ -82,8 +82,8 @@ def moses_tokenizer(language: str, aggressive: bool = False) -> Step:
 
 def moses_normalizer(language: str) -> Step:
     """Moses' normalize-punctuation.perl, then remove-non-printing-char.perl, which puts a space for each such sign."""
-    normalizer = _library("sacremoses").MosesPunctNormalizer(lang=language, perl_parity=True)
-    unprintable = _library("regex").compile(r"\p{C}")
+    normalizer = library("sacremoses").MosesPunctNormalizer(lang=language, perl_parity=True)
+    unprintable = library("regex").compile(r"\p{C}")
 
     def normalize(line: str) -> str:
         return unprintable.sub(" ", normalizer.normalize(line))
@@ -117,7 +117,7 @@ def indic_tokenizer(language: str) -> Step:
     Normalization and tokenization of the Indic NLP Library, which FLoRes applies to Nepali and Sinhala
     (`floresv1/scripts/indic_norm_tok.py`), with nuktas kept.
     """
-    _library("indicnlp", "indic-nlp-library")
+    library("indicnlp", "indic-nlp-library")
     from indicnlp.normalize.indic_normalize import IndicNormalizerFactory
     from indicnlp.tokenize.indic_tokenize import trivial_tokenize
 
@@ -154,6 +154,12 @@ def bpe_decoder(line: str) -> str:
     return line.replace("@@ ", "").removesuffix("@@")
 
 
+def moses_detokenizer(language: str) -> Step:
+    """Moses' detokenizer.perl: tokens to running text, escapes (`&apos;`) undone."""
+    detokenizer = library("sacremoses").MosesDetokenizer(lang=language)
+    return lambda line: detokenizer.detokenize(line.split())
+
+
 def learn_sentencepiece(lines: Iterable[str], vocab_size: int) -> bytes:
     """
     A joint byte pair encoding of sentencepiece, with the settings of FLoRes (`floresv1/prepare-neen.sh`).
@@ -165,7 +171,7 @@ def learn_sentencepiece(lines: Iterable[str], vocab_size: int) -> bytes:
     Returns:
         The model, to be kept as a file or given to `sentencepiece_encoder`.
     """
-    sentencepiece = _library("sentencepiece")
+    sentencepiece = library("sentencepiece")
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder, "text")
         text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -182,11 +188,17 @@ def learn_sentencepiece(lines: Iterable[str], vocab_size: int) -> bytes:
 
 def sentencepiece_encoder(model: bytes) -> Step:
     """Text to pieces of a sentencepiece model, joined by single spaces; a piece that starts a word starts with "▁"."""
-    processor = _library("sentencepiece").SentencePieceProcessor(model_proto=model)
+    processor = library("sentencepiece").SentencePieceProcessor(model_proto=model)
     return lambda line: " ".join(processor.encode(line, out_type=str))
 
 
-def _library(module: str, package: str = "") -> Any:
+def sentencepiece_decoder(line: str) -> str:
+    """Pieces back to text; text without pieces stays as it is."""
+    return line.replace(" ", "").replace("▁", " ").strip() if "▁" in line else line
+
+
+def library(module: str, package: str = "") -> Any:
+    """A module of the extra `translation`. Raises DataError where it is not installed."""
     import importlib
 
     try:
@@ -198,5 +210,5 @@ def _library(module: str, package: str = "") -> Any:
 
 
 def _submodule(module: str, name: str) -> ModuleType:
-    _library(module, module.replace("_", "-"))
-    return _library(f"{module}.{name}")
+    library(module, module.replace("_", "-"))
+    return library(f"{module}.{name}")

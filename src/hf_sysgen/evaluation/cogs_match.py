@@ -15,15 +15,11 @@ from collections import Counter
 from typing import NamedTuple
 
 from hf_sysgen.data.cogs_forms import VARIABLE, LogicalForm, is_variable, parse_form
+from hf_sysgen.evaluation.sequences import exact_match as exact_match
 
 _FREE = re.compile(rf"(?<!\S){VARIABLE}(?!\S)")
 # what LAMBDA binds stands after LAMBDA, "(" or ","
 _BOUND = re.compile(r"(?<=LAMBDA )\S+|(?<=\( )\S+|(?<=, )\S+")
-
-
-def exact_match(prediction: str, reference: str) -> bool:
-    """Whether two forms have the same tokens in the same order; how they are spaced does not matter."""
-    return prediction.split() == reference.split()
 
 
 def renaming_match(prediction: str, reference: str) -> bool:

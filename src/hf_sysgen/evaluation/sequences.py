@@ -1,0 +1,94 @@
+"""Metrics over texts and losses, as plain functions: what `evaluation.modules` wraps for the `evaluate` library."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from hf_sysgen.errors import UserError
+
+Match = Callable[[str, str], bool]
+
+
+class MetricError(UserError):
+    """What was to be measured cannot be: says which argument, what is wrong and what would be right."""
+
+
+def exact_match(prediction: str, reference: str) -> bool:
+    """
+    Whether two texts have the same tokens in the same order, and as many: an end symbol that comes too early or too
+    late is an error. How tokens are spaced does not matter.
+    """
+    return prediction.split() == reference.split()
+
+
+def oracle_length_match(prediction: str, reference: str) -> bool:
+    """
+    Whether a prediction is right once it is cut at the reference's length: Newman et al. 2020 (arXiv:2010.07174).
+
+    Args:
+        prediction: decoded without an end symbol, for at least as many tokens as the reference has.
+    """
+    expected = reference.split()
+    return prediction.split()[: len(expected)] == expected
+
+
+def shares(
+    matches: Mapping[str, Match],
+    predictions: Sequence[str],
+    references: Sequence[str],
+    categories: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """
+    The share of examples that match, in each way, and where categories are given also `by_category`: category to
+    number of examples and shares.
+
+    Raises:
+        MetricError: there is no example, or not one category for each.
+    """
+    if not predictions:
+        raise MetricError("no predictions: there is nothing to measure")
+    if categories is not None and len(categories) != len(predictions):
+        raise MetricError(f"{len(categories)} categories for {len(predictions)} predictions; give one for each")
+    hits = {
+        name: [match(prediction, reference) for prediction, reference in zip(predictions, references, strict=True)]
+        for name, match in matches.items()
+    }
+    result: dict[str, Any] = {name: sum(found) / len(found) for name, found in hits.items()}
+    if categories is not None:
+        rows: dict[str, list[int]] = defaultdict(list)
+        for row, category in enumerate(categories):
+            rows[category].append(row)
+        result["by_category"] = {
+            category: {
+                "examples": len(members),
+                **{name: sum(found[row] for row in members) / len(members) for name, found in hits.items()},
+            }
+            for category, members in sorted(rows.items())
+        }
+    return result
+
+
+def perplexity(losses: Sequence[float], lengths: Sequence[int]) -> dict[str, float]:
+    """
+    The exponential of the mean nats per token, every token of every text counting alike.
+
+    Args:
+        losses: mean nats per token of each text.
+        lengths: tokens of each text that the mean is over, an end symbol that is predicted included.
+
+    Returns:
+        `perplexity`; `loss`, its logarithm; `tokens`.
+
+    Raises:
+        MetricError: there is no token, or a length is negative.
+    """
+    if any(length < 0 for length in lengths):
+        raise MetricError(f"a length of {min(lengths)} tokens: lengths must not be negative")
+    tokens = sum(lengths)
+    if not tokens:
+        raise MetricError("no tokens: there is nothing to measure")
+    loss = math.fsum(loss * length for loss, length in zip(losses, lengths, strict=True) if length) / tokens
+    return {"perplexity": math.exp(loss) if loss < 700 else math.inf, "loss": loss, "tokens": tokens}

@@ -1,0 +1,250 @@
+"""BLEU as the setups of Chaabouni et al. take it, COMP, and tests of significance."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from hf_sysgen.data.noun_adjective_rule import HELD_OUT, TRAIN_PAIRS
+from hf_sysgen.evaluation.bleu import SETUPS, bleu
+from hf_sysgen.evaluation.comp import LEXICON, comp, comp_match, words
+from hf_sysgen.evaluation.modules import load_metric
+from hf_sysgen.evaluation.sequences import MetricError
+from hf_sysgen.evaluation.significance import bleu_test, match_test, permutation_test, seeds_test
+
+PREDICTIONS = ["the cat is on the mat .", "there is a dog in the old house", "we have found a good solution ."]
+REFERENCES = ["the cat sat on the mat .", "a dog is in the old house .", "we have found a good solution ."]
+
+
+def bleu_by_hand(predictions, references):
+    """Papineni et al. 2002, unsmoothed, over tokens between blanks."""
+    logs = []
+    for order in range(1, 5):
+        hits = total = 0
+        for prediction, reference in zip(predictions, references, strict=True):
+            ours, theirs = (
+                Counter(tuple(text.split()[at : at + order]) for at in range(len(text.split()) - order + 1))
+                for text in (prediction, reference)
+            )
+            hits += (ours & theirs).total()
+            total += ours.total()
+        logs.append(math.log(hits / total))
+    lengths = [sum(len(text.split()) for text in texts) for texts in (predictions, references)]
+    return 100 * min(1.0, math.exp(1 - lengths[1] / lengths[0])) * math.exp(sum(logs) / 4)
+
+
+@pytest.mark.parametrize("setup", ["tokenized", "iwslt14", "flores_from_english", "noun_adjective"])
+def test_tokenized_bleu_is_the_formula(setup):
+    found = bleu(PREDICTIONS, REFERENCES, setup)
+    assert found["bleu"] == pytest.approx(bleu_by_hand(PREDICTIONS, REFERENCES), rel=1e-9)
+    assert (found["prediction_length"], found["reference_length"]) == (22, 22)
+    assert "tok:none|smooth:none" in found["signature"]
+    shorter = [text.rpartition(" ")[0] for text in PREDICTIONS]
+    found = bleu(shorter, REFERENCES, setup)
+    assert found["bleu"] == pytest.approx(bleu_by_hand(shorter, REFERENCES), rel=1e-9)
+    assert found["brevity_penalty"] < 1
+
+
+def test_detokenized_bleu_splits_running_text():
+    """Glued to its word, a period is a token of its own again; over the tokens as they are it is not."""
+    glued = [text.replace(" .", ".") for text in PREDICTIONS]
+    whole = [text.replace(" .", ".") for text in REFERENCES]
+    found = bleu(glued, whole, "detokenized")
+    assert found["bleu"] == pytest.approx(bleu_by_hand(PREDICTIONS, REFERENCES), rel=1e-9)
+    assert "tok:13a" in found["signature"]
+    assert bleu(glued, whole)["bleu"] != pytest.approx(found["bleu"], rel=1e-3)
+
+
+def test_pieces_are_put_together():
+    pieces = ["the c@@ at is on the mat .", "there is a dog in the old h@@ ouse", "we have found a good solu@@ tion ."]
+    for setup in ("iwslt14", "noun_adjective"):
+        assert bleu(pieces, REFERENCES, setup) == bleu(PREDICTIONS, REFERENCES, setup)
+    pieces = ["▁the ▁c at ▁is ▁on ▁the ▁mat ▁.", "▁there ▁is ▁a ▁dog ▁in ▁the ▁old ▁h ouse",
+              "▁we ▁have ▁found ▁a ▁good ▁solu tion ▁."]  # fmt: skip
+    for setup in ("flores_from_english", "flores_into_english"):
+        assert bleu(pieces, REFERENCES, setup) == bleu(PREDICTIONS, REFERENCES, setup)
+
+
+def test_validation_of_iwslt14_is_of_detokenized_text():
+    tokens = ["it &apos;s a dog , isn &apos;t it ?"] * 2
+    # as Moses writes it out
+    running = ["it's a dog, isn't it?"] * 2
+    assert SETUPS["iwslt14_validation"].prepare(tokens) == running
+    assert bleu(tokens, tokens, "iwslt14_validation") == bleu(running, running, "detokenized")
+
+
+def test_bleu_needs_predictions_and_a_setup():
+    with pytest.raises(MetricError, match="no setup 'wmt' of bleu; there are tokenized"):
+        bleu(PREDICTIONS, REFERENCES, "wmt")
+    with pytest.raises(MetricError, match="no predictions"):
+        bleu([], [])
+
+
+def test_bleu_as_a_metric(tmp_path):
+    for config, setup in ((None, "tokenized"), ("flores_into_english", "flores_into_english")):
+        metric = load_metric("bleu", config, cache_dir=str(tmp_path))
+        found = metric.compute(predictions=PREDICTIONS, references=REFERENCES)
+        assert found == bleu(PREDICTIONS, REFERENCES, setup)
+
+
+# Table 6 of the paper: pair, target, prediction of SAG + T5, prediction of the Transformer
+TABLE_6 = [
+    ("particular responsibility",
+     "Nous sommes face à une responsabilité politique particulière.",
+     "Nous sommes accablés par une responsabilité politique particulière.",
+     "Nous sommes accablés par une responsabilité politique."),
+    ("good solution",
+     "Nous voulons trouver une bonne solution à ce problème.",
+     "Nous voulons trouver une bonne solution à ce problème.",
+     "Nous voulons trouver une solution adéquate à ce problème."),
+    ("particular decision",
+     "Ce qui nous déçoit par rapport à cette décision particulière, c'est que le projet aurait pu voir le jour.",
+     "Ce qui est triste dans cette décision précise, c'est que le projet aurait été clairement réalisé.",
+     "Ce qui est triste dans cette mauvaise décision, c'est que le projet aurait clairement été."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", ["any_inflection", "same_form"])
+def test_comp_of_the_paper_s_examples(rule):
+    pairs, targets, ours, theirs = zip(*TABLE_6, strict=True)
+    pairs = [[pair] for pair in pairs]
+    assert comp(ours, targets, pairs, rule) == {"comp": pytest.approx(2 / 3), "examples": 3, "other_references": 0}
+    assert comp(theirs, targets, pairs, rule)["comp"] == 0
+
+
+def test_the_lexicon_has_every_word_of_the_benchmark():
+    assert set(LEXICON) == {word for pair in (*TRAIN_PAIRS, *HELD_OUT) for word in pair}
+    # no form belongs to two words, or a match would not tell which
+    assert all(not first & second for first, second in itertools.combinations(LEXICON.values(), 2))
+
+
+def test_the_two_rules_differ_in_inflection():
+    reference, prediction = "de nouvelles réponses", "une réponse nouvelle"
+    assert comp_match(prediction, reference, ["new response"], "any_inflection") is True
+    assert comp_match(prediction, reference, ["new response"], "same_form") is False
+    assert comp_match("des réponses nouvelles", reference, ["new response"], "same_form") is True
+
+
+def test_every_pair_counts():
+    reference = "une nouvelle réponse et une bonne institution"
+    pairs = ["good institution", "new response"]
+    assert comp_match(reference, reference, pairs) is True
+    assert comp_match("une nouvelle réponse", reference, pairs) is False
+
+
+def test_references_with_another_word():
+    """Important for big: the reference tells no form; a prediction may have one all the same."""
+    references = ["une décision importante", "une bonne organisation"]
+    pairs = [["big organisation"], ["good organisation"]]
+    predictions = ["une grande organisation", "une organisation"]
+    assert comp_match(predictions[0], references[0], pairs[0]) is None
+    for rule in ("any_inflection", "same_form"):
+        assert comp(predictions, references, pairs, rule) == {"comp": 0.5, "examples": 2, "other_references": 1}
+        dropped = comp(predictions, references, pairs, rule, drop=True)
+        assert dropped == {"comp": 0.0, "examples": 1, "other_references": 1}
+    with pytest.raises(MetricError, match="nothing to measure"):
+        comp(predictions[:1], references[:1], pairs[:1], drop=True)
+
+
+def test_words_of_moses_tokens_and_pieces():
+    assert words("L&apos; organ@@ isation m&apos;a @-@ t @-@ il PREMIÈRE's l\u2019institution") >= {
+        "organisation", "première", "institution"
+    }  # fmt: skip
+    # e and a combining accent
+    assert words("re\u0301ponse") == {"réponse"}
+    assert comp_match("La disorganisation nouvelle", "l' organisation nouvelle", ["new organisation"]) is False
+
+
+def test_comp_refuses_what_it_cannot_match():
+    with pytest.raises(MetricError, match="'old house' is no adjective and noun of the lexicon"):
+        comp(["x"], ["x"], [["old house"]])
+    with pytest.raises(MetricError, match="no noun-adjective pair"):
+        comp(["x"], ["x"], [[]])
+    with pytest.raises(MetricError, match="no rule 'stem' of comp"):
+        comp(["x"], ["x"], [["new response"]], "stem")
+
+
+def test_comp_as_a_metric(tmp_path):
+    inputs = {"predictions": ["une réponse nouvelle"], "references": ["de nouvelles réponses"],
+              "pairs": [["new response"]]}  # fmt: skip
+    found = {rule: load_metric("comp", rule, cache_dir=str(tmp_path)).compute(**inputs)["comp"]
+             for rule in (None, "any_inflection", "same_form")}  # fmt: skip
+    assert found == {None: 1.0, "any_inflection": 1.0, "same_form": 0.0}
+
+
+def test_match_test_is_mcnemar_s():
+    """Nine examples gained and one lost: 2 * (1 + 10) / 2^10."""
+    first, second = [True] + [False] * 9 + [True] * 30, [False] + [True] * 9 + [True] * 30
+    assert match_test(first, second) == (pytest.approx(8 / 40), pytest.approx(22 / 1024))
+    assert match_test(second, first) == (pytest.approx(-8 / 40), pytest.approx(22 / 1024))
+    assert match_test([True, False], [False, True]) == (0.0, 1.0)
+
+
+def test_permutation_test_of_right_and_wrong_is_mcnemar_s():
+    first, second = [1.0] + [0.0] * 9, [0.0] + [1.0] * 9
+    exact = permutation_test(first, second)
+    assert exact == match_test(first, second)
+    # not all 1,024 assignments: the standard error of 1,000 draws is 0.005
+    sampled = permutation_test(first, second, samples=1000, seed=1)
+    assert sampled.p_value != exact.p_value
+    assert abs(sampled.p_value - exact.p_value) < 0.02
+
+
+def test_permutation_test_by_hand():
+    """Differences 1, 2, 4: of eight sums of signs only those of all signs alike are as large as 7."""
+    assert permutation_test([0, 0, 0], [1, 2, 4]) == (pytest.approx(7 / 3), pytest.approx(2 / 8))
+    assert permutation_test([0.1, 0.7], [0.1, 0.7]).p_value == 1
+
+
+def test_bleu_test_tells_better_from_alike():
+    generator = np.random.default_rng(0)
+    references = [" ".join(generator.choice(list("abcdefgh"), 9)) for _ in range(60)]
+    worse = [text.replace("a", "x").replace("b", "y") for text in references]
+    found = bleu_test(worse, references, references, samples=300)
+    assert found.difference == pytest.approx(100 - bleu(worse, references)["bleu"])
+    assert found.p_value < 0.01
+    # half of the differences go each way
+    mixed = [ours if row % 2 else theirs for row, (ours, theirs) in enumerate(zip(worse, references, strict=True))]
+    other = [theirs if row % 2 else ours for row, (ours, theirs) in enumerate(zip(worse, references, strict=True))]
+    assert bleu_test(mixed, other, references, samples=300).p_value > 0.05
+
+
+def test_seeds_test_is_welch_s():
+    """Means 2 and 4, variances 1 and 4: t = 2 / sqrt(5/3) with 25/9 / ((1/9 + 16/9)/2) degrees of freedom."""
+    first, second = [1.0, 2.0, 3.0], [2.0, 4.0, 6.0]
+    found = seeds_test(first, second)
+    assert found.difference == 2
+    statistic, freedom = 2 / math.sqrt(5 / 3), (25 / 9) / ((1 / 9 + 16 / 9) / 2)
+
+    def density(t):
+        scale = math.gamma((freedom + 1) / 2) / math.sqrt(freedom * math.pi) / math.gamma(freedom / 2)
+        return scale * (1 + t * t / freedom) ** (-(freedom + 1) / 2)
+
+    grid = np.linspace(0, statistic, 2001)
+    inside = np.trapezoid([density(t) for t in grid], grid)
+    assert found.p_value == pytest.approx(1 - 2 * inside, rel=1e-5)
+
+
+def test_paired_seeds():
+    """Differences 1, 2, 3: t = 2 / (1 / sqrt 3), two degrees of freedom, where p = 1 - t / sqrt(t^2 + 2)."""
+    t = 2 * math.sqrt(3)
+    found = seeds_test([1.0, 5.0, 9.0], [2.0, 7.0, 12.0], paired=True)
+    assert found == (2.0, pytest.approx(1 - t / math.sqrt(t * t + 2), rel=1e-9))
+
+
+def test_what_no_test_can_do():
+    for test in (match_test, permutation_test):
+        with pytest.raises(MetricError, match="2 and 1 examples: a paired test"):
+            test([1, 0], [1])
+        with pytest.raises(MetricError, match="0 and 0 examples"):
+            test([], [])
+    with pytest.raises(MetricError, match="1 and 2 examples"):
+        bleu_test(["a"], ["a"], ["a", "b"])
+    with pytest.raises(MetricError, match="1 and 3 runs"):
+        seeds_test([1.0], [1.0, 2.0, 3.0])
+    with pytest.raises(MetricError, match="2 and 3 examples"):
+        seeds_test([1.0, 2.0], [1.0, 2.0, 3.0], paired=True)
