@@ -139,7 +139,10 @@ def test_unknown_keys_name_the_closest():
         ({"optimizer": "nesterov"}, "optimizer=nesterov needs momentum"),
         ({"optimizer": "nesterov", "momentum": 1.0}, "momentum=1.0 must be in [0, 1)"),
         ({"optimizer": "nesterov", "momentum": 0.9, "weight_decay": 0.1}, "weight_decay=0.1 does not go with"),
-        ({"optimizer": "nesterov", "momentum": 0.9, "static_batches": True}, "optimizer=nesterov does not go with static"),
+        (
+            {"optimizer": "nesterov", "momentum": 0.9, "static_batches": True},
+            "optimizer=nesterov does not go with static",
+        ),
         ({"static_batches": True, "precision": "fp16"}, "precision=fp16 does not go with static_batches"),
         ({"hidden_size": 17}, "hidden_size=17 is not a multiple of num_attention_heads=2"),
         ({"hidden_size": "wide"}, "hidden_size"),

@@ -83,7 +83,7 @@ def lstm_weights(named: dict, config) -> dict:
         "output": named["lm_head.weight"],
         "output_bias": named["lm_head.bias"],
     }
-    if config.attention == "additive":
+    if config.source_attention == "additive":
         names = {"query": "q_proj.weight", "key": "k_proj.weight", "key_bias": "k_proj.bias", "score": "score.weight"}
         weights["attention"] = {name: named[f"{stack}attention.{theirs}"] for name, theirs in names.items()}
     return weights
@@ -121,7 +121,7 @@ REFERENCES = {
 }
 CASES = [
     ("lstm_seq2seq", {"hidden_size": 5, "encoder_layers": 2}),
-    ("lstm_seq2seq", {"hidden_size": 5, "encoder_layers": 1, "attention": "none", "source_id_offset": 3}),
+    ("lstm_seq2seq", {"hidden_size": 5, "encoder_layers": 1, "source_attention": "none", "source_id_offset": 3}),
     ("conv_seq2seq", {"hidden_size": 3, "kernel_size": 5, "decoder_kernel_size": 2, "decoder_layers": 2}),
     # of an even number one more follows than comes before
     ("conv_seq2seq", {"hidden_size": 3, "kernel_size": 4, "source_id_offset": 3, "decoder_layers": 3}),
@@ -229,7 +229,7 @@ def test_beam_scores_are_log_probabilities(variant: str) -> None:
 
 
 def test_a_decoder_without_attention_reads_the_last_state_alone() -> None:
-    model = tiny_model("lstm_seq2seq", attention="none")
+    model = tiny_model("lstm_seq2seq", source_attention="none")
     batch = ragged_batch(model.config)
     with torch.no_grad():
         encoded = model.model.encoder(batch["input_ids"], batch["attention_mask"]).last_hidden_state

@@ -24,7 +24,7 @@ from hf_sysgen.train import main
 from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks import prepare_task
-from hf_sysgen.training.trainer import SysgenTrainer, last_checkpoint
+from hf_sysgen.training.trainer import SysgenTrainer, last_checkpoint, training_arguments
 
 
 def losses(record) -> list[float]:
@@ -45,6 +45,23 @@ def test_equal_seeds_equal_bytes(tmp_path, few_examples):
     one, two, other = (weights(folder / "run" / "model") for folder in folders)
     assert one == two
     assert one != other
+
+
+def test_nesterov_is_fairseq_s(tmp_path):
+    """v = m v - lr g, and x moves by m^2 (the old v) - (1 + m) lr g: their `nag` at a constant learning rate."""
+    recipe = tiny_recipe(tmp_path, optimizer="nesterov", momentum=0.75, learning_rate=0.3)
+    kind, options = SysgenTrainer.get_optimizer_cls_and_kwargs(training_arguments(recipe))
+    parameter = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+    optimizer = kind([parameter], **options)
+    place, speed = 2.0, 0.0
+    for _ in range(4):
+        optimizer.zero_grad()
+        (parameter**3).backward()
+        optimizer.step()
+        gradient = 3 * place**2
+        place += 0.75**2 * speed - 1.75 * 0.3 * gradient
+        speed = 0.75 * speed - 0.3 * gradient
+        assert parameter.item() == pytest.approx(place, rel=1e-12)
 
 
 def test_loss_is_the_mean_over_labels(tmp_path, few_examples):

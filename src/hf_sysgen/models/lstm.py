@@ -126,7 +126,7 @@ class LstmDecoderStack(GradientCheckpointingLayer):
         super().__init__()
         width = config.hidden_size
         self.dropout = config.dropout
-        self.attention = AdditiveAttention(width) if config.attention == "additive" else None
+        self.attention = AdditiveAttention(width) if config.source_attention == "additive" else None
         below = [2 * width if self.attention is not None else width] + [width] * (config.decoder_layers - 1)
         self.cells = nn.ModuleList([LstmCell(size, width) for size in below])
 

@@ -167,7 +167,7 @@ class LstmOutputProjection(UniformLinear):
     """Logits from decoder states, with a bias; PyTorch's start."""
 
     def __init__(self, config: LstmSeq2SeqConfig, bias: bool):
-        width = config.hidden_size * (2 if config.attention == "additive" else 1)
+        width = config.hidden_size * (2 if config.source_attention == "additive" else 1)
         super().__init__(width, config.vocab_size, 1 / math.sqrt(width), bias)
 
 

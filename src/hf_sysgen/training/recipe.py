@@ -49,6 +49,8 @@ class Recipe:
     Attributes:
         model: a model type, e.g. `relative_universal_transformer` (see `hf-sysgen list`).
         benchmark, config: what `load_benchmark` takes.
+        pretrained: folder or hub id of a decoder of the type `model`, with its tokenizer, to go on from; `null` for new
+            weights and a vocabulary of the benchmark's words. Sizes given beside it must be those it has.
         tokens: `words`, separated by blanks, or `characters` (the mathematics tasks).
         joint_vocabulary: whether source and target share one vocabulary (COGS, PCFG) or have their own (SCAN, CFQ).
         seed: of initial weights, dropout and batches.
@@ -64,13 +66,16 @@ class Recipe:
         max_tokens: most tokens of a batch under `sampling: max_tokens`: examples times the longest source or target.
         batches_per_update: such batches in an update, over all processes: fairseq's GPUs times update_freq.
         train_eos: whether EOS is a label; without it only oracle-length evaluation makes sense (Newman et al. 2020).
-        learning_rate: of Adam; under `noam` the factor before d^-1/2.
+        optimizer: `adam`, or `nesterov`: gradient descent with Nesterov's momentum, as fairseq's `nag` at a
+            constant learning rate).
+        learning_rate: of the optimizer; under `noam` the factor before d^-1/2.
         schedule: `constant`; `noam` (optimizer/noam_lr_sched.py of Csordas et al.); `inverse_sqrt` (fairseq 0.10.2);
             `linear` (up over `warmup_steps`, then down to 0 at `steps`; Bergen et al. 2021).
         warmup_steps: of all schedules but `constant`.
         warmup_init_lr: learning rate of the first update under `inverse_sqrt`.
         adam_beta1, adam_beta2, adam_epsilon, weight_decay: of Adam; decay is decoupled, and of all parameters,
             biases and norms included.
+        momentum: of `nesterov`.
         max_grad_norm: global L2 norm that gradients are clipped to; 0 for no clipping.
         label_smoothing: weight of the uniform distribution over the vocabulary in the loss.
         precision: `fp32`, or autocast to `bf16` / `fp16`. Evaluation is always in float32.
@@ -102,6 +107,7 @@ class Recipe:
     steps: int
     learning_rate: float
     batch_size: int | None = None
+    pretrained: str | None = None
     tokens: Literal["words", "characters"] = "words"
     joint_vocabulary: bool = False
     seed: int = 0
@@ -114,6 +120,8 @@ class Recipe:
     schedule: Literal["constant", "noam", "inverse_sqrt", "linear"] = "constant"
     warmup_steps: int = 0
     warmup_init_lr: float = 0.0
+    optimizer: Literal["adam", "nesterov"] = "adam"
+    momentum: float = 0.0
     adam_beta1: float = 0.9
     adam_beta2: float = 0.999
     adam_epsilon: float = 1e-8
@@ -324,7 +332,8 @@ def _check_consistency(recipe: Recipe) -> None:
         raise RecipeError(f"warmup_steps={recipe.warmup_steps} must be less than steps={recipe.steps}")
     if not 0 <= recipe.label_smoothing < 1:
         raise RecipeError(f"label_smoothing={recipe.label_smoothing} must be in [0, 1)")
-    for key in ("adam_beta1", "adam_beta2"):
+    _check_optimizer(recipe)
+    for key in ("adam_beta1", "adam_beta2", "momentum"):
         if not 0 <= getattr(recipe, key) < 1:
             raise RecipeError(f"{key}={getattr(recipe, key)} must be in [0, 1)")
     if recipe.static_batches:
@@ -333,6 +342,7 @@ def _check_consistency(recipe: Recipe) -> None:
             "length_groups": 1,
             "sampling": "with_replacement",
             "label_smoothing": 0.0,
+            "optimizer": "adam",
         }
         for key, value in wanted.items():
             if getattr(recipe, key) != value:
@@ -348,6 +358,17 @@ def _check_consistency(recipe: Recipe) -> None:
         raise RecipeError(f"eval_examples={recipe.eval_examples} must be at least 1, or null for all")
     if recipe.early_stopping != "none" and not recipe.eval_every:
         raise RecipeError("early_stopping needs evaluations: set eval_every")
+
+
+def _check_optimizer(recipe: Recipe) -> None:
+    if recipe.optimizer == "adam" and recipe.momentum:
+        raise RecipeError(f"momentum={recipe.momentum} has no effect under optimizer=adam; that has adam_beta1")
+    if recipe.optimizer == "nesterov":
+        if not recipe.momentum:
+            raise RecipeError("optimizer=nesterov needs momentum")
+        if recipe.weight_decay or recipe.schedule != "constant":
+            key = "weight_decay" if recipe.weight_decay else "schedule"
+            raise RecipeError(f"{key}={getattr(recipe, key)} does not go with optimizer=nesterov")
 
 
 def _check_max_tokens(recipe: Recipe) -> None:
