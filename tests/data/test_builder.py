@@ -105,6 +105,17 @@ def test_prepared_data_that_was_damaged(tmp_path: Path, damage: str) -> None:
     assert len(prepared(tmp_path)["train"]) == 3
 
 
+def test_modules_stay_as_they_are(tmp_path: Path) -> None:
+    script = (
+        "import pathlib, sys, hf_sysgen.data.builder as builder\n"
+        "from hf_sysgen.data import load_benchmark\n"
+        "load_benchmark('scan', 'length', cache_dir=sys.argv[1])\n"
+        "assert builder.Path is pathlib.Path\n"
+        "assert 'scipy' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", script, str(tmp_path)], check=True)
+
+
 def test_missing_dependency(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(datasets.exceptions.DatasetGenerationError):
         prepared(tmp_path, ModuleNotFoundError("No module named 'parser'"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,6 +69,10 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         self._data_dir = data_dir
         self._sources_cache_dir = cache_dir
         self._files: dict[str, str] | None = None
+        # else `datasets` puts an `open` and a `Path` of its own into these modules, for streaming, and imports scipy
+        for builder in type(self).__mro__:
+            if issubclass(builder, BenchmarkBuilder):
+                vars(sys.modules[builder.__module__])["_patched_for_streaming"] = True
         with self._intact():
             super().__init__(
                 cache_dir=None if cache_dir is None else str(cache_dir),
