@@ -72,11 +72,10 @@ def speed_table() -> str:
     header = ["SCAN setup"]
     for count in threads:
         header += [f"{count} thread{'s' * (count > 1)}: steps/s", "grouped", "sequences/s"]
-    decoding = max(1, record["rounds"] // 2)
     note = (
-        f"{record['device']}, medians of {record['rounds']} rounds (decoding: {decoding}), all contenders in turn in "
-        "one run; T5 and BART of equal width and depth. Batches of 256; grouped: the same update from four parts of "
-        "similar length. Sequences: greedy `generate`, 27 steps."
+        f"{record['device']}, medians of {record['rounds']} rounds, all contenders in turn in one run; T5 and BART of "
+        "equal width and depth. Batches of 256; grouped: the same update from four parts of similar length. Sequences: "
+        "greedy `generate`, 27 steps."
     )
     return f"{markdown(tuple(header), rows)}\n\n{note}"
 

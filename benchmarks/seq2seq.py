@@ -184,6 +184,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7, help="timed rounds; medians are over these")
     parser.add_argument("--setup", choices=("scan", "cogs", "all"), default="all")
     parser.add_argument("--compile", action="store_true", help="also measure under torch.compile")
+    parser.add_argument("--threads", type=int, nargs="*", help="numbers of threads; default: 1 and all")
     parser.add_argument("--quick", action="store_true", help="one round of the SCAN setup, one thread")
     arguments = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -193,7 +194,7 @@ def main() -> None:
     chosen = ("scan",) if arguments.quick else ("scan", "cogs") if arguments.setup == "all" else (arguments.setup,)
     setups = {name: {"scan": scan_setup, "cogs": cogs_setup}[name]() for name in chosen}
     all_threads = torch.get_num_threads()
-    threads = [1] if arguments.quick or device == "cuda" else sorted({1, all_threads})
+    threads = arguments.threads or ([1] if arguments.quick or device == "cuda" else sorted({1, all_threads}))
     modes = ["padded", "grouped", *(["compiled"] if arguments.compile else [])]
     results = []
     for setup_name, setup in setups.items():
@@ -205,7 +206,7 @@ def main() -> None:
                     {"setup": setup_name, "threads": count, "what": f"train {mode}", "name": name, "per_second": speed}
                     for name, speed in speeds.items()
                 ]
-            for name, speed in measure_decoding(setup, max(1, rounds // 2), device, names).items():
+            for name, speed in measure_decoding(setup, rounds, device, names).items():
                 results.append(
                     {"setup": setup_name, "threads": count, "what": "decode", "name": name, "per_second": speed}
                 )
