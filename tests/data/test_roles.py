@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import math
@@ -23,6 +24,14 @@ ADD_JUMP = "add_prim_split/tasks_{}_addprim_jump.txt"
 SCAN_SCHEMES = [name for name in role_schemes() if name.startswith("scan_")]
 
 
+@functools.cache
+def scan_words() -> tuple[set[str], set[str]]:
+    """All words of the sources and of the targets."""
+    first, second = ({word for text in texts for word in text.split()} for texts in zip(*examples(), strict=True))
+    return first, second
+
+
+@functools.cache
 def sources(part: str) -> list[str]:
     return [command for command, _ in parse_scan(rebuild(ADD_JUMP.format(part)))]
 
@@ -77,8 +86,7 @@ def test_the_main_scheme():
 def test_every_word_of_scan_has_a_role_in_every_scheme(name):
     scheme = role_scheme(name)
     assert scheme.name == name
-    for side, texts in zip(("source", "target"), zip(*examples(), strict=True), strict=True):
-        words = {word for text in texts for word in text.split()}
+    for side, words in zip(("source", "target"), scan_words(), strict=True):
         roles = scheme.source_roles if side == "source" else scheme.target_roles
         assert set(roles) == words
         names = scheme.source_names if side == "source" else scheme.target_names
