@@ -144,7 +144,7 @@ def split_tests(family: str) -> dict[str, str]:
             "test": "Drawn like train: no compositional test.",
         }
     return {
-        "train": "Half of the contrast: what is held out is not here.",
+        "train": "Has none of what test holds out.",
         names["validation"]: "Drawn like test, not like train: choosing a model on it is choosing on the test's kind.",
         "test": f"The compositional test: {held_out} that train does not have.",
     }
