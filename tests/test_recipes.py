@@ -285,7 +285,7 @@ def test_names_are_frozen():
         "adam_beta1", "adam_beta2", "adam_epsilon", "weight_decay", "max_grad_norm", "label_smoothing", "precision",
         "attention", "torch_compile", "gradient_checkpointing", "eval_every", "eval_examples", "eval_batch_size",
         "early_stopping", "early_stopping_patience", "save_every", "log_every", "tracker", "data_dir", "output_dir",
-        "paper_cell", "paper_test", "paper_validation", "max_tokens", "batches_per_update",
+        "paper_cell", "paper_test", "paper_validation", "max_tokens", "batches_per_update", "pretrained",
         "optimizer", "momentum",
     }  # fmt: skip
 

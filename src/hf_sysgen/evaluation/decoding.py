@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -40,6 +41,37 @@ def preallocated_cache(model: PreTrainedModel, num_steps: int) -> EncoderDecoder
     return EncoderDecoderCache(Cache(layers=layers), DynamicCache(config=model.config))
 
 
+def left_padded(ids: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids and mask (B, S), 1 = real, with each row's padding before its real tokens, whose order stays."""
+    order = mask.argsort(dim=1, stable=True)
+    return ids.gather(1, order), mask.gather(1, order)
+
+
+def teacher_forced_logits(
+    model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, target: torch.Tensor
+) -> torch.Tensor:
+    """
+    Logits (B, T, V) of every token of the references, each after the source and the tokens before it, in one pass.
+
+    Args:
+        model: an encoder-decoder model, or a decoder that goes on from the source.
+        input_ids: source ids (B, S); attention_mask (B, S), 1 = real.
+        target: ids (B, T), -100 beyond a row's end.
+    """
+    if model.config.is_encoder_decoder:
+        shifted = model.prepare_decoder_input_ids_from_labels(target)
+        return model(input_ids=input_ids, attention_mask=attention_mask, decoder_input_ids=shifted).logits
+    prompt, mask = left_padded(input_ids, attention_mask)
+    # what fills short rows stands behind all that is judged, so any word will do
+    read = target[:, :-1].clamp(min=0)
+    return model(
+        input_ids=torch.cat((prompt, read), dim=1),
+        attention_mask=torch.cat((mask, torch.ones_like(read)), dim=1),
+        use_cache=False,
+        logits_to_keep=target.shape[1],
+    ).logits
+
+
 @torch.inference_mode()
 def greedy_decode(
     model: Any,
@@ -55,7 +87,7 @@ def greedy_decode(
     the length of the reference (models/transformer_enc_dec.py:109-137 of Csordas et al.).
 
     Args:
-        model: an encoder-decoder model in evaluation mode.
+        model: an encoder-decoder model in evaluation mode, or a decoder that goes on from the source.
         input_ids: source ids (B, S); attention_mask (B, S), 1 = real.
         num_steps: T, at least 1.
         given: the first P < T tokens of every row (B, P), known to be the most likely ones: they are read in one pass.
@@ -63,24 +95,64 @@ def greedy_decode(
     Returns:
         ids (B, T) and the logits they were taken from (B, T, V).
     """
-    encoded = model.get_encoder()(input_ids=input_ids, attention_mask=attention_mask)
-    # a model whose cache is of its own kind makes it at the first step
-    cache = preallocated_cache(model, num_steps) if model._supports_default_dynamic_cache() else None
-    fed = input_ids.new_full((input_ids.shape[0], 1), model.config.decoder_start_token_id)
+    begin = _encode if model.config.is_encoder_decoder else _prompt
+    step, fed, cache = begin(model, input_ids, attention_mask, num_steps)
     ids, logits = [], []
+    num_given = 0
     if given is not None:
         ids.append(given)
-        fed = torch.cat((fed, given), dim=1)
-    for _ in range(num_steps + 1 - fed.shape[1]):
-        output = model(
+        fed, num_given = torch.cat((fed, given), dim=1), given.shape[1]
+    for _ in range(num_steps - num_given):
+        output = step(fed, cache)
+        cache = output.past_key_values
+        logits.append(output.logits)
+        fed = output.logits[:, -1:].argmax(dim=-1)
+        ids.append(fed)
+    return torch.cat(ids, dim=1), torch.cat(logits, dim=1)
+
+
+# a model's output for tokens (B, N) that follow those in the cache
+Step = Callable[[torch.Tensor, Cache | None], Any]
+
+
+def _encode(
+    model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, num_steps: int
+) -> tuple[Step, torch.Tensor, Cache | None]:
+    """How a decoder beside an encoder takes a step, the start symbol that it reads first (B, 1), and a cache."""
+    encoded = model.get_encoder()(input_ids=input_ids, attention_mask=attention_mask)
+
+    def step(fed: torch.Tensor, cache: Cache | None) -> Any:
+        return model(
             encoder_outputs=encoded,
             attention_mask=attention_mask,
             decoder_input_ids=fed,
             past_key_values=cache,
             use_cache=True,
         )
-        cache = output.past_key_values
-        logits.append(output.logits)
-        fed = output.logits[:, -1:].argmax(dim=-1)
-        ids.append(fed)
-    return torch.cat(ids, dim=1), torch.cat(logits, dim=1)
+
+    # a model whose cache is of its own kind makes it at the first step
+    cache = preallocated_cache(model, num_steps) if model._supports_default_dynamic_cache() else None
+    return step, input_ids.new_full((input_ids.shape[0], 1), model.config.decoder_start_token_id), cache
+
+
+def _prompt(
+    model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, num_steps: int
+) -> tuple[Step, torch.Tensor, Cache | None]:
+    """How a decoder alone takes a step, the source that it reads first (B, S), padded on the left, and a cache."""
+    prompt, mask = left_padded(input_ids, attention_mask)
+    width = prompt.shape[1]
+    mask = torch.nn.functional.pad(mask, (0, num_steps), value=1)
+
+    def step(fed: torch.Tensor, cache: Any) -> Any:
+        end = cache.get_seq_length() + fed.shape[1]
+        return model(
+            input_ids=fed,
+            attention_mask=mask[:, :end],
+            past_key_values=cache,
+            use_cache=True,
+            # of the source only the last position; of what follows it all, and never more than were fed
+            logits_to_keep=end - width + 1,
+        )
+
+    layers: list = [PreallocatedLayer(width + num_steps) for _ in range(model.config.num_hidden_layers)]
+    return step, prompt, Cache(layers=layers)

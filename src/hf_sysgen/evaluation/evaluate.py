@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from hf_sysgen.evaluation.decoding import greedy_decode
+from hf_sysgen.evaluation.decoding import greedy_decode, teacher_forced_logits
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -44,7 +44,7 @@ def evaluate_split(
     decoding token by token has to begin for what is not.
 
     Args:
-        model: encoder-decoder model; its mode is put back as it was.
+        model: encoder-decoder model, or a decoder that goes on from the source; its mode is put back as it was.
         split: a `TokenizedSplit`.
         rows: which examples, `None` for all.
         batch_size: examples decoded together.
@@ -116,11 +116,7 @@ def _read_references(
 ) -> tuple[dict[int, dict[str, Any]], dict[int, int]]:
     """Records by row, final for what is right; and for the other rows the step of their first wrong choice."""
     source, source_mask, target, real = _batch(model, split, rows)
-    logits = model(
-        input_ids=source,
-        attention_mask=source_mask,
-        decoder_input_ids=model.prepare_decoder_input_ids_from_labels(target),
-    ).logits
+    logits = teacher_forced_logits(model, source, source_mask, target)
     losses = _row_losses(logits, target, real).tolist()
     differs = (logits.argmax(dim=-1) != target) & real  # (B, T)
     first = torch.where(differs.any(dim=1), differs.int().argmax(dim=1), -1).tolist()

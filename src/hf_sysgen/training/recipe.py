@@ -296,6 +296,8 @@ def parse_recipe(keys: Mapping[str, Any], name: str = "recipe") -> Recipe:
     model_fields = {key: value for key, value in keys.items() if key not in RECIPE_KEYS}
     recipe = Recipe(**values, model_fields=_checked_model_fields(model_config, model_fields), name=name)
     _check_consistency(recipe)
+    if recipe.pretrained is not None:
+        _check_pretrained(recipe)
     return recipe
 
 
@@ -369,6 +371,18 @@ def _check_optimizer(recipe: Recipe) -> None:
         if recipe.weight_decay or recipe.schedule != "constant":
             key = "weight_decay" if recipe.weight_decay else "schedule"
             raise RecipeError(f"{key}={getattr(recipe, key)} does not go with optimizer=nesterov")
+
+
+def _check_pretrained(recipe: Recipe) -> None:
+    from transformers import AutoModelForCausalLM
+
+    from hf_sysgen.models import MODELS
+
+    able = [config.model_type for config, classes in MODELS.items() if AutoModelForCausalLM in classes]
+    if recipe.model not in able:
+        raise RecipeError(f"pretrained is for decoders ({', '.join(able)}), model={recipe.model} is none; remove it")
+    if recipe.tokens != "words":
+        raise RecipeError(f"tokens={recipe.tokens} has no effect beside pretrained, whose tokenizer decides; remove it")
 
 
 def _check_max_tokens(recipe: Recipe) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 from transformers import (
+    AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
@@ -20,7 +21,7 @@ from transformers import (
 )
 
 from hf_sysgen.data import benchmark_info, load_benchmark
-from hf_sysgen.data.tokenization import build_vocabulary, encode_sources, encode_targets
+from hf_sysgen.data.tokenization import Vocabulary, build_vocabulary, encode_sources, encode_targets
 from hf_sysgen.data.tokenized import TokenizedSplit
 from hf_sysgen.evaluation.evaluate import evaluate_split, with_texts
 from hf_sysgen.models import CONFIGS, MODELS
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 # the benchmark's task, the Auto class of a model that has a head for it, and the class that brings them together
 TASKS = (
     ("seq2seq", AutoModelForSeq2SeqLM, "hf_sysgen.training.tasks:Seq2SeqTask"),
+    ("seq2seq", AutoModelForCausalLM, "hf_sysgen.training.causal_tasks:CausalSeq2SeqTask"),
     (
         "relation_classification",
         AutoModelForSequenceClassification,
@@ -125,6 +127,7 @@ class Seq2SeqTask(Task):
     """
 
     splits: Mapping[str, TokenizedSplit]
+    split_class = TokenizedSplit
     monitored = ("accuracy", "loss", "loss_teacher")
 
     def __init__(self, recipe: Recipe, benchmark: DatasetDict):
@@ -133,16 +136,13 @@ class Seq2SeqTask(Task):
         if not self.has_source_table and not recipe.joint_vocabulary:
             raise RecipeError(f"model={recipe.model} has one table for source and target: set joint_vocabulary=true")
         columns = {name: (split["input"][:], split["target"][:]) for name, split in benchmark.items()}
-        self.vocabulary = build_vocabulary(
-            (text for sources, _ in columns.values() for text in sources),
-            (text for _, targets in columns.values() for text in targets),
-            joint=recipe.joint_vocabulary,
-            characters=recipe.tokens == "characters",
-            start=self.has_source_table,
+        self.vocabulary = self.make_vocabulary(
+            [text for sources, _ in columns.values() for text in sources],
+            [text for _, targets in columns.values() for text in targets],
         )
         tokenizer = self.vocabulary.tokenizer
         self.splits = {
-            name: TokenizedSplit(
+            name: self.split_class(
                 encode_sources(tokenizer, sources),
                 encode_targets(tokenizer, targets),
                 pad_id=tokenizer.pad_token_id,
@@ -150,6 +150,20 @@ class Seq2SeqTask(Task):
             )
             for name, (sources, targets) in columns.items()
         }
+
+    def make_vocabulary(self, sources: list[str], targets: list[str]) -> Vocabulary:
+        return build_vocabulary(
+            sources,
+            targets,
+            joint=self.recipe.joint_vocabulary,
+            characters=self.recipe.tokens == "characters",
+            start=self.has_source_table,
+        )
+
+    @property
+    def longest_target(self) -> int:
+        """Of all splits: words and EOS."""
+        return max(int(split.targets.lengths.max()) for split in self.splits.values())
 
     def build_model(self, attention: str) -> PreTrainedModel:
         eos = self.vocabulary.tokenizer.eos_token_id
@@ -167,10 +181,8 @@ class Seq2SeqTask(Task):
             decoder_start_token_id=eos,
         )
         model = self.from_config(AutoModelForSeq2SeqLM, config, attention)
-        # the words of the longest target, and EOS
-        longest = max(int(split.targets.lengths.max()) for split in self.splits.values())
         model.generation_config = GenerationConfig(
-            max_new_tokens=longest, eos_token_id=eos, pad_token_id=eos, decoder_start_token_id=eos
+            max_new_tokens=self.longest_target, eos_token_id=eos, pad_token_id=eos, decoder_start_token_id=eos
         )
         return model
 
