@@ -61,7 +61,7 @@ def few_questions() -> Iterator[str]:
 def few_cfq() -> Iterator[dict[str, Any]]:
     for question in few_questions():
         words = question.lower().split()
-        yield {"input": " ".join(words), "target": " ".join(["select", "count(*)", "where", "{", *words[1:], "}"])}
+        yield {"input": " ".join(words), "target": " ".join(["select", *["and"] * words.count("and"), words[-1]])}
 
 
 MADE = {

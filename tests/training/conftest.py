@@ -3,7 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tiny_runs import learned_run, small_scan
+from made_examples import any_benchmark
+from tiny_runs import learned_run
 
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks
@@ -11,9 +12,9 @@ import hf_sysgen.training.tasks
 
 @pytest.fixture
 def few_examples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs of this process take a few SCAN examples for the whole benchmark."""
+    """Runs of this process take a few examples for the whole benchmark, SCAN's unless it has its own."""
     hf_sysgen.training.run.quiet_libraries()
-    monkeypatch.setattr(hf_sysgen.training.tasks, "load_benchmark", lambda *args, **kwargs: small_scan())
+    monkeypatch.setattr(hf_sysgen.training.tasks, "load_benchmark", any_benchmark)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,74 @@
+"""Scores of dependency trees by hand, and the best tree against all trees."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from hf_sysgen.data.cfq_trees import is_tree
+from hf_sysgen.evaluation.metrics import summarize
+from hf_sysgen.evaluation.parsing_metrics import correct_arcs, correct_heads, spanning_tree
+
+
+def test_heads_and_arcs_by_hand():
+    gold, gold_labels = [2, 0, 2, 3], ["AUX", "ROOT", "OBJ", "NMOD"]
+    heads, labels = [2, 0, 2, 2], ["AUX", "ROOT", "NSUBJ", "NMOD"]
+    assert correct_heads(heads, gold) == 3
+    assert correct_arcs(heads, labels, gold, gold_labels) == [True, True, False, False]
+
+
+def test_subtypes_do_not_count():
+    assert correct_arcs([0, 1], ["ROOT", "NMOD:poss"], [0, 1], ["ROOT", "NMOD"]) == [True, True]
+    assert correct_arcs([0, 1], ["ROOT", "OBJ:poss"], [0, 1], ["ROOT", "NMOD:poss"]) == [True, False]
+
+
+def test_lists_of_different_lengths_are_an_error():
+    with pytest.raises(ValueError, match="zip"):
+        correct_heads([0, 1], [0])
+
+
+def test_shares_are_over_tokens():
+    """A long sentence weighs more: 1 of 2 and 3 of 8 are 4 of 10, not 7/16."""
+    records = [
+        {"row": 0, "exact": False, "tokens": 2, "correct_heads": 2, "correct_arcs": 1},
+        {"row": 1, "exact": True, "tokens": 8, "correct_heads": 7, "correct_arcs": 3},
+    ]
+    summary = summarize(records)
+    assert summary["las"] == pytest.approx(0.4, rel=1e-15)
+    assert summary["uas"] == pytest.approx(0.9, rel=1e-15)
+    assert summary["accuracy"] == 0.5
+    assert not {"tokens", "correct_heads", "correct_arcs"} & set(summary)
+
+
+def best_of_all(scores: np.ndarray) -> list[int]:
+    size = len(scores)
+    trees = [heads for heads in itertools.product(range(size + 1), repeat=size) if is_tree(heads)]
+    return list(max(trees, key=lambda heads: sum(scores[token, head] for token, head in enumerate(heads))))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_the_best_tree_of_all(size):
+    generator = np.random.default_rng(size)
+    no_trees = 0
+    for _ in range(25):
+        scores = generator.normal(size=(size, size + 1)) * 5
+        alone = scores.copy()
+        alone[np.arange(size), np.arange(size) + 1] = -np.inf
+        no_trees += not is_tree(alone.argmax(1).tolist())
+        assert spanning_tree(scores) == best_of_all(scores)
+    # else the search was never asked
+    assert no_trees > 3 or size == 1
+
+
+def test_one_root_though_two_would_score_higher():
+    """Both tokens score the root highest; one may have it."""
+    assert spanning_tree(np.array([[9.0, 0.0, 1.0], [8.0, 3.0, 0.0]])) == [0, 1]
+    assert spanning_tree(np.array([[9.0, 0.0, 7.0], [8.0, 3.0, 0.0]])) == [2, 0]
+
+
+def test_the_scores_are_left_alone():
+    scores = np.zeros((2, 3), np.float32)
+    spanning_tree(scores)
+    assert (scores == 0).all()

@@ -1,0 +1,372 @@
+"""Tasks on graphs and trees: their batches, their loss, what a run leaves, and that it resumes and shares its work."""
+
+from __future__ import annotations
+
+import functools
+import json
+import signal
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import kills
+import numpy as np
+import pytest
+import torch
+import yaml
+from datasets import Dataset, DatasetDict
+from made_examples import any_benchmark, made_examples
+from safetensors.torch import load_file
+from tiny_runs import SMALL, TINY, read_lines, train_process, weights
+from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification, AutoTokenizer
+
+import hf_sysgen.training.run
+import hf_sysgen.training.tasks
+from hf_sysgen.data.cfq_trees import is_content, is_tree
+from hf_sysgen.data.clutrr_kinship import EDGE_TYPES, TARGETS
+from hf_sysgen.data.tokenization import encode_sources
+from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
+from hf_sysgen.evaluation.metrics import summarize
+from hf_sysgen.evaluation.results import read_results
+from hf_sysgen.training.graph_tasks import RelationSplit
+from hf_sysgen.training.parsing_tasks import COLUMNS, GraphParsingTask
+from hf_sysgen.training.recipe import Recipe, RecipeError, load_recipe, parse_recipe
+from hf_sysgen.training.run import run_recipe
+from hf_sysgen.training.tasks import prepare_task
+
+# what graph models have in place of `SIZES`
+SHARED = {key: value for key, value in TINY.items() if key not in ("encoder_layers", "decoder_layers")}
+SHARED |= {"model": "edge_transformer", "num_hidden_layers": 2}
+KEYS = {
+    "clutrr": {"benchmark": "clutrr", "config": "gen_train234_test2to10"},
+    "rrat": {
+        "benchmark": "clutrr", "config": "gen_train234_test2to10", "model": "relation_aware_transformer",
+        "update_relations": True,
+    },
+    "cogs_graph": {"benchmark": "cogs_graph", "config": "gen_2020"},
+    "cfq_dependencies": {"benchmark": "cfq_dependencies", "config": "mcd1_own_heads"},
+}  # fmt: skip
+QUERIES = {"benchmark": "cfq", "config": "mcd1_edge", "joint_vocabulary": True}
+# an epsilon above the gradients makes Adam momentum, so that rounding errors stay what they are
+SMOOTH = {"dropout": 0.0, "adam_epsilon": 1.0, "learning_rate": 1.0, "max_grad_norm": 1.0}
+
+
+def tiny(folder: Path, keys: dict[str, Any], **changes: Any) -> Recipe:
+    return parse_recipe({**SHARED, "output_dir": str(folder / "run"), **keys, **changes}, name="tiny")
+
+
+def tiny_file(folder: Path, keys: dict[str, Any], **changes: Any) -> str:
+    path = folder / "tiny.yaml"
+    path.write_text(yaml.safe_dump({**SHARED, **keys, **changes}), encoding="utf-8")
+    return str(path)
+
+
+def curve(record: dict[str, Any]) -> list[float]:
+    return [value for entry in record["history"] if "loss" in entry for value in (entry["loss"], entry["grad_norm"])]
+
+
+# batches
+
+
+def golden_json(golden_dir: Path, name: str) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    config = json.loads((golden_dir / "edge" / f"{name}.json").read_text())["config"]
+    return config, load_file(golden_dir / "edge" / f"{name}.safetensors")
+
+
+def test_graphs_are_collated_as_by_the_authors(golden_dir):
+    config, expected = golden_json(golden_dir, "clutrr_collate")
+    assert config["edge_label_vocab"] == list(EDGE_TYPES)
+    assert config["query_label_vocab"] == list(TARGETS)
+    columns = {"edges": "edges", "edge_types": "edge_labels", "query_edge": "query_edge", "target": "query_label"}
+    split = RelationSplit(
+        Dataset.from_list([{ours: row[theirs] for ours, theirs in columns.items()} for row in config["raw"]])
+    )
+    batch = split[np.arange(4)]
+    assert torch.equal(batch["edge_ids"], expected["in.batched_graphs"])
+    assert torch.equal(batch["node_mask"], 1 - expected["in.masks"].long())
+    assert torch.equal(batch["query"], expected["in.query_edges"][:, 1:])
+    assert torch.equal(batch["labels"], expected["in.query_labels"])
+
+
+def test_sentences_are_collated_as_by_the_authors(golden_dir, tmp_path):
+    config, expected = golden_json(golden_dir, "cogs_batch")
+    theirs = {"role": "role", "category": "category", "noun_type": "noun_type", "verb": "verb_name", "parent": "parent"}
+    rows = [
+        {COLUMNS[kind]: row[name] for kind, name in theirs.items()} | {"input": " ".join(row["tokens"])}
+        for row in config["examples"]
+    ]
+    task = GraphParsingTask(tiny(tmp_path, KEYS["cogs_graph"]), DatasetDict({"train": Dataset.from_list(rows)}))
+    assert task.names == {kind: config["vocabs"][theirs[kind]] for kind in task.names}
+    assert task.tokenizer.convert_ids_to_tokens(range(len(task.tokenizer))) == config["vocabs"]["tokens"]
+    batch = task.splits["train"][np.arange(4)]
+    assert torch.equal(batch["input_ids"], expected["in.tokens"])
+    padding = expected["in.mask"].bool()
+    assert torch.equal(batch["attention_mask"], (~padding).long())
+    for index, kind in enumerate(COLUMNS):
+        assert torch.equal(batch["labels"][..., index], expected[f"in.{kind}"].masked_fill(padding, -100)), kind
+
+
+def test_trees_against_a_loop(tmp_path, few_examples):
+    task = prepare_task(tiny(tmp_path, KEYS["cfq_dependencies"]))
+    examples, rows = made_examples("cfq_dependencies")["train"], np.array([4, 0, 9])
+    batch = task.splits["train"][rows]
+    size = batch["input_ids"].shape[1]
+    assert size == 1 + max(len(examples[int(row)]["tokens"]) for row in rows)
+    for index, row in enumerate(rows.tolist()):
+        example = examples[row]
+        words = example["tokens"]
+        known = task.tokenizer.convert_ids_to_tokens(batch["input_ids"][index])
+        assert known[: len(words) + 1] == ["[ROOT]", *words]
+        assert batch["attention_mask"][index].tolist() == [1] * (len(words) + 1) + [0] * (size - len(words) - 1)
+        for dependent in range(size):
+            for head in range(size):
+                if dependent == 0 or max(dependent, head) > len(words):
+                    expected = -100
+                elif example["heads"][dependent - 1] == head:
+                    expected = task.names.index(example["labels"][dependent - 1])
+                else:
+                    expected = 0
+                assert batch["labels"][index, dependent, head] == expected
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_of_no_rows_a_batch_without_labels(name, tmp_path, few_examples):
+    batch = prepare_task(tiny(tmp_path, KEYS[name])).splits["train"][np.empty(0, np.int64)]
+    assert (batch["labels"] == -100).all()
+    assert {len(tensor) for tensor in batch.values()} == {1}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_neighbours_are_of_similar_length(name, tmp_path, few_examples):
+    split = prepare_task(tiny(tmp_path, KEYS[name])).splits["train"]
+    mask = "node_mask" if "node_mask" in split[np.zeros(1, np.int64)] else "attention_mask"
+    rows = split.by_length(np.arange(SMALL["train"]))
+    lengths = split[rows][mask].sum(1).tolist()
+    assert lengths == sorted(lengths)
+    assert len(set(lengths)) > 1
+    assert sorted(rows.tolist()) == list(range(SMALL["train"]))
+    assert all(np.array_equal(side, split.lengths) for side in split.side_lengths())
+
+
+@pytest.mark.slow
+def test_real_words_have_the_authors_ids(data_dir):
+    """Their counts, and one word that only gen has, whose labels are all known."""
+    task = prepare_task(load_recipe("edge/cogs_graph_edge.yaml", [f"data_dir={data_dir}", "share_layers=false"]))
+    assert {kind: len(names) for kind, names in task.names.items()} == {
+        "role": 9, "category": 5, "noun_type": 4, "verb": 136,
+    }  # fmt: skip
+    assert len(task.tokenizer) == 746
+    assert task.tokenizer.convert_tokens_to_ids("A") == 1
+    # of theirs, 2 rows of distances and a matrix in each layer are never used
+    model = task.build_model("eager")
+    assert model.num_parameters() == 243_227 + 64 - 2 * 64 - 3 * (64 * 64 + 64)
+
+
+# losses
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_the_loss_is_the_model_s(name, tmp_path, few_examples):
+    task = prepare_task(tiny(tmp_path, KEYS[name]))
+    model = task.build_model("eager").eval()
+    batch = task.splits["train"][np.arange(7)]
+    labels = batch.pop("labels")
+    alone = (
+        {f"{kind}_labels": labels[..., index] for index, kind in enumerate(COLUMNS)}
+        if name == "cogs_graph"
+        else {"labels": labels}
+    )
+    ours = task.loss(model(**batch), labels, num_items_in_batch=(labels != -100).sum())
+    torch.testing.assert_close(ours, model(**batch, **alone).loss)
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_records_have_the_loss_of_each_example(name, tmp_path, few_examples):
+    task = prepare_task(tiny(tmp_path, KEYS[name]))
+    model = task.build_model("eager").train()
+    records = {record["row"]: record for record in task.evaluate(model, "test", np.arange(13), True, 0, 1)}
+    assert model.training
+    shared = [task.evaluate(model, "test", np.arange(13), True, rank, 2) for rank in range(2)]
+    assert {len(part) for part in shared} == {6, 7}
+    assert {record["row"] for part in shared for record in part} == set(records) == set(range(13))
+    model.eval()
+    for row in range(13):
+        batch = task.splits["test"][np.array([row])]
+        labels = batch.pop("labels")
+        with torch.no_grad():
+            loss = task.loss(model(**batch), labels, num_items_in_batch=(labels != -100).sum())
+        assert records[row]["loss"] == pytest.approx(float(loss), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_parts_make_the_same_update(name, tmp_path, few_examples):
+    """61 examples in batches of 20: the epoch's last one has one row, so that three of four groups are empty."""
+    keys = {**KEYS[name], **SMOOTH, "sampling": "epochs", "batch_size": 20, "steps": 4, "eval_every": 0}
+    curves = [curve(run_recipe(tiny(tmp_path / str(n), keys, length_groups=n))) for n in (1, 4)]
+    assert len(curves[0]) == 8
+    assert curves[1] == pytest.approx(curves[0], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "key", [{"label_smoothing": 0.1}, {"joint_vocabulary": True}, {"static_batches": True}], ids=str
+)
+def test_keys_that_are_about_texts(key, tmp_path, few_examples):
+    with pytest.raises(RecipeError, match=rf"{next(iter(key))}=.* is for tasks whose targets are texts"):
+        run_recipe(tiny(tmp_path, KEYS["clutrr"], **key))
+
+
+def test_a_model_without_the_head(tmp_path, few_examples):
+    with pytest.raises(
+        RecipeError, match=r"cannot be trained on benchmark=cogs_graph.*models that can: edge_transformer"
+    ):
+        run_recipe(tiny(tmp_path, KEYS["cogs_graph"], model="relation_aware_transformer"))
+
+
+# runs
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Folders of runs that have learnt a part of it, by task."""
+
+    @functools.cache
+    def run(name: str) -> Path:
+        folder = tmp_path_factory.mktemp(name)
+        hf_sysgen.training.run.quiet_libraries()
+        recipe = tiny(
+            folder, {**KEYS, "cfq": QUERIES}[name], steps=30, batch_size=16, eval_every=15, save_every=30, dropout=0.0,
+            learning_rate=0.005,
+        )  # fmt: skip
+        with mock.patch.object(hf_sysgen.training.tasks, "load_benchmark", any_benchmark):
+            run_recipe(recipe)
+        return folder / "run"
+
+    return run
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_metrics_follow_from_predictions(name, runs):
+    record, rows = read_results(runs(name) / "results.json"), read_lines(runs(name) / "predictions.jsonl")
+    expected = [(split, row) for split in ("validation", "test") for row in range(SMALL[split])]
+    assert [(row["split"], row["row"]) for row in rows] == expected
+    for split, metrics in record["splits"].items():
+        assert summarize(row for row in rows if row["split"] == split) == metrics
+    assert 0 < sum(row["exact"] for row in rows) < len(rows)
+    evaluated = [entry for entry in record["history"] if "eval_test_accuracy" in entry]
+    assert [entry["step"] for entry in evaluated] == [15, 30]
+
+
+@pytest.mark.parametrize("name", ["clutrr", "rrat"])
+def test_a_stranger_labels_relations(name, runs):
+    """With what the checkpoint says of its labels."""
+    model = AutoModelForSequenceClassification.from_pretrained(runs(name) / "model").eval()
+    edge_ids = {label: index for index, label in enumerate(model.config.edge_labels)}
+    rows = [row for row in read_lines(runs(name) / "predictions.jsonl") if row["split"] == "test"]
+    for row, example in zip(rows, made_examples("clutrr")["test"], strict=True):
+        size = 1 + max(map(max, example["edges"]))
+        graph = torch.zeros(1, size, size, dtype=torch.int64)
+        for (first, last), label in zip(example["edges"], example["edge_types"], strict=True):
+            graph[0, first, last] = edge_ids[label]
+        logits = model(edge_ids=graph, query=torch.tensor([example["query_edge"]])).logits
+        assert model.config.id2label[int(logits.argmax())] == row["prediction"]
+        assert row["exact"] == (row["prediction"] == row["target"] == example["target"])
+        assert row["category"] == f"k={example['k']}"
+    assert model.config.label2id == {label: index for index, label in enumerate(TARGETS)}
+
+
+def test_a_stranger_parses_graphs(runs):
+    model = AutoModelForTokenClassification.from_pretrained(runs("cogs_graph") / "model").eval()
+    tokenizer = AutoTokenizer.from_pretrained(runs("cogs_graph") / "model")
+    for row in read_lines(runs("cogs_graph") / "predictions.jsonl"):
+        out = model(**tokenizer(row["input"], return_tensors="pt"))
+        wrong = []
+        for kind, names in model.config.label_names.items():
+            found = [names[label] for label in out[f"{kind}_logits"][0].argmax(-1).tolist()]
+            assert found == row["prediction"][COLUMNS[kind]]
+            assert row[f"{kind}_exact"] == (found == row[COLUMNS[kind]])
+            wrong.append(found != row[COLUMNS[kind]])
+        parents = out.parent_logits[0].argmax(-1).tolist()
+        found = [-1 if parent == word else parent for word, parent in enumerate(parents)]
+        assert found == row["prediction"]["parents"]
+        assert row["parent_exact"] == (found == row["parents"])
+        assert row["exact"] == (not any(wrong) and row["parent_exact"])
+        assert row["category"] in ("short", "active", "deep")
+
+
+def test_a_stranger_parses_dependencies(runs):
+    model = AutoModelForTokenClassification.from_pretrained(runs("cfq_dependencies") / "model").eval()
+    tokenizer = AutoTokenizer.from_pretrained(runs("cfq_dependencies") / "model")
+    rows = read_lines(runs("cfq_dependencies") / "predictions.jsonl")
+    for row in rows:
+        logits = model(**tokenizer(row["input"], return_tensors="pt")).logits[0]
+        best = 1 + logits[..., 1:].argmax(-1)
+        arcs = [arc.split(":") for arc in row["prediction"].split()]
+        assert is_tree([int(head) for head, _ in arcs])
+        for token, (head, label) in enumerate(arcs, start=1):
+            assert model.config.id2label[int(best[token, int(head)])] == label
+        gold = [arc.split(":") for arc in row["target"].split()]
+        assert row["correct_heads"] == sum(arc[0] == right[0] for arc, right in zip(arcs, gold, strict=True))
+        assert row["correct_arcs"] == sum(arc == right for arc, right in zip(arcs, gold, strict=True))
+        content = [is_content(label) for _, label in gold]
+        assert row["exact"] == all(arc == right for arc, right, it in zip(arcs, gold, content, strict=True) if it)
+    splits = read_results(runs("cfq_dependencies") / "results.json")["splits"]
+    test = [row for row in rows if row["split"] == "test"]
+    assert splits["test"]["las"] == sum(row["correct_arcs"] for row in test) / sum(row["tokens"] for row in test)
+    assert splits["test"]["uas"] >= splits["test"]["las"] > 0
+
+
+def test_a_stranger_writes_queries(runs):
+    """By `generate`, token by token, without what evaluation knows of references."""
+    model, tokenizer = load_checkpoint(runs("cfq"))
+    assert len(tokenizer) == model.config.vocab_size
+    rows = read_lines(runs("cfq") / "predictions.jsonl")
+    texts, _ = predict(model, tokenizer, [row["input"] for row in rows])
+    for row, text in zip(rows, texts, strict=True):
+        assert text.split()[: row["target_length"] + 1] == row["prediction"].split()
+    assert 0 < sum(row["exact"] for row in rows) < len(rows)
+    encoded = encode_sources(tokenizer, [rows[0]["input"]])[0]
+    assert tokenizer.convert_ids_to_tokens(encoded) == [*rows[0]["input"].split(), "</s>"]
+
+
+def test_one_table_needs_a_joint_vocabulary(tmp_path, few_examples):
+    with pytest.raises(RecipeError, match=r"model=edge_transformer has one table .*: set joint_vocabulary=true"):
+        run_recipe(tiny(tmp_path, {**QUERIES, "joint_vocabulary": False}))
+
+
+def test_killed_once(tmp_path):
+    """A short run bit for bit, of which the last checkpoint is cut short."""
+    path = tiny_file(tmp_path, KEYS["cogs_graph"], sampling="epochs", length_groups=2)
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+    arguments = [path, "output_dir=run"]
+    assert train_process(arguments, tmp_path / "whole").status == 0
+    doomed = functools.partial(kills.inside_model_file, 6)
+    assert train_process(arguments, tmp_path / "killed", doomed).status == -signal.SIGKILL
+    again = train_process(arguments, tmp_path / "killed")
+    assert again.status == 0, again.err
+    whole, killed = tmp_path / "whole" / "run", tmp_path / "killed" / "run"
+    assert weights(killed / "model") == weights(whole / "model")
+    assert (killed / "predictions.jsonl").read_bytes() == (whole / "predictions.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cfq_dependencies",
+        pytest.param("cogs_graph", marks=pytest.mark.slow),
+        pytest.param("rrat", marks=pytest.mark.slow),
+    ],
+)
+def test_two_processes_make_the_updates_of_one(name, tmp_path, few_examples):
+    """An epoch ends on a batch of 13; losses are means over labels, of which sentences have more or less."""
+    keys = {**KEYS[name], **SMOOTH, "sampling": "epochs", "batch_size": 24, "eval_every": 0}
+    alone = run_recipe(tiny(tmp_path / "one", keys))
+    done = train_process([tiny_file(tmp_path, keys), "output_dir=two"], tmp_path, processes=2)
+    assert done.status == 0, done.err
+    shared = read_results(tmp_path / "two" / "results.json")
+    assert (alone["num_processes"], shared["num_processes"]) == (1, 2)
+    assert len(curve(alone)) == 12
+    assert curve(shared) == pytest.approx(curve(alone), rel=1e-4)
+    for split in ("validation", "test"):
+        assert shared["splits"][split]["examples"] == SMALL[split]
+        assert shared["splits"][split]["loss"] == pytest.approx(alone["splits"][split]["loss"], rel=1e-3)
