@@ -131,6 +131,31 @@ def statistics_table() -> str:
     return f"{markdown(header, rows)}\n\n{' '.join([text, *notes])}"
 
 
+def loading_table() -> str:
+    """Preparing and loading benchmarks, from benchmarks/data_loading.json."""
+    record = json.loads((HERE / "data_loading.json").read_text(encoding="utf-8"))
+    rows = []
+    for what, row in record["rows"].items():
+        fresh = row.get("load_in_new_process_seconds")
+        rows.append(
+            (
+                f"`{what}`",
+                ", ".join(row["splits"]),
+                f"{sum(row['splits'].values()):,}",
+                f"{row['prepare_rows_per_cpu_second']:,}",
+                f"{row['load_seconds']:.3f} s",
+                "-" if fresh is None else f"{fresh:.3f} s",
+            )
+        )
+    header = ("benchmark", "splits", "rows", "prepared rows/s", "load again", "load in a new process")
+    setup, device = record["setup"], record["environment"]["device"]
+    note = (
+        f"Medians of {setup['rounds']} rounds on one core of an {device} that others used too (load average "
+        f"{min(setup['load_average']):.0f} on two cores): rows per second of processor time, loading by the clock."
+    )
+    return f"{markdown(header, rows)}\n\n{note}"
+
+
 def cell(text: str) -> str:
     return text.replace("|", "\\|")
 
@@ -161,7 +186,7 @@ TABLES = {
         "benchmarks": benchmarks_table,
         "speed": speed_table,
     },
-    "docs/benchmarks.md": {"configs": configs_table, "statistics": statistics_table},
+    "docs/benchmarks.md": {"configs": configs_table, "statistics": statistics_table, "loading": loading_table},
 }
 
 
