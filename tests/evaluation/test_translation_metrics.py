@@ -142,6 +142,8 @@ def test_references_with_another_word():
     pairs = [["big organisation"], ["good organisation"]]
     predictions = ["une grande organisation", "une organisation"]
     assert comp_match(predictions[0], references[0], pairs[0]) is None
+    # the noun is there, the adjective is not
+    assert comp_match("une grande décision", references[0], ["big decision"]) is None
     for rule in ("any_inflection", "same_form"):
         assert comp(predictions, references, pairs, rule) == {"comp": 0.5, "examples": 2, "other_references": 1}
         dropped = comp(predictions, references, pairs, rule, drop=True)
@@ -192,6 +194,8 @@ def test_permutation_test_of_right_and_wrong_is_mcnemar_s():
     sampled = permutation_test(first, second, samples=1000, seed=1)
     assert sampled.p_value != exact.p_value
     assert abs(sampled.p_value - exact.p_value) < 0.02
+    # never nothing: two of 2^40 assignments are as large, and what was observed counts as drawn
+    assert permutation_test([0.0] * 40, [1.0] * 40, samples=50).p_value == pytest.approx(1 / 51)
 
 
 def test_permutation_test_by_hand():

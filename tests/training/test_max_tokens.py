@@ -63,6 +63,12 @@ def test_packing_by_hand():
     assert [batch.tolist() for batch in batches] == [[3], [1], [2], [0]]
 
 
+def test_what_is_carried_over_keeps_its_length():
+    """Ten of 9 tokens, twenty of 3: two nines are carried over, so that the second batch is again of at most ten."""
+    batches = pack(np.array([2] * 10 + [3] * 20), np.array([9] * 10 + [1] * 20), 90, seed=0)
+    assert [len(batch) for batch in batches] == [8, 8, 14]
+
+
 def test_what_is_carried_over_may_be_too_much():
     """As in fairseq: 15 of 2 tokens fill 30; 8 go, and the other 7 stay with one of 30, though that makes 240."""
     batches = pack(np.array([2] * 15 + [3]), np.array([1] * 15 + [30]), 30, seed=0)
