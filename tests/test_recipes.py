@@ -68,6 +68,31 @@ def test_the_paper_s_setup_of_the_scan_cells():
         assert fields.items() <= dict(recipe.model_fields).items()
 
 
+def test_the_paper_s_setup_of_the_edge_transformer():
+    """Table 1: L, d, h, batch, learning rate, and the number of epochs or steps."""
+    cells = {path.stem: load_recipe(path) for path in FILES if path.parent.name == "edge"}
+    table = {
+        "clutrr_edge": (8, 200, 4, 400, 1e-3), "clutrr_rat": (8, 320, 8, 200, 1e-3),
+        "clutrr_rrat": (6, 320, 8, 200, 1e-3), "cfq_dependencies_edge": (7, 360, 4, 500, 1e-3),
+        "cfq_edge": (6, 256, 8, 64, 6e-4), "cogs_graph_edge": (3, 64, 4, 100, 5e-4),
+    }  # fmt: skip
+    seen = set()
+    for name, recipe in cells.items():
+        key = name.removesuffix("_234").removesuffix("_23")
+        if not name.endswith("_quick"):
+            fields = [recipe.model_fields[key] for key in ("num_hidden_layers", "hidden_size", "num_attention_heads")]
+            assert (*fields, recipe.batch_size or recipe.max_tokens, recipe.learning_rate) == table[key]
+            seen.add(key)
+    assert seen == set(table)
+    sizes = {
+        name: benchmark_info(cell.benchmark).configs[cell.config].num_examples["train"] for name, cell in cells.items()
+    }
+    for name, epochs in {"clutrr_edge_234": 50, "clutrr_rat_234": 50, "clutrr_rrat_234": 50, "cfq_edge": 100}.items():
+        assert cells[name].steps == epochs * -(-sizes[name] // cells[name].batch_size)
+    assert cells["cfq_dependencies_edge"].steps == 8000
+    assert cells["cogs_graph_edge"].steps == 24_155 * 200 // 100
+
+
 def test_models_have_the_paper_s_sizes():
     """Table 5, with the vocabularies that the whole benchmark gives."""
     sizes = {"transformer": 992_007, "universal": 332_551, "relative": 1_091_847, "relative_universal": 365_831}
@@ -127,6 +152,7 @@ def test_unknown_keys_name_the_closest():
         ({"config": None}, "config: expected text, got nothing"),
         ({"schedule": "cosine"}, "schedule='cosine' is none of constant, noam, inverse_sqrt, linear"),
         ({"schedule": "noam"}, "schedule=noam needs warmup_steps"),
+        ({"schedule": "linear", "warmup_steps": 6}, "warmup_steps=6 must be less than steps=6"),
         ({"warmup_steps": 5}, "warmup_steps=5 has no effect"),
         ({"length_groups": 99}, "length_groups=99 is more than batch_size=8"),
         ({"label_smoothing": 1.0}, "label_smoothing=1.0 must be in"),
@@ -280,7 +306,7 @@ def test_hash_is_over_what_decides_the_result():
 def test_names_are_frozen():
     """Keys of published recipes: a change here breaks somebody's file."""
     assert set(RECIPE_KEYS) == {
-        "model", "benchmark", "config", "tokens", "joint_vocabulary", "seed", "steps", "batch_size", "length_groups",
+        "model", "benchmark", "config", "tokens", "joint_vocabulary", "role_scheme", "seed", "steps", "batch_size", "length_groups",
         "static_batches", "sampling", "train_eos", "learning_rate", "schedule", "warmup_steps", "warmup_init_lr",
         "adam_beta1", "adam_beta2", "adam_epsilon", "weight_decay", "max_grad_norm", "label_smoothing", "precision",
         "attention", "torch_compile", "gradient_checkpointing", "eval_every", "eval_examples", "eval_batch_size",

@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from hf_sysgen.data import DataError, load_benchmark
-from hf_sysgen.data.tokenization import EOS, SOS, Vocabulary, build_vocabulary, encode_sources, encode_targets
+from hf_sysgen.data.tokenization import (
+    EOS,
+    SOS,
+    Vocabulary,
+    build_vocabulary,
+    encode_sources,
+    encode_targets,
+    sentence_tokenizer,
+)
 
 # blanks of any kind separate words; what else Unicode has may be part of one
 words = st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"]), min_size=1, max_size=6).filter(
@@ -154,3 +162,39 @@ def test_characters_keep_their_blanks(tmp_path):
     assert loaded.decode(ids, skip_special_tokens=True) == answer
     with pytest.raises(DataError, match="'b' in 'Total b' is not in the source vocabulary"):
         encode_sources(loaded, ["Total", "Total b"])
+
+
+def test_without_a_start_one_table_is_enough(tmp_path):
+    vocabulary = build_vocabulary(["b a"], ["c a"], joint=True, start=False)
+    assert vocabulary.tokenizer.convert_ids_to_tokens(range(4)) == ["a", "b", "c", EOS]
+    assert vocabulary.vocab_size == vocabulary.source_vocab_size == len(vocabulary.tokenizer) == 4
+    assert vocabulary.source_id_offset == 0
+    vocabulary.tokenizer.save_pretrained(tmp_path)
+    for tokenizer in (vocabulary.tokenizer, AutoTokenizer.from_pretrained(tmp_path)):
+        assert encode_sources(tokenizer, ["c b"]) == [[2, 1, 3]]
+        assert tokenizer.bos_token is None
+
+
+@pytest.mark.parametrize("root", [None, "[ROOT]"])
+def test_words_that_are_labelled(root, tmp_path):
+    """In the order in which they come first; no word is split, and none is unknown."""
+    tokenizer = sentence_tokenizer(["The cat 's .", "A cat saw"], root)
+    symbols = ["[PAD]"] + ([root] if root else [])
+    words = [*symbols, "The", "cat", "'s", ".", "A", "saw"]
+    tokenizer.save_pretrained(tmp_path)
+    for one in (tokenizer, AutoTokenizer.from_pretrained(tmp_path)):
+        assert one.convert_ids_to_tokens(range(len(one))) == words
+        first = [1] if root else []
+        ids = [len(symbols) + place for place in (4, 1)]
+        batch = one(["A cat", "saw"], padding=True)
+        assert batch["input_ids"] == [[*first, *ids], [*first, len(symbols) + 5, 0]]
+        assert batch["attention_mask"] == [[1] * (len(first) + 2), [1] * (len(first) + 1) + [0]]
+        with pytest.raises(Exception, match="WordLevel error"):
+            one("dog")
+
+
+def test_sentences_of_no_words_or_of_symbols():
+    with pytest.raises(DataError, match="no words to build a vocabulary from: sentences are empty"):
+        sentence_tokenizer(["", " "])
+    with pytest.raises(DataError, match=r"the data uses \[PAD\] as words"):
+        sentence_tokenizer(["a [PAD]"])

@@ -148,6 +148,12 @@ def test_neighbours_are_of_similar_length(name, tmp_path, few_examples):
     assert all(np.array_equal(side, split.lengths) for side in split.side_lengths())
 
 
+def test_the_model_of_the_paper_has_its_size(few_examples):
+    """All that the authors' code instantiates, but 40,000 that it throws away."""
+    task = prepare_task(load_recipe("edge/clutrr_edge_234.yaml"))
+    assert task.build_model("eager").num_parameters() == 608_818 - 40_000
+
+
 @pytest.mark.slow
 def test_real_words_have_the_authors_ids(data_dir):
     """Their counts, and one word that only gen has, whose labels are all known."""
@@ -157,9 +163,9 @@ def test_real_words_have_the_authors_ids(data_dir):
     }  # fmt: skip
     assert len(task.tokenizer) == 746
     assert task.tokenizer.convert_tokens_to_ids("A") == 1
-    # of theirs, 2 rows of distances and a matrix in each layer are never used
+    # of theirs, 2 rows of distances, 2 maps and another one in each layer are never used
     model = task.build_model("eager")
-    assert model.num_parameters() == 243_227 + 64 - 2 * 64 - 3 * (64 * 64 + 64)
+    assert model.num_parameters() == 243_227 + 64 - 2 * 64 - (2 + 3) * (64 * 64 + 64)
 
 
 # losses

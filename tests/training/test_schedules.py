@@ -6,10 +6,11 @@ import json
 import math
 
 import pytest
+import torch
 from tiny_runs import tiny_recipe
 
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.training.schedules import inverse_sqrt, learning_rate_of, noam
+from hf_sysgen.training.schedules import inverse_sqrt, learning_rate_of, linear, noam
 
 
 def test_noam_reproduces_the_authors(golden_dir):
@@ -37,8 +38,26 @@ def test_inverse_sqrt_by_hand():
     assert inverse_sqrt(0.5, warmup_steps=4)(0) == 0.0
 
 
+def test_linear_by_hand():
+    at = linear(0.6, warmup_steps=2, steps=8)
+    assert [at(step) for step in range(9)] == pytest.approx([0, 0.3, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0], abs=1e-15)
+
+
+def test_linear_is_that_of_transformers():
+    from transformers import get_linear_schedule_with_warmup
+
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.3)
+    scheduler = get_linear_schedule_with_warmup(optimizer, num_warmup_steps=3, num_training_steps=11)
+    at = linear(0.3, warmup_steps=3, steps=11)
+    for step in range(11):
+        assert at(step) == pytest.approx(scheduler.get_last_lr()[0], rel=1e-12)
+        optimizer.step()
+        scheduler.step()
+
+
 KEYS = {
     "constant": {},
+    "linear": {"schedule": "linear", "warmup_steps": 1},
     "noam": {"schedule": "noam", "warmup_steps": 2, "learning_rate": 0.5},
     "inverse_sqrt": {"schedule": "inverse_sqrt", "warmup_steps": 2, "warmup_init_lr": 0.001},
 }
