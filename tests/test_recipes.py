@@ -306,13 +306,13 @@ def test_hash_is_over_what_decides_the_result():
 def test_names_are_frozen():
     """Keys of published recipes: a change here breaks somebody's file."""
     assert set(RECIPE_KEYS) == {
-        "model", "benchmark", "config", "tokens", "joint_vocabulary", "role_scheme", "seed", "steps", "batch_size", "length_groups",
+        "model", "benchmark", "config", "tokens", "joint_vocabulary", "seed", "steps", "batch_size", "length_groups",
         "static_batches", "sampling", "train_eos", "learning_rate", "schedule", "warmup_steps", "warmup_init_lr",
         "adam_beta1", "adam_beta2", "adam_epsilon", "weight_decay", "max_grad_norm", "label_smoothing", "precision",
         "attention", "torch_compile", "gradient_checkpointing", "eval_every", "eval_examples", "eval_batch_size",
         "early_stopping", "early_stopping_patience", "save_every", "log_every", "tracker", "data_dir", "output_dir",
         "paper_cell", "paper_test", "paper_validation", "max_tokens", "batches_per_update", "pretrained",
-        "optimizer", "momentum",
+        "optimizer", "momentum", "role_scheme",
     }  # fmt: skip
 
 

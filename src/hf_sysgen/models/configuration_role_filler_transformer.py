@@ -24,6 +24,8 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
         separate_tables: source and target have tables of their own.
         role_map: role of each target word by its id, for decoder input that comes without roles, as generated tokens
             do. `None` reads the tokens themselves, in the source too: "fillers - fillers" of Table 2.
+        source_role_map: role of each row of the source's table, for sources that come without roles. `None` beside a
+            `role_map` means that they never do.
         role_loss: adds the mean cross-entropy of the target's roles to the loss (section 3.2).
         attention_threshold: weights of cross-attention that are not larger become 0 (section 3.3: 0.08); `None` keeps
             all.
@@ -47,6 +49,7 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
     source_role_vocab_size: int | None = None
     separate_tables: bool = False
     role_map: list[int] | None = None
+    source_role_map: list[int] | None = None
     role_loss: bool = True
     attention_threshold: float | None = 0.08
     renormalization: Literal["all_or_none", "each_row"] = "all_or_none"
@@ -73,11 +76,16 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
                     )
             if self.source_id_offset:
                 raise ValueError(f"source_id_offset={self.source_id_offset} needs separate_tables=True")
-        if self.role_map is not None:
-            if len(self.role_map) != self.vocab_size:
-                raise ValueError(f"role_map has {len(self.role_map)} roles for vocab_size={self.vocab_size} words")
-            if not all(0 <= role < self.role_vocab_size for role in self.role_map):
-                raise ValueError(f"role_map holds roles outside role_vocab_size={self.role_vocab_size}")
+        for side in ("", "source_"):
+            if (roles := getattr(self, f"{side}role_map")) is None:
+                continue
+            words, most = getattr(self, f"{side}vocab_size"), getattr(self, f"{side}role_vocab_size")
+            if len(roles) != words:
+                raise ValueError(f"{side}role_map has {len(roles)} roles for {side}vocab_size={words} words")
+            if not all(0 <= role < most for role in roles):
+                raise ValueError(f"{side}role_map holds roles outside {side}role_vocab_size={most}")
+        if self.source_role_map is not None and self.role_map is None:
+            raise ValueError("source_role_map is given and role_map is None: give both, or source_role_map=None")
 
 
 __all__ = ["RoleFillerTransformerConfig"]

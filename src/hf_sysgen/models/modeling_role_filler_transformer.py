@@ -39,7 +39,8 @@ class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
     - words are read from the filler stream, roles from the role stream, each with its table.
     - the loss of the roles is added. Its labels are the roles of the labels.
 
-    `generate` takes `role_ids` of the source; roles of generated words are those of `config.role_map`.
+    `generate` takes `role_ids` of the source, by default those of `config.source_role_map`; roles of generated words
+    are those of `config.role_map`.
     """
 
     config_class = RoleFillerTransformerConfig
@@ -69,7 +70,8 @@ class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
         Arguments as in [`Seq2SeqLM`], and:
 
         Args:
-            role_ids: roles of the source (B, S); may be left out where roles are the words themselves.
+            role_ids: roles of the source (B, S); by default those of `config.source_role_map`, or the words themselves
+                where there is no `config.role_map` either.
             decoder_role_ids: roles of the decoder's input (B, T); by default those of `config.role_map`.
             role_labels: roles of the labels (B, T), -100 where nothing is to be learned; by default those of
                 `config.role_map`.

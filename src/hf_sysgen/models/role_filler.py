@@ -278,7 +278,7 @@ class TwoStreamStack(Stack):
 
 
 class RoleFillerEncoder(TwoStreamStack, Encoder):
-    """[`Encoder`] of these layers; `role_ids` (B, S) name the roles, by default the words themselves."""
+    """[`Encoder`] of these layers; `role_ids` (B, S) name the roles, by default those of `config.source_role_map`."""
 
     layer_class = RoleFillerEncoderLayer
     input_class = RoleFillerEmbeddingInput
@@ -290,9 +290,15 @@ class RoleFillerEncoder(TwoStreamStack, Encoder):
         self.post_init()
 
     def default_roles(self, input_ids: torch.Tensor) -> torch.Tensor:
+        rows = input_ids - self.config.source_id_offset
+        if self.config.source_role_map is not None:
+            return torch.tensor(self.config.source_role_map, device=input_ids.device)[rows]
         if self.config.role_map is not None:
-            raise ValueError("the source's words have roles of their own (config.role_map is set): give role_ids")
-        return input_ids - self.config.source_id_offset
+            raise ValueError(
+                "the source's words have roles of their own (config.role_map is set, config.source_role_map is not): "
+                "give role_ids"
+            )
+        return rows
 
 
 class RoleFillerDecoder(TwoStreamStack, Decoder):

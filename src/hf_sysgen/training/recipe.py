@@ -32,6 +32,11 @@ DERIVED_FIELDS = {
     "eos_token_id": "the vocabulary",
     "decoder_start_token_id": "the vocabulary",
     "input_form": "the benchmark's task",
+    "role_map": "role_scheme",
+    "source_role_map": "role_scheme",
+    "role_vocab_size": "role_scheme",
+    "source_role_vocab_size": "role_scheme",
+    "separate_tables": "the benchmark's words, which are other ones in source and target",
     "edge_vocab_size": "the benchmark's labels",
     "num_roles": "the benchmark's labels",
     "num_categories": "the benchmark's labels",
@@ -53,6 +58,8 @@ class Recipe:
             weights and a vocabulary of the benchmark's words. Sizes given beside it must be those it has.
         tokens: `words`, separated by blanks, or `characters` (the mathematics tasks).
         joint_vocabulary: whether source and target share one vocabulary (COGS, PCFG) or have their own (SCAN, CFQ).
+        role_scheme: roles of words for a model that reads them: one of `role_schemes()` of `hf_sysgen.data.roles`, or
+            the path of a file (.yaml, .yml, .json); `null` takes each word as its own role.
         seed: of initial weights, dropout and batches.
         steps: optimizer updates.
         batch_size: examples per update, over all processes and accumulated parts; none under `sampling: max_tokens`.
@@ -110,6 +117,7 @@ class Recipe:
     pretrained: str | None = None
     tokens: Literal["words", "characters"] = "words"
     joint_vocabulary: bool = False
+    role_scheme: str | None = None
     seed: int = 0
     length_groups: int = 1
     static_batches: bool = False
@@ -296,6 +304,7 @@ def parse_recipe(keys: Mapping[str, Any], name: str = "recipe") -> Recipe:
     model_fields = {key: value for key, value in keys.items() if key not in RECIPE_KEYS}
     recipe = Recipe(**values, model_fields=_checked_model_fields(model_config, model_fields), name=name)
     _check_consistency(recipe)
+    _check_roles(recipe, model_config)
     if recipe.pretrained is not None:
         _check_pretrained(recipe)
     return recipe
@@ -383,6 +392,24 @@ def _check_pretrained(recipe: Recipe) -> None:
         raise RecipeError(f"pretrained is for decoders ({', '.join(able)}), model={recipe.model} is none; remove it")
     if recipe.tokens != "words":
         raise RecipeError(f"tokens={recipe.tokens} has no effect beside pretrained, whose tokenizer decides; remove it")
+
+
+def _check_roles(recipe: Recipe, model_config: type) -> None:
+    reads_roles = hasattr(model_config, "role_map")
+    if reads_roles and recipe.label_smoothing and recipe.model_fields.get("role_loss", True):
+        raise RecipeError(
+            f"label_smoothing={recipe.label_smoothing} does not go with the loss of roles, use 0 or role_loss=false"
+        )
+    if recipe.role_scheme is None:
+        return
+    if not reads_roles:
+        raise RecipeError(
+            f"role_scheme={recipe.role_scheme} has no effect on model={recipe.model}, which reads no roles; remove it"
+        )
+    if recipe.joint_vocabulary:
+        raise RecipeError("joint_vocabulary=true does not go with role_scheme, which knows source and target apart")
+    if recipe.tokens != "words":
+        raise RecipeError(f"tokens={recipe.tokens} does not go with role_scheme, which is of words")
 
 
 def _check_max_tokens(recipe: Recipe) -> None:

@@ -24,14 +24,16 @@ from hf_sysgen.data import benchmark_info, load_benchmark
 from hf_sysgen.data.tokenization import Vocabulary, build_vocabulary, encode_sources, encode_targets
 from hf_sysgen.data.tokenized import TokenizedSplit
 from hf_sysgen.evaluation.evaluate import evaluate_split, with_texts
-from hf_sysgen.models import CONFIGS, MODELS
+from hf_sysgen.models import CONFIGS, MODELS, RoleFillerTransformerConfig
 from hf_sysgen.training.recipe import Recipe, RecipeError
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
-# the benchmark's task, the Auto class of a model that has a head for it, and the class that brings them together
+# the benchmark's task, the Auto class of a model that has a head for it (or the config class of one that goes its own
+# way), and the class that brings them together
 TASKS = (
+    ("seq2seq", RoleFillerTransformerConfig, "hf_sysgen.training.role_tasks:RoleFillerTask"),
     ("seq2seq", AutoModelForSeq2SeqLM, "hf_sysgen.training.tasks:Seq2SeqTask"),
     ("seq2seq", AutoModelForCausalLM, "hf_sysgen.training.causal_tasks:CausalSeq2SeqTask"),
     (
@@ -208,10 +210,11 @@ def prepare_task(recipe: Recipe) -> Task:
         DataError: see `load_benchmark`.
     """
     wanted = benchmark_info(recipe.benchmark).task
-    heads = MODELS[CONFIGS[recipe.model]]
-    found = next((name for task, auto_class, name in TASKS if task == wanted and auto_class in heads), None)
+    config_class = CONFIGS[recipe.model]
+    known = {config_class, *MODELS[config_class]}
+    found = next((name for task, by, name in TASKS if task == wanted and by in known), None)
     if found is None:
-        able = {auto_class for task, auto_class, _ in TASKS if task == wanted}
+        able = {by for task, by, _ in TASKS if task == wanted}
         names = [config.model_type for config, classes in MODELS.items() if able & set(classes)]
         raise RecipeError(
             f"model={recipe.model} cannot be trained on benchmark={recipe.benchmark}, whose task is {wanted}; "

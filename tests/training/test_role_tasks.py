@@ -1,0 +1,327 @@
+"""Training of the role/filler Transformer: its batches, its loss, what a run leaves, and that it travels."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import signal
+from pathlib import Path
+from unittest import mock
+
+import kills
+import numpy as np
+import pytest
+import torch
+from tiny_runs import (
+    SMALL,
+    command,
+    read_lines,
+    short_scan,
+    small_scan,
+    tiny_recipe,
+    train_process,
+    weights,
+    write_recipe,
+)
+
+import hf_sysgen.training.run
+import hf_sysgen.training.tasks
+from hf_sysgen.data import benchmark_info
+from hf_sysgen.data.roles import role_scheme
+from hf_sysgen.data.sources import DataError
+from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
+from hf_sysgen.evaluation.metrics import summarize
+from hf_sysgen.evaluation.results import read_results
+from hf_sysgen.training.recipe import Recipe, RecipeError, load_recipe, shipped_recipes
+from hf_sysgen.training.role_tasks import RoleFillerTask
+from hf_sysgen.training.run import run_recipe
+from hf_sysgen.training.tasks import prepare_task
+
+MODEL = {"model": "role_filler_transformer"}
+ROLES = {**MODEL, "role_scheme": "scan_prim"}
+FILLER = {**ROLES, "role_loss": False}
+# what each row of the paper's tables is, by its recipe's name
+ROWS = {
+    "role_loss_threshold": ("scan_prim", True, 0.08, 0.927),
+    "role_loss": ("scan_prim", True, None, 0.874),
+    "filler_threshold": ("scan_prim", False, 0.08, 0.856),
+    "filler": ("scan_prim", False, None, 0.162),
+    "words": (None, False, None, 0.028),
+}
+# an epsilon above the gradients makes Adam momentum, so that rounding errors stay what they are
+SMOOTH = {"dropout": 0.0, "adam_epsilon": 1.0, "learning_rate": 1.0, "max_grad_norm": 1.0}
+
+
+def tiny_task(folder: Path, **keys) -> RoleFillerTask:
+    task = prepare_task(tiny_recipe(folder, **{**ROLES, **keys}))
+    assert isinstance(task, RoleFillerTask)
+    return task
+
+
+def curve(record: dict) -> list[float]:
+    return [value for entry in record["history"] if "loss" in entry for value in (entry["loss"], entry["grad_norm"])]
+
+
+@pytest.mark.parametrize("train_eos", [True, False])
+def test_batches_against_a_loop(train_eos, tmp_path, few_examples):
+    task = tiny_task(tmp_path, train_eos=train_eos)
+    scheme, rows = role_scheme("scan_prim"), np.array([7, 0, 40, 3])
+    # after the words' roles, in both languages
+    source_end, start, target_end = len(scheme.source_names), len(scheme.source_names) + 1, len(scheme.target_names)
+    examples, batch = small_scan()["train"], task.splits["train"][rows]
+    width, longest = batch["input_ids"].shape[1], batch["labels"].shape[1]
+    assert len({len(examples[int(row)]["target"]) for row in rows}) > 1
+    for index, row in enumerate(rows.tolist()):
+        source = [scheme.source_roles[word] for word in examples[row]["input"].split()]
+        target = [scheme.target_roles[word] for word in examples[row]["target"].split()]
+        expected = [start, *source, source_end]
+        assert batch["role_ids"][index].tolist() == expected + [source_end] * (width - len(expected))
+        expected = [target_end, *target]
+        assert batch["decoder_role_ids"][index][: len(expected)].tolist() == expected
+        expected = [*target, target_end if train_eos else -100]
+        assert batch["role_labels"][index].tolist() == expected + [-100] * (longest - len(expected))
+    assert torch.equal(batch["role_labels"] == -100, batch["labels"] == -100)
+
+
+@pytest.mark.parametrize("keys", [ROLES, {**MODEL, "role_scheme": None}], ids=["scheme", "words"])
+def test_the_model_knows_the_roles_by_itself(keys, tmp_path, few_examples):
+    """Generation and strangers rely on it; a batch says them only so that nothing has to be looked up."""
+    task = tiny_task(tmp_path, **keys)
+    model = task.build_model("eager").eval()
+    batch = task.splits["train"][np.arange(9)]
+    bare = {key: tensor for key, tensor in batch.items() if "role" not in key}
+    assert len(batch) == len(bare) + 3
+    told, alone = model(**batch), model(**bare)
+    for name in ("logits", "role_logits", "filler_loss", "role_loss", "loss"):
+        assert torch.equal(told[name], alone[name]), name
+    other = batch | {"role_ids": batch["role_ids"].roll(1, dims=1)}
+    assert not torch.equal(model(**other).logits, told.logits)
+
+
+def test_of_no_rows_a_batch_without_labels(tmp_path, few_examples):
+    batch = tiny_task(tmp_path).splits["train"][np.empty(0, np.int64)]
+    assert (batch["labels"] == -100).all()
+    assert (batch["role_labels"] == -100).all()
+    assert {len(tensor) for tensor in batch.values()} == {1}
+
+
+@pytest.mark.parametrize("keys", [ROLES, FILLER], ids=["role loss", "filler loss"])
+def test_a_gradient_comes_for_every_weight(keys, tmp_path, few_examples):
+    """Several processes wait for each. Those behind the last attention that reads roles are zero without role loss."""
+    task = tiny_task(tmp_path, **keys)
+    model = task.build_model("eager")
+    model(**task.splits["train"][np.arange(5)]).loss.backward()
+    left = {name for name, parameter in model.named_parameters() if not parameter.grad.any()}
+    # two LayerNorms, an output projection and a feed-forward block
+    assert len(left) == (0 if keys is ROLES else 12)
+    assert all(".decoder.layers.0." in name and ".role." in name for name in left)
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory):
+    """A run that gets some examples right."""
+    folder = tmp_path_factory.mktemp("roles")
+    hf_sysgen.training.run.quiet_libraries()
+    recipe = tiny_recipe(
+        folder, **ROLES, steps=60, batch_size=32, hidden_size=32, learning_rate=0.01, eval_every=30, save_every=60,
+        dropout=0.0,
+    )  # fmt: skip
+    with mock.patch.object(hf_sysgen.training.tasks, "load_benchmark", return_value=short_scan()):
+        run_recipe(recipe)
+    return folder / "run"
+
+
+def test_records(run_dir):
+    record, rows = read_results(run_dir / "results.json"), read_lines(run_dir / "predictions.jsonl")
+    for split, metrics in record["splits"].items():
+        assert summarize(row for row in rows if row["split"] == split) == metrics
+        assert metrics["exact_teacher"] == metrics["accuracy"]
+    # gold words before each label, or the model's own: what is right is right both ways
+    assert [row["exact_teacher"] for row in rows] == [row["exact"] for row in rows]
+    assert 0 < sum(row["exact"] for row in rows) < len(rows)
+    evaluated = [entry for entry in record["history"] if "eval_test_accuracy" in entry]
+    assert [entry["step"] for entry in evaluated] == [30, 60]
+    assert record["recipe"]["role_scheme"] == "scan_prim"
+
+
+def test_a_stranger_generates(run_dir):
+    """By `generate`, token by token, without references or the scheme."""
+    model, tokenizer = load_checkpoint(run_dir)
+    rows = read_lines(run_dir / "predictions.jsonl")
+    texts, _ = predict(model, tokenizer, [row["input"] for row in rows])
+    for row, text in zip(rows, texts, strict=True):
+        assert text.split()[: row["target_length"] + 1] == row["prediction"].split()
+    scheme = role_scheme("scan_prim")
+    config = model.config
+    source = tokenizer.convert_ids_to_tokens(
+        range(config.source_id_offset, config.source_id_offset + config.source_vocab_size)
+    )
+    known = {word: scheme.source_names[role] for word, role in scheme.source_roles.items()}
+    names = [*scheme.source_names, "</s>", "<s>"]
+    assert [names[role] for role in config.source_role_map] == [known.get(word, word) for word in source]
+    targets = tokenizer.convert_ids_to_tokens(range(config.vocab_size))
+    names = [*scheme.target_names, "</s>"]
+    known = {word: scheme.target_names[role] for word, role in scheme.target_roles.items()}
+    assert [names[role] for role in config.role_map] == [known.get(word, word) for word in targets]
+
+
+@pytest.mark.slow
+def test_a_checkpoint_travels(run_dir, tmp_path):
+    """Its own code, in a process that cannot import this package."""
+    text = "jump and walk left"
+    model, tokenizer = load_checkpoint(run_dir)
+    (expected,), _ = predict(model, tokenizer, [text])
+    code = (
+        "import sys; sys.modules['hf_sysgen'] = None\n"
+        "from transformers import AutoModelForSeq2SeqLM, AutoTokenizer\n"
+        f"folder = {str(run_dir / 'model')!r}\n"
+        "model = AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=True)\n"
+        "tokenizer = AutoTokenizer.from_pretrained(folder)\n"
+        f"ids = model.generate(**tokenizer({text!r}, return_tensors='pt'))[0]\n"
+        "print(tokenizer.decode(ids, skip_special_tokens=True))\n"
+    )
+    done = command(["-c", code], tmp_path, HF_HOME=str(tmp_path / "home"), HF_HUB_OFFLINE="1", PYTHONPATH="")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == expected
+
+
+def test_resumed(tmp_path, few_examples):
+    """A run that lost its end goes on from its last checkpoint to the same bits."""
+    keys = {**FILLER, "sampling": "epochs", "length_groups": 2, "eval_every": 0}
+    whole = run_recipe(tiny_recipe(tmp_path, **keys))
+    folder = tmp_path / "run"
+    before = weights(folder / "model"), (folder / "predictions.jsonl").read_bytes()
+    (folder / "results.json").unlink()
+    shutil.rmtree(folder / "model")
+    shutil.rmtree(folder / "checkpoint-6")
+    assert [path.name for path in folder.glob("checkpoint-*")] == ["checkpoint-4"]
+    assert curve(run_recipe(tiny_recipe(tmp_path, **keys))) == curve(whole)
+    assert (weights(folder / "model"), (folder / "predictions.jsonl").read_bytes()) == before
+
+
+@pytest.mark.slow
+def test_killed_once(tmp_path):
+    """A short run bit for bit, of which the last checkpoint is cut short."""
+    write_recipe(tmp_path, **FILLER, sampling="epochs", length_groups=2)
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+    arguments = [str(tmp_path / "tiny.yaml"), "output_dir=run"]
+    assert train_process(arguments, tmp_path / "whole").status == 0
+    doomed = functools.partial(kills.inside_model_file, 6)
+    assert train_process(arguments, tmp_path / "killed", doomed).status == -signal.SIGKILL
+    again = train_process(arguments, tmp_path / "killed")
+    assert again.status == 0, again.err
+    whole, killed = tmp_path / "whole" / "run", tmp_path / "killed" / "run"
+    assert weights(killed / "model") == weights(whole / "model")
+    assert (killed / "predictions.jsonl").read_bytes() == (whole / "predictions.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("keys", [FILLER, pytest.param(ROLES, marks=pytest.mark.slow)], ids=["filler", "role"])
+def test_two_processes_make_the_updates_of_one(keys, tmp_path, few_examples):
+    keys = {**keys, **SMOOTH, "sampling": "epochs", "batch_size": 24, "eval_every": 0}
+    alone = run_recipe(tiny_recipe(tmp_path / "one", **keys))
+    write_recipe(tmp_path, **keys)
+    done = train_process([str(tmp_path / "tiny.yaml"), "output_dir=two"], tmp_path, processes=2)
+    assert done.status == 0, done.err
+    shared = read_results(tmp_path / "two" / "results.json")
+    assert (alone["num_processes"], shared["num_processes"]) == (1, 2)
+    assert len(curve(alone)) == 12
+    assert curve(shared) == pytest.approx(curve(alone), rel=1e-4)
+    for split in ("validation", "test"):
+        assert shared["splits"][split]["examples"] == SMALL[split]
+        assert shared["splits"][split]["loss"] == pytest.approx(alone["splits"][split]["loss"], rel=1e-3)
+
+
+@pytest.mark.parametrize("change", [{"length_groups": 4}, {"static_batches": True}], ids=["groups", "static"])
+def test_the_same_updates_in_another_way(change, tmp_path, few_examples):
+    """The loss is a mean over the labels of an update, and so is that of the roles."""
+    keys = {**ROLES, **SMOOTH, "batch_size": 20, "steps": 4, "eval_every": 0}
+    curves = []
+    for name, more in (("plain", {}), ("other", change)):
+        record = run_recipe(tiny_recipe(tmp_path / name, **keys, **more))
+        curves.append([entry["loss"] for entry in record["history"] if "loss" in entry])
+    assert len(curves[0]) == 4
+    assert curves[1] == pytest.approx(curves[0], rel=1e-4)
+
+
+def test_a_scheme_from_a_file(tmp_path, few_examples):
+    path = tmp_path / "mine.yaml"
+    words = role_scheme("scan_words")
+    sides = {
+        "source": dict.fromkeys(words.source_roles, "word"),
+        "target": {word: f"R{role}" for word, role in words.target_roles.items()},
+    }
+    path.write_text(str(sides).replace("'", '"'), encoding="utf-8")
+    config = tiny_task(tmp_path, role_scheme=str(path)).build_model("eager").config
+    assert (config.source_role_vocab_size, config.role_vocab_size) == (1 + 2, len(words.target_roles) + 1)
+    assert set(config.source_role_map) == {0, 1, 2}
+    sides["source"].pop("jump")
+    path.write_text(str(sides).replace("'", '"'), encoding="utf-8")
+    with pytest.raises(DataError, match=r"the source word 'jump' .* has no role in the scheme mine"):
+        tiny_task(tmp_path, role_scheme=str(path))
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"model": "torch_transformer"}, "role_scheme=scan_prim has no effect on model=torch_transformer"),
+        ({"joint_vocabulary": True}, "joint_vocabulary=true does not go with role_scheme"),
+        ({"tokens": "characters"}, "tokens=characters does not go with role_scheme"),
+        ({"label_smoothing": 0.1}, "label_smoothing=0.1 does not go with the loss of roles"),
+        ({"role_map": [1]}, "role_map: is derived from role_scheme"),
+        ({"separate_tables": False}, "separate_tables: is derived from the benchmark's words"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_keys_that_do_not_go_with_roles(keys, message, tmp_path):
+    with pytest.raises(RecipeError) as caught:
+        tiny_recipe(tmp_path, **{**ROLES, **keys})
+    assert message in str(caught.value)
+
+
+def test_no_such_scheme(tmp_path, few_examples):
+    with pytest.raises(DataError, match=r"no role scheme 'prim'; there are .*scan_prim"):
+        tiny_task(tmp_path, role_scheme="prim")
+
+
+# the paper's cells
+
+
+def recipe_of(name: str) -> Recipe:
+    return load_recipe(f"role_filler/scan_jump_{name}.yaml")
+
+
+def test_every_row_has_a_recipe():
+    for name, row in ROWS.items():
+        recipe = recipe_of(name)
+        fields = recipe.model_fields
+        assert (recipe.role_scheme, fields["role_loss"], fields["attention_threshold"], recipe.paper_test) == row
+        assert (recipe.learning_rate, recipe.max_grad_norm, recipe.schedule) == (2.5e-4, 0.0, "constant")
+    names = {path.stem for path in Path(shipped_recipes(), "role_filler").glob("*.yaml")}
+    assert names == {f"scan_jump_{name}" for name in (*ROWS, "transformer")}
+
+
+def test_the_paper_s_sizes(few_examples):
+    """
+    The authors' counts, of which differ: tables of 17 rows shared by both languages, and vocabularies in which padding
+    has a row and the target a start symbol.
+    """
+    task = prepare_task(recipe_of("role_loss_threshold"))
+    config = task.build_model("eager").config
+    sizes = (config.source_vocab_size, config.vocab_size, config.source_role_vocab_size, config.role_vocab_size)
+    # 13 words in 10 roles, two symbols; 6 actions in 3 roles, one symbol
+    assert sizes == (15, 7, 12, 4)
+    assert task.build_model("eager").num_parameters() == 4_165_888 + 256 * (sum(sizes) - 2 * 17)
+    task = prepare_task(recipe_of("words"))
+    assert task.build_model("eager").num_parameters() == 4_165_376 + 256 * (2 * (15 + 7) - 2 * 16)
+    task = prepare_task(recipe_of("transformer"))
+    assert not isinstance(task, RoleFillerTask)
+    # rows of the source, and of the target's table and output
+    assert task.build_model("eager").num_parameters() == 2_645_513 - 256 - 2 * (256 + 256 + 1)
+
+
+def test_the_paper_s_epochs():
+    examples = benchmark_info("scan").configs["addprim_jump"].num_examples["train"]
+    for name, epochs in (*((name, 400) for name in ROWS), ("transformer", 200)):
+        recipe = recipe_of(name)
+        assert recipe.steps == epochs * -(-examples // recipe.batch_size)
