@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from hf_sysgen.data.tokenization import encode_sources
 from hf_sysgen.errors import UserError
@@ -26,8 +26,8 @@ class CheckpointError(UserError):
 
 def load_checkpoint(path: str | Path) -> tuple[Seq2SeqLM, PreTrainedTokenizerFast]:
     """
-    A sequence-to-sequence model of this package and its tokenizer, in evaluation mode and float32, on the GPU if there
-    is one. Only safetensors are read; the package's own code is run, never the checkpoint's.
+    A model of this package that turns texts into texts and its tokenizer, in evaluation mode and float32, on the GPU if
+    there is one. Only safetensors are read; the package's own code is run, never the checkpoint's.
 
     Args:
         path: the folder `model` of a run (or the run's folder itself).
@@ -50,8 +50,9 @@ def load_checkpoint(path: str | Path) -> tuple[Seq2SeqLM, PreTrainedTokenizerFas
         raise CheckpointError(
             f"{config}: model_type is {model_type!r}, which is none of this package's: {', '.join(CONFIGS)}"
         )
-    wanted = MODELS[CONFIGS[model_type]].get(AutoModelForSeq2SeqLM)
-    if wanted is None or architectures not in ([], [wanted.__name__]):
+    heads = MODELS[CONFIGS[model_type]]
+    auto_class: Any = next((one for one in (AutoModelForSeq2SeqLM, AutoModelForCausalLM) if one in heads), None)
+    if auto_class is None or architectures not in ([], [heads[auto_class].__name__]):
         raise CheckpointError(
             f"{config}: the model is a {' '.join(architectures) or model_type}, which does not turn texts into texts; "
             "its numbers are in the results.json of its run"
@@ -60,7 +61,7 @@ def load_checkpoint(path: str | Path) -> tuple[Seq2SeqLM, PreTrainedTokenizerFas
         if not (path / name).exists():
             raise CheckpointError(f"{path}: {name} is missing; copy the whole folder")
     try:
-        model, report = AutoModelForSeq2SeqLM.from_pretrained(
+        model, report = auto_class.from_pretrained(
             path, dtype=torch.float32, use_safetensors=True, output_loading_info=True
         )
         tokenizer = AutoTokenizer.from_pretrained(path)
@@ -92,8 +93,10 @@ def predict(
         DataError: a text is empty or has a word outside the vocabulary.
     """
     encoded = encode_sources(tokenizer, texts, source_ids(model))
-    batch = tokenizer.pad({"input_ids": encoded}, return_tensors="pt", padding_side="right").to(model.device)
-    generated = model.generate(**batch, **options)
-    # the first column is the start symbol, which is EOS as well
-    ended = (generated[:, 1:] == tokenizer.eos_token_id).any(dim=1).tolist()
+    alone = not model.config.is_encoder_decoder
+    side = "left" if alone else "right"
+    batch = tokenizer.pad({"input_ids": encoded}, return_tensors="pt", padding_side=side).to(model.device)
+    # first comes what was read: the source, or beside an encoder the start symbol, which is EOS as well
+    generated = model.generate(**batch, **options)[:, batch["input_ids"].shape[1] if alone else 1 :]
+    ended = (generated == tokenizer.eos_token_id).any(dim=1).tolist()
     return tokenizer.batch_decode(generated, skip_special_tokens=True), ended

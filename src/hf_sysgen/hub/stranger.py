@@ -4,6 +4,7 @@ torch, through the Auto classes and the checkpoint's own code. This package is m
 """
 
 import sys
+from typing import Any
 
 
 class Absent:
@@ -17,14 +18,18 @@ class Absent:
 
 def main(folder, sentences):
     sys.meta_path.insert(0, Absent())
-    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
-    model = AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=True)
+    alone = not AutoConfig.from_pretrained(folder, trust_remote_code=True).is_encoder_decoder
+    auto_class: Any = AutoModelForCausalLM if alone else AutoModelForSeq2SeqLM
+    model = auto_class.from_pretrained(folder, trust_remote_code=True)
     batch = tokenizer(sentences, padding=True, return_tensors="pt")
-    for words in tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True):
+    # a decoder alone gives back what it has read before what it adds
+    generated = model.generate(**batch)[:, batch["input_ids"].shape[1] if alone else 0 :]
+    for words in tokenizer.batch_decode(generated, skip_special_tokens=True):
         print(words)
 
 

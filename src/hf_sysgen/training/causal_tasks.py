@@ -124,7 +124,8 @@ def ask(tokenizer: PreTrainedTokenizerFast) -> None:
     separator = tokenizer.bos_token or tokenizer.eos_token
     symbol = (separator, tokenizer.convert_tokens_to_ids(separator))
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=f"$A {separator}", special_tokens=[symbol])
-    tokenizer.padding_side = "left"
+    # the latter is what is saved
+    tokenizer.padding_side = tokenizer.init_kwargs["padding_side"] = "left"
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
 
@@ -132,7 +133,7 @@ def ask(tokenizer: PreTrainedTokenizerFast) -> None:
 def load_tokenizer(pretrained: str) -> PreTrainedTokenizerFast:
     """The tokenizer of a checkpoint. Raises RecipeError: there is none, or none that can be used here."""
     try:
-        tokenizer = AutoTokenizer.from_pretrained(pretrained, trust_remote_code=False)
+        tokenizer: Any = AutoTokenizer.from_pretrained(pretrained, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:
         raise _unusable(pretrained, f"no tokenizer can be loaded: {error}") from error
     if not tokenizer.is_fast or tokenizer.eos_token is None:
@@ -158,18 +159,18 @@ def load_pretrained(recipe: Recipe, attention: str) -> PreTrainedModel:
         RecipeError: it cannot be loaded, lacks weights, or is not the model that the recipe describes.
     """
     pretrained, expected = str(recipe.pretrained), CONFIGS[recipe.model]
-    fields = dict(recipe.model_fields)
+    auto_class: Any = AutoModelForCausalLM
     try:
         config: Any = AutoConfig.from_pretrained(pretrained, trust_remote_code=False)
         if not isinstance(config, expected):
             raise _unusable(pretrained, f"it holds a {config.model_type}, not model={recipe.model}")
-        for key, value in fields.items():
+        for key, value in recipe.model_fields.items():
             if key not in FREE_FIELDS and getattr(config, key) != value:
                 raise RecipeError(
                     f"{key}={value} contradicts pretrained={pretrained}, which has {getattr(config, key)}; remove one"
                 )
             setattr(config, key, value)
-        model, report = AutoModelForCausalLM.from_pretrained(
+        model, report = auto_class.from_pretrained(
             pretrained,
             config=config,
             dtype=torch.float32,
@@ -178,9 +179,9 @@ def load_pretrained(recipe: Recipe, attention: str) -> PreTrainedModel:
             output_loading_info=True,
             trust_remote_code=False,
         )
+    except RecipeError:
+        raise
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
-        if isinstance(error, RecipeError):
-            raise
         raise _unusable(pretrained, f"no model can be loaded: {error}") from error
     if missing := sorted(report["missing_keys"]):
         raise _unusable(pretrained, f"its weights lack {', '.join(missing[:5])}")
