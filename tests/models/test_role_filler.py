@@ -270,6 +270,9 @@ def test_padding_of_the_source_is_read_by_the_baseline() -> None:
         ({"tie_word_embeddings": False}, "tie_word_embeddings=False"),
         ({"role_map": [0, 1]}, "role_map has 2 roles for vocab_size=17 words"),
         ({"role_map": [17] * 17}, "role_map holds roles outside role_vocab_size=17"),
+        ({"role_map": [0] * 17, "source_role_map": [0]}, "source_role_map has 1 roles for source_vocab_size=17 words"),
+        ({"role_map": [0] * 17, "source_role_map": [-1] * 17}, "source_role_map holds roles outside source_role"),
+        ({"source_role_map": [0] * 17}, "source_role_map is given and role_map is None"),
     ],
     ids=str,
 )

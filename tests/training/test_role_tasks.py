@@ -176,7 +176,7 @@ def test_a_checkpoint_travels(run_dir, tmp_path):
         "from transformers import AutoModelForSeq2SeqLM, AutoTokenizer\n"
         f"folder = {str(run_dir / 'model')!r}\n"
         "model = AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=True)\n"
-        "tokenizer = AutoTokenizer.from_pretrained(folder)\n"
+        "tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)\n"
         f"ids = model.generate(**tokenizer({text!r}, return_tensors='pt'))[0]\n"
         "print(tokenizer.decode(ids, skip_special_tokens=True))\n"
     )
