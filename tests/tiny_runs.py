@@ -21,6 +21,7 @@ import hf_sysgen
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks
 from hf_sysgen.data import load_benchmark
+from hf_sysgen.models import CONFIGS
 from hf_sysgen.training.recipe import Recipe, parse_recipe
 
 ROOT = Path(__file__).parent.parent
@@ -51,7 +52,10 @@ SMALL = {"train": 61, "validation": 11, "test": 13}
 
 
 def tiny_recipe(folder: Path, **changes: Any) -> Recipe:
-    return parse_recipe({**TINY, "output_dir": str(folder / "run"), **changes}, name="tiny")
+    """Of the sizes those that the model has."""
+    keys = {**TINY, "output_dir": str(folder / "run"), **changes}
+    fields = CONFIGS[keys["model"]].__dataclass_fields__
+    return parse_recipe({key: keys[key] for key in keys if key not in SIZES or key in fields}, name="tiny")
 
 
 def write_recipe(folder: Path, name: str = "tiny", **changes: Any) -> Path:

@@ -547,7 +547,7 @@ LAYERS = {
     # a comparison of runs ends with a stranger's process, whose script is the hub's
     "training": {"hub", "evaluation", "data", "models"},
 }
-ON_TOP = {"cli", "listing", "train"}
+ON_TOP = {"data_cli", "cli", "listing", "train"}
 
 
 def targets_of(path: Path) -> set[str]:
