@@ -226,6 +226,8 @@ def test_summary_by_hand():
     assert summary["loss_teacher"] == pytest.approx(0.4)
     assert summary["by_length"] == [[1, 1, 0.0], [2, 2, 0.5]]
     assert summary["by_category"] == {"a": [2, 0.5], "b": [1, 0.0]}
+    named = [{"exact": True, "category": name} for name in ("k=10", "b", "k=2", "a")]
+    assert list(summarize(named)["by_category"]) == ["a", "b", "k=2", "k=10"]
     bare = summarize([{key: value for key, value in rows[0].items() if key not in ("oracle_exact", "category")}])
     assert "accuracy_oracle" not in bare
     assert "by_category" not in bare

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -47,8 +48,15 @@ def summarize(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             by_category[row["category"]].append(row["exact"])
     summary["by_length"] = [[length, len(hits), _mean(hits)] for length, hits in sorted(by_length.items())]
     if by_category:
-        summary["by_category"] = {name: [len(hits), _mean(hits)] for name, hits in sorted(by_category.items())}
+        in_order = sorted(by_category.items(), key=lambda item: _natural(item[0]))
+        summary["by_category"] = {name: [len(hits), _mean(hits)] for name, hits in in_order}
     return summary
+
+
+def _natural(name: str) -> list[tuple[bool, int, str]]:
+    """Sorts "k=10" after "k=2"."""
+    parts = re.split(r"(\d+)", name)
+    return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
 
 
 def _mean(values: Iterable[float]) -> float:
