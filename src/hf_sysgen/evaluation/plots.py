@@ -38,7 +38,8 @@ def plot_accuracies(records: Sequence[Mapping[str, Any]], path: str | Path) -> N
     axes.set_title(", ".join(sorted({f"{r['recipe']['benchmark']} {r['recipe']['config']}" for r in records})))
     axes.grid(alpha=0.3)
     if axes.has_data():
-        axes.legend(fontsize=8)
+        # below, where no curve is
+        figure.legend(fontsize=8, loc="outside lower center", ncols=2)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
     plt.close(figure)
