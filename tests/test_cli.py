@@ -189,9 +189,13 @@ def test_checkpoints_that_cannot_be_used(copied, tmp_path):
     keys = json.loads(config.read_text())
     config.write_text(json.dumps(keys | {"model_type": "t5"}))
     assert_one_line_error(invoke("predict", copied, "jump"), "model_type is 't5'", "relative_universal_transformer")
-    for changes in ({"model_type": "depth_width_decoder"}, {"architectures": ["EdgeTransformerForGraphParsing"]}):
+    others = ({"model_type": "relation_aware_transformer"}, {"architectures": ["EdgeTransformerForGraphParsing"]})
+    for changes in others:
         config.write_text(json.dumps(keys | {"architectures": []} | changes))
         assert_one_line_error(invoke("predict", copied, "jump"), "does not turn texts into texts")
+    # a model of another kind, whose fields these are not
+    config.write_text(json.dumps(keys | {"architectures": [], "model_type": "depth_width_decoder"}))
+    assert_one_line_error(invoke("predict", copied, "jump"), "not a depth_width_decoder's", "position_scheme")
     config.write_text(json.dumps(keys)[:-30])
     assert_one_line_error(invoke("predict", copied, "jump"), "config.json", "cannot be read")
     config.write_text(json.dumps(keys | {"hidden_size": 18}))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
@@ -65,6 +66,8 @@ def load_checkpoint(path: str | Path) -> tuple[Seq2SeqLM, PreTrainedTokenizerFas
             path, dtype=torch.float32, use_safetensors=True, output_loading_info=True
         )
         tokenizer = AutoTokenizer.from_pretrained(path)
+    except StrictDataclassError as error:
+        raise CheckpointError(f"{config}: not a {model_type}'s: {' '.join(str(error).split())}") from error
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"{path}: cannot be loaded, it may be cut short; copy it again ({error})") from error
     if missing := sorted(report["missing_keys"]):
