@@ -4,41 +4,23 @@
 
 import torch
 from torch import nn
-from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput
-from transformers.modeling_utils import PreTrainedModel
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
+from .base import SysgenPreTrainedModel
 from .configuration_edge_transformer import EdgeTransformerConfig
 from .edge_layers import BosVector, EdgeLayer, EdgeRounds, RelationTable, WordEmbedding, add_to_loops
 from .positions import TokenEmbedding
 from .triangular_attention import TriangularAttention
 
 
-class EdgePreTrainedModel(PreTrainedModel):
-    """Initialisation and capabilities. Every part with weights of its own says how they start in `reset_weights`."""
+class EdgePreTrainedModel(SysgenPreTrainedModel):
+    """Capabilities."""
 
     config_class = EdgeTransformerConfig
-    base_model_prefix = "model"
-    supports_gradient_checkpointing = True
     _no_split_modules = ["EdgeLayer"]  # noqa: RUF012
     _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
-    _can_compile_fullgraph = True
-
-    def _init_weights(self, module: nn.Module):
-        if hasattr(module, "reset_weights"):
-            module.reset_weights()
-        elif isinstance(module, nn.LayerNorm):
-            init.ones_(module.weight)
-            init.zeros_(module.bias)
-
-    def save_pretrained(self, *args, **kwargs):
-        """As in transformers; remote code of the checkpoint also answers `AutoModel`, not only this head's class."""
-        self.config.auto_map = (getattr(self.config, "auto_map", None) or {}) | {
-            "AutoModel": "modeling_edge_transformer.EdgeTransformerModel"
-        }
-        super().save_pretrained(*args, **kwargs)
 
 
 def length_groups(node_mask: torch.Tensor, groups: int) -> list[tuple[torch.Tensor, int]]:

@@ -13,12 +13,13 @@ from transformers.generation import GenerationMixin
 from transformers.masking_utils import create_causal_mask
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
 from .attention import eager_attention_forward, masked
+from .base import SysgenPreTrainedModel
 from .causal_positions import BucketedBias, TurnQueriesAndKeys, rotary_angles
 from .chunked_loss import chunked_cross_entropy
 from .configuration_depth_width_decoder import DepthWidthConfig
@@ -119,25 +120,18 @@ class DepthWidthLayer(GradientCheckpointingLayer):
         return hidden_states + dropout(update, self.dropout, self.training)
 
 
-class DepthWidthPreTrainedModel(PreTrainedModel):
-    """Initialisation and capabilities. Every part with weights of its own says how they start in `reset_weights`."""
+class DepthWidthPreTrainedModel(SysgenPreTrainedModel):
+    """Capabilities."""
 
     config_class = DepthWidthConfig
-    base_model_prefix = "model"
-    supports_gradient_checkpointing = True
     _no_split_modules = ["DepthWidthLayer"]  # noqa: RUF012
     _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
     _supports_sdpa = True
     _supports_flash_attn = True
-    _can_compile_fullgraph = True
     _can_record_outputs = {  # noqa: RUF012
         "hidden_states": DepthWidthLayer,
         "attentions": DepthWidthAttention,
     }
-
-    def _init_weights(self, module: nn.Module):
-        if hasattr(module, "reset_weights"):
-            module.reset_weights()
 
 
 class DepthWidthModel(DepthWidthPreTrainedModel):
@@ -242,14 +236,6 @@ class DepthWidthForCausalLM(DepthWidthPreTrainedModel, GenerationMixin):
         self.model = DepthWidthModel(config)
         self.lm_head = FanInLinear(config.hidden_size, config.vocab_size)
         self.post_init()
-
-    def save_pretrained(self, *args, **kwargs):
-        """As in transformers; remote code of the checkpoint also answers `AutoModel`, not only this head's class."""
-        module = type(self.model).__module__.rpartition(".")[2]
-        self.config.auto_map = (getattr(self.config, "auto_map", None) or {}) | {
-            "AutoModel": f"{module}.{type(self.model).__name__}"
-        }
-        super().save_pretrained(*args, **kwargs)
 
     @can_return_tuple
     def forward(

@@ -6,14 +6,13 @@ import math
 
 import torch
 from torch import nn
-from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOutput
-from transformers.modeling_utils import PreTrainedModel
 from transformers.utils import can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
+from .base import SysgenPreTrainedModel
 from .configuration_relation_aware_transformer import RelationAwareTransformerConfig
 from .dropout import dropout
 from .edge_layers import EdgeFeedForward, Readout, mean_cross_entropy
@@ -117,29 +116,12 @@ class RelationAwareLayer(GradientCheckpointingLayer):
         return nodes, edges
 
 
-class RelationAwarePreTrainedModel(PreTrainedModel):
-    """Initialisation and capabilities. Every part with weights of its own says how they start in `reset_weights`."""
+class RelationAwarePreTrainedModel(SysgenPreTrainedModel):
+    """Capabilities."""
 
     config_class = RelationAwareTransformerConfig
-    base_model_prefix = "model"
     main_input_name = "edge_ids"
-    supports_gradient_checkpointing = True
     _no_split_modules = ["RelationAwareLayer"]  # noqa: RUF012
-    _can_compile_fullgraph = True
-
-    def _init_weights(self, module: nn.Module):
-        if hasattr(module, "reset_weights"):
-            module.reset_weights()
-        elif isinstance(module, nn.LayerNorm):
-            init.ones_(module.weight)
-            init.zeros_(module.bias)
-
-    def save_pretrained(self, *args, **kwargs):
-        """As in transformers; remote code of the checkpoint also answers `AutoModel`, not only the head's class."""
-        self.config.auto_map = (getattr(self.config, "auto_map", None) or {}) | {
-            "AutoModel": "modeling_relation_aware_transformer.RelationAwareTransformerModel"
-        }
-        super().save_pretrained(*args, **kwargs)
 
 
 class RelationAwareTransformerModel(RelationAwarePreTrainedModel):

@@ -14,12 +14,12 @@ from transformers.modeling_outputs import (
     Seq2SeqLMOutput,
     Seq2SeqModelOutput,
 )
-from transformers.modeling_utils import PreTrainedModel
 from transformers.utils import can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention import CrossAttention, SelfAttention
+from .base import SysgenPreTrainedModel
 from .layers import DecoderLayer, EncoderLayer
 from .positions import EmbeddingInput, TokenEmbedding
 
@@ -46,25 +46,15 @@ def token_loss(
     return loss
 
 
-class Seq2SeqPreTrainedModel(PreTrainedModel):
-    """Initialisation and capabilities. Every part with weights of its own says how they start in `reset_weights`."""
+class Seq2SeqPreTrainedModel(SysgenPreTrainedModel):
+    """Capabilities."""
 
-    base_model_prefix = "model"
-    supports_gradient_checkpointing = True
     _no_split_modules = [  # noqa: RUF012
         "EncoderLayer", "DecoderLayer", "FairseqEncoderLayer", "FairseqDecoderLayer",
         "RoleFillerEncoderLayer", "RoleFillerDecoderLayer", "TorchEncoderLayer", "TorchDecoderLayer",
     ]  # fmt: skip
     _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
     _supports_sdpa = True
-    _can_compile_fullgraph = True
-
-    def _init_weights(self, module: nn.Module):
-        if hasattr(module, "reset_weights"):
-            module.reset_weights()
-        elif isinstance(module, nn.LayerNorm):
-            init.ones_(module.weight)
-            init.zeros_(module.bias)
 
 
 class Stack(Seq2SeqPreTrainedModel):
@@ -360,14 +350,6 @@ class Seq2SeqLM(Seq2SeqPreTrainedModel, GenerationMixin):
         resized = super()._resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
         self.model.resize_other_tables(resized.weight.shape[0], mean_resizing)
         return resized
-
-    def save_pretrained(self, *args, **kwargs):
-        """As in transformers; remote code of the checkpoint also answers `AutoModel`, not only this head's class."""
-        module = type(self.model).__module__.rpartition(".")[2]
-        self.config.auto_map = (getattr(self.config, "auto_map", None) or {}) | {
-            "AutoModel": f"{module}.{type(self.model).__name__}"
-        }
-        super().save_pretrained(*args, **kwargs)
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
         return shift_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)

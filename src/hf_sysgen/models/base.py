@@ -1,0 +1,29 @@
+"""What all models share: how their weights start, and that their checkpoints answer `AutoModel`."""
+
+from torch import nn
+from transformers import initialization as init
+from transformers.modeling_utils import PreTrainedModel
+
+
+class SysgenPreTrainedModel(PreTrainedModel):
+    """Initialisation and capabilities. Every part with weights of its own says how they start in `reset_weights`."""
+
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _can_compile_fullgraph = True
+
+    def _init_weights(self, module: nn.Module):
+        if hasattr(module, "reset_weights"):
+            module.reset_weights()
+        elif isinstance(module, nn.LayerNorm):
+            init.ones_(module.weight)
+            init.zeros_(module.bias)
+
+    def save_pretrained(self, *args, **kwargs):
+        """As in transformers; remote code of the checkpoint also answers `AutoModel`, not only this head's class."""
+        if self.base_model is not self:
+            headless = type(self.base_model)
+            self.config.auto_map = (getattr(self.config, "auto_map", None) or {}) | {
+                "AutoModel": f"{headless.__module__.rpartition('.')[2]}.{headless.__name__}"
+            }
+        super().save_pretrained(*args, **kwargs)
