@@ -78,6 +78,26 @@ def test_pieces(load: Callable[[str], Any]) -> None:
     assert sum(first == second for first, second in zip(joined, lines, strict=True)) >= 0.9 * len(lines)
 
 
+def test_training_text_of_the_user(mirror: Path, tmp_path: Path) -> None:
+    """Two plain files beside the archive; another text is another preparation, and one side alone is an error."""
+    archive = FLORES.configs["ne-en"].sources["archive"].mirror
+    (tmp_path / archive).parent.mkdir(parents=True)
+    (tmp_path / archive).symlink_to(mirror / archive)
+    folder = (tmp_path / archive).parent
+    (folder / "train.ne-en.ne").write_text("नेपाल हो।\n\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"has one side of train, but no mt/flores/train.ne-en.en\[.gz\]"):
+        load_benchmark("flores", "en-ne", data_dir=tmp_path, cache_dir=tmp_path / "cache")
+    (folder / "train.ne-en.en").write_text("It  is\u2028Nepal.\nTwo.\n", encoding="utf-8")
+    loaded = load_benchmark("flores", "en-ne", data_dir=tmp_path, cache_dir=tmp_path / "cache")
+    assert list(loaded) == ["train", "validation", "test_iid", "test"]
+    assert loaded["train"][:] == {
+        "input": ["It is Nepal.", "Two."], "target": ["नेपाल हो ।", ""], "document": ["", ""]
+    }  # fmt: skip
+    (folder / "train.ne-en.en").write_text("One.\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"train.ne-en.ne: 2 lines of source but 1 of target"):
+        load_benchmark("flores", "ne-en", data_dir=tmp_path, cache_dir=tmp_path / "cache")
+
+
 def test_check_finds_shared_sentences(load: Callable[[str], Any], tmp_path: Path) -> None:
     dataset = load("ne-en")
     mixed = datasets.DatasetDict({**dataset, "test_iid": dataset["test"]})

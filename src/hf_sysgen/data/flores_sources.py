@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
-from hf_sysgen.data.sources import Source
+from hf_sysgen.data.sources import Source, WebSource
 
 _ARCHIVE = Source(
     repository="facebookresearch/flores",
@@ -31,12 +31,28 @@ _TRAINING = {
 }
 
 
+def training_source(foreign: str, language: str) -> WebSource:
+    """One side of the training text, which users make: the corpora of `download-data.sh`, one after the other."""
+    name = f"train.{foreign}-en.{language}"
+    return WebSource(
+        repository="floresv1/download-data.sh",
+        commit="",
+        path=name,
+        sha256=None,
+        num_bytes=None,
+        licence="that of each corpus",
+        mirror=f"mt/flores/{name}",
+        address="",
+    )
+
+
 def _config(foreign: str, source: str, target: str) -> ConfigInfo:
     names = {"en": "English", **_LANGUAGES}
     return ConfigInfo(
         name=f"{source}-{target}",
         description=f"{names[source]} to {names[target]}: sentences of Wikipedia, translated by people in either "
-        f"direction. train is not in here, as its files have no fixed version: {_TRAINING[foreign]}.",
+        f"direction. train is there where users put it, as its files have no fixed version: "
+        f"mt/flores/train.{foreign}-en.{foreign} and .en in the data folder, line by line {_TRAINING[foreign]}.",
         num_examples=_SIZES[foreign],
         sources={"archive": _ARCHIVE},
         tests={
@@ -72,4 +88,5 @@ FLORES = BenchmarkInfo(
         for config in (_config(foreign, foreign, "en"), _config(foreign, "en", foreign))
     },
     extra="translation",
+    task="translation",
 )
