@@ -64,11 +64,29 @@ def few_cfq() -> Iterator[dict[str, Any]]:
         yield {"input": " ".join(words), "target": " ".join(["select", *["and"] * words.count("and"), words[-1]])}
 
 
+def few_translations() -> Iterator[dict[str, Any]]:
+    """English and French, with the column of noun_adjective."""
+    nouns = {"solution": "la solution", "response": "la réponse", "decision": "la décision", "source": "la source"}
+    adjectives = {"new": "nouvelle", "good": "bonne", "specific": "spécifique", "permanent": "permanente"}
+    verbs = {"needs": "demande", "finds": "trouve", "supports": "soutient"}
+    draw = random.Random(0)
+    while True:
+        noun, adjective, verb, other = (draw.choice(sorted(words)) for words in (nouns, adjectives, verbs, nouns))
+        yield {
+            "input": f"The {adjective} {noun} {verb} the {other} .",
+            "target": f"{nouns[noun]} {adjectives[adjective]} {verbs[verb]} {nouns[other]} .",
+            "pairs": [f"{adjective} {noun}"],
+        }
+
+
 MADE = {
     "cfq": few_cfq,
     "cfq_dependencies": lambda: (tree_example(own(question)) for question in few_questions()),
     "clutrr": few_clutrr,
     "cogs_graph": few_cogs_graphs,
+    "flores": few_translations,
+    "iwslt14": few_translations,
+    "noun_adjective": few_translations,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import hf_sysgen.training.tasks
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.evaluation.results import read_results
 from hf_sysgen.models import CONFIGS
+from hf_sysgen.training import translation_task
 from hf_sysgen.training.recipe import (
     DERIVED_FIELDS,
     RECIPE_KEYS,
@@ -31,6 +33,8 @@ from hf_sysgen.training.tasks import prepare_task
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted(path for path in ROOT.glob("recipes/*/*.yaml") if path.parent.name != "accelerate")
+# what differs between the files of a benchmark is the model, which the other one runs
+SLOW = [path for path in FILES if path.stem.startswith(("iwslt14_", "flores_", "noun_adj")) and path.stem[-3:] != "_t5"]
 SHRUNK = {**SIZES, "num_hidden_layers": 2, "steps": 2, "eval_every": 1, "eval_examples": 3, "tracker": "none"}
 
 
@@ -38,9 +42,15 @@ def test_there_are_recipes():
     assert len(FILES) >= 6
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=pytest.mark.slow) if path in SLOW else path for path in FILES],
+    ids=lambda path: path.stem,
+)
 def test_every_recipe_runs_two_steps(path, tmp_path, monkeypatch):
     monkeypatch.setattr(hf_sysgen.training.tasks, "load_benchmark", any_benchmark)
+    search = functools.partial(translation_task.search_settings, max_length=8)
+    monkeypatch.setattr(translation_task, "search_settings", search)
     head = path.read_text(encoding="utf-8").splitlines()
     assert head[0].startswith("# ")
     assert any(line.startswith("# Paper:") for line in head)
@@ -50,6 +60,8 @@ def test_every_recipe_runs_two_steps(path, tmp_path, monkeypatch):
     known = {*RECIPE_KEYS, *CONFIGS[recipe.model].__dataclass_fields__}
     overrides = [f"{key}={value}" for key, value in SHRUNK.items() if key in known]
     overrides += ["max_tokens=60"] if recipe.sampling == "max_tokens" else ["batch_size=8"]
+    if recipe.subwords is not None:
+        overrides.append("subwords=60")
     if recipe.schedule == "linear":
         overrides.append("warmup_steps=1")
     results = run_recipe(load_recipe(path, [*overrides, f"output_dir={tmp_path / 'run'}"]))
@@ -312,7 +324,7 @@ def test_names_are_frozen():
         "attention", "torch_compile", "gradient_checkpointing", "eval_every", "eval_examples", "eval_batch_size",
         "early_stopping", "early_stopping_patience", "save_every", "log_every", "tracker", "data_dir", "output_dir",
         "paper_cell", "paper_test", "paper_validation", "max_tokens", "batches_per_update", "pretrained",
-        "optimizer", "momentum", "role_scheme",
+        "optimizer", "momentum", "role_scheme", "subwords", "epochs", "beams", "length_penalty", "paper_metric",
     }  # fmt: skip
 
 

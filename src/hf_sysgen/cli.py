@@ -65,7 +65,10 @@ def evaluate(
     output: Annotated[Path | None, typer.Option(help="new folder for metrics.json and predictions.jsonl")] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="examples decoded together")] = 256,
 ) -> None:
-    """Decode a benchmark greedily and print exact match, with and without the length given by an oracle."""
+    """Decode a benchmark greedily and print exact match, with and without the length given by an oracle.
+
+    A benchmark of translation is searched as the checkpoint says, and BLEU is printed.
+    """
     from hf_sysgen.evaluation.commands import evaluate_checkpoint
 
     with reported() as outcome:
@@ -77,7 +80,7 @@ def evaluate(
 def predict(
     checkpoint: Checkpoint,
     texts: Annotated[list[str] | None, typer.Argument(help="sentences; none: one per line of standard input")] = None,
-    beams: Annotated[int, typer.Option(min=1, help="beam width; 1 is greedy")] = 1,
+    beams: Annotated[int | None, typer.Option(min=1, help="width, 1 is greedy; default: the checkpoint's")] = None,
     max_new_tokens: Annotated[int | None, typer.Option(min=1, help="length limit, EOS included")] = None,
 ) -> None:
     """Translate sentences, one line each."""

@@ -63,7 +63,8 @@ class BenchmarkInfo:
         errata: what upstream or the paper gets wrong about all of it, one sentence each.
         restriction: why it must not be published without an explicit flag (a non-commercial licence, or one that
             forbids passing the data on); "" where it may.
-        task: what is to be learnt: "seq2seq" (texts to texts), "relation_classification", "graph_parsing",
+        task: what is to be learnt: "seq2seq" (texts to texts, judged by exact match), "translation" (judged by BLEU),
+            "relation_classification", "graph_parsing",
             "dependency_parsing" or "language_modeling".
         extra: the optional dependency of this package that preparing it needs ("" for none).
     """

@@ -97,4 +97,5 @@ IWSLT14 = BenchmarkInfo(
         "test is the campaign's development and earlier test sets, not its test set tst2014.",
     ),
     restriction="CC-BY-NC-ND-3.0 (TED): no commercial use, and no changed copies, which tokenized text is.",
+    task="translation",
 )

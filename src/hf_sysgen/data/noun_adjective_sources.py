@@ -90,4 +90,5 @@ NOUN_ADJECTIVE = BenchmarkInfo(
         ),
     ),
     extra="translation",
+    task="translation",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,6 +17,13 @@ class RaggedIds:
         self.lengths = np.fromiter((len(ids) for ids in sequences), np.int64, len(sequences))
         self.starts = np.concatenate(([0], np.cumsum(self.lengths)))[:-1]
         self.flat = np.fromiter((i for ids in sequences for i in ids), np.int64, int(self.lengths.sum()))
+
+    def take(self, rows: np.ndarray) -> RaggedIds:
+        """Those rows alone."""
+        ends = self.starts + self.lengths
+        return RaggedIds(
+            [self.flat[start:end].tolist() for start, end in zip(self.starts[rows], ends[rows], strict=True)]
+        )
 
     def padded(self, rows: np.ndarray, value: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Those rows padded on the right with `value`: ids (B, longest) and which are real, boolean (B, longest)."""
@@ -60,6 +68,12 @@ class TokenizedSplit(Dataset):
         if not self.train_eos:
             labels[torch.arange(len(rows)), torch.from_numpy(self.targets.lengths[rows]) - 1] = -100
         return {"input_ids": input_ids, "attention_mask": mask.long(), "labels": labels}
+
+    def take(self, rows: np.ndarray) -> TokenizedSplit:
+        """A split of those examples alone."""
+        other = copy.copy(self)
+        other.sources, other.targets = self.sources.take(rows), self.targets.take(rows)
+        return other
 
     def by_length(self, rows: np.ndarray) -> np.ndarray:
         """The rows, sorted by target length, then source length."""

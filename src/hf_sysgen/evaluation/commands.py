@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import transformers
 from tqdm.auto import tqdm
 
-from hf_sysgen.data import DataError, load_benchmark
+from hf_sysgen.data import DataError, benchmark_info, load_benchmark
+from hf_sysgen.data.subwords import encode_subwords
 from hf_sysgen.data.tokenization import encode_sources, encode_targets
 from hf_sysgen.data.tokenized import TokenizedSplit
-from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict, source_ids
-from hf_sysgen.evaluation.evaluate import evaluate_split, with_texts
+from hf_sysgen.evaluation.checkpoints import CheckpointError, load_checkpoint, predict, source_ids
+from hf_sysgen.evaluation.evaluate import evaluate_split, with_columns, with_texts
 from hf_sysgen.evaluation.metrics import summarize
 from hf_sysgen.evaluation.report import table
 from hf_sysgen.evaluation.results import METRICS, PREDICTIONS, new_folder, write_predictions, write_whole
+from hf_sysgen.evaluation.translation import bleu_setup, evaluate_translations, has_comp, summarize_translations
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 
 def evaluate_checkpoint(
@@ -40,38 +46,78 @@ def evaluate_checkpoint(
         if name not in data:
             raise DataError(f"unknown split {name!r} of {benchmark} {config or ''}; it has: {', '.join(data)}")
     model, tokenizer = load_checkpoint(checkpoint)
+    translates = benchmark_info(benchmark).task == "translation"
+    if translates and not model.config.is_encoder_decoder:
+        raise CheckpointError(f"{checkpoint}: the model is a decoder, which {benchmark} is not for")
     metrics, rows = {}, []
     for name in names:
-        inputs, targets = data[name]["input"][:], data[name]["target"][:]
-        split = TokenizedSplit(
-            encode_sources(tokenizer, inputs, source_ids(model)),
-            encode_targets(tokenizer, targets, range(model.config.vocab_size)),
-            pad_id=tokenizer.pad_token_id,
-        )
-        with tqdm(total=len(split), desc=name, unit="example", disable=not sys.stderr.isatty()) as bar:
-            records = evaluate_split(model, split, batch_size=batch_size, oracle=True, on_batch=bar.update)
-        records = with_texts(sorted(records, key=lambda record: record["row"]), data[name], tokenizer)
-        metrics[name] = summarize(records)
+        examples = data[name]
+        with tqdm(total=len(examples), desc=name, unit="example", disable=not sys.stderr.isatty()) as bar:
+            if translates:
+                setup = bleu_setup(benchmark, config or "", name)
+                pairs = examples["pairs"][:] if has_comp(benchmark, name) else None
+                records = _translated(model, tokenizer, examples, batch_size, name == "validation", bar.update)
+                metrics[name] = summarize_translations(records, examples["target"][:], setup, pairs)
+            else:
+                records = _decoded(model, tokenizer, examples, batch_size, bar.update)
+                metrics[name] = summarize(records)
         rows += [{"split": name, **record} for record in records]
     if output is not None:
         write_predictions(output / PREDICTIONS, rows)
         write_whole(output / METRICS, json.dumps(metrics, indent=1) + "\n")
-    columns = ("examples", "accuracy", "accuracy_oracle", "loss", "loss_teacher")
-    cells = [
-        (name, *(f"{values[column]:.4f}" if column != "examples" else values[column] for column in columns))
-        for name, values in metrics.items()
-    ]
+    columns: tuple[str, ...] = ("examples", "accuracy", "accuracy_oracle", "loss", "loss_teacher")
+    if translates:
+        columns = ("examples", "bleu", "comp", "comp_same_form", "accuracy", "loss")
+        columns = tuple(column for column in columns if any(column in values for values in metrics.values()))
+    cells = [(name, *(_shown(values.get(column)) for column in columns)) for name, values in metrics.items()]
     return table(("split", *columns), cells)
 
 
-def predict_lines(checkpoint: Path, texts: list[str], beams: int, max_new_tokens: int | None) -> Iterator[str]:
+def _shown(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return str(value) if isinstance(value, int) else f"{value:.4f}"
+
+
+def _decoded(
+    model: Any, tokenizer: Any, examples: Dataset, batch_size: int, on_batch: Callable[[int], None]
+) -> list[dict[str, Any]]:
+    """Records of texts that are judged by exact match, in order."""
+    split = TokenizedSplit(
+        encode_sources(tokenizer, examples["input"][:], source_ids(model)),
+        encode_targets(tokenizer, examples["target"][:], range(model.config.vocab_size)),
+        pad_id=tokenizer.pad_token_id,
+    )
+    records = evaluate_split(model, split, batch_size=batch_size, oracle=True, on_batch=on_batch)
+    return with_texts(sorted(records, key=lambda record: record["row"]), examples, tokenizer)
+
+
+def _translated(
+    model: Any, tokenizer: Any, examples: Dataset, batch_size: int, brief: bool, on_batch: Callable[[int], None]
+) -> list[dict[str, Any]]:
+    """Records of translations, in order."""
+    split = TokenizedSplit(
+        encode_subwords(tokenizer, examples["input"][:]),
+        encode_subwords(tokenizer, examples["target"][:], model.config.vocab_size),
+        pad_id=tokenizer.pad_token_id,
+    )
+    records = evaluate_translations(
+        model, split, tokenizer, examples["target"][:], batch_size=batch_size, brief=brief, on_batch=on_batch
+    )
+    return with_columns(sorted(records, key=lambda record: record["row"]), examples)
+
+
+def predict_lines(
+    checkpoint: Path, texts: list[str], beams: int | None = None, max_new_tokens: int | None = None
+) -> Iterator[str]:
     """Translations of the texts, in order. Raises CheckpointError, DataError (before anything is decoded)."""
     transformers.utils.logging.disable_progress_bar()
     if not texts:
         raise DataError("nothing to translate: give sentences as arguments, or one per line on standard input")
     model, tokenizer = load_checkpoint(checkpoint)
     encode_sources(tokenizer, texts, source_ids(model))
-    options = {"num_beams": beams} | ({"max_new_tokens": max_new_tokens} if max_new_tokens else {})
+    options = {"num_beams": beams, "max_new_tokens": max_new_tokens}
+    options = {name: value for name, value in options.items() if value is not None}
     cut = 0
     for start in range(0, len(texts), 64):
         translations, ended = predict(model, tokenizer, texts[start : start + 64], **options)

@@ -87,17 +87,15 @@ def evaluate_split(
 def with_texts(
     records: Sequence[Mapping[str, Any]], split: Dataset, tokenizer: PreTrainedTokenizerFast
 ) -> list[dict[str, Any]]:
-    """The records of `evaluate_split` with the example's `input`, `target` and, where the benchmark has one, its
-    `category`; and with the prediction as text instead of ids."""
-    columns = {name: split[name][:] for name in ("input", "target", "category") if name in split.column_names}
-    return [
-        {
-            **record,
-            **{name: values[record["row"]] for name, values in columns.items()},
-            "prediction": tokenizer.decode(record["prediction"]),
-        }
-        for record in records
-    ]
+    """The records of `evaluate_split` with the columns of `with_columns`, and the prediction as text instead of ids."""
+    return [{**record, "prediction": tokenizer.decode(record["prediction"])} for record in with_columns(records, split)]
+
+
+def with_columns(records: Sequence[Mapping[str, Any]], split: Dataset) -> list[dict[str, Any]]:
+    """The records with the example's `input` and `target`, and where the benchmark has them `category` and `pairs`."""
+    names = [name for name in ("input", "target", "category", "pairs") if name in split.column_names]
+    columns = {name: split[name][:] for name in names}
+    return [{**record, **{name: values[record["row"]] for name, values in columns.items()}} for record in records]
 
 
 def _chunks(rows: np.ndarray, size: int) -> Sequence[np.ndarray]:

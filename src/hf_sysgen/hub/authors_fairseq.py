@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from hf_sysgen.evaluation.translation import search_settings
 from hf_sysgen.models import (
     FairseqTransformerForConditionalGeneration,
     SagFixedSpanTransformerForConditionalGeneration,
@@ -133,28 +134,5 @@ def fairseq_sag(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTr
 
 
 def generation_settings(beams: int = 5, length_penalty: float = 1.0, max_length: int = 200) -> dict[str, Any]:
-    """
-    Arguments of `generate` that search as fairseq's SequenceGenerator does (sequence_generator.py:294-425).
-
-    The best hypothesis and its score, sum log p / (length with end)^length_penalty, are fairseq's: 2 x beams candidates
-    a step, an end counts only among the first `beams` of them and not as the first token, padding is never chosen, and
-    a sentence is done when `beams` hypotheses have ended. What differs: where more than the missing number of
-    hypotheses end in one step, fairseq keeps the first of them, transformers the best of all that have ended, so that
-    the second to last of `num_return_sequences` may be others.
-
-    Args:
-        beams: 1 is greedy decoding.
-        length_penalty: fairseq's `--lenpen`.
-        max_length: longest target without its end: `max_len_a` times the source's length plus `max_len_b`.
-    """
-    settings: dict[str, Any] = {
-        "do_sample": False,
-        "num_beams": beams,
-        "min_new_tokens": 1,
-        "max_new_tokens": max_length + 1,
-        "forced_eos_token_id": EOS,
-        "suppress_tokens": [PAD],
-    }
-    if beams > 1:
-        settings |= {"early_stopping": True, "length_penalty": length_penalty}
-    return settings
+    """[`search_settings`] for these ids; padding, which has a row of its own here, is never chosen."""
+    return search_settings(EOS, beams, length_penalty, max_length) | {"suppress_tokens": [PAD]}

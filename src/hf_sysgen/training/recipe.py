@@ -56,12 +56,15 @@ class Recipe:
         benchmark, config: what `load_benchmark` takes.
         pretrained: folder or hub id of a decoder of the type `model`, with its tokenizer, to go on from; `null` for new
             weights and a vocabulary of the benchmark's words. Sizes given beside it must be those it has.
-        tokens: `words`, separated by blanks, or `characters` (the mathematics tasks).
+        tokens: `words`, separated by blanks, or `characters` (the mathematics tasks); for translation `bpe` (of
+            subword-nmt) or `sentencepiece`, learned from the training split.
+        subwords: merges of `bpe`, or pieces of `sentencepiece`.
         joint_vocabulary: whether source and target share one vocabulary (COGS, PCFG) or have their own (SCAN, CFQ).
         role_scheme: roles of words for a model that reads them: one of `role_schemes()` of `hf_sysgen.data.roles`, or
             the path of a file (.yaml, .yml, .json); `null` takes each word as its own role.
         seed: of initial weights, dropout and batches.
         steps: optimizer updates.
+        epochs: end after so many passes over the training split, if that is before `steps`; `null` for none.
         batch_size: examples per update, over all processes and accumulated parts; none under `sampling: max_tokens`.
         length_groups: parts that an update's examples are cut into after sorting them by length. Each part is padded
             to its own longest example and its gradient accumulated: the same update for less computation.
@@ -93,15 +96,20 @@ class Recipe:
         eval_examples: examples of each split in the evaluations during training, a fixed random choice; `null` for
             all. The one at the end always takes all.
         eval_batch_size: examples decoded together.
-        early_stopping: stop when `loss` (free-running) or `accuracy` on the split `validation` has not improved for
-            `early_stopping_patience` evaluations, and keep the best weights. The papers stop at `steps`: `none`.
+        beams: width of the search for a translation; 1 is greedy, as all other tasks decode.
+        length_penalty: power of the length that a translation's log-probability is divided by.
+        early_stopping: stop when `loss` (free-running; of translation smoothed and teacher-forced), `accuracy` or
+            `bleu` on the split `validation` has not improved for `early_stopping_patience` evaluations, and keep the
+            best weights. The papers stop at `steps`: `none`; those on translation keep the best all the same.
         save_every: steps between checkpoints that a killed run resumes from; under early stopping it is `eval_every`,
             because the best weights must be among the saved ones.
         log_every: steps between logged losses.
         tracker: `tensorboard`, `trackio` or `none`.
         data_dir: folder with the upstream files; `null` to find them as `load_benchmark` does.
         paper_cell: where the paper has this cell, e.g. "Table 3, SCAN (length cutoff=26)".
-        paper_test, paper_validation: the paper's accuracy there, between 0 and 1; `null` where it has none.
+        paper_metric: what `paper_test` and `paper_validation` are: `accuracy` or `comp`, between 0 and 1, or `bleu`,
+            between 0 and 100.
+        paper_test, paper_validation: the paper's number there; `null` where it has none.
         output_dir: where the run lives; `null` means runs/<recipe file's name>[,key=value ...]/seed<seed>, with the
             overrides that make it another cell than the file's.
         model_fields: fields of the model's config class; in the file they stand beside the other keys.
@@ -113,9 +121,11 @@ class Recipe:
     config: str
     steps: int
     learning_rate: float
+    epochs: int | None = None
     batch_size: int | None = None
     pretrained: str | None = None
-    tokens: Literal["words", "characters"] = "words"
+    tokens: Literal["words", "characters", "bpe", "sentencepiece"] = "words"
+    subwords: int | None = None
     joint_vocabulary: bool = False
     role_scheme: str | None = None
     seed: int = 0
@@ -143,13 +153,16 @@ class Recipe:
     eval_every: int = 1000
     eval_examples: int | None = None
     eval_batch_size: int = 256
-    early_stopping: Literal["none", "loss", "accuracy"] = "none"
+    beams: int = 1
+    length_penalty: float = 1.0
+    early_stopping: Literal["none", "loss", "accuracy", "bleu"] = "none"
     early_stopping_patience: int = 5
     save_every: int = 1000
     log_every: int = 50
     tracker: Literal["tensorboard", "trackio", "none"] = "tensorboard"
     data_dir: str | None = None
     paper_cell: str | None = None
+    paper_metric: Literal["accuracy", "bleu", "comp"] = "accuracy"
     paper_test: float | None = None
     paper_validation: float | None = None
     output_dir: str | None = None
@@ -159,7 +172,7 @@ class Recipe:
     # where a run reads and writes, and how often it reports, do not change what it computes
     NEUTRAL: ClassVar = (
         "output_dir", "data_dir", "tracker", "log_every", "eval_batch_size", "name",
-        "paper_cell", "paper_test", "paper_validation",
+        "paper_cell", "paper_metric", "paper_test", "paper_validation",
     )  # fmt: skip
     # these change a run's bits, or when it is looked at, but not which cell of the paper it is
     SAME_CELL: ClassVar = (
@@ -185,10 +198,13 @@ class Recipe:
 
 
 RECIPE_KEYS = tuple(f.name for f in dataclasses.fields(Recipe) if f.name not in ("model_fields", "name"))
+# kinds of `tokens` that are learned
+SUBWORDS = ("bpe", "sentencepiece")
 PAPER_KEYS = ("paper_cell", "paper_test", "paper_validation")
 _TYPES = {name: hint for name, hint in get_type_hints(Recipe).items() if name in RECIPE_KEYS}
 _POSITIVE = ("steps", "batch_size", "length_groups", "learning_rate", "eval_batch_size", "save_every", "log_every",
-             "early_stopping_patience", "adam_epsilon", "max_tokens", "batches_per_update")  # fmt: skip
+             "early_stopping_patience", "adam_epsilon", "max_tokens", "batches_per_update", "subwords",
+             "epochs", "beams")  # fmt: skip
 _NOT_NEGATIVE = ("seed", "warmup_steps", "warmup_init_lr", "weight_decay", "max_grad_norm", "eval_every")
 
 
@@ -302,7 +318,12 @@ def parse_recipe(keys: Mapping[str, Any], name: str = "recipe") -> Recipe:
         if key in values and values[key] < 0:
             raise RecipeError(f"{key}={values[key]} must not be negative")
     model_fields = {key: value for key, value in keys.items() if key not in RECIPE_KEYS}
-    recipe = Recipe(**values, model_fields=_checked_model_fields(model_config, model_fields), name=name)
+    if model_fields.get("share_all_embeddings") is True and not values.get("joint_vocabulary"):
+        raise RecipeError("share_all_embeddings=true needs joint_vocabulary=true")
+    # what the data decides is not known yet, but whether both sides are alike
+    joint = values.get("joint_vocabulary") and "source_vocab_size" in _field_names(model_config)
+    sizes = {"vocab_size": 7, "source_vocab_size": 7} if joint else {}
+    recipe = Recipe(**values, model_fields=_checked_model_fields(model_config, model_fields, sizes), name=name)
     _check_consistency(recipe)
     _check_roles(recipe, model_config)
     if recipe.pretrained is not None:
@@ -314,11 +335,11 @@ def _field_names(config_class: type) -> set[str]:
     return {f.name for f in dataclasses.fields(config_class)}
 
 
-def _checked_model_fields(model_config: type, fields: dict[str, Any]) -> dict[str, Any]:
+def _checked_model_fields(model_config: type, fields: dict[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
     from huggingface_hub.errors import StrictDataclassError
 
     try:
-        model_config(**fields)
+        model_config(**fields, **sizes)
     except StrictDataclassError as error:
         # the cause names the field, or both values of a contradiction
         raise RecipeError(" ".join(str(error.__cause__ or error).split())) from error
@@ -362,13 +383,28 @@ def _check_consistency(recipe: Recipe) -> None:
             raise RecipeError("precision=fp16 does not go with static_batches=true, use bf16 or fp32")
     if recipe.seed >= 2**32:
         raise RecipeError(f"seed={recipe.seed} must be less than 2^32")
+    highest = 100 if recipe.paper_metric == "bleu" else 1
     for key in ("paper_test", "paper_validation"):
-        if (share := getattr(recipe, key)) is not None and not 0 <= share <= 1:
-            raise RecipeError(f"{key}={share} must be in [0, 1]")
+        if (number := getattr(recipe, key)) is not None and not 0 <= number <= highest:
+            raise RecipeError(f"{key}={number} must be in [0, {highest}]")
+    if recipe.epochs is not None and (recipe.sampling == "with_replacement" or recipe.schedule == "linear"):
+        key = "schedule" if recipe.schedule == "linear" else "sampling"
+        raise RecipeError(f"epochs={recipe.epochs} does not go with {key}={getattr(recipe, key)}; use steps alone")
+    _check_subwords(recipe)
     if recipe.eval_examples is not None and recipe.eval_examples < 1:
         raise RecipeError(f"eval_examples={recipe.eval_examples} must be at least 1, or null for all")
     if recipe.early_stopping != "none" and not recipe.eval_every:
         raise RecipeError("early_stopping needs evaluations: set eval_every")
+
+
+def _check_subwords(recipe: Recipe) -> None:
+    if (recipe.tokens in SUBWORDS) != (recipe.subwords is not None):
+        wrong = "needs subwords" if recipe.subwords is None else f"does not go with subwords={recipe.subwords}"
+        raise RecipeError(f"tokens={recipe.tokens} {wrong}; of bpe how many merges, of sentencepiece how many pieces")
+    if recipe.tokens == "sentencepiece" and not recipe.joint_vocabulary:
+        raise RecipeError("tokens=sentencepiece is learned for both sides: set joint_vocabulary=true")
+    if recipe.beams == 1 and recipe.length_penalty != 1:
+        raise RecipeError(f"length_penalty={recipe.length_penalty} has no effect with beams=1")
 
 
 def _check_optimizer(recipe: Recipe) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 from transformers import AutoModel
 
-from hf_sysgen.evaluation.metrics import summarize
 from hf_sysgen.evaluation.results import (
     MODEL,
     PREDICTIONS,
@@ -115,6 +114,11 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
             f"early_stopping={recipe.early_stopping} needs the split `validation`, which {recipe.benchmark} "
             f"{recipe.config} lacks; use none"
         )
+    if recipe.early_stopping not in ("none", *task.monitored):
+        raise RecipeError(
+            f"early_stopping={recipe.early_stopping} is not measured on {recipe.benchmark} during training; use one of "
+            f"none, {', '.join(name for name in task.monitored if name in ('loss', 'accuracy', 'bleu'))}"
+        )
     model = task.build_model(attention_of(recipe))
     try:
         trainer = SysgenTrainer(recipe, model, task)
@@ -140,7 +144,7 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
         if name == "train":
             continue
         records = task.readable(trainer.predict_split(name, final=True), name)
-        summaries[name] = summarize(records)
+        summaries[name] = task.summarize(records, name)
         rows += [{"split": name, **record} for record in records]
     results = {
         "schema_version": SCHEMA_VERSION,

@@ -24,8 +24,9 @@ from hf_sysgen.data import benchmark_info, load_benchmark
 from hf_sysgen.data.tokenization import Vocabulary, build_vocabulary, encode_sources, encode_targets
 from hf_sysgen.data.tokenized import TokenizedSplit
 from hf_sysgen.evaluation.evaluate import evaluate_split, with_texts
+from hf_sysgen.evaluation.metrics import summarize
 from hf_sysgen.models import CONFIGS, MODELS, RoleFillerTransformerConfig
-from hf_sysgen.training.recipe import Recipe, RecipeError
+from hf_sysgen.training.recipe import SUBWORDS, Recipe, RecipeError
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 TASKS = (
     ("seq2seq", RoleFillerTransformerConfig, "hf_sysgen.training.role_tasks:RoleFillerTask"),
     ("seq2seq", AutoModelForSeq2SeqLM, "hf_sysgen.training.tasks:Seq2SeqTask"),
+    ("translation", AutoModelForSeq2SeqLM, "hf_sysgen.training.translation_task:TranslationTask"),
     ("seq2seq", AutoModelForCausalLM, "hf_sysgen.training.causal_tasks:CausalSeq2SeqTask"),
     (
         "relation_classification",
@@ -72,10 +74,12 @@ class Task(ABC):
     Attributes:
         splits: every split as the model reads it, by name.
         monitored: the metrics that evaluations during training report, of those that `summarize` makes.
+        watched: the splits that they look at; None for all but `train`.
     """
 
     splits: Mapping[str, Split]
     monitored: tuple[str, ...] = ("accuracy", "loss")
+    watched: tuple[str, ...] | None = None
     # (outputs, labels, num_items_in_batch) -> loss: a sum over the labels of a part of a batch, divided by the number
     # of labels that are not -100 in the whole of it; None where the model itself takes `num_items_in_batch`
     loss: Callable[..., torch.Tensor] | None = None
@@ -101,6 +105,10 @@ class Task(ABC):
         Returns:
             a record for each example: `row`, `exact`, and what else `summarize` knows.
         """
+
+    def summarize(self, records: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
+        """The metrics of a split from its records."""
+        return summarize(records)
 
     def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
         """The records as `predictions.jsonl` keeps them, with what a person or another metric needs."""
@@ -130,7 +138,7 @@ class Seq2SeqTask(Task):
 
     splits: Mapping[str, TokenizedSplit]
     split_class = TokenizedSplit
-    monitored = ("accuracy", "loss", "loss_teacher")
+    monitored: tuple[str, ...] = ("accuracy", "loss", "loss_teacher")
 
     def __init__(self, recipe: Recipe, benchmark: DatasetDict):
         super().__init__(recipe, benchmark)
@@ -142,15 +150,11 @@ class Seq2SeqTask(Task):
             [text for sources, _ in columns.values() for text in sources],
             [text for _, targets in columns.values() for text in targets],
         )
-        tokenizer = self.vocabulary.tokenizer
         self.splits = {
             name: self.split_class(
-                encode_sources(tokenizer, sources),
-                encode_targets(tokenizer, targets),
-                pad_id=tokenizer.pad_token_id,
-                train_eos=recipe.train_eos,
+                *self.encode(*texts), pad_id=self.vocabulary.tokenizer.pad_token_id, train_eos=recipe.train_eos
             )
-            for name, (sources, targets) in columns.items()
+            for name, texts in columns.items()
         }
 
     def make_vocabulary(self, sources: list[str], targets: list[str]) -> Vocabulary:
@@ -161,6 +165,11 @@ class Seq2SeqTask(Task):
             characters=self.recipe.tokens == "characters",
             start=self.has_source_table,
         )
+
+    def encode(self, sources: list[str], targets: list[str]) -> tuple[list[list[int]], list[list[int]]]:
+        """Ids of both sides of some examples."""
+        tokenizer = self.vocabulary.tokenizer
+        return encode_sources(tokenizer, sources), encode_targets(tokenizer, targets)
 
     @property
     def longest_target(self) -> int:
@@ -184,9 +193,13 @@ class Seq2SeqTask(Task):
         )
         model = self.from_config(AutoModelForSeq2SeqLM, config, attention)
         model.generation_config = GenerationConfig(
-            max_new_tokens=self.longest_target, eos_token_id=eos, pad_token_id=eos, decoder_start_token_id=eos
+            **self.search(eos), eos_token_id=eos, pad_token_id=eos, decoder_start_token_id=eos
         )
         return model
+
+    def search(self, eos: int) -> dict[str, Any]:
+        """How `generate` searches when it is not told."""
+        return {"max_new_tokens": self.longest_target}
 
     def evaluate(
         self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int
@@ -220,9 +233,19 @@ def prepare_task(recipe: Recipe) -> Task:
             f"model={recipe.model} cannot be trained on benchmark={recipe.benchmark}, whose task is {wanted}; "
             f"models that can: {', '.join(names) or 'none yet'}"
         )
+    if (wanted == "translation") != (recipe.tokens in SUBWORDS):
+        right = "bpe or sentencepiece" if wanted == "translation" else "words or characters"
+        raise RecipeError(f"tokens={recipe.tokens} does not go with benchmark={recipe.benchmark}; use {right}")
+    if wanted != "translation" and recipe.beams > 1:
+        raise RecipeError(
+            f"beams={recipe.beams} has no effect on benchmark={recipe.benchmark}, which is not translated"
+        )
     benchmark = load_benchmark(recipe.benchmark, recipe.config, data_dir=recipe.data_dir)
     if "train" not in benchmark:
-        raise RecipeError(f"benchmark={recipe.benchmark} config={recipe.config} has no split `train` to train on")
+        about = benchmark_info(recipe.benchmark).config(recipe.config).description
+        raise RecipeError(
+            f"benchmark={recipe.benchmark} config={recipe.config} has no split `train` to train on. {about}"
+        )
     if empty := [split for split, examples in benchmark.items() if not len(examples)]:
         raise RecipeError(f"benchmark={recipe.benchmark} config={recipe.config}: no examples in {', '.join(empty)}")
     module, _, class_name = found.partition(":")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
@@ -29,12 +30,11 @@ from transformers import (
 from transformers.trainer_callback import ExportableState, PrinterCallback
 
 from hf_sysgen.errors import RunFailed
-from hf_sysgen.evaluation.metrics import summarize
 from hf_sysgen.training.batches import MaxTokensBatches, StepBatches, parts_of_max_tokens
 from hf_sysgen.training.recipe import Recipe
 from hf_sysgen.training.schedules import learning_rate_of
 from hf_sysgen.training.static import StaticUpdates
-from hf_sysgen.training.tasks import Task
+from hf_sysgen.training.tasks import Split, Task
 
 COMPLETE = "complete"
 
@@ -97,7 +97,7 @@ class Progress(TrainerCallback):
         for key, value in logs.items():
             if key == "loss":
                 self.shown["loss"] = f"{value:.3f}"
-            elif key.endswith("_accuracy"):
+            elif key.endswith(("_accuracy", "_bleu")):
                 self.shown[key.removeprefix("eval_").removesuffix("_accuracy")] = f"{value:.3f}"
         if self.bar is not None:
             self.bar.set_postfix(self.shown)
@@ -133,6 +133,7 @@ class SysgenTrainer(Seq2SeqTrainer):
     """
 
     def __init__(self, recipe: Recipe, model: PreTrainedModel, task: Task):
+        recipe = dataclasses.replace(recipe, steps=steps_of(recipe, task.splits["train"]))
         self.recipe, self.task, self.splits = recipe, task, task.splits
         callbacks: list[TrainerCallback] = [Clock(), Progress()]
         if recipe.early_stopping != "none":
@@ -287,9 +288,9 @@ class SysgenTrainer(Seq2SeqTrainer):
         self.clock.pause()
         metrics: dict[str, float] = {}
         for name, split in self.splits.items():
-            if name == "train":
+            if name == "train" or (self.task.watched is not None and name not in self.task.watched):
                 continue
-            summary = summarize(self.predict_split(name, self._evaluated_rows(len(split))))
+            summary = self.task.summarize(self.predict_split(name, self._evaluated_rows(len(split))), name)
             for metric in self.task.monitored:
                 metrics[f"{metric_key_prefix}_{name}_{metric}"] = summary[metric]
         self.log(metrics)
@@ -369,7 +370,7 @@ def training_arguments(recipe: Recipe) -> Seq2SeqTrainingArguments:
         stopping = {
             "load_best_model_at_end": True,
             "metric_for_best_model": f"eval_validation_{recipe.early_stopping}",
-            "greater_is_better": recipe.early_stopping == "accuracy",
+            "greater_is_better": recipe.early_stopping != "loss",
         }
     evaluating = recipe.eval_every > 0
     # the best checkpoint must be among the saved ones
@@ -417,6 +418,16 @@ def training_arguments(recipe: Recipe) -> Seq2SeqTrainingArguments:
         # only now is it known how many processes there are
         arguments.gradient_accumulation_steps = parts_of_max_tokens(recipe.batches_per_update, arguments.world_size)
     return arguments
+
+
+def steps_of(recipe: Recipe, train: Split) -> int:
+    """Updates of the whole run: the recipe's, or where these are fewer those of its epochs."""
+    if recipe.epochs is None:
+        return recipe.steps
+    if recipe.sampling == "max_tokens":
+        batches = MaxTokensBatches(train, recipe.max_tokens or 0, recipe.steps, recipe.seed, recipe.batches_per_update)
+        return min(recipe.steps, recipe.epochs * batches.updates_per_epoch)
+    return min(recipe.steps, recipe.epochs * -(-len(train) // (recipe.batch_size or 1)))
 
 
 def last_checkpoint(run_dir: Path) -> Path | None:

@@ -1,0 +1,187 @@
+"""Judge a model that translates: beam search, BLEU and COMP as Chaabouni et al. 2021 take them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+from hf_sysgen.evaluation.bleu import bleu
+from hf_sysgen.evaluation.comp import comp
+from hf_sysgen.evaluation.decoding import teacher_forced_logits
+from hf_sysgen.evaluation.evaluate import IGNORED
+from hf_sysgen.evaluation.metrics import summarize
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+
+def bleu_setup(benchmark: str, config: str, split: str) -> str:
+    """What BLEU is taken over: a setup of `hf_sysgen.evaluation.bleu.SETUPS`."""
+    if benchmark == "iwslt14":
+        return "iwslt14_validation" if split == "validation" else "iwslt14"
+    if benchmark == "flores":
+        return "flores_into_english" if config.endswith("-en") else "flores_from_english"
+    return benchmark if benchmark == "noun_adjective" else "tokenized"
+
+
+def has_comp(benchmark: str, split: str) -> bool:
+    """Whether a split tests pairs of noun and adjective that were held out."""
+    return benchmark == "noun_adjective" and split == "test"
+
+
+def search_settings(eos_id: int, beams: int = 5, length_penalty: float = 1.0, max_length: int = 200) -> dict[str, Any]:
+    """
+    Arguments of `generate` that search as fairseq's SequenceGenerator does (sequence_generator.py:294-425).
+
+    The best hypothesis and its score, sum log p / (length with end)^length_penalty, are fairseq's: 2 x beams candidates
+    a step, an end counts only among the first `beams` of them and not as the first token, and a sentence is done when
+    `beams` hypotheses have ended. What differs: where more than the missing number of hypotheses end in one step,
+    fairseq keeps the first of them, transformers the best of all that have ended, so that the second to last of
+    `num_return_sequences` may be others.
+
+    Args:
+        beams: 1 is greedy decoding.
+        length_penalty: fairseq's `--lenpen`.
+        max_length: longest target without its end: `max_len_a` times the source's length plus `max_len_b`.
+    """
+    settings: dict[str, Any] = {
+        "do_sample": False,
+        "num_beams": beams,
+        "min_new_tokens": 1,
+        "max_new_tokens": max_length + 1,
+        "forced_eos_token_id": eos_id,
+    }
+    if beams > 1:
+        settings |= {"early_stopping": True, "length_penalty": length_penalty}
+    return settings
+
+
+@torch.inference_mode()
+def evaluate_translations(
+    model: Any,
+    split: Any,
+    tokenizer: PreTrainedTokenizerFast,
+    references: Sequence[str],
+    rows: np.ndarray | None = None,
+    batch_size: int = 64,
+    decode: bool = True,
+    brief: bool = False,
+    label_smoothing: float = 0.0,
+    rank: int = 0,
+    world: int = 1,
+    on_batch: Callable[[int], None] | None = None,
+) -> list[dict[str, Any]]:
+    """
+    How likely the references are, and what the model writes by its own generation config.
+
+    Args:
+        model: encoder-decoder model; its mode is put back as it was.
+        split: a `TokenizedSplit` of subwords.
+        references: text of every example.
+        rows: which examples, `None` for all.
+        batch_size: examples decoded together.
+        decode: whether to translate, which takes most of the time.
+        brief: stop at 1.2 times the batch's longest source plus 10 pieces, as fairseq's validation of IWSLT14 does.
+        label_smoothing: weight of the uniform distribution in `loss`.
+        rank, world: this process takes every world-th of the examples, sorted by the source's length.
+        on_batch: called with the number of examples done after each batch.
+
+    Returns:
+        for each example a record: `row`; `loss`, mean nats per piece of the reference, its end included, smoothed;
+        `loss_teacher`, the same unsmoothed; `target_length` in pieces; with `decode` also `prediction`, the text, and
+        `exact`, whether it is the reference.
+    """
+    rows = np.arange(len(split)) if rows is None else rows
+    order = rows[np.argsort(split.sources.lengths[rows], kind="stable")][rank::world]
+    was_training = model.training
+    model.eval()
+    records = []
+    try:
+        for start in range(0, len(order), batch_size):
+            batch_rows = order[start : start + batch_size]
+            batch = _judged(model, split, batch_rows, label_smoothing)
+            if decode:
+                texts = _translated(model, split, batch_rows, tokenizer, brief)
+                for record, text in zip(batch, texts, strict=True):
+                    record |= {"prediction": text, "exact": text == references[record["row"]]}
+            records += batch
+            if on_batch is not None:
+                on_batch(len(batch))
+    finally:
+        model.train(was_training)
+    return records
+
+
+def _judged(model: Any, split: Any, rows: np.ndarray, label_smoothing: float) -> list[dict[str, Any]]:
+    source, source_mask = split.sources.padded(rows, split.pad_id)
+    target, real = split.targets.padded(rows, IGNORED)
+    target, counts = target.to(model.device), real.sum(1)
+    logits = teacher_forced_logits(model, source.to(model.device), source_mask.long().to(model.device), target)
+    scores = logits.float().transpose(1, 2)
+    smoothed, plain = (
+        (cross_entropy(scores, target, reduction="none", label_smoothing=weight).sum(1).cpu() / counts).tolist()
+        for weight in (label_smoothing, 0.0)
+    )
+    return [
+        {"row": row, "loss": loss, "loss_teacher": teacher, "target_length": count - 1}
+        for row, loss, teacher, count in zip(rows.tolist(), smoothed, plain, counts.tolist(), strict=True)
+    ]
+
+
+def _translated(model: Any, split: Any, rows: np.ndarray, tokenizer: PreTrainedTokenizerFast, brief: bool) -> list[str]:
+    source, mask = split.sources.padded(rows, split.pad_id)
+    limit = model.generation_config.max_new_tokens
+    if brief:
+        limit = min(limit, int(1.2 * source.shape[1] + 10) + 1)
+    generated = model.generate(
+        input_ids=source.to(model.device), attention_mask=mask.long().to(model.device), max_new_tokens=limit
+    )
+    # the start, which is the end symbol, then a target up to its end
+    hypotheses = [ids[: ids.index(tokenizer.eos_token_id)] for ids in ([*row, tokenizer.eos_token_id] for row in
+                  generated[:, 1:].tolist())]  # fmt: skip
+    return tokenizer.batch_decode(hypotheses)
+
+
+def summarize_translations(
+    records: Sequence[Mapping[str, Any]],
+    references: Sequence[str],
+    setup: str,
+    pairs: Sequence[Sequence[str]] | None = None,
+) -> dict[str, Any]:
+    """
+    The metrics of a split from the records of `evaluate_translations`.
+
+    Args:
+        references: text of every example of the split.
+        setup: of BLEU, see `bleu_setup`.
+        pairs: the column `pairs` of noun_adjective, for COMP.
+
+    Returns:
+        `examples`; `loss` and `loss_teacher`, means over all pieces; where predictions are there, also `bleu` between
+        0 and 100 and its `bleu_signature`, `accuracy` and `by_length` (see `summarize`), and with `pairs` COMP by both
+        rules, `comp` (any inflection) and `comp_same_form`, over all examples. `comp_other_references` counts those
+        whose reference has other words.
+    """
+    if not all("prediction" in record for record in records):
+        summary: dict[str, Any] = {"examples": len(records)}
+    else:
+        summary = summarize([{key: record[key] for key in ("exact", "target_length")} for record in records])
+        predictions = [record["prediction"] for record in records]
+        expected = [references[record["row"]] for record in records]
+        found = bleu(predictions, expected, setup)
+        summary |= {"bleu": found["bleu"], "bleu_signature": found["signature"]}
+        if pairs is not None:
+            held_out = [pairs[record["row"]] for record in records]
+            any_form = comp(predictions, expected, held_out)
+            summary["comp"] = any_form["comp"]
+            summary["comp_same_form"] = comp(predictions, expected, held_out, rule="same_form")["comp"]
+            summary["comp_other_references"] = any_form["other_references"]
+    pieces = [record["target_length"] + 1 for record in records]
+    for name in ("loss", "loss_teacher"):
+        total = sum(record[name] * count for record, count in zip(records, pieces, strict=True))
+        summary[name] = total / sum(pieces) if pieces else float("nan")
+    return summary
