@@ -20,7 +20,7 @@ from .edge_cache import EdgeCache
 from .edge_decoder import EdgeDecoder
 from .edge_encoder import EdgeEncoder, EdgePreTrainedModel
 from .edge_layers import Readout, linear_readout, loops, mean_cross_entropy
-from .seq2seq import shift_right
+from .seq2seq import shift_right, token_loss
 
 
 class EdgeTransformerModel(EdgeEncoder):
@@ -288,13 +288,7 @@ class EdgeTransformerForConditionalGeneration(EdgePreTrainedModel, GenerationMix
             **kwargs,
         )
         logits = self.lm_head(decoded.last_hidden_state)
-        loss = None
-        if labels is not None:
-            reduction = "mean" if num_items_in_batch is None else "sum"
-            scores = logits.flatten(0, 1).to(torch.promote_types(logits.dtype, torch.float32))
-            loss = nn.functional.cross_entropy(scores, labels.flatten().to(logits.device), reduction=reduction)
-            if num_items_in_batch is not None:
-                loss = loss / torch.as_tensor(num_items_in_batch, device=loss.device)
+        loss = None if labels is None else token_loss(logits, labels, num_items_in_batch)
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,
