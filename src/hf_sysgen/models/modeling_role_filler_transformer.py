@@ -12,7 +12,7 @@ from transformers.utils import can_return_tuple
 
 from .configuration_role_filler_transformer import RoleFillerTransformerConfig
 from .role_filler import RoleFillerModel
-from .seq2seq import Seq2SeqLM, token_loss
+from .seq2seq import Seq2SeqLM, beside_states, token_loss
 
 
 @dataclass
@@ -79,11 +79,9 @@ class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
         Returns:
             logits (B, T, V), role_logits (B, T, R) and, with labels, the losses: each a mean over labels in nats.
         """
-        if labels is not None:
-            use_cache = False
-            if decoder_input_ids is None and decoder_inputs_embeds is None:
-                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-        outputs = self.model(
+        outputs = self.states(
+            labels,
+            use_cache,
             input_ids=input_ids,
             attention_mask=attention_mask,
             decoder_input_ids=decoder_input_ids,
@@ -94,7 +92,6 @@ class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
             past_key_values=past_key_values,
             inputs_embeds=inputs_embeds,
             decoder_inputs_embeds=decoder_inputs_embeds,
-            use_cache=use_cache,
             **kwargs,
         )
         roles, fillers = outputs.last_hidden_state.chunk(2, dim=-1)
@@ -112,16 +109,10 @@ class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
         return RoleFillerLMOutput(
             loss=loss,
             logits=logits,
-            past_key_values=outputs.past_key_values,
-            decoder_hidden_states=outputs.decoder_hidden_states,
-            decoder_attentions=outputs.decoder_attentions,
-            cross_attentions=outputs.cross_attentions,
-            encoder_last_hidden_state=outputs.encoder_last_hidden_state,
-            encoder_hidden_states=outputs.encoder_hidden_states,
-            encoder_attentions=outputs.encoder_attentions,
             role_logits=role_logits,
             filler_loss=filler_loss,
             role_loss=role_loss,
+            **beside_states(outputs),
         )
 
 

@@ -2,6 +2,8 @@
 
 # B batch, S source length, T target length, E model width, V rows of the decoder table
 
+from typing import Any
+
 import torch
 from torch import nn
 from transformers import initialization as init
@@ -22,6 +24,9 @@ from .attention import CrossAttention, SelfAttention
 from .base import SysgenPreTrainedModel
 from .layers import DecoderLayer, EncoderLayer
 from .positions import EmbeddingInput, TokenEmbedding
+
+# what the encoder reads, by its names in `forward`
+SOURCE_INPUTS = ("input_ids", "attention_mask", "encoder_outputs", "inputs_embeds")
 
 
 def shift_right(labels: torch.Tensor, start_id: int, pad_id: int) -> torch.Tensor:
@@ -329,6 +334,11 @@ class OutputProjection(nn.Linear):
             init.zeros_(self.bias)
 
 
+def beside_states(outputs: Seq2SeqModelOutput) -> dict[str, Any]:
+    """What a model with a head hands on of the bare model's outputs: all but the states that the head has read."""
+    return {name: value for name, value in outputs.items() if name != "last_hidden_state"}
+
+
 class Seq2SeqLM(Seq2SeqPreTrainedModel, GenerationMixin):
     """[`Seq2SeqModel`] with logits over the decoder's table, a loss and `generate`."""
 
@@ -357,6 +367,15 @@ class Seq2SeqLM(Seq2SeqPreTrainedModel, GenerationMixin):
     def training_input(self, labels: torch.Tensor, **source) -> torch.Tensor:
         """What the decoder reads where only labels (B, T) are given, with the `source` arguments of [`forward`]."""
         return self.prepare_decoder_input_ids_from_labels(labels)
+
+    def states(self, labels: torch.Tensor | None, use_cache: bool | None, **inputs) -> Seq2SeqModelOutput:
+        """What [`Seq2SeqModel`] returns for its `inputs`. With labels it keeps no cache, and reads them if need be."""
+        if labels is not None:
+            use_cache = False
+            if inputs["decoder_input_ids"] is None and inputs["decoder_inputs_embeds"] is None:
+                source = {name: inputs[name] for name in SOURCE_INPUTS}
+                inputs["decoder_input_ids"] = self.training_input(labels, **source)
+        return self.model(use_cache=use_cache, **inputs)
 
     @can_return_tuple
     def forward(
@@ -387,17 +406,9 @@ class Seq2SeqLM(Seq2SeqPreTrainedModel, GenerationMixin):
             logits (B, T, V) and, with labels, loss: cross-entropy summed over labels, divided by their number
             (nats per token, EOS included; interfaces/transformer/encoder_decoder_interface.py:17-41).
         """
-        if labels is not None:
-            use_cache = False
-            if decoder_input_ids is None and decoder_inputs_embeds is None:
-                decoder_input_ids = self.training_input(
-                    labels,
-                    input_ids=input_ids,
-                    attention_mask=attention_mask,
-                    encoder_outputs=encoder_outputs,
-                    inputs_embeds=inputs_embeds,
-                )
-        outputs = self.model(
+        outputs = self.states(
+            labels,
+            use_cache,
             input_ids=input_ids,
             attention_mask=attention_mask,
             decoder_input_ids=decoder_input_ids,
@@ -406,19 +417,8 @@ class Seq2SeqLM(Seq2SeqPreTrainedModel, GenerationMixin):
             past_key_values=past_key_values,
             inputs_embeds=inputs_embeds,
             decoder_inputs_embeds=decoder_inputs_embeds,
-            use_cache=use_cache,
             **kwargs,
         )
         logits = self.lm_head(outputs.last_hidden_state)
         loss = None if labels is None else token_loss(logits, labels, num_items_in_batch)
-        return Seq2SeqLMOutput(
-            loss=loss,
-            logits=logits,
-            past_key_values=outputs.past_key_values,
-            decoder_hidden_states=outputs.decoder_hidden_states,
-            decoder_attentions=outputs.decoder_attentions,
-            cross_attentions=outputs.cross_attentions,
-            encoder_last_hidden_state=outputs.encoder_last_hidden_state,
-            encoder_hidden_states=outputs.encoder_hidden_states,
-            encoder_attentions=outputs.encoder_attentions,
-        )
+        return Seq2SeqLMOutput(loss=loss, logits=logits, **beside_states(outputs))
