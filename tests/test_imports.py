@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 
 import pytest
+from source_imports import imports_of
 from tiny_runs import command
 
 import hf_sysgen
@@ -34,16 +34,25 @@ def part_of(path: Path) -> str:
 
 
 def parts_used(path: Path) -> set[str]:
-    """Parts that a file imports absolutely, wherever the import stands."""
+    """Parts that a file imports, wherever the import stands."""
+    folders = ["hf_sysgen", *path.relative_to(PACKAGE).parts[:-1]]
     names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            # `from hf_sysgen import x` names a part only where x is one
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    for dots, module, of_module in imports_of(path):
+        base = [*folders[: len(folders) + 1 - dots], *filter(None, [module])] if dots else [module]
+        # `from hf_sysgen import x` names a part only where x is one
+        names |= {".".join([*base, name]) for name in of_module or [""]}
     ours = (name.split(".") for name in names if name.partition(".")[0] == "hf_sysgen")
     return {words[1] for words in ours if len(words) > 1 and words[1] in MAY_USE}
+
+
+def test_the_reader_of_imports():
+    assert parts_used(PACKAGE / "models" / "seq2seq.py") == {"models"}
+    assert "evaluation" in parts_used(PACKAGE / "training" / "trainer.py")
+    assert not parts_used(PACKAGE / "errors.py")
+
+
+def test_the_picture_has_every_file():
+    assert set(map(part_of, FILES)) == set(MAY_USE)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from source_imports import imports_of
 from tiny import SIZES, WRAPPED, ragged_batch, tiny_model
 from transformers import AutoModel, AutoModelForSeq2SeqLM
 from transformers.dynamic_module_utils import (
@@ -25,8 +26,7 @@ from transformers.dynamic_module_utils import (
 
 import hf_sysgen
 
-PACKAGE = Path(hf_sysgen.__file__).parent
-MODELS = PACKAGE / "models"
+MODELS = Path(hf_sysgen.__file__).parent / "models"
 OFFSET = 3
 STEPS = 9
 
@@ -259,17 +259,6 @@ def test_nothing_is_stored_twice(variant: str, tmp_path: Path) -> None:
 
 
 # loading
-
-
-def imports_of(path: Path) -> list[tuple[int, str, list[str]]]:
-    """Every import of a file, wherever it stands: (dots, module, names)."""
-    found = []
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found += [(0, alias.name, []) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            found.append((node.level, node.module or "", [alias.name for alias in node.names]))
-    return found
 
 
 def closure(*modules: str) -> set[str]:
@@ -536,47 +525,3 @@ def test_transformers_finds_every_sibling(name: str) -> None:
 def test_every_file_belongs_to_a_model() -> None:
     entries = [name.removesuffix(".py") for name in EXPORTED if name.startswith(("modeling_", "configuration_"))]
     assert closure(*entries) == set(EXPORTED)
-
-
-# imports go one way: from a layer to those named beside it
-LAYERS = {
-    "models": set(),
-    "data": set(),
-    "evaluation": {"data", "models"},
-    "hub": {"evaluation", "data", "models"},
-    # a comparison of runs ends with a stranger's process, whose script is the hub's
-    "training": {"hub", "evaluation", "data", "models"},
-}
-ON_TOP = {"data_cli", "cli", "listing", "train"}
-
-
-def targets_of(path: Path) -> set[str]:
-    """Names directly inside the package, folders or files, that a file imports."""
-    parents = path.relative_to(PACKAGE).parts[:-1]
-    found = set()
-    for dots, module, names in imports_of(path):
-        parts = module.split(".") if module else []
-        if dots:
-            parts = [*["hf_sysgen", *parents][: len(parents) + 2 - dots], *parts]
-        if parts[:1] == ["hf_sysgen"]:
-            found |= {parts[1]} if len(parts) > 1 else set(names)
-    return found
-
-
-@pytest.mark.parametrize("layer", LAYERS)
-def test_layers_import_downwards(layer: str) -> None:
-    """cli -> training, hub -> evaluation -> data, models, and never back."""
-    paths = sorted((PACKAGE / layer).rglob("*.py"))
-    assert paths
-    above = (set(LAYERS) | ON_TOP) - LAYERS[layer] - {layer}
-    wrong = [f"{path.name}: {target}" for path in paths for target in targets_of(path) & above]
-    assert not wrong
-
-
-def test_the_rule_of_layers_sees_every_file() -> None:
-    assert {path.parent.name for path in PACKAGE.glob("*/*.py")} == set(LAYERS)
-    assert {path.stem for path in PACKAGE.glob("*.py")} == {"__init__", "errors"} | ON_TOP
-    assert not targets_of(PACKAGE / "errors.py")
-    # what the reader of imports itself is good for
-    assert targets_of(MODELS / "seq2seq.py") == {"models"}
-    assert "evaluation" in targets_of(PACKAGE / "training" / "trainer.py")
