@@ -9,6 +9,14 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
+# the label of what is not learned, as everywhere in torch and transformers
+IGNORED = -100
+
+
+def unlabelled(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The batch without a label: any model takes it, and its loss sums to zero."""
+    return {**batch, "labels": torch.full_like(batch["labels"], IGNORED)}
+
 
 class RaggedIds:
     """Sequences of token ids in one flat array, padded on demand."""
@@ -57,16 +65,15 @@ class TokenizedSplit(Dataset):
     def __getitem__(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
         """
         The batch of those rows: `input_ids` and `attention_mask` (B, S), `labels` (B, T) with -100 beyond the target.
-        Of no rows: the first example with no label at all, a batch that any model takes and whose loss sums to zero.
+        Of no rows: the first example, unlabelled.
         """
         rows = np.atleast_1d(rows)
         if not len(rows):
-            batch = self[np.zeros(1, np.int64)]
-            return {**batch, "labels": torch.full_like(batch["labels"], -100)}
+            return unlabelled(self[np.zeros(1, np.int64)])
         input_ids, mask = self.sources.padded(rows, self.pad_id)
-        labels, _ = self.targets.padded(rows, -100)
+        labels, _ = self.targets.padded(rows, IGNORED)
         if not self.train_eos:
-            labels[torch.arange(len(rows)), torch.from_numpy(self.targets.lengths[rows]) - 1] = -100
+            labels[torch.arange(len(rows)), torch.from_numpy(self.targets.lengths[rows]) - 1] = IGNORED
         return {"input_ids": input_ids, "attention_mask": mask.long(), "labels": labels}
 
     def take(self, rows: np.ndarray) -> TokenizedSplit:

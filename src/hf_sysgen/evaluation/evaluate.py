@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import nn
 
+from hf_sysgen.data.tokenized import IGNORED
 from hf_sysgen.evaluation.decoding import greedy_decode, teacher_forced_logits
 
 if TYPE_CHECKING:
@@ -17,7 +19,29 @@ if TYPE_CHECKING:
 
     from hf_sysgen.models.seq2seq import Seq2SeqLM
 
-IGNORED = -100
+# what is kept of an example whose target is a text, where the benchmark has it
+TEXT_COLUMNS = ("input", "target", "category", "pairs")
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode; afterwards, whatever happens, the model is in the mode it was in."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
+
+
+def cut(rows: Any, size: int) -> list[Any]:
+    """A sequence in pieces of that size, the last of what remains."""
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def share_by_length(split: Any, rows: np.ndarray, size: int, rank: int, world: int) -> list[np.ndarray]:
+    """One process's batches of the rows. Neighbours in length go to different processes: all finish together."""
+    return cut(split.by_length(rows)[rank::world], size)
 
 
 @torch.inference_mode()
@@ -61,13 +85,10 @@ def evaluate_split(
     """
     rows = np.arange(len(split)) if rows is None else rows
     eos_id = model.config.eos_token_id if eos_id is None else eos_id
-    was_training = model.training
-    model.eval()
     records: dict[int, dict[str, Any]] = {}
     first_wrong: dict[int, int] = {}
-    try:
-        # neighbours in length go to different processes, so that all finish together
-        for batch_rows in _chunks(split.by_length(rows)[rank::world], batch_size):
+    with evaluating(model):
+        for batch_rows in share_by_length(split, rows, batch_size, rank, world):
             read, wrong = _read_references(model, split, batch_rows, eos_id, oracle)
             records |= read
             first_wrong |= wrong
@@ -75,12 +96,10 @@ def evaluate_split(
                 on_batch(len(read) - len(wrong))
         # a batch begins at its first wrong choice; stable, so that lengths stay sorted beside it
         remaining = np.array(sorted(first_wrong, key=first_wrong.__getitem__), dtype=np.int64)
-        for batch_rows in _chunks(remaining, batch_size):
+        for batch_rows in cut(remaining, batch_size):
             _decode_from(model, split, batch_rows, first_wrong[int(batch_rows[0])], eos_id, records)
             if on_batch is not None:
                 on_batch(len(batch_rows))
-    finally:
-        model.train(was_training)
     return list(records.values())
 
 
@@ -91,15 +110,13 @@ def with_texts(
     return [{**record, "prediction": tokenizer.decode(record["prediction"])} for record in with_columns(records, split)]
 
 
-def with_columns(records: Sequence[Mapping[str, Any]], split: Dataset) -> list[dict[str, Any]]:
-    """The records with the example's `input` and `target`, and where the benchmark has them `category` and `pairs`."""
-    names = [name for name in ("input", "target", "category", "pairs") if name in split.column_names]
-    columns = {name: split[name][:] for name in names}
-    return [{**record, **{name: values[record["row"]] for name, values in columns.items()}} for record in records]
-
-
-def _chunks(rows: np.ndarray, size: int) -> Sequence[np.ndarray]:
-    return [rows[start : start + size] for start in range(0, len(rows), size)]
+def with_columns(
+    records: Iterable[Mapping[str, Any]], split: Dataset, columns: Iterable[str] | None = None
+) -> list[dict[str, Any]]:
+    """The records with columns of their examples, whose numbers they have under `row`; by default the `TEXT_COLUMNS`."""
+    names = columns or [name for name in TEXT_COLUMNS if name in split.column_names]
+    values = {name: split[name][:] for name in names}
+    return [{**record, **{name: column[record["row"]] for name, column in values.items()}} for record in records]
 
 
 def _batch(model: Seq2SeqLM, split: Any, rows: np.ndarray) -> tuple[torch.Tensor, ...]:

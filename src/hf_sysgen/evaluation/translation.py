@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
+from hf_sysgen.data.tokenized import IGNORED
 from hf_sysgen.evaluation.bleu import bleu
 from hf_sysgen.evaluation.comp import comp
 from hf_sysgen.evaluation.decoding import teacher_forced_logits
-from hf_sysgen.evaluation.evaluate import IGNORED
+from hf_sysgen.evaluation.evaluate import cut, evaluating
 from hf_sysgen.evaluation.metrics import summarize
 
 if TYPE_CHECKING:
@@ -97,12 +98,9 @@ def evaluate_translations(
     """
     rows = np.arange(len(split)) if rows is None else rows
     order = rows[np.argsort(split.sources.lengths[rows], kind="stable")][rank::world]
-    was_training = model.training
-    model.eval()
     records = []
-    try:
-        for start in range(0, len(order), batch_size):
-            batch_rows = order[start : start + batch_size]
+    with evaluating(model):
+        for batch_rows in cut(order, batch_size):
             batch = _judged(model, split, batch_rows, label_smoothing)
             if decode:
                 texts = _translated(model, split, batch_rows, tokenizer, brief)
@@ -111,8 +109,6 @@ def evaluate_translations(
             records += batch
             if on_batch is not None:
                 on_batch(len(batch))
-    finally:
-        model.train(was_training)
     return records
 
 

@@ -12,7 +12,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel, set_seed
 
 from hf_sysgen.data.tokenization import Vocabulary, build_vocabulary
-from hf_sysgen.data.tokenized import RaggedIds, TokenizedSplit
+from hf_sysgen.data.tokenized import IGNORED, RaggedIds, TokenizedSplit, unlabelled
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.training.recipe import Recipe, RecipeError
 from hf_sysgen.training.tasks import Seq2SeqTask
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from datasets import DatasetDict
     from transformers import PreTrainedTokenizerFast
 
-IGNORED = -100
 # fields that no weight and no score depends on, so that they may differ from those of a pretrained checkpoint
 FREE_FIELDS = ("dropout", "use_cache")
 
@@ -50,8 +49,7 @@ class PromptedSplit(TokenizedSplit):
         """
         rows = np.atleast_1d(rows)
         if not len(rows):
-            batch = self[np.zeros(1, np.int64)]
-            return {**batch, "labels": torch.full_like(batch["labels"], IGNORED)}
+            return unlabelled(self[np.zeros(1, np.int64)])
         input_ids, _ = self.joined.padded(rows, self.pad_id)
         labels, _ = self.joined.padded(rows, IGNORED)
         prompts = torch.from_numpy(self.sources.lengths[rows])

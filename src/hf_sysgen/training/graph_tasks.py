@@ -14,7 +14,8 @@ from torch.utils.data import Dataset
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from hf_sysgen.data.clutrr_kinship import EDGE_TYPES, TARGETS
-from hf_sysgen.data.tokenized import RaggedIds
+from hf_sysgen.data.tokenized import IGNORED, RaggedIds, unlabelled
+from hf_sysgen.evaluation.evaluate import evaluating, share_by_length, with_columns
 from hf_sysgen.models import CONFIGS, MODELS
 from hf_sysgen.training.recipe import Recipe, RecipeError
 from hf_sysgen.training.tasks import Task
@@ -22,7 +23,6 @@ from hf_sysgen.training.tasks import Task
 if TYPE_CHECKING:
     import datasets
 
-IGNORED = -100
 # keys of a recipe that are about targets written token by token
 TEXT_KEYS = ("tokens", "joint_vocabulary", "train_eos", "label_smoothing", "static_batches")
 
@@ -47,10 +47,7 @@ class GraphSplit(Dataset):
     def __getitem__(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
         """The batch of those rows; of no rows the first example with no label at all, as of any split."""
         rows = np.atleast_1d(rows)
-        if len(rows):
-            return self.batch(rows)
-        batch = self.batch(np.zeros(1, np.int64))
-        return {**batch, "labels": torch.full_like(batch["labels"], IGNORED)}
+        return self.batch(rows) if len(rows) else unlabelled(self.batch(np.zeros(1, np.int64)))
 
     def by_length(self, rows: np.ndarray) -> np.ndarray:
         return rows[np.argsort(self.lengths[rows], kind="stable")]
@@ -107,14 +104,9 @@ class GraphTask(Task):
         self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int
     ) -> list[dict[str, Any]]:
         split, size = self.splits[name], self.recipe.eval_batch_size
-        # neighbours in length go to different processes, so that all finish together
-        mine = split.by_length(rows)[rank::world]
-        was_training = model.training
-        model.eval()
         records = []
-        try:
-            for start in range(0, len(mine), size):
-                batch_rows = mine[start : start + size]
+        with evaluating(model):
+            for batch_rows in share_by_length(split, rows, size, rank, world):
                 batch = {key: tensor.to(model.device) for key, tensor in split[batch_rows].items()}
                 labels = batch.pop("labels")
                 outputs = model(**batch)
@@ -124,8 +116,6 @@ class GraphTask(Task):
                 judged = self.judge(outputs, labels, name, batch_rows)
                 for row, loss, record in zip(batch_rows.tolist(), means, judged, strict=True):
                     records.append({"row": row, **record, "loss": loss})
-        finally:
-            model.train(was_training)
         return records
 
 
@@ -207,13 +197,5 @@ class RelationClassificationTask(GraphTask):
 
     def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
         """With the story, the right relation, and as `category` the number of relations to be composed."""
-        stories, targets, ks = (self.benchmark[name][column][:] for column in ("input", "target", "k"))
-        return [
-            {
-                **record,
-                "input": stories[record["row"]],
-                "target": targets[record["row"]],
-                "category": f"k={ks[record['row']]}",
-            }
-            for record in records
-        ]
+        found = with_columns(records, self.benchmark[name], ("input", "target", "k"))
+        return [record | {"category": f"k={record.pop('k')}"} for record in found]

@@ -12,9 +12,10 @@ from transformers import AutoModelForTokenClassification, PreTrainedModel
 
 from hf_sysgen.data.cogs_graph_forms import NO_PARENT
 from hf_sysgen.data.tokenization import PAD, sentence_tokenizer
-from hf_sysgen.data.tokenized import RaggedIds
+from hf_sysgen.data.tokenized import IGNORED, RaggedIds
+from hf_sysgen.evaluation.evaluate import with_columns
 from hf_sysgen.evaluation.parsing_metrics import correct_arcs, correct_heads, spanning_tree
-from hf_sysgen.training.graph_tasks import IGNORED, GraphSplit, GraphTask, cross_entropies
+from hf_sysgen.training.graph_tasks import GraphSplit, GraphTask, cross_entropies
 from hf_sysgen.training.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -73,12 +74,6 @@ class SentenceTask(GraphTask):
 
     def save(self, folder: Path) -> None:
         self.tokenizer.save_pretrained(folder)
-
-    def with_columns(
-        self, records: Sequence[Mapping[str, Any]], name: str, columns: Iterable[str]
-    ) -> list[dict[str, Any]]:
-        values = {column: self.benchmark[name][column][:] for column in columns}
-        return [{**record, **{key: value[record["row"]] for key, value in values.items()}} for record in records]
 
 
 class WordLabelSplit(SentenceSplit):
@@ -161,7 +156,7 @@ class GraphParsingTask(SentenceTask):
         return records
 
     def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
-        return self.with_columns(records, name, ("input", "target", "category", *COLUMNS.values()))
+        return with_columns(records, self.benchmark[name], ("input", "target", "category", *COLUMNS.values()))
 
 
 class TreeSplit(SentenceSplit):
@@ -245,4 +240,4 @@ class DependencyParsingTask(SentenceTask):
         return records
 
     def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
-        return self.with_columns(records, name, ("input", "target"))
+        return with_columns(records, self.benchmark[name], ("input", "target"))

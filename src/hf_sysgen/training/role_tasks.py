@@ -10,12 +10,11 @@ import torch
 
 from hf_sysgen.data.roles import role_scheme
 from hf_sysgen.data.tokenization import EOS, SOS
-from hf_sysgen.data.tokenized import TokenizedSplit
+from hf_sysgen.data.tokenized import IGNORED, TokenizedSplit
+from hf_sysgen.evaluation.evaluate import cut, evaluating
 from hf_sysgen.models.seq2seq import shift_right
 from hf_sysgen.training.recipe import Recipe
 from hf_sysgen.training.tasks import Seq2SeqTask
-
-IGNORED = -100
 
 
 class RoleSplit(TokenizedSplit):
@@ -108,15 +107,12 @@ class RoleFillerTask(Seq2SeqTask):
         records = super().evaluate(model, name, rows, final, rank, world)
         if not final:
             return records
-        was_training = model.training
-        model.eval()
-        size = self.recipe.eval_batch_size
-        # in the order of evaluation, so sorted by length
-        for some in (records[start : start + size] for start in range(0, len(records), size)):
-            right = self.teacher_forced(model, name, np.array([record["row"] for record in some]))
-            for record, hit in zip(some, right, strict=True):
-                record["exact_teacher"] = hit
-        model.train(was_training)
+        with evaluating(model):
+            # in the order of evaluation, so sorted by length
+            for some in cut(records, self.recipe.eval_batch_size):
+                right = self.teacher_forced(model, name, np.array([record["row"] for record in some]))
+                for record, hit in zip(some, right, strict=True):
+                    record["exact_teacher"] = hit
         return records
 
     @torch.inference_mode()
