@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -69,6 +69,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         self._data_dir = data_dir
         self._sources_cache_dir = cache_dir
         self._files: dict[str, str] | None = None
+        self._unread: dict[str, list[Any]] = {}
         # else `datasets` puts an `open` and a `Path` of its own into these modules, for streaming, and imports scipy
         for builder in type(self).__mro__:
             if issubclass(builder, BenchmarkBuilder):
@@ -96,6 +97,12 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
                 for role, source in self.benchmark_config.sources.items()
             }
         return self._files
+
+    def part(self, split: str, read: Callable[[], dict[str, list[Any]]]) -> list[Any]:
+        """What files that hold all splits have for one. They are read once; what was handed on is not kept."""
+        if split not in self._unread:
+            self._unread = read()
+        return self._unread.pop(split)
 
     def download_and_prepare(self, *args: Any, **kwargs: Any) -> None:
         """As in `datasets.DatasetBuilder`. A `data_dir` is looked at also where the data is prepared already.

@@ -50,7 +50,6 @@ class Cfq(BenchmarkBuilder):
 
     BENCHMARK = CFQ
     BUILDER_CONFIGS = builder_configs(CFQ, version="1.0.0")
-    _parts: dict[str, list[Pair]] | None = None
 
     def _info(self) -> datasets.DatasetInfo:
         return self.describe(datasets.Features({"input": datasets.Value("string"), "target": datasets.Value("string")}))
@@ -63,10 +62,7 @@ class Cfq(BenchmarkBuilder):
         ]
 
     def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, str]]]:
-        # the archive is read once for all splits, and what was handed on is not kept
-        if self._parts is None or split not in self._parts:
-            self._parts = read_parts(self.config.name, files)
-        for row, (question, query) in enumerate(self._parts.pop(split)):
+        for row, (question, query) in enumerate(self.part(split, lambda: read_parts(self.config.name, files))):
             yield row, {"input": question, "target": query}
 
     def checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:

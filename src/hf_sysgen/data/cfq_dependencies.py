@@ -42,7 +42,6 @@ class CfqDependencies(BenchmarkBuilder):
 
     BENCHMARK = CFQ_DEPENDENCIES
     BUILDER_CONFIGS = builder_configs(CFQ_DEPENDENCIES, version="1.0.0")
-    _questions: dict[str, list[str]] | None = None
 
     def _info(self) -> datasets.DatasetInfo:
         words = datasets.List(datasets.Value("string"))
@@ -67,11 +66,7 @@ class CfqDependencies(BenchmarkBuilder):
         ]
 
     def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, Any]]]:
-        # the archive is read once for all splits, and what was handed on is not kept
-        if self._questions is None or split not in self._questions:
-            parts = read_parts(self.config.name.removesuffix(OWN_HEADS), files)
-            self._questions = {name: [original_question(pair[0]) for pair in pairs] for name, pairs in parts.items()}
-        questions = self._questions.pop(split)
+        questions = self.part(split, lambda: _questions(self.config.name.removesuffix(OWN_HEADS), files))
         sentences = published(questions, files["parses"]) if "parses" in files else map(own, questions)
         for row, sentence in enumerate(sentences):
             yield row, example(sentence)
@@ -84,6 +79,12 @@ class CfqDependencies(BenchmarkBuilder):
             columns = (part[name][:] for name in ("tokens", "heads", "labels", "content_word"))
             wrong = (row[0] for row in zip(*columns, strict=True) if not _consistent(*row))
             yield check_none(f"every question of {split} has a tree with one root, and a label for each token", wrong)
+
+
+def _questions(config: str, files: dict[str, str]) -> dict[str, list[str]]:
+    """CFQ's questions as upstream has them, by split."""
+    parts = read_parts(config, files)
+    return {split: [original_question(question) for question, _ in pairs] for split, pairs in parts.items()}
 
 
 def own(question: str) -> Sentence:

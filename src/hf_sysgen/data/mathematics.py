@@ -51,10 +51,15 @@ class Mathematics(BenchmarkBuilder):
         ]
 
     def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, str]]]:
-        pairs = split_module({role: _pairs(path) for role, path in files.items()})
-        rows = (pair for part, pair in pairs if part == split)
-        for row, (question, answer) in enumerate(rows):
+        for row, (question, answer) in enumerate(self.part(split, lambda: self._parts(files))):
             yield row, {"input": question, "target": answer}
+
+    def _parts(self, files: dict[str, str]) -> dict[str, list[Pair]]:
+        """The pairs of each split, in order."""
+        parts: dict[str, list[Pair]] = {split: [] for split in self.benchmark_config.splits}
+        for split, pair in split_module({role: _pairs(path) for role, path in files.items()}):
+            parts[split].append(pair)
+        return parts
 
     def checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:
         yield from super().checks(dataset)
