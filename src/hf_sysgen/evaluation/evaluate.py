@@ -113,7 +113,7 @@ def with_texts(
 def with_columns(
     records: Iterable[Mapping[str, Any]], split: Dataset, columns: Iterable[str] | None = None
 ) -> list[dict[str, Any]]:
-    """The records with columns of their examples, whose numbers they have under `row`; by default the `TEXT_COLUMNS`."""
+    """The records with columns of their examples, whose numbers are under `row`; by default the `TEXT_COLUMNS`."""
     names = columns or [name for name in TEXT_COLUMNS if name in split.column_names]
     values = {name: split[name][:] for name in names}
     return [{**record, **{name: column[record["row"]] for name, column in values.items()}} for record in records]
