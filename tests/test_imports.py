@@ -47,7 +47,7 @@ def parts_used(path: Path) -> set[str]:
 
 def test_the_reader_of_imports():
     assert parts_used(PACKAGE / "models" / "seq2seq.py") == {"models"}
-    assert "evaluation" in parts_used(PACKAGE / "training" / "trainer.py")
+    assert "evaluation" in parts_used(PACKAGE / "training" / "run.py")
     assert not parts_used(PACKAGE / "errors.py")
 
 
