@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import sys
 import unicodedata
 from pathlib import Path
 
@@ -17,15 +16,12 @@ from dataset_statistics import cell as statistic
 
 from hf_sysgen.data import list_benchmarks
 from hf_sysgen.data.describe import counts_text
+from hf_sysgen.evaluation.report import markdown
 from hf_sysgen.evaluation.results import RESULTS, read_results, write_results, write_whole
+from hf_sysgen.hub.model_card import what_is
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-
-
-def markdown(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = [header, ("---", *["---:"] * (len(header) - 1)), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def quick_table() -> str:
@@ -87,7 +83,7 @@ def benchmarks_table() -> str:
         for one in list_benchmarks()
     ]
     # text reads from the left
-    return markdown(("benchmark", "configs", "paper", "licence", "restricted"), rows).replace("---:", "---")
+    return markdown(("benchmark", "configs", "paper", "licence", "restricted"), rows, numbers=False)
 
 
 def configs_table() -> str:
@@ -97,7 +93,7 @@ def configs_table() -> str:
         for benchmark in list_benchmarks()
         for name, config in benchmark.configs.items()
     ]
-    table = markdown(("benchmark", "config", "examples by split"), rows).replace("---:", "---")
+    table = markdown(("benchmark", "config", "examples by split"), rows, numbers=False)
     return f"{table}\n\nA split without a number: nobody knows it before the data is made."
 
 
@@ -108,8 +104,7 @@ def variants_table() -> str:
 
     rows = []
     for name, config in CONFIGS.items():
-        about = " ".join((sys.modules[config.__module__].__doc__ or "").split())
-        rows.append((f"`{name}`", about.removeprefix("Configuration of ").rstrip("."), f"{num_parameters(config):,}"))
+        rows.append((f"`{name}`", what_is(name), f"{num_parameters(config):,}"))
     return markdown(("model type", "what it is", "parameters by default"), rows).replace("---:", "---", 1)
 
 

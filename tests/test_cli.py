@@ -14,6 +14,7 @@ import hf_sysgen.data
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks
 from hf_sysgen.cli import app
+from hf_sysgen.evaluation.zoo import zoo_names
 from hf_sysgen.training.run import run_recipe
 
 HEAVY = ("torch", "transformers", "datasets", "accelerate", "matplotlib", "yaml", "numpy")
@@ -76,7 +77,7 @@ def test_list():
                  "scan_length26_quick_universal.yaml", "134,110,464"):  # fmt: skip
         assert text in result.output
     assert "Recipes: none in nowhere" in invoke("list", "recipes", "--recipes", "nowhere").output
-    assert "none of models, benchmarks, recipes, all" in invoke("list", "fruit").stderr
+    assert "none of models, benchmarks, recipes, zoo, all" in invoke("list", "fruit").stderr
 
 
 def test_train_says_where_results_are_and_not_twice(tmp_path, few_examples):
@@ -125,14 +126,33 @@ def test_evaluate_overwrites_nothing(run_dir, small, tmp_path, monkeypatch):
 
 
 def test_predict_from_arguments_and_standard_input(run_dir):
-    result = invoke("predict", run_dir, "jump twice", "walk and run", "--max-new-tokens", 5)
+    result = invoke("predict", "-c", run_dir, "jump twice", "walk and run", "--max-new-tokens", 5)
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert len(lines) == 2
-    assert invoke("predict", run_dir, "--max-new-tokens", 5, stdin="jump twice\nwalk and run\n").stdout == result.stdout
-    beams = invoke("predict", run_dir, "jump twice", "--beams", 3)
+    assert (
+        invoke("predict", "-c", run_dir, "--max-new-tokens", 5, stdin="jump twice\nwalk and run\n").stdout
+        == result.stdout
+    )
+    beams = invoke("predict", "-c", run_dir, "jump twice", "--beams", 3)
     assert beams.exit_code == 0
     assert len(beams.stdout.splitlines()) == 1
+
+
+def test_the_zoo_answers_at_once():
+    """With what it was trained for, and with a name of another model there is."""
+    result = invoke("predict", "jump around left twice and walk")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.split() == ["I_TURN_LEFT", "I_JUMP"] * 8 + ["I_WALK"]
+    for name in zoo_names():
+        assert invoke("predict", "walk twice", "-c", name).stdout == "I_WALK I_WALK\n"
+    assert all(name in invoke("list", "zoo").stdout for name in zoo_names())
+
+
+def test_a_checkpoint_that_is_nowhere(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    result = invoke("predict", "walk", "-c", "org/absent")
+    assert_one_line_error(result, "org/absent: no folder here, and not to be had from the hub", *zoo_names())
 
 
 def test_translations_cut_at_the_limit_are_counted(run_dir, monkeypatch):
@@ -143,7 +163,7 @@ def test_translations_cut_at_the_limit_are_counted(run_dir, monkeypatch):
         return torch.zeros(len(input_ids), 4, dtype=torch.int64)
 
     monkeypatch.setattr(GenerationMixin, "generate", endless)
-    result = invoke("predict", run_dir, "jump", "walk", "--max-new-tokens", 3)
+    result = invoke("predict", "-c", run_dir, "jump", "walk", "--max-new-tokens", 3)
     assert "warning: 2 of 2 did not end within 3 tokens" in result.stderr
 
 
@@ -156,52 +176,54 @@ def test_translations_cut_at_the_limit_are_counted(run_dir, monkeypatch):
     ],
 )
 def test_predict_of_wrong_words(run_dir, texts, parts):
-    result = invoke("predict", run_dir, *texts)
+    result = invoke("predict", "-c", run_dir, *texts)
     assert_one_line_error(result, *parts)
     assert result.stdout == ""
 
 
 def test_predict_of_nothing(run_dir):
-    assert_one_line_error(invoke("predict", run_dir, stdin=""), "nothing to translate")
+    assert_one_line_error(invoke("predict", "-c", run_dir, stdin=""), "nothing to translate")
 
 
 def test_checkpoints_that_cannot_be_used(copied, tmp_path):
-    assert_one_line_error(invoke("predict", tmp_path / "nothing", "jump"), "nothing", "config.json is missing")
+    assert_one_line_error(invoke("predict", "-c", tmp_path / "nothing", "jump"), "nothing", "config.json is missing")
 
     weights = copied / "model.safetensors"
     whole = weights.read_bytes()
     for size in (0, 5, 100, len(whole) // 2, len(whole) - 1):
         weights.write_bytes(whole[:size])
-        assert_one_line_error(invoke("predict", copied, "jump"), str(copied), "cut short")
+        assert_one_line_error(invoke("predict", "-c", copied, "jump"), str(copied), "cut short")
     weights.unlink()
-    assert_one_line_error(invoke("predict", copied, "jump"), "model.safetensors is missing")
+    assert_one_line_error(invoke("predict", "-c", copied, "jump"), "model.safetensors is missing")
     weights.write_bytes(whole)
 
     tokenizer = copied / "tokenizer.json"
     text = tokenizer.read_text()
     tokenizer.write_text(text[: len(text) // 2])
-    assert_one_line_error(invoke("predict", copied, "jump"), str(copied), "cut short")
+    assert_one_line_error(invoke("predict", "-c", copied, "jump"), str(copied), "cut short")
     tokenizer.unlink()
-    assert_one_line_error(invoke("predict", copied, "jump"), "tokenizer.json is missing")
+    assert_one_line_error(invoke("predict", "-c", copied, "jump"), "tokenizer.json is missing")
     tokenizer.write_text(text)
 
     config = copied / "config.json"
     keys = json.loads(config.read_text())
     config.write_text(json.dumps(keys | {"model_type": "t5"}))
-    assert_one_line_error(invoke("predict", copied, "jump"), "model_type is 't5'", "relative_universal_transformer")
+    assert_one_line_error(
+        invoke("predict", "-c", copied, "jump"), "model_type is 't5'", "relative_universal_transformer"
+    )
     others = ({"model_type": "relation_aware_transformer"}, {"architectures": ["EdgeTransformerForGraphParsing"]})
     for changes in others:
         config.write_text(json.dumps(keys | {"architectures": []} | changes))
-        assert_one_line_error(invoke("predict", copied, "jump"), "does not turn texts into texts")
+        assert_one_line_error(invoke("predict", "-c", copied, "jump"), "does not turn texts into texts")
     # a model of another kind, whose fields these are not
     config.write_text(json.dumps(keys | {"architectures": [], "model_type": "depth_width_decoder"}))
-    assert_one_line_error(invoke("predict", copied, "jump"), "not a depth_width_decoder's", "position_scheme")
+    assert_one_line_error(invoke("predict", "-c", copied, "jump"), "not a depth_width_decoder's", "position_scheme")
     config.write_text(json.dumps(keys)[:-30])
-    assert_one_line_error(invoke("predict", copied, "jump"), "config.json", "cannot be read")
+    assert_one_line_error(invoke("predict", "-c", copied, "jump"), "config.json", "cannot be read")
     config.write_text(json.dumps(keys | {"hidden_size": 18}))
-    assert_one_line_error(invoke("predict", copied, "jump"), str(copied))
+    assert_one_line_error(invoke("predict", "-c", copied, "jump"), str(copied))
     config.write_text(json.dumps(keys))
-    assert invoke("predict", copied, "jump", "--max-new-tokens", 3).exit_code == 0
+    assert invoke("predict", "-c", copied, "jump", "--max-new-tokens", 3).exit_code == 0
 
 
 def test_a_pickled_checkpoint_is_not_read(copied):
@@ -210,7 +232,7 @@ def test_a_pickled_checkpoint_is_not_read(copied):
 
     torch.save(load_file(copied / "model.safetensors"), copied / "pytorch_model.bin")
     (copied / "model.safetensors").unlink()
-    assert_one_line_error(invoke("predict", copied, "jump"), "model.safetensors is missing")
+    assert_one_line_error(invoke("predict", "-c", copied, "jump"), "model.safetensors is missing")
 
 
 def test_wrong_benchmarks(run_dir, small, tmp_path, monkeypatch):

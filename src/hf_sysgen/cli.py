@@ -20,24 +20,25 @@ app = typer.Typer(
 app.add_typer(data_cli.app, name="data")
 
 RecipeFile = Annotated[Path, typer.Argument(help="a recipe file, see `hf-sysgen list recipes`")]
-Checkpoint = Annotated[Path, typer.Argument(help="the folder of a run, or of a checkpoint")]
+CHECKPOINT_HELP = "a run's folder or a checkpoint's, a model of the zoo (`hf-sysgen list zoo`), or one of the hub"
 
 
 @app.command("list")
 def list_command(
-    kind: Annotated[str, typer.Argument(help="models, benchmarks, recipes or all")] = "all",
+    kind: Annotated[str, typer.Argument(help="models, benchmarks, recipes, zoo or all")] = "all",
     recipes: Annotated[Path | None, typer.Option(help="folder of the recipe files; default: the package's")] = None,
 ) -> None:
-    """Show the variants, the benchmarks with their splits and licences, and the recipes."""
-    from hf_sysgen.listing import list_benchmarks_text, list_models_text, list_recipes_text
+    """Show the variants, the benchmarks with their splits and licences, the recipes, and the trained models."""
+    from hf_sysgen.listing import list_benchmarks_text, list_models_text, list_recipes_text, list_zoo_text
 
     parts = {
         "models": list_models_text,
         "benchmarks": list_benchmarks_text,
         "recipes": lambda: list_recipes_text(recipes),
+        "zoo": list_zoo_text,
     }
     if kind not in (*parts, "all"):
-        raise typer.BadParameter(f"{kind!r} is none of models, benchmarks, recipes, all")
+        raise typer.BadParameter(f"{kind!r} is none of models, benchmarks, recipes, zoo, all")
     print("\n\n".join(text() for name, text in parts.items() if kind in (name, "all")))
 
 
@@ -57,7 +58,7 @@ def train(
 
 @app.command()
 def evaluate(
-    checkpoint: Checkpoint,
+    checkpoint: Annotated[str, typer.Argument(help=CHECKPOINT_HELP)],
     benchmark: Annotated[str, typer.Argument(help="a benchmark, see `hf-sysgen list benchmarks`")],
     config: Annotated[str | None, typer.Argument(help="its config; may be left out where there is only one")] = None,
     split: Annotated[list[str] | None, typer.Option(help="only this split; may be repeated")] = None,
@@ -78,8 +79,10 @@ def evaluate(
 
 @app.command()
 def predict(
-    checkpoint: Checkpoint,
     texts: Annotated[list[str] | None, typer.Argument(help="sentences; none: one per line of standard input")] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option("--checkpoint", "-c", help=f"{CHECKPOINT_HELP}; default: the first of the zoo")
+    ] = None,
     beams: Annotated[int | None, typer.Option(min=1, help="width, 1 is greedy; default: the checkpoint's")] = None,
     max_new_tokens: Annotated[int | None, typer.Option(min=1, help="length limit, EOS included")] = None,
 ) -> None:
@@ -88,9 +91,10 @@ def predict(
 
     with reported() as outcome:
         from hf_sysgen.evaluation.commands import predict_lines
+        from hf_sysgen.evaluation.zoo import DEFAULT
 
         lines = texts or [line.rstrip("\n") for line in sys.stdin]
-        for line in predict_lines(checkpoint, lines, beams, max_new_tokens):
+        for line in predict_lines(checkpoint or DEFAULT, lines, beams, max_new_tokens):
             print(line)
     raise typer.Exit(outcome.status)
 
@@ -114,6 +118,82 @@ def compare(
 
     with reported(INTERRUPTED) as outcome:
         outcome.status = compare_recipes(recipes, override or [], plot, translate or [], processes)
+    raise typer.Exit(outcome.status)
+
+
+@app.command()
+def publish(
+    what: Annotated[
+        str, typer.Argument(help="a run's folder, a folder with its seeds, a model of the zoo, or a benchmark")
+    ],
+    repo: Annotated[str, typer.Argument(help="owner/name on the hub")],
+    *,
+    private: Annotated[bool, typer.Option("--private", help="make a private repository")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="list the files with their sizes, send nothing")] = False,
+    tag: Annotated[list[str] | None, typer.Option(help="a further name of this version; may be repeated")] = None,
+    collection: Annotated[
+        str | None, typer.Option(help="put it into the owner's collection of this paper, e.g. csordas2021")
+    ] = None,
+    checkpoints: Annotated[
+        bool, typer.Option("--checkpoints", help="of a run: also the earlier steps in its folder")
+    ] = False,
+    config: Annotated[list[str] | None, typer.Option(help="of a benchmark: only this config; may be repeated")] = None,
+    allow_restricted: Annotated[
+        bool, typer.Option("--allow-restricted", help="of a benchmark: although its licence is restricted")
+    ] = False,
+    data_dir: Annotated[Path | None, typer.Option(help="of a benchmark: folder with its files")] = None,
+    cache_dir: Annotated[Path | None, typer.Option(help="of a benchmark: root of the cache")] = None,
+) -> None:
+    """Push a trained model with its code and card to the hub, or a benchmark as parquet files with its card.
+
+    A model needs no package to be loaded, and has the tag seed<seed>-step<step>. The token is that of HF_TOKEN, or of
+    `hf auth login`. What was interrupted is gone on with by the same command.
+    """
+    with reported("interrupted; the same command goes on with the upload") as outcome:
+        from hf_sysgen.hub.publish import publish as push
+
+        with data_cli.quiet():
+            done = push(
+                what,
+                repo,
+                private=private,
+                dry_run=dry_run,
+                tags=tag or [],
+                collection=collection,
+                for_models={"checkpoints": checkpoints},
+                for_data={
+                    "configs": config or [],
+                    "allow_restricted": allow_restricted,
+                    "data_dir": data_dir,
+                    "cache_dir": cache_dir,
+                },
+            )
+        for one in done:
+            for path, size in one.files.items():
+                print(f"{size:>12,}  {path}")
+            total = f"{sum(one.files.values()):,} bytes in {len(one.files)} files"
+            names = f" as {', '.join(one.tags)}" if one.tags else ""
+            print(
+                f"published {total}{names}: {one.url}" if one.url else f"would publish {total} to {one.repo_id}{names}"
+            )
+    raise typer.Exit(outcome.status)
+
+
+@app.command()
+def card(
+    run: Annotated[str, typer.Argument(help="a run's folder, a folder with its seeds, or a model of the zoo")],
+    output: Annotated[Path | None, typer.Option(help="file to write; default: print it")] = None,
+) -> None:
+    """Write the card of a trained model from its records."""
+    with reported() as outcome:
+        from hf_sysgen.evaluation.results import write_whole
+        from hf_sysgen.hub.publish_model import run_card
+
+        text = run_card(run)
+        if output is None:
+            print(text, end="")
+        else:
+            write_whole(output, text)
     raise typer.Exit(outcome.status)
 
 

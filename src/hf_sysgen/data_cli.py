@@ -16,7 +16,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Benchmarks: what there is, what each split tests, prepare, check, publish.",
+    help="Benchmarks: what there is, what each split tests, prepare, check.",
 )
 
 # examples of a config that --all leaves out: it would be downloaded for days
@@ -70,7 +70,7 @@ def prepare(
         for benchmark, one in _chosen(name, config, every):
             from hf_sysgen.data.registry import benchmark_builder
 
-            with _quiet(), reported() as one_outcome:
+            with quiet(), reported() as one_outcome:
                 builder = benchmark_builder(benchmark, one, data_dir=data_dir, cache_dir=cache_dir)
                 known, start = builder.is_prepared, time.perf_counter()
                 if builder.STREAMED:
@@ -105,7 +105,7 @@ def verify(
 
             what = f"{benchmark} {one}:"
             try:
-                with _quiet():
+                with quiet():
                     for check in verified(benchmark, one, data_dir=data_dir, cache_dir=cache_dir):
                         if isinstance(check, str):
                             print("note   ", what, check)
@@ -122,42 +122,6 @@ def verify(
                 print("SKIPPED", what, error, flush=True)
         print(f"{passed} checks hold, {failed} fail, {skipped} configs skipped as they cannot be prepared")
     raise typer.Exit(outcome.status or (1 if failed else 2 if skipped else 0))
-
-
-@app.command()
-def publish(
-    name: Name,
-    configs: Annotated[list[str] | None, typer.Argument(help="its configs; default: all of them")] = None,
-    *,
-    repo: Annotated[str, typer.Option(help="owner/name on the hub")],
-    private: Annotated[bool, typer.Option("--private", help="make a private repository")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="list the files with their sizes, send nothing")] = False,
-    allow_restricted: Annotated[
-        bool, typer.Option("--allow-restricted", help="publish although the licence is restricted")
-    ] = False,
-    data_dir: DataDir = None,
-    cache_dir: CacheDir = None,
-) -> None:
-    """Push a benchmark to the hub as parquet with a card, for load_dataset without this package."""
-    with reported("interrupted; the same command goes on with the upload") as outcome:
-        from hf_sysgen.hub.publish import publish_dataset
-
-        with _quiet():
-            done = publish_dataset(
-                name,
-                repo,
-                configs or [],
-                private=private,
-                dry_run=dry_run,
-                allow_restricted=allow_restricted,
-                data_dir=data_dir,
-                cache_dir=cache_dir,
-            )
-        for path, size in done.files.items():
-            print(f"{size:>12,}  {path}")
-        total = f"{sum(done.files.values()):,} bytes in {len(done.files)} files"
-        print(f"published {total}: {done.url}" if done.url else f"would publish {total} to {done.repo_id}")
-    raise typer.Exit(outcome.status)
 
 
 def _chosen(name: str | None, config: str | None, every: bool) -> Iterator[tuple[str, str]]:
@@ -177,7 +141,7 @@ def _chosen(name: str | None, config: str | None, every: bool) -> Iterator[tuple
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """No progress bars of `datasets` and the hub where nobody looks at a terminal."""
     import datasets
     import huggingface_hub.utils as hub

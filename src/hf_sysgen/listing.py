@@ -71,3 +71,16 @@ def list_recipes_text(folder: Path | None = None) -> str:
         return f"Recipes: none in {folder}; give the folder with --recipes"
     width = max(len(path) for path, _ in rows)
     return f"Recipes in {folder}\n" + "\n".join(f"{path.ljust(width)}  {text}" for path, text in rows)
+
+
+def list_zoo_text() -> str:
+    """The trained models that come with the package, with what they get right."""
+    from hf_sysgen.evaluation.results import RESULTS, read_results
+    from hf_sysgen.evaluation.zoo import zoo_folder, zoo_names
+
+    rows = []
+    for name in zoo_names():
+        record = read_results(zoo_folder(name) / RESULTS)
+        scores = ", ".join(f"{split} {summary['accuracy']:.3f}" for split, summary in record["splits"].items())
+        rows.append((name, f"{record['recipe']['benchmark']} {record['recipe']['config']}", scores))
+    return "Zoo (`hf-sysgen predict -c NAME TEXT`)\n" + table(("trained model", "benchmark", "exact match"), rows)

@@ -1,6 +1,7 @@
 """
 A local server that speaks as much of the hub's protocol as `huggingface_hub` and `datasets` use, all in memory: create,
-push (regular and LFS files), pull, list, private repositories, tokens. Models, datasets and spaces alike.
+push (regular and LFS files), pull, list, private repositories, tokens, tags, collections. Models, datasets and spaces
+alike.
 
 A client finds it through HF_ENDPOINT, which is read on import: set it for a child process (`environment`), with an
 HF_HOME of its own, and with HF_HUB_DISABLE_XET=1, as Xet is another server.
@@ -13,6 +14,8 @@ import hashlib
 import json
 import os
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +25,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from huggingface_hub import HfApi
+
+import hf_sysgen
+
+# the hub's client sends a file, outside Xet, in a way that its own HTTP library deprecates
+CLIENT_WARNING = "ignore:Use 'content=<...>' to upload raw bytes"
 KINDS = {"models": "model", "datasets": "dataset", "spaces": "space"}
 # a path below the optional kind, then owner/name
 REPO = r"(?P<repo>[\w.-]+/[\w.-]+?)"
@@ -29,12 +38,14 @@ REPO = r"(?P<repo>[\w.-]+/[\w.-]+?)"
 
 @dataclass
 class Repo:
-    """One repository: only its newest commit can be read.
+    """One repository, as its newest commit left it.
 
     Attributes:
         files: path to content.
         lfs: paths whose content is an LFS object.
         commits: message and files sent of each commit.
+        history: commit to what it left.
+        tags: name to commit.
     """
 
     kind: str
@@ -43,6 +54,18 @@ class Repo:
     files: dict[str, bytes] = field(default_factory=dict)
     lfs: set[str] = field(default_factory=set)
     commits: list[tuple[str, list[str]]] = field(default_factory=list)
+    history: dict[str, Repo] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+
+    def keep(self) -> None:
+        state = Repo(self.kind, self.name, self.private, dict(self.files), set(self.lfs), list(self.commits))
+        self.history[self.sha] = state
+
+    def state(self, revision: str | None) -> Repo | None:
+        """The repository at a commit, tag or branch."""
+        if revision in (None, "main", "HEAD", self.sha):
+            return self
+        return self.history.get(self.tags.get(str(revision), str(revision)))
 
     @property
     def sha(self) -> str:
@@ -60,6 +83,7 @@ class FakeHub(ThreadingHTTPServer):
         repos: (kind, "owner/name") to repository.
         tokens: token to the names it may write to, its user's first.
         objects: LFS objects by sha256.
+        collections: slug to collection, as the hub describes it.
         requests: method and path of every request.
         unhandled: the same of those that no route was made for.
         puts_before_failure: LFS objects that are taken before the next ones are refused; None: all.
@@ -72,6 +96,7 @@ class FakeHub(ThreadingHTTPServer):
         self.repos: dict[tuple[str, str], Repo] = {}
         self.tokens: dict[str, list[str]] = {"hf_writer": ["someone", "org"], "hf_reader": ["reader"]}
         self.objects: dict[str, bytes] = {}
+        self.collections: dict[str, dict[str, Any]] = {}
         self.requests: list[tuple[str, str]] = []
         self.unhandled: list[tuple[str, str]] = []
         self.puts_before_failure: int | None = None
@@ -189,6 +214,7 @@ class Handler(BaseHTTPRequestHandler):
         private = asked.get("visibility") == "private" or asked.get("private", False)
         repo = self.server.repos[kind, name] = Repo(kind, name, private)
         repo.files[".gitattributes"] = b"*.parquet filter=lfs\n*.safetensors filter=lfs\n"
+        repo.keep()
         self.reply(200, {"url": url, "name": name, "id": name})
 
     def validate_yaml(self, body: bytes) -> None:
@@ -257,17 +283,66 @@ class Handler(BaseHTTPRequestHandler):
                 self.reply(400, {"error": f"unknown operation {operation['key']}"})
                 return
         found.commits.append((summary, sent))
+        found.keep()
         url = f"{self.server.endpoint}/{kind}/{repo}/commit/{found.sha}"
         self.reply(200, {"success": True, "commitOid": found.sha, "commitUrl": url, "hookOutput": ""})
 
+    def tag(self, body: bytes, kind: str, repo: str, revision: str) -> None:
+        if found := self.repo(kind, repo, write=True):
+            name, state = json.loads(body)["tag"], found.state(revision)
+            if state is None:
+                self.refuse(404, "RevisionNotFound", f"Invalid rev id: {revision}")
+            elif name in found.tags:
+                self.refuse(409, "", "Tag reference exists already")
+            else:
+                found.tags[name] = state.sha
+                self.reply(200)
+
+    def collect(self, body: bytes) -> None:
+        asked = json.loads(body)
+        owner, title = asked["namespace"], asked["title"]
+        if not self.names or owner not in self.names:
+            self.refuse(403 if self.names else 401, "", f"You don't have the rights to create a collection of {owner}")
+            return
+        slug = f"{owner}/{re.sub(r'[^a-z0-9]+', '-', title.lower())}-0123456789abcdef01234567"
+        if slug in self.server.collections:
+            self.reply(409, {"error": "This collection already exists", "slug": slug})
+            return
+        self.server.collections[slug] = {
+            "slug": slug, "title": title, "owner": owner, "items": [], "lastUpdated": "2024-01-01T00:00:00.000Z",
+            "position": 0, "private": asked["private"], "theme": "green", "upvotes": 0,
+            "description": asked.get("description"),
+        }  # fmt: skip
+        self.reply(200, self.server.collections[slug])
+
+    def add_item(self, body: bytes, slug: str) -> None:
+        collection, item = self.server.collections[slug], json.loads(body)["item"]
+        if (KINDS[f"{item['type']}s"], item["id"]) not in self.server.repos:
+            self.refuse(404, "RepoNotFound", "Item not found")
+        elif any((known["type"], known["id"]) == (item["type"], item["id"]) for known in collection["items"]):
+            self.reply(409, {"error": "Item already exists in collection"})
+        else:
+            count = len(collection["items"])
+            collection["items"].append({"_id": str(count), "position": count, **item})
+            self.reply(200, collection)
+
     # reading
+
+    def collection(self, body: bytes, slug: str) -> None:
+        self.reply(200, self.server.collections[slug])
+
+    def refs(self, body: bytes, kind: str, repo: str) -> None:
+        if found := self.repo(kind, repo):
+            main = {"name": "main", "ref": "refs/heads/main", "targetCommit": found.sha}
+            tags = [{"name": k, "ref": f"refs/tags/{k}", "targetCommit": sha} for k, sha in found.tags.items()]
+            self.reply(200, {"branches": [main], "converts": [], "tags": tags})
 
     def at(self, kind: str | None, repo: str, revision: str | None) -> Repo | None:
         found = self.repo(kind, repo)
-        if found and revision not in (None, "main", "HEAD", found.sha):
+        state = found.state(revision) if found else None
+        if found and state is None:
             self.refuse(404, "RevisionNotFound", f"Invalid rev id: {revision}")
-            return None
-        return found
+        return state
 
     def info(self, body: bytes, kind: str, repo: str, revision: str | None = None) -> None:
         if found := self.at(kind, repo, revision):
@@ -351,6 +426,7 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
+SLUG = r"(?P<slug>[\w.-]+/[\w.-]+)"
 KIND = r"(?P<kind>models|datasets|spaces)"
 ROUTES = [
     (r"/api/whoami-v2", ("GET",), Handler.who_am_i),
@@ -364,6 +440,11 @@ ROUTES = [
     (rf"/api/{KIND}/{REPO}/commit/(?P<revision>[^/]+)", ("POST",), Handler.commit),
     (rf"/api/{KIND}/{REPO}/tree/(?P<revision>[^/]+)(?:/(?P<folder>.+))?", ("GET",), Handler.tree),
     (rf"/api/{KIND}/{REPO}/paths-info/(?P<revision>[^/]+)", ("POST",), Handler.paths_info),
+    (rf"/api/{KIND}/{REPO}/tag/(?P<revision>[^/]+)", ("POST",), Handler.tag),
+    (rf"/api/{KIND}/{REPO}/refs", ("GET",), Handler.refs),
+    (r"/api/collections", ("POST",), Handler.collect),
+    (rf"/api/collections/{SLUG}", ("GET",), Handler.collection),
+    (rf"/api/collections/{SLUG}/items", ("POST",), Handler.add_item),
     (rf"/api/{KIND}/{REPO}(?:/revision/(?P<revision>[^/]+))?", ("GET",), Handler.info),
     (
         rf"/(?:(?P<kind>datasets|spaces)/)?{REPO}/resolve/(?P<revision>[^/]+)/(?P<path>.+)",
@@ -384,3 +465,13 @@ def fake_hub() -> Iterator[FakeHub]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def api(hub: FakeHub, token: str = "hf_writer") -> HfApi:
+    return HfApi(endpoint=hub.endpoint, token=token)
+
+
+def command(hub: FakeHub, home: Path, *words: str, token: str | None = "hf_writer") -> subprocess.CompletedProcess:
+    variables = {**hub.environment(home, token), "PYTHONPATH": str(Path(hf_sysgen.__file__).parents[1])}
+    script = [sys.executable, "-W", "error", "-W", CLIENT_WARNING, "-m", "hf_sysgen.cli", "publish", *words]
+    return subprocess.run(script, capture_output=True, text=True, env=variables)

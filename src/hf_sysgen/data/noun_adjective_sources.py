@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hf_sysgen.data.citations import CHAABOUNI
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.sources import WebSource
 
@@ -53,22 +54,18 @@ def _config(name: str, bare: str) -> ConfigInfo:
     )
 
 
-NOUN_ADJECTIVE = BenchmarkInfo(
-    name="noun_adjective",
-    description="Noun-adjective ordering: English to French, with adjectives that go before or after the noun.",
-    homepage="https://www.statmt.org/europarl",
-    citation="""@inproceedings{chaabouni2021can,
-  title = {Can Transformers Jump Around Right in Natural Language? Assessing Performance Transfer from {SCAN}},
-  author = {Chaabouni, Rahma and Dess{\\`i}, Roberto and Kharitonov, Eugene},
-  booktitle = {BlackboxNLP Workshop at EMNLP},
-  year = {2021}
-}
-@inproceedings{koehn2005europarl,
+_KOEHN = """@inproceedings{koehn2005europarl,
   title = {{E}uroparl: A Parallel Corpus for Statistical Machine Translation},
   author = {Koehn, Philipp},
   booktitle = {Machine Translation Summit X},
   year = {2005}
-}""",
+}"""
+
+NOUN_ADJECTIVE = BenchmarkInfo(
+    name="noun_adjective",
+    description="Noun-adjective ordering: English to French, with adjectives that go before or after the noun.",
+    homepage="https://www.statmt.org/europarl",
+    citation=f"{CHAABOUNI}\n{_KOEHN}",
     builder="hf_sysgen.data.noun_adjective:NounAdjective",
     configs={
         config.name: config

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +12,19 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
+from hf_sysgen.data.download import one_line
 from hf_sysgen.data.tokenization import encode_sources
 from hf_sysgen.errors import UserError
+from hf_sysgen.evaluation.zoo import zoo_folder, zoo_names
 from hf_sysgen.models import CONFIGS, MODELS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
     from hf_sysgen.models.seq2seq import Seq2SeqLM
+
+
+HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
 class CheckpointError(UserError):
@@ -31,12 +37,12 @@ def load_checkpoint(path: str | Path) -> tuple[Seq2SeqLM, PreTrainedTokenizerFas
     there is one. Only safetensors are read; the package's own code is run, never the checkpoint's.
 
     Args:
-        path: the folder `model` of a run (or the run's folder itself).
+        path: the folder `model` of a run (or the run's folder itself), a model of the zoo, or "owner/name" on the hub.
 
     Raises:
         CheckpointError: a file is absent or cut short, or the model is of another type.
     """
-    path = Path(path)
+    path = local_folder(path)
     if (path / "model" / "config.json").exists():
         path = path / "model"
     config = path / "config.json"
@@ -73,6 +79,30 @@ def load_checkpoint(path: str | Path) -> tuple[Seq2SeqLM, PreTrainedTokenizerFas
     if missing := sorted(report["missing_keys"]):
         raise CheckpointError(f"{path}: model.safetensors lacks {', '.join(missing[:5])}; copy it again")
     return model.eval().to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
+
+
+def local_folder(name: str | Path) -> Path:
+    """
+    The folder that a checkpoint's name stands for: a model of the zoo, a folder, or else one of the hub, whose config,
+    weights and tokenizer are downloaded to its cache.
+
+    Raises:
+        CheckpointError: it is none of these, or cannot be had.
+    """
+    if str(name) in zoo_names():
+        return zoo_folder(str(name))
+    if Path(name).exists() or not HUB_ID.fullmatch(str(name)):
+        return Path(name)
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(str(name), allow_patterns=["*.json", "*.safetensors"]))
+    # beside the hub's own errors, what its layers raise: no such host, refused, timed out, offline
+    except Exception as error:
+        raise CheckpointError(
+            f"{name}: no folder here, and not to be had from the hub ({one_line(error)}); give a run's folder, a model "
+            f"of the zoo ({', '.join(zoo_names())}) or owner/name on the hub"
+        ) from error
 
 
 def source_ids(model: Seq2SeqLM) -> range:

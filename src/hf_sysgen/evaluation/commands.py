@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def evaluate_checkpoint(
-    checkpoint: Path,
+    checkpoint: str,
     benchmark: str,
     config: str | None,
     splits: list[str] | None,
@@ -108,7 +108,7 @@ def _translated(
 
 
 def predict_lines(
-    checkpoint: Path, texts: list[str], beams: int | None = None, max_new_tokens: int | None = None
+    checkpoint: str, texts: list[str], beams: int | None = None, max_new_tokens: int | None = None
 ) -> Iterator[str]:
     """Translations of the texts, in order. Raises CheckpointError, DataError (before anything is decoded)."""
     transformers.utils.logging.disable_progress_bar()

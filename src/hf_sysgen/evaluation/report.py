@@ -1,4 +1,4 @@
-"""Tables for the terminal."""
+"""Tables for the terminal and for documents."""
 
 from __future__ import annotations
 
@@ -15,3 +15,9 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
         return "  ".join([line[0].ljust(widths[0]), *cells[1:]]).rstrip()
 
     return "\n".join(aligned(line) for line in lines)
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = True) -> str:
+    """As Markdown has it: the first column left-aligned, the others right-aligned where they are numbers."""
+    lines = [header, ("---", *["---:" if numbers else "---"] * (len(header) - 1)), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.sources import MemberSource, Source
+from hf_sysgen.hub.repository import TAG
 
-# tells a repository that this program filled from any other
-TAG = "hf-sysgen"
 # names that the hub's `license` field knows, among those that benchmarks have
 _HUB_LICENCES = {"apache-2.0", "bsd-3-clause", "cc-by-4.0", "cc-by-nc-4.0", "cc-by-nc-nd-3.0", "gpl-2.0", "mit"}
 
@@ -61,7 +60,10 @@ def dataset_card(
         f"```python\nfrom datasets import load_dataset\n\ndata = {example}\n```",
         _restriction(benchmark),
         "## Which split is the compositional test",
-        "\n\n".join(_config(config, counts[config.name]) for config in configs),
+        "\n\n".join(
+            f"### {config.name}\n\n{config.description}\n\n{counts_table(config, counts[config.name])}"
+            for config in configs
+        ),
         _errata(benchmark, configs),
         "## Licence",
         "\n".join(f"- {text}" for text in dict.fromkeys(config.licence for config in configs)),
@@ -84,20 +86,24 @@ def _restriction(benchmark: BenchmarkInfo) -> str:
     return f"**Restriction.** {benchmark.restriction}" if benchmark.restriction else ""
 
 
-def _config(config: ConfigInfo, counts: Mapping[str, int]) -> str:
+def counts_table(config: ConfigInfo, counts: Mapping[str, int]) -> str:
+    """How many examples the splits have, and what they test."""
     rows = [f"| {split} | {count:,} | {config.tests.get(split, '')} |" for split, count in counts.items()]
-    return "\n".join(
-        [f"### {config.name}", "", config.description, "", "| split | examples | |", "| --- | ---: | --- |", *rows]
-    )
+    return "\n".join(["| split | examples | |", "| --- | ---: | --- |", *rows])
 
 
 def _errata(benchmark: BenchmarkInfo, configs: Sequence[ConfigInfo]) -> str:
+    lines = [f"- {line}" for line in errata_lines(benchmark, configs)]
+    return "## Known errors and gaps\n\n" + "\n".join(lines) if lines else ""
+
+
+def errata_lines(benchmark: BenchmarkInfo, configs: Sequence[ConfigInfo]) -> list[str]:
+    """What is known to be wrong with the data, with the configs that it holds for where not for all."""
     by_text: dict[str, list[str]] = {text: [] for text in benchmark.errata}
     for config in configs:
         for text in config.errata:
             by_text.setdefault(text, []).append(config.name)
-    lines = [f"- {text}" + (f" ({', '.join(names)})" if names else "") for text, names in by_text.items()]
-    return "## Known errors and gaps\n\n" + "\n".join(lines) if lines else ""
+    return [text + (f" ({', '.join(names)})" if names else "") for text, names in by_text.items()]
 
 
 def _sources(configs: Sequence[ConfigInfo]) -> list[str]:

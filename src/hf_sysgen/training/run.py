@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,7 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
         # under early stopping the weights are those of an earlier step
         "best_step": trainer.state.best_global_step if recipe.early_stopping != "none" else None,
         "num_parameters": model.num_parameters(),
+        "example": _example(rows),
         "splits": summaries,
         "history": read_history(trainer.state),
         "train_seconds": round(trainer.clock.seconds, 2),
@@ -171,3 +173,9 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
         write_results(recipe.run_dir / RESULTS, results)
     trainer.accelerator.wait_for_everyone()
     return results
+
+
+def _example(rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """An input for the model's card: of the last split, one that the model gets right if there is one."""
+    last = [row for row in rows if row["split"] == rows[-1]["split"]]
+    return next((row for row in last if row["exact"]), last[0]).get("input") if last else None

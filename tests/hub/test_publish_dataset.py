@@ -7,7 +7,6 @@ import inspect
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,21 +14,19 @@ import datasets
 import huggingface_hub
 import pytest
 import yaml
-from fake_hub import FakeHub, Repo, fake_hub
+from fake_hub import CLIENT_WARNING, FakeHub, Repo, api, command
 from huggingface_hub import HfApi
 from typer.testing import CliRunner
 
-import hf_sysgen
 from hf_sysgen.cli import app
 from hf_sysgen.data import DataError, list_benchmarks, load_benchmark
 from hf_sysgen.data.info import BenchmarkInfo
 from hf_sysgen.data.registry import _BENCHMARKS
 from hf_sysgen.data.scan_sources import SCAN
 from hf_sysgen.hub.dataset_card import dataset_card, hub_licence
-from hf_sysgen.hub.publish import PublishError, publish_dataset
+from hf_sysgen.hub.publish_dataset import publish_dataset
+from hf_sysgen.hub.repository import PublishError
 
-# the hub's client sends a file, outside Xet, in a way that its own HTTP library deprecates
-CLIENT_WARNING = "ignore:Use 'content=<...>' to upload raw bytes"
 pytestmark = pytest.mark.filterwarnings(f"{CLIENT_WARNING}:DeprecationWarning")
 CONFIGS = ["length", "length_cutoff_40"]
 STRANGER = """
@@ -47,31 +44,9 @@ def seen(parts: dict[str, datasets.Dataset]) -> dict[str, list]:
     return {name: [len(part), str(part.features), part[0], digests[name]] for name, part in parts.items()}
 
 
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
-    """The hub of this process's `HfApi(endpoint=...)`. The rest of the hub's client would ask the real one."""
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
-    huggingface_hub.close_session()
-    with fake_hub() as server:
-        yield server
-        assert server.unhandled == []
-
-
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
-
-
-def api(hub: FakeHub, token: str = "hf_writer") -> HfApi:
-    return HfApi(endpoint=hub.endpoint, token=token)
-
-
-def command(hub: FakeHub, home: Path, *words: str, token: str | None = "hf_writer") -> subprocess.CompletedProcess:
-    variables = {**hub.environment(home, token), "PYTHONPATH": str(Path(hf_sysgen.__file__).parents[1])}
-    script = [sys.executable, "-W", "error", "-W", CLIENT_WARNING, "-m", "hf_sysgen.cli", "data", "publish", *words]
-    return subprocess.run(script, capture_output=True, text=True, env=variables)
 
 
 def load_as_stranger(hub: FakeHub, home: Path, repo: str, *configs: str) -> dict[str, dict[str, list]]:
@@ -86,7 +61,8 @@ def load_as_stranger(hub: FakeHub, home: Path, repo: str, *configs: str) -> dict
 
 def test_published_then_loaded_without_our_code(hub: FakeHub, cache: Path, tmp_path: Path) -> None:
     """The command in one process, `load_dataset` in another, for every config that was named."""
-    done = command(hub, tmp_path / "ours", "scan", *CONFIGS, "--repo", "org/scan", "--cache-dir", str(cache))
+    words = ["scan", "org/scan", *(word for config in CONFIGS for word in ("--config", config))]
+    done = command(hub, tmp_path / "ours", *words, "--cache-dir", str(cache))
     assert done.returncode == 0, done.stderr
     repo = hub.repos["dataset", "org/scan"]
     expected = {"length": ["test", "train"], "length_cutoff_40": ["test", "train", "validation"]}
@@ -121,7 +97,7 @@ def test_nested_columns(
     hub: FakeHub, cache: Path, tmp_path: Path, data_dir: Path, name: str, config: str, options: list[str]
 ) -> None:
     ours = load_benchmark(name, config, data_dir=data_dir, cache_dir=cache)
-    words = [name, config, "--repo", "org/data", "--cache-dir", str(cache), "--data-dir", str(data_dir)]
+    words = [name, "org/data", "--config", config, "--cache-dir", str(cache), "--data-dir", str(data_dir)]
     done = command(hub, tmp_path / "ours", *words, *options)
     assert done.returncode == 0, done.stderr
     theirs = load_as_stranger(hub, tmp_path / "theirs", "org/data", config)[config]
@@ -157,6 +133,36 @@ def test_interrupted_upload_is_gone_on_with(hub: FakeHub, cache: Path) -> None:
     publish_dataset("scan", "org/scan", CONFIGS, cache_dir=cache, api=api(hub))
     assert hub.count("PUT") - before == 2
     assert len(hub.repos["dataset", "org/scan"].files) == 7
+
+
+def test_a_benchmark_whose_name_begins_alike_is_a_clash(hub: FakeHub, cache: Path) -> None:
+    publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub))
+    card = hub.repos["dataset", "org/scan"].files["README.md"]
+    hub.repos["dataset", "org/scan"].files["README.md"] = card.replace(b"- hf-sysgen-scan\n", b"- hf-sysgen-scan_two\n")
+    with pytest.raises(PublishError, match="org/scan exists and holds something other than scan"):
+        publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub))
+
+
+def test_tags_and_collection(hub: FakeHub, cache: Path) -> None:
+    options = {"cache_dir": cache, "api": api(hub), "tags": ["v1"], "collection": "csordas2021"}
+    for _ in range(2):
+        publish_dataset("scan", "org/scan", ["length"], **options)
+    repo = hub.repos["dataset", "org/scan"]
+    ((title, items),) = ((one["title"], one["items"]) for one in hub.collections.values())
+    assert title == "hf-sysgen: Csordás et al. 2021"
+    assert [(item["type"], item["id"]) for item in items] == [("dataset", "org/scan")]
+    with pytest.raises(
+        PublishError, match="org/scan has a tag 'v1' already, of other weights or data; tags do not move"
+    ):
+        publish_dataset("scan", "org/scan", CONFIGS, **options)
+    assert sorted(repo.state("v1").files) == [
+        ".gitattributes",
+        "README.md",
+        "length/test.parquet",
+        "length/train.parquet",
+    ]
+    with pytest.raises(PublishError, match="no collection 'devil'; there is one for each of csordas2021"):
+        publish_dataset("scan", "org/scan", ["length"], collection="devil", api=api(hub))
 
 
 def test_again(hub: FakeHub, cache: Path) -> None:
@@ -209,14 +215,14 @@ def test_wrong_token(hub: FakeHub, cache: Path, token: str, message: str) -> Non
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["scan", "length", "--repo", "org/scan"], "no token of the hub: run `hf auth login`, or set HF_TOKEN to"),
-        (["clutrr", "--repo", "org/clutrr", "--dry-run"], "clutrr is restricted: CC-BY-NC-4.0"),
-        (["scan", "--repo", "scan"], "'scan' is no name of a repository"),
+        (["scan", "org/scan", "--config", "length"], "no token of the hub: run `hf auth login`, or set HF_TOKEN to"),
+        (["clutrr", "org/clutrr", "--dry-run"], "clutrr is restricted: CC-BY-NC-4.0"),
+        (["scan", "scan"], "'scan' is no name of a repository"),
     ],
 )
 def test_command_line_errors(hub: FakeHub, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str) -> None:
     monkeypatch.setattr(huggingface_hub, "get_token", lambda: None)
-    result = CliRunner().invoke(app, ["data", "publish", *words])
+    result = CliRunner().invoke(app, ["publish", *words])
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
     assert line.startswith(f"error: {message}")
@@ -224,8 +230,8 @@ def test_command_line_errors(hub: FakeHub, monkeypatch: pytest.MonkeyPatch, word
 
 
 def test_dry_run_on_the_command_line(cache: Path) -> None:
-    words = ["scan", "length", "--repo", "org/scan", "--dry-run", "--cache-dir", str(cache)]
-    result = CliRunner().invoke(app, ["data", "publish", *words])
+    words = ["scan", "org/scan", "--config", "length", "--dry-run", "--cache-dir", str(cache)]
+    result = CliRunner().invoke(app, ["publish", *words])
     assert result.exit_code == 0, result.output
     *files, total = result.stdout.splitlines()
     assert [line.split()[1] for line in files] == ["README.md", "length/test.parquet", "length/train.parquet"]

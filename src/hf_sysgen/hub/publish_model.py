@@ -1,0 +1,219 @@
+"""Publishing trained checkpoints with their code, record and card: a repository a cell, a tag a seed and step."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hf_sysgen.data.download import one_line
+from hf_sysgen.evaluation.results import MODEL, RESULTS, ResultsError, read_results, write_results
+from hf_sysgen.evaluation.zoo import zoo_folder, zoo_names
+from hf_sysgen.hub.model_card import cell_mark, model_card, without_places
+from hf_sysgen.hub.repository import CARD, Published, Repository, space_for
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+# of a recipe, what runs of one cell may differ in
+SEED_KEYS = {"seed", "output_dir", "data_dir", "tracker", "log_every", "eval_batch_size"}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A trained model on this machine.
+
+    Attributes:
+        folder: its config and weights.
+        last: those of its run's last step, beside which the tokenizer is.
+        record: of its run.
+        step: its update.
+    """
+
+    folder: Path
+    last: Path
+    record: dict[str, Any]
+    step: int
+
+    @property
+    def tag(self) -> str:
+        return f"seed{self.record['seed']}-step{self.step}"
+
+    @property
+    def is_last(self) -> bool:
+        return self.step == self.record["steps"]
+
+
+def publish_model(
+    run: str | Path,
+    repo_id: str,
+    *,
+    private: bool = False,
+    dry_run: bool = False,
+    checkpoints: bool = False,
+    tags: Sequence[str] = (),
+    collection: str | None = None,
+    api: HfApi | None = None,
+) -> list[Published]:
+    """Push the checkpoints of a run, or of a cell's runs over seeds, to a model repository of the hub.
+
+    Each is a commit with the tag `seed<seed>-step<step>`; the last one, which `main` shows, is that of the lowest seed.
+    It has weights, config, code that loads them without this package, tokenizer, record and card. The repository is
+    made if it does not exist; one that exists must be empty or hold checkpoints of the same cell. An upload that was
+    interrupted is gone on with by the same call: the hub is not sent what it has.
+
+    Args:
+        run: a run's folder, a folder with runs `seed*`, or the name of a model of the zoo.
+        repo_id: "owner/name".
+        private: whether a new repository is private; an existing one must be what is asked for.
+        dry_run: make the files and say which they are, ask nothing of the hub.
+        checkpoints: also those of earlier steps that are in the folders of the runs.
+        tags: further names for the last commit.
+        collection: a name in `PAPERS`: the repository joins its owner's collection of that paper.
+        api: the hub and the token to use, default that of HF_ENDPOINT with the token of HF_TOKEN or of the login.
+
+    Returns:
+        the commits, in their order.
+
+    Raises:
+        PublishError: a tag that stands for other weights; no space for the files; see also `Repository`.
+        ResultsError: no finished run there, or runs of several cells.
+        CheckpointError: weights or config that cannot be read.
+    """
+    runs = find_runs(run)
+    records = sibling_records(runs)
+    found = [one for folder in reversed(runs) for one in _checkpoints(folder, checkpoints)]
+    repository = Repository(repo_id, "model", cell_mark(records[0]), private, collection, dry_run, api)
+    names = {one.tag: _what(one) for one in reversed(found)}
+    done = []
+    for one in found:
+        with tempfile.TemporaryDirectory(prefix="hf-sysgen-publish-") as text, space_for("the checkpoint", text):
+            folder = Path(text)
+            _write_files(one, folder)
+            card = model_card(records, one.record, f'checkpoint = "{repo_id}"', names, one.step)
+            (folder / CARD).write_text(card, encoding="utf-8")
+            is_main = one is found[-1]
+            its_tags = [one.tag, *(tags if is_main else [])]
+            if repository.check_tags(its_tags, folder) and not is_main:
+                continue
+            done.append(repository.push(folder, f"{one.record['name']}: {names[one.tag]}", its_tags, delete=["*"]))
+    repository.collect()
+    return done
+
+
+def run_card(run: str | Path) -> str:
+    """The card of a run, of the lowest seed of a cell's runs, or of a model of the zoo. Errors as `publish_model`."""
+    runs = find_runs(run)
+    record = read_results(runs[0] / RESULTS)
+    if str(run) in zoo_names():
+        imports = "import hf_sysgen.models  # registers them\nfrom hf_sysgen.evaluation.zoo import zoo_folder"
+        load = f'{imports}\n\ncheckpoint = zoo_folder("{run}")'
+    else:
+        load = f'checkpoint = "{runs[0] / MODEL}"'
+    return model_card(sibling_records(runs), record, load)
+
+
+def find_runs(run: str | Path) -> list[Path]:
+    """
+    The folders of finished runs that a name stands for, by seed: a run's own, those of a cell's folder, or the zoo's.
+
+    Raises:
+        ResultsError: there is none.
+    """
+    if str(run) in zoo_names():
+        return [zoo_folder(str(run))]
+    folder = Path(run)
+    if (folder / RESULTS).exists():
+        return [folder]
+    runs = [path.parent for path in folder.glob(f"seed*/{RESULTS}")]
+    if not runs:
+        raise ResultsError(
+            f"{run}: no finished run here, {RESULTS} is missing; give the folder of a run or of its seeds, or a model "
+            f"of the zoo ({', '.join(zoo_names())})"
+        )
+    return sorted(runs, key=lambda path: read_results(path / RESULTS)["seed"])
+
+
+def sibling_records(runs: Sequence[Path]) -> list[dict[str, Any]]:
+    """
+    The records of these runs, and of those that stand beside them, or in the zoo below them, for other seeds; by seed.
+
+    Raises:
+        ResultsError: they are not of one cell.
+    """
+    folders = {run.resolve() for run in runs}
+    others = {path.parent for run in folders for at in (run, run.parent) for path in at.glob(f"seed*/{RESULTS}")}
+    records = [read_results(path / RESULTS) for path in sorted(folders | others)]
+    records.sort(key=lambda record: record["seed"])
+    first = records[0]
+    for record in records[1:]:
+        # an older record lacks newer keys
+        keys = set(first["recipe"]) & set(record["recipe"]) - SEED_KEYS
+        differing = sorted(key for key in keys if record["recipe"][key] != first["recipe"][key])
+        if differing or record["name"] != first["name"] or record["seed"] == first["seed"]:
+            raise ResultsError(
+                f"{runs[0].parent}: the runs of {first['name']} seed {first['seed']} and {record['name']} seed "
+                f"{record['seed']} are not one cell over seeds (they differ in {', '.join(differing) or 'no key'}); "
+                "keep them in folders of their own"
+            )
+    return records
+
+
+def _checkpoints(run: Path, earlier: bool) -> Iterator[Checkpoint]:
+    """Those of a run, by step; the last is its result."""
+    record = read_results(run / RESULTS)
+    last = run / MODEL if (run / MODEL).exists() else run
+    if earlier:
+        steps = (re.fullmatch(r"checkpoint-(\d+)", path.name) for path in run.iterdir())
+        for step in sorted(int(found[1]) for found in steps if found):
+            if step < record["steps"]:
+                yield Checkpoint(run / f"checkpoint-{step}", last, record, step)
+    yield Checkpoint(last, last, record, record["steps"])
+
+
+def _what(one: Checkpoint) -> str:
+    """One line: seed, step, and the exact match there."""
+    if one.is_last:
+        scores, some = {name: split["accuracy"] for name, split in one.record["splits"].items()}, ""
+    else:
+        measured = [entry for entry in one.record["history"] if entry["step"] == one.step]
+        pairs = (
+            (re.fullmatch(r"eval_(\w+)_accuracy", key), value) for entry in measured for key, value in entry.items()
+        )
+        scores = {found[1]: value for found, value in pairs if found}
+        some = f" of {one.record['recipe']['eval_examples']} examples" if one.record["recipe"]["eval_examples"] else ""
+    exact = ", ".join(f"{name} {score:.4f}" for name, score in scores.items())
+    return f"seed {one.record['seed']}, step {one.step:,}" + (f": exact match{some} {exact}" if exact else "")
+
+
+def _write_files(one: Checkpoint, folder: Path) -> None:
+    """Weights, config and code as `save_pretrained` writes them, tokenizer, record."""
+    _load(one.folder).save_pretrained(folder)
+    for path in one.last.glob("*token*.json"):
+        shutil.copy(path, folder)
+    write_results(folder / RESULTS, {**one.record, "recipe": without_places(one.record["recipe"])})
+
+
+def _load(folder: Path) -> Any:
+    """The model of a checkpoint in its own dtype. Raises CheckpointError: it is damaged, or none of this package's."""
+    from safetensors import SafetensorError
+    from transformers import AutoConfig
+
+    import hf_sysgen.models as models
+    from hf_sysgen.evaluation.checkpoints import CheckpointError
+
+    try:
+        config: Any = AutoConfig.from_pretrained(folder)
+        (name,) = config.architectures
+        model, report = getattr(models, name).from_pretrained(
+            folder, dtype="auto", use_safetensors=True, output_loading_info=True
+        )
+    except (SafetensorError, OSError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+        raise CheckpointError(f"{folder}: cannot be loaded, it may be cut short ({one_line(error)})") from error
+    if missing := sorted(report["missing_keys"]):
+        raise CheckpointError(f"{folder}: the weights lack {', '.join(missing[:5])}; copy it again")
+    return model

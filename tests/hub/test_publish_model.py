@@ -1,0 +1,302 @@
+"""Checkpoints on the hub: pushed by us, used by a process that has none of our code."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+import torch
+import yaml
+from fake_hub import CLIENT_WARNING, FakeHub, Repo, api, command
+from huggingface_hub import ModelCard
+from huggingface_hub.repocard_data import model_index_to_eval_results
+from safetensors.torch import load, load_file, save_file
+from tiny_runs import learned_run
+from typer.testing import CliRunner
+
+import hf_sysgen.hub.stranger
+from hf_sysgen.cli import app
+from hf_sysgen.data import DataError, load_benchmark
+from hf_sysgen.evaluation.checkpoints import CheckpointError, load_checkpoint, predict
+from hf_sysgen.evaluation.results import ResultsError, read_results
+from hf_sysgen.evaluation.zoo import DEFAULT, ZOO, zoo_folder, zoo_names
+from hf_sysgen.hub.model_card import model_card
+from hf_sysgen.hub.papers import PAPERS
+from hf_sysgen.hub.publish import publish
+from hf_sysgen.hub.publish_model import find_runs, publish_model, run_card
+from hf_sysgen.hub.repository import PublishError
+from hf_sysgen.models import CONFIGS
+from hf_sysgen.training.recipe import parse_recipe
+
+pytestmark = pytest.mark.filterwarnings(f"{CLIENT_WARNING}:DeprecationWarning")
+CARDS = Path(__file__).parents[2] / "model_cards"
+# runs the code of a card, by another name of the repository if there is one, where our package cannot be imported
+STRANGER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from stranger import Absent
+sys.meta_path.insert(0, Absent())
+for code in sys.argv[2:]:
+    exec(code, {})
+assert "hf_sysgen" not in sys.modules
+"""
+
+
+@pytest.fixture(scope="module")
+def cell(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the runs of one cell for the seeds 0 and 1. Of the latter also an earlier step."""
+    folder = tmp_path_factory.mktemp("cell")
+    learned_run(folder)
+    (folder / "run").rename(folder / "seed0")
+    for path in folder.glob("seed0/checkpoint-*"):
+        shutil.rmtree(path)
+    shutil.copytree(folder / "seed0", folder / "seed1")
+    path = folder / "seed1" / "results.json"
+    record = json.loads(path.read_text())
+    record["seed"] = record["recipe"]["seed"] = 1
+    record["recipe"]["output_dir"] = str(folder / "seed1")
+    for split in record["splits"].values():
+        split["accuracy"] /= 2
+    path.write_text(json.dumps(record))
+    shift_weights(folder / "seed1" / "model")
+    shutil.copytree(folder / "seed1" / "model", folder / "seed1" / "checkpoint-100")
+    for tokenizer in folder.glob("seed1/checkpoint-100/*token*.json"):
+        tokenizer.unlink()
+    shift_weights(folder / "seed1" / "checkpoint-100")
+    return folder
+
+
+def shift_weights(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    save_file(
+        {name: tensor + 0.001 for name, tensor in weights.items()}, folder / "model.safetensors", {"format": "pt"}
+    )
+
+
+def code_of(card: str) -> str:
+    (code,) = re.findall(r"^```python\n(.*?)^```", card, flags=re.MULTILINE | re.DOTALL)
+    return code
+
+
+def as_stranger(hub: FakeHub, home: Path, *codes: str) -> str:
+    """What the code prints in a process with transformers and torch alone."""
+    folder = str(Path(hf_sysgen.hub.stranger.__file__).parent)
+    script = [sys.executable, "-I", "-c", STRANGER, folder, *codes]
+    done = subprocess.run(script, capture_output=True, text=True, env=hub.environment(home, token=None))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_published_then_used_without_our_code(hub: FakeHub, cell: Path, tmp_path: Path) -> None:
+    """The command in one process; in another the code of the card as it stands, then every tag by `revision`."""
+    words = [str(cell), "org/model", "--checkpoints", "--tag", "v1", "--collection", "csordas2021"]
+    done = command(hub, tmp_path / "ours", *words)
+    assert done.returncode == 0, done.stderr
+    repo = hub.repos["model", "org/model"]
+    tags = ["seed1-step100", "seed1-step300", "seed0-step300", "v1"]
+    assert list(repo.tags) == tags
+    assert repo.state("v1").sha == repo.state("seed0-step300").sha == repo.sha
+    assert [len(repo.state(tag).commits) for tag in tags] == [1, 2, 3, 3]
+    for line, names in zip(
+        [line for line in done.stdout.splitlines() if line.startswith("published")],
+        ["seed1-step100", "seed1-step300", "seed0-step300, v1"],
+        strict=True,
+    ):
+        assert f" as {names}: {hub.endpoint}/" in line
+    for path, content in repo.files.items():
+        assert path == ".gitattributes" or f"{len(content):>12,}  {path}\n" in done.stdout
+        # neither a secret nor a place of this machine
+        assert b"hf_writer" not in content
+        assert str(cell).encode() not in content
+    assert not [path for path in (tmp_path / "ours").rglob("*") if path.is_file() and b"hf_writer" in path.read_bytes()]
+    assert "hf_writer" not in done.stdout + done.stderr
+    assert [item["id"] for item in next(iter(hub.collections.values()))["items"]] == ["org/model"]
+
+    codes = [code_of(repo.files["README.md"].decode())]
+    codes += [codes[0].replace("(checkpoint,", f"(checkpoint, revision='{tag}',") for tag in tags[:3]]
+    lines = as_stranger(hub, tmp_path / "theirs", *codes).splitlines()
+    record = read_results(cell / "seed0" / "results.json")
+    rows = [json.loads(line) for line in (cell / "seed0" / "predictions.jsonl").read_text().splitlines()]
+    (expected,) = {row["prediction"] for row in rows if row["input"] == record["example"] and row["split"] == "test"}
+    assert lines[0] == lines[3] == expected
+    assert len(lines) == 4
+    for tag, folder in zip(tags, ("seed1/checkpoint-100", "seed1/model", "seed0/model"), strict=False):
+        ours, theirs = (
+            load((cell / folder / "model.safetensors").read_bytes()),
+            repo.state(tag).files["model.safetensors"],
+        )
+        assert all(torch.equal(tensor, ours[name]) for name, tensor in load(theirs).items())
+
+
+def test_a_checkpoint_of_the_hub_predicts_here(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish_model(DEFAULT, "org/zoo", api=api(hub))
+    # whose address is read from the environment on import
+    download = functools.partial(huggingface_hub.snapshot_download, endpoint=hub.endpoint, cache_dir=tmp_path)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    result = CliRunner().invoke(app, ["predict", "-c", "org/zoo", "walk left"])
+    assert result.stdout == "I_TURN_LEFT I_WALK\n", result.output
+    assert not list(tmp_path.rglob("*.py")), "only our own code is run"
+    result = CliRunner().invoke(app, ["predict", "-c", "org/absent", "walk left"])
+    assert result.stderr.startswith("error: org/absent: no folder here, and not to be had from the hub")
+
+
+def test_dry_run_lists_every_file(cell: Path) -> None:
+    result = CliRunner().invoke(app, ["publish", str(cell / "seed0"), "org/model", "--dry-run"])
+    assert result.exit_code == 0, result.output
+    *files, total = result.stdout.splitlines()
+    names = {line.split()[1] for line in files}
+    assert {"README.md", "config.json", "model.safetensors", "results.json", "tokenizer.json", "seq2seq.py"} <= names
+    sizes = sum(int(line.split()[0].replace(",", "")) for line in files)
+    assert total == f"would publish {sizes:,} bytes in {len(files)} files to org/model as seed0-step300"
+
+
+def test_interrupted_between_commits_and_within(hub: FakeHub, cell: Path) -> None:
+    hub.puts_before_failure = 1
+    with pytest.raises(PublishError, match=r"cannot publish to org/model .*: run it again: .*413"):
+        publish_model(cell, "org/model", api=api(hub))
+    repo = hub.repos["model", "org/model"]
+    assert list(repo.tags) == ["seed1-step300"]
+    hub.puts_before_failure = None
+    commits = publish_model(cell, "org/model", api=api(hub))
+    # the first is there already
+    assert [one.tags for one in commits] == [("seed0-step300",)]
+    assert hub.count("PUT") == 3, "one that was refused, and one of each weights"
+    assert len(repo.commits) == 2
+    before = repo.state("seed0-step300").sha
+    publish_model(cell, "org/model", api=api(hub))
+    assert repo.tags["seed0-step300"] == before
+
+
+def test_tags_do_not_move(hub: FakeHub, cell: Path, tmp_path: Path) -> None:
+    publish_model(cell / "seed0", "org/model", api=api(hub))
+    shutil.copytree(cell / "seed0", tmp_path / "seed0")
+    shift_weights(tmp_path / "seed0" / "model")
+    with pytest.raises(PublishError, match="has a tag 'seed0-step300' already, of other weights"):
+        publish_model(tmp_path / "seed0", "org/model", api=api(hub))
+    assert len(hub.repos["model", "org/model"].commits) == 1
+
+
+def test_repository_of_something_else(hub: FakeHub, cell: Path) -> None:
+    publish_model(DEFAULT, "org/model", private=True, api=api(hub))
+    with pytest.raises(PublishError, match=r"org/model exists and holds something other than tiny \(README.md"):
+        publish_model(cell, "org/model", private=True, api=api(hub))
+    with pytest.raises(PublishError, match="org/model exists and is private, not public"):
+        publish_model(DEFAULT, "org/model", api=api(hub))
+    hub.repos["model", "org/broken"] = Repo("model", "org/broken", files={"README.md": b"---\na: [\n---\n"})
+    with pytest.raises(PublishError, match="org/broken exists and holds something other"):
+        publish_model(cell, "org/broken", api=api(hub))
+    assert hub.repos["model", "org/broken"].commits == []
+
+
+@pytest.mark.parametrize(
+    ("token", "message"),
+    [("hf_nobody", "the token is wrong or has expired"), ("hf_reader", "the token may not write to org")],
+)
+def test_wrong_token(hub: FakeHub, cell: Path, token: str, message: str) -> None:
+    with pytest.raises(PublishError, match=message) as caught:
+        publish_model(cell / "seed0", "org/model", api=api(hub, token))
+    assert token not in str(caught.value)
+    assert hub.repos == {}
+
+
+def test_what_cannot_be_published(cell: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="folder of runs 'scam', did you mean 'scan'"):
+        publish("scam", "org/model")
+    with pytest.raises(ResultsError, match=r"no finished run here, results\.json is missing"):
+        publish(str(tmp_path), "org/model")
+    with pytest.raises(PublishError, match="--checkpoints has no meaning for scan, which is a benchmark"):
+        publish("scan", "org/scan", for_models={"checkpoints": True})
+    with pytest.raises(PublishError, match=r"--config has no meaning for .*, which is no benchmark"):
+        publish(DEFAULT, "org/scan", for_data={"configs": ["length"], "data_dir": None})
+    shutil.copytree(cell, tmp_path / "cell")
+    weights = tmp_path / "cell" / "seed0" / "model" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(CheckpointError, match=r"seed0/model: cannot be loaded, it may be cut short"):
+        publish(str(tmp_path / "cell" / "seed0"), "org/model", dry_run=True)
+    path = tmp_path / "cell" / "seed1" / "results.json"
+    path.write_text(path.read_text().replace('"batch_size": 32', '"batch_size": 64'))
+    with pytest.raises(ResultsError, match=r"not one cell over seeds \(they differ in batch_size\)"):
+        publish(str(tmp_path / "cell"), "org/model", dry_run=True)
+
+
+# cards
+
+
+@pytest.fixture(scope="module")
+def records(cell: Path) -> list[dict]:
+    return [read_results(cell / seed / "results.json") for seed in ("seed0", "seed1")]
+
+
+def test_card_says_what_was_measured(cell: Path, records: list[dict]) -> None:
+    card = run_card(cell)
+    first, second = (record["splits"]["test"] for record in records)
+    mean, gap = (first["accuracy"] + second["accuracy"]) / 2, abs(first["accuracy"] - second["accuracy"])
+    cells = [f"{first['accuracy']:.4f}", f"{second['accuracy']:.4f}", f"{mean:.4f} ± {gap / 2**0.5:.4f}", "-"]
+    assert f"| test: exact match | {first['examples']} | {' | '.join(cells)} |" in card
+    assert f"| {first['by_length'][0][0]} | " in card
+    for fact in ("BSD-3-Clause (brendenlake/SCAN)", "csordas2021devil", "lake2018generalization", "32 examples"):
+        assert fact in card
+    assert f"`{records[0]['recipe_hash']}`" in card
+    (recipe,) = re.findall(r"^```yaml\n(.*?)^```", card, flags=re.MULTILINE | re.DOTALL)
+    assert parse_recipe(yaml.safe_load(recipe)).hash == records[0]["recipe_hash"]
+
+
+def test_model_index_is_what_the_hub_reads(records: list[dict]) -> None:
+    head = ModelCard(model_card(records, records[1], 'checkpoint = "x"')).data.to_dict()
+    name, results = model_index_to_eval_results(head["model-index"])
+    assert name == "tiny"
+    found = {(result.dataset_split, result.metric_type): result for result in results}
+    splits = records[1]["splits"]
+    assert set(found) == {(split, key) for split in splits for key in ("exact_match", "accuracy_oracle")}
+    for split, summary in splits.items():
+        assert found[split, "exact_match"].metric_value == round(summary["accuracy"], 4)
+        assert found[split, "exact_match"].metric_name == "exact match (seed 1)"
+        assert (found[split, "exact_match"].dataset_type, found[split, "exact_match"].dataset_config) == (
+            "scan",
+            "length_cutoff_26",
+        )
+    # of an earlier step there is no such measurement
+    assert "model-index" not in ModelCard(model_card(records, records[1], "", step=100)).data.to_dict()
+
+
+def test_every_variant_is_from_a_paper() -> None:
+    assert sorted(model for paper in PAPERS.values() for model in paper.models) == sorted(CONFIGS)
+
+
+@pytest.mark.parametrize("name", zoo_names())
+def test_cards_of_the_zoo_are_those_of_its_records(name: str) -> None:
+    card = run_card(name)
+    assert (zoo_folder(name) / "README.md").read_text(encoding="utf-8") == card, "hf-sysgen card NAME --output ..."
+    assert (CARDS / f"{name}.md").read_text(encoding="utf-8") == card
+
+
+def test_the_zoo_is_small_and_shows_the_effect() -> None:
+    assert sum(path.stat().st_size for path in ZOO.rglob("*") if path.is_file()) < 3_000_000
+    better, worse = (read_results(zoo_folder(name) / "results.json")["splits"]["test"] for name in zoo_names())
+    assert better["accuracy"] > worse["accuracy"] + 0.5
+    assert find_runs(DEFAULT) == [zoo_folder(DEFAULT)]
+
+
+def test_the_zoo_gets_right_what_its_records_say() -> None:
+    """As far as every 40th example can tell."""
+    rows = load_benchmark("scan", "length_cutoff_26")["test"].select(range(0, 2624, 40))
+    for name in zoo_names():
+        answers, _ = predict(*load_checkpoint(name), rows["input"][:])
+        share = sum(answer == target for answer, target in zip(answers, rows["target"][:], strict=True)) / len(rows)
+        recorded = read_results(zoo_folder(name) / "results.json")["splits"]["test"]["accuracy"]
+        assert abs(share - recorded) < 3 * (recorded * (1 - recorded) / len(rows)) ** 0.5
+
+
+@pytest.mark.parametrize("name", zoo_names())
+def test_code_of_the_zoos_cards(name: str, capsys: pytest.CaptureFixture) -> None:
+    exec(code_of(run_card(name)), {})
+    target = capsys.readouterr().out.split()
+    assert len(target) > 26
+    assert set(target) <= {"I_TURN_LEFT", "I_TURN_RIGHT", "I_WALK", "I_LOOK", "I_RUN", "I_JUMP"}
