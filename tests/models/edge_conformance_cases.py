@@ -16,7 +16,7 @@ LEFT_OUT = {
     "test_attention_outputs": "weights are of triangles, (B, H, N, N, N): test_edge_models.py tests them",
     "test_hidden_states_output": "states are of edges, (B, N, N, E): test_edge_models.py tests them",
 }
-NAMES = ("sequence", "semantic graph", "dependencies")
+NAMES = ("sequence", "semantic graph")
 
 
 class Sizes:

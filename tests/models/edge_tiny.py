@@ -1,4 +1,4 @@
-"""Small Edge Transformers and batches. Sizes are distinct primes, so that a swapped axis cannot pass."""
+"""Small Edge Transformers, their baselines, and batches. Sizes are distinct primes, so that no axis can be swapped."""
 
 from __future__ import annotations
 
@@ -6,26 +6,36 @@ import torch
 from tiny import scatter_weights
 
 from hf_sysgen.models import (
+    BiaffineDependencyParserConfig,
+    BiaffineForDependencyParsing,
+    EdgeDependencyParserConfig,
     EdgeTransformerConfig,
     EdgeTransformerForConditionalGeneration,
     EdgeTransformerForDependencyParsing,
     EdgeTransformerForGraphParsing,
     EdgeTransformerForRelationClassification,
     EdgeTransformerModel,
+    GraphAttentionNetworkConfig,
+    GraphAttentionNetworkForRelationClassification,
     RelationAwareTransformerConfig,
     RelationAwareTransformerForRelationClassification,
     RelationAwareTransformerModel,
+    TransformerForGraphParsing,
+    TransformerGraphParserConfig,
 )
 
 BATCH, NODES, TARGET = 3, 7, 5
 LENGTHS = [NODES, 2, 5]
 SIZES = {"hidden_size": 6, "num_attention_heads": 2, "intermediate_size": 13, "num_hidden_layers": 3, "num_labels": 5}
-SEQUENCE = {
-    **SIZES, "input_form": "sequence", "vocab_size": 17, "max_relative_distance": 3, "attention_bias": True,
-    "num_roles": 4, "num_categories": 3, "num_noun_types": 2, "num_verbs": 11,
-}  # fmt: skip
+LABELS = {"num_roles": 4, "num_categories": 3, "num_noun_types": 2, "num_verbs": 11}
+WORDS = {**SIZES, "vocab_size": 17, "max_relative_distance": 3}
+SEQUENCE = {**WORDS, "input_form": "sequence", "attention_bias": True, **LABELS}
 GRAPH = {**SIZES, "edge_vocab_size": 11}
 TRANSLATION = {**SEQUENCE, "add_bos_vector": True, "decoder_layers": 2}
+
+RELATION = ("relation", "rat", "rrat", "gat")
+SEMANTIC_GRAPH = ("semantic graph", "graph of words")
+DEPENDENCIES = ("dependencies", "biaffine", "bilstm")
 
 # what a user loads, by a short name: (class, config)
 MODELS = {
@@ -33,13 +43,24 @@ MODELS = {
     "sequence": (EdgeTransformerModel, EdgeTransformerConfig, SEQUENCE),
     "relation": (EdgeTransformerForRelationClassification, EdgeTransformerConfig, GRAPH),
     "semantic graph": (EdgeTransformerForGraphParsing, EdgeTransformerConfig, SEQUENCE),
-    "dependencies": (EdgeTransformerForDependencyParsing, EdgeTransformerConfig, SEQUENCE),
+    "dependencies": (EdgeTransformerForDependencyParsing, EdgeDependencyParserConfig, SEQUENCE),
     "translation": (EdgeTransformerForConditionalGeneration, EdgeTransformerConfig, TRANSLATION),
     "rat nodes": (RelationAwareTransformerModel, RelationAwareTransformerConfig, GRAPH),
     "rat": (RelationAwareTransformerForRelationClassification, RelationAwareTransformerConfig, GRAPH),
     "rrat": (
         RelationAwareTransformerForRelationClassification, RelationAwareTransformerConfig,
         {**GRAPH, "update_relations": True},
+    ),
+    "gat": (
+        GraphAttentionNetworkForRelationClassification, GraphAttentionNetworkConfig,
+        {"hidden_size": 6, "edge_size": 5, "num_attention_heads": 3, "max_nodes": 13, "num_labels": 5,
+         "edge_vocab_size": 11},
+    ),
+    "graph of words": (TransformerForGraphParsing, TransformerGraphParserConfig, {**WORDS, **LABELS}),
+    "biaffine": (BiaffineForDependencyParsing, BiaffineDependencyParserConfig, {**WORDS, "biaffine_size": 5}),
+    "bilstm": (
+        BiaffineForDependencyParsing, BiaffineDependencyParserConfig,
+        {**WORDS, "biaffine_size": 11, "encoder": "bilstm", "objective": "heads"},
     ),
 }  # fmt: skip
 
@@ -61,26 +82,27 @@ def edge_batch(name: str, labels: bool = True, seed: int = 0) -> dict[str, torch
     """Examples of different lengths, padded with a real id; -100 where nothing is to be learned."""
     generator = torch.Generator().manual_seed(seed)
     mask = node_mask()
-    config_class, sizes = MODELS[name][1:]
+    sizes = MODELS[name][2]
 
     def draw(high: int, *shape: int, padding: torch.Tensor | None = None) -> torch.Tensor:
         drawn = torch.randint(high, shape, generator=generator)
         return drawn if padding is None else drawn.masked_fill(padding, -100)
 
-    if config_class is RelationAwareTransformerConfig or sizes.get("input_form") != "sequence":
+    if "edge_vocab_size" in sizes:
         batch = {"edge_ids": draw(sizes["edge_vocab_size"], BATCH, NODES, NODES), "node_mask": mask}
-        if name in ("relation", "rat", "rrat"):
+        if name in RELATION:
             batch["query"] = torch.tensor([[0, 6], [1, 0], [2, 4]])
             batch["labels"] = draw(5, BATCH)
     else:
         batch = {"input_ids": draw(17, BATCH, NODES), "attention_mask": mask}
         padding = ~mask.bool()
-        if name == "semantic graph":
+        if name in SEMANTIC_GRAPH:
             for set_name, high in (("role", 4), ("category", 3), ("noun_type", 2), ("verb", 11), ("parent", 2)):
                 batch[f"{set_name}_labels"] = draw(high, BATCH, NODES, padding=padding)
-        if name == "dependencies":
+        if name in DEPENDENCIES:
             pairs = padding[:, None] | padding[:, :, None]
-            batch["labels"] = draw(5, BATCH, NODES, NODES, padding=pairs)
+            arcs = draw(5, BATCH, NODES, NODES) * ~torch.eye(NODES, dtype=torch.bool)  # no word is its own head
+            batch["labels"] = arcs.masked_fill(pairs, -100)
         if name == "translation":
             ends = torch.arange(TARGET) >= torch.tensor([TARGET, 3, 1])[:, None]
             batch["labels"] = draw(17, BATCH, TARGET, padding=ends)

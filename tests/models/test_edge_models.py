@@ -15,6 +15,8 @@ from edge_tiny import (
     LENGTHS,
     MODELS,
     NODES,
+    RELATION,
+    SEMANTIC_GRAPH,
     SEQUENCE,
     TARGET,
     edge_batch,
@@ -32,20 +34,21 @@ from transformers import (
 )
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from hf_sysgen.models import MODELS as REGISTERED
 from hf_sysgen.models import (
     EdgeTransformerConfig,
     EdgeTransformerForConditionalGeneration,
-    EdgeTransformerForDependencyParsing,
     EdgeTransformerForGraphParsing,
     EdgeTransformerForRelationClassification,
     RelationAwareTransformerConfig,
     RelationAwareTransformerForRelationClassification,
 )
+from hf_sysgen.models.dependency_scores import arc_scores
 from hf_sysgen.models.edge_cache import GROWTH, EdgeCache
 from hf_sysgen.models.edge_encoder import length_groups
 
 WITH_LOSS = [name for name in MODELS if name not in ("graph", "sequence", "rat nodes")]
-EDGE = [name for name in MODELS if not name.startswith(("rat", "rrat"))]
+EDGE = [name for name, (_, config_class, _) in MODELS.items() if issubclass(config_class, EdgeTransformerConfig)]
 AUTO = {
     "graph": AutoModel,
     "sequence": AutoModel,
@@ -56,6 +59,10 @@ AUTO = {
     "rat nodes": AutoModel,
     "rat": AutoModelForSequenceClassification,
     "rrat": AutoModelForSequenceClassification,
+    "gat": AutoModelForSequenceClassification,
+    "graph of words": AutoModelForTokenClassification,
+    "biaffine": AutoModelForTokenClassification,
+    "bilstm": AutoModelForTokenClassification,
 }
 FIRST_OUTPUT = ("logits", "role_logits", "last_hidden_state")
 
@@ -67,7 +74,7 @@ def first_output(outputs) -> torch.Tensor:
 def gradients(model, batch: dict) -> dict[str, torch.Tensor]:
     model.zero_grad()
     model(**batch).loss.backward()
-    return {name: p.grad.clone() for name, p in model.named_parameters()}
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.requires_grad}
 
 
 # decoding
@@ -191,7 +198,7 @@ def test_padding_changes_nothing(name: str) -> None:
         batch["decoder_input_ids"] = torch.randint(17, (BATCH, TARGET), generator=torch.Generator().manual_seed(2))
     whole = first_output(model(**batch))
     for row, length in enumerate(LENGTHS):
-        if name in ("relation", "rat", "rrat") and batch["query"][row].max() >= length:
+        if name in RELATION and batch["query"][row].max() >= length:
             continue
         alone = {}
         for key, value in batch.items():
@@ -230,9 +237,9 @@ def test_length_groups_are_sorted() -> None:
 
 
 def test_rows_of_padding_alone_stay_finite() -> None:
-    for name in ("semantic graph", "relation"):
+    for name in (*SEMANTIC_GRAPH, *RELATION, "biaffine", "bilstm"):
         model, batch = tiny_edge(name), edge_batch(name)
-        mask = "attention_mask" if name == "semantic graph" else "node_mask"
+        mask = "node_mask" if name in RELATION else "attention_mask"
         batch[mask] = batch[mask].clone()
         batch[mask][1] = 0
         for key, value in batch.items():
@@ -279,7 +286,7 @@ def test_recorded_states_and_weights() -> None:
 @torch.no_grad()
 def test_dependency_scores() -> None:
     logits = torch.tensor([[[[0.0, 1.0, 2.0]]]])
-    arcs = EdgeTransformerForDependencyParsing.arc_scores(logits)
+    arcs = arc_scores(logits)
     assert arcs.item() == pytest.approx(torch.tensor([1.0, 2.0]).exp().sum().log().item())
 
 
@@ -310,7 +317,8 @@ def test_random_first_nodes_of_rat() -> None:
 def test_every_parameter_learns(name: str) -> None:
     found = gradients(tiny_edge(name), edge_batch(name))
     # a constant on all parents' scores is invisible to their softmax, in the authors' model too
-    found.pop("parent_head.bias", None)
+    for name in ("parent_head.bias", "parent_key.bias"):
+        found.pop(name, None)
     assert all(gradient.abs().max() > 1e-8 for gradient in found.values()), found
 
 
@@ -326,7 +334,8 @@ def test_checkpointed_activations(name: str, reentrant: bool) -> None:
     assert all(layer.gradient_checkpointing for layer in layers)
     torch.manual_seed(0)
     for parameter, gradient in gradients(model, batch).items():
-        assert torch.equal(gradient, expected[parameter]), parameter
+        # layers' parts of a gradient are summed in another order; another dropout mask would change digits that count
+        torch.testing.assert_close(gradient, expected[parameter], rtol=0, atol=1e-13, msg=parameter)
 
 
 @pytest.mark.parametrize("name", WITH_LOSS)
@@ -342,7 +351,7 @@ def test_autocast(name: str) -> None:
     loss.backward()
     assert loss.item() == pytest.approx(exact.item(), rel=0.1)
     assert loss.dtype == torch.float32
-    assert all(p.grad.isfinite().all() for p in model.parameters())
+    assert all(p.grad.isfinite().all() for p in model.parameters() if p.requires_grad)
 
 
 def test_two_halves_with_the_number_of_items_are_the_batch(translation) -> None:
@@ -435,7 +444,7 @@ def test_missing_and_superfluous_inputs() -> None:
 
 
 def test_embeddings_instead_of_ids() -> None:
-    for name in ("graph", "sequence", "rat nodes", "translation"):
+    for name in ("graph", "sequence", "rat nodes", "translation", "graph of words", "biaffine", "bilstm"):
         model, batch = tiny_edge(name), edge_batch(name)
         ids = "edge_ids" if "edge_ids" in batch else "input_ids"
         other = {key: value for key, value in batch.items() if key != ids}
@@ -465,7 +474,7 @@ def test_saved_and_found_by_its_auto_class(name: str, tmp_path: Path) -> None:
     assert not loading["unexpected_keys"]
     stored = load_file(tmp_path / "model.safetensors")
     assert sum(tensor.numel() for tensor in stored.values()) == model.num_parameters()
-    assert type(base) is MODELS["rat nodes" if name in ("rat", "rrat", "rat nodes") else "graph"][0]
+    assert type(base) is REGISTERED[MODELS[name][1]][AutoModel]
 
 
 STRANGER = """
@@ -515,12 +524,9 @@ def travelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))}
     environment |= {"HF_HOME": str(elsewhere), "HF_HUB_OFFLINE": "1"}
-    # one process remembers one class of remote code for a config and an Auto class: semantic graphs and dependencies
-    # share both, so that whoever loads both in one process names the class
-    for names in ([name for name in MODELS if name != "dependencies"], ["dependencies"]):
-        command = [sys.executable, "-I", "-c", STRANGER, *(str(folder / name) for name in names)]
-        done = subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
+    command = [sys.executable, "-I", "-c", STRANGER, *(str(folder / name) for name in MODELS)]
+    done = subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
     return folder
 
 

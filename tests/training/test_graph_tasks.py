@@ -17,7 +17,7 @@ import yaml
 from datasets import Dataset, DatasetDict
 from made_examples import any_benchmark, made_examples
 from safetensors.torch import load_file
-from tiny_runs import SMALL, TINY, read_lines, train_process, weights
+from tiny_runs import SIZES, SMALL, TINY, read_lines, train_process, weights
 from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification, AutoTokenizer
 
 import hf_sysgen.training.run
@@ -28,6 +28,7 @@ from hf_sysgen.data.tokenization import encode_sources
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.metrics import summarize
 from hf_sysgen.evaluation.results import read_results
+from hf_sysgen.models import CONFIGS
 from hf_sysgen.training.graph_tasks import RelationSplit
 from hf_sysgen.training.parsing_tasks import COLUMNS, GraphParsingTask
 from hf_sysgen.training.recipe import Recipe, RecipeError, load_recipe, parse_recipe
@@ -43,21 +44,40 @@ KEYS = {
         "benchmark": "clutrr", "config": "gen_train234_test2to10", "model": "relation_aware_transformer",
         "update_relations": True,
     },
+    "gat": {"benchmark": "clutrr", "config": "gen_train234_test2to10", "model": "graph_attention_network"},
     "cogs_graph": {"benchmark": "cogs_graph", "config": "gen_2020"},
-    "cfq_dependencies": {"benchmark": "cfq_dependencies", "config": "mcd1_own_heads"},
+    "cogs_transformer": {"benchmark": "cogs_graph", "config": "gen_2020", "model": "transformer_graph_parser"},
+    "cfq_dependencies": {
+        "benchmark": "cfq_dependencies", "config": "mcd1_own_heads", "model": "edge_dependency_parser",
+    },
+    "cfq_biaffine": {
+        "benchmark": "cfq_dependencies", "config": "mcd1_own_heads", "model": "biaffine_dependency_parser",
+        "biaffine_size": 11, "biaffine_dropout": 0.0,
+    },
+    "cfq_bilstm": {
+        "benchmark": "cfq_dependencies", "config": "mcd1_own_heads", "model": "biaffine_dependency_parser",
+        "biaffine_size": 11, "biaffine_dropout": 0.0, "encoder": "bilstm", "objective": "heads",
+    },
 }  # fmt: skip
 QUERIES = {"benchmark": "cfq", "config": "mcd1_edge", "joint_vocabulary": True}
 # an epsilon above the gradients makes Adam momentum, so that rounding errors stay what they are
 SMOOTH = {"dropout": 0.0, "adam_epsilon": 1.0, "learning_rate": 1.0, "max_grad_norm": 1.0}
 
 
+def with_its_sizes(keys: dict[str, Any]) -> dict[str, Any]:
+    """Of the sizes those that the model has."""
+    fields = CONFIGS[keys["model"]].__dataclass_fields__
+    return {key: keys[key] for key in keys if key not in SIZES or key in fields}
+
+
 def tiny(folder: Path, keys: dict[str, Any], **changes: Any) -> Recipe:
-    return parse_recipe({**SHARED, "output_dir": str(folder / "run"), **keys, **changes}, name="tiny")
+    keys = {**SHARED, "output_dir": str(folder / "run"), **keys, **changes}
+    return parse_recipe(with_its_sizes(keys), name="tiny")
 
 
 def tiny_file(folder: Path, keys: dict[str, Any], **changes: Any) -> str:
-    path = folder / "tiny.yaml"
-    path.write_text(yaml.safe_dump({**SHARED, **keys, **changes}), encoding="utf-8")
+    path, keys = folder / "tiny.yaml", with_its_sizes({**SHARED, **keys, **changes})
+    path.write_text(yaml.safe_dump(keys), encoding="utf-8")
     return str(path)
 
 
@@ -106,8 +126,10 @@ def test_sentences_are_collated_as_by_the_authors(golden_dir, tmp_path):
         assert torch.equal(batch["labels"][..., index], expected[f"in.{kind}"].masked_fill(padding, -100)), kind
 
 
-def test_trees_against_a_loop(tmp_path, few_examples):
-    task = prepare_task(tiny(tmp_path, KEYS["cfq_dependencies"]))
+@pytest.mark.parametrize("name", ["cfq_dependencies", "cfq_bilstm"])
+def test_trees_against_a_loop(name, tmp_path, few_examples):
+    """Of a parser that chooses heads, arcs are the only labels."""
+    task = prepare_task(tiny(tmp_path, KEYS[name]))
     examples, rows = made_examples("cfq_dependencies")["train"], np.array([4, 0, 9])
     batch = task.splits["train"][rows]
     size = batch["input_ids"].shape[1]
@@ -125,7 +147,7 @@ def test_trees_against_a_loop(tmp_path, few_examples):
                 elif example["heads"][dependent - 1] == head:
                     expected = task.names.index(example["labels"][dependent - 1])
                 else:
-                    expected = 0
+                    expected = -100 if name == "cfq_bilstm" else 0
                 assert batch["labels"][index, dependent, head] == expected
 
 
@@ -179,7 +201,7 @@ def test_the_loss_is_the_model_s(name, tmp_path, few_examples):
     labels = batch.pop("labels")
     alone = (
         {f"{kind}_labels": labels[..., index] for index, kind in enumerate(COLUMNS)}
-        if name == "cogs_graph"
+        if KEYS[name]["benchmark"] == "cogs_graph"
         else {"labels": labels}
     )
     ours = task.loss(model(**batch), labels, num_items_in_batch=(labels != -100).sum())
@@ -204,10 +226,14 @@ def test_records_have_the_loss_of_each_example(name, tmp_path, few_examples):
         assert records[row]["loss"] == pytest.approx(float(loss), rel=1e-4)
 
 
-@pytest.mark.parametrize("name", KEYS)
+SLOW = ("gat", "cogs_transformer", "cfq_biaffine")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in KEYS])
 def test_parts_make_the_same_update(name, tmp_path, few_examples):
     """61 examples in batches of 20: the epoch's last one has one row, so that three of four groups are empty."""
-    keys = {**KEYS[name], **SMOOTH, "sampling": "epochs", "batch_size": 20, "steps": 4, "eval_every": 0}
+    exact = {"node_init": "zeros"} if name == "gat" else {}
+    keys = {**KEYS[name], **SMOOTH, **exact, "sampling": "epochs", "batch_size": 20, "steps": 4, "eval_every": 0}
     curves = [curve(run_recipe(tiny(tmp_path / str(n), keys, length_groups=n))) for n in (1, 4)]
     assert len(curves[0]) == 8
     assert curves[1] == pytest.approx(curves[0], rel=1e-4)
@@ -223,7 +249,7 @@ def test_keys_that_are_about_texts(key, tmp_path, few_examples):
 
 def test_a_model_without_the_head(tmp_path, few_examples):
     with pytest.raises(
-        RecipeError, match=r"cannot be trained on benchmark=cogs_graph.*models that can: edge_transformer"
+        RecipeError, match=r"cannot be trained on benchmark=cogs_graph.*models that can: edge_transformer, transformer_"
     ):
         run_recipe(tiny(tmp_path, KEYS["cogs_graph"], model="relation_aware_transformer"))
 
@@ -241,7 +267,7 @@ def runs(tmp_path_factory):
         hf_sysgen.training.run.quiet_libraries()
         recipe = tiny(
             folder, {**KEYS, "cfq": QUERIES}[name], steps=30, batch_size=16, eval_every=15, save_every=30, dropout=0.0,
-            learning_rate=0.005,
+            learning_rate={"cfq_dependencies": 0.01, "cogs_transformer": 0.05}.get(name, 0.005),
         )  # fmt: skip
         with mock.patch.object(hf_sysgen.training.tasks, "load_benchmark", any_benchmark):
             run_recipe(recipe)
@@ -262,7 +288,7 @@ def test_metrics_follow_from_predictions(name, runs):
     assert [entry["step"] for entry in evaluated] == [15, 30]
 
 
-@pytest.mark.parametrize("name", ["clutrr", "rrat"])
+@pytest.mark.parametrize("name", ["clutrr", "rrat", "gat"])
 def test_a_stranger_labels_relations(name, runs):
     """With what the checkpoint says of its labels."""
     model = AutoModelForSequenceClassification.from_pretrained(runs(name) / "model").eval()
@@ -280,10 +306,11 @@ def test_a_stranger_labels_relations(name, runs):
     assert model.config.label2id == {label: index for index, label in enumerate(TARGETS)}
 
 
-def test_a_stranger_parses_graphs(runs):
-    model = AutoModelForTokenClassification.from_pretrained(runs("cogs_graph") / "model").eval()
-    tokenizer = AutoTokenizer.from_pretrained(runs("cogs_graph") / "model")
-    for row in read_lines(runs("cogs_graph") / "predictions.jsonl"):
+@pytest.mark.parametrize("name", ["cogs_graph", "cogs_transformer"])
+def test_a_stranger_parses_graphs(name, runs):
+    model = AutoModelForTokenClassification.from_pretrained(runs(name) / "model").eval()
+    tokenizer = AutoTokenizer.from_pretrained(runs(name) / "model")
+    for row in read_lines(runs(name) / "predictions.jsonl"):
         out = model(**tokenizer(row["input"], return_tensors="pt"))
         wrong = []
         for kind, names in model.config.label_names.items():
@@ -299,10 +326,11 @@ def test_a_stranger_parses_graphs(runs):
         assert row["category"] in ("short", "active", "deep")
 
 
-def test_a_stranger_parses_dependencies(runs):
-    model = AutoModelForTokenClassification.from_pretrained(runs("cfq_dependencies") / "model").eval()
-    tokenizer = AutoTokenizer.from_pretrained(runs("cfq_dependencies") / "model")
-    rows = read_lines(runs("cfq_dependencies") / "predictions.jsonl")
+@pytest.mark.parametrize("name", ["cfq_dependencies", "cfq_biaffine", "cfq_bilstm"])
+def test_a_stranger_parses_dependencies(name, runs):
+    model = AutoModelForTokenClassification.from_pretrained(runs(name) / "model").eval()
+    tokenizer = AutoTokenizer.from_pretrained(runs(name) / "model")
+    rows = read_lines(runs(name) / "predictions.jsonl")
     for row in rows:
         logits = model(**tokenizer(row["input"], return_tensors="pt")).logits[0]
         best = 1 + logits[..., 1:].argmax(-1)
@@ -315,7 +343,7 @@ def test_a_stranger_parses_dependencies(runs):
         assert row["correct_arcs"] == sum(arc == right for arc, right in zip(arcs, gold, strict=True))
         content = [is_content(label) for _, label in gold]
         assert row["exact"] == all(arc == right for arc, right, it in zip(arcs, gold, content, strict=True) if it)
-    splits = read_results(runs("cfq_dependencies") / "results.json")["splits"]
+    splits = read_results(runs(name) / "results.json")["splits"]
     test = [row for row in rows if row["split"] == "test"]
     assert splits["test"]["las"] == sum(row["correct_arcs"] for row in test) / sum(row["tokens"] for row in test)
     assert splits["test"]["uas"] >= splits["test"]["las"] > 0
@@ -361,11 +389,14 @@ def test_killed_once(tmp_path):
         "cfq_dependencies",
         pytest.param("cogs_graph", marks=pytest.mark.slow),
         pytest.param("rrat", marks=pytest.mark.slow),
+        pytest.param("gat", marks=pytest.mark.slow),
+        pytest.param("cfq_bilstm", marks=pytest.mark.slow),
     ],
 )
 def test_two_processes_make_the_updates_of_one(name, tmp_path, few_examples):
     """An epoch ends on a batch of 13; losses are means over labels, of which sentences have more or less."""
-    keys = {**KEYS[name], **SMOOTH, "sampling": "epochs", "batch_size": 24, "eval_every": 0}
+    exact = {"node_init": "zeros"} if name == "gat" else {}
+    keys = {**KEYS[name], **SMOOTH, **exact, "sampling": "epochs", "batch_size": 24, "eval_every": 0}
     alone = run_recipe(tiny(tmp_path / "one", keys))
     done = train_process([tiny_file(tmp_path, keys), "output_dir=two"], tmp_path, processes=2)
     assert done.status == 0, done.err

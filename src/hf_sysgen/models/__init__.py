@@ -16,10 +16,15 @@ from transformers import (
     AutoModelForTokenClassification,
 )
 
+from .configuration_biaffine_dependency_parser import (
+    BiaffineDependencyParserConfig as BiaffineDependencyParserConfig,
+)
 from .configuration_conv_seq2seq import ConvSeq2SeqConfig as ConvSeq2SeqConfig
 from .configuration_depth_width_decoder import DepthWidthConfig as DepthWidthConfig
+from .configuration_edge_dependency_parser import EdgeDependencyParserConfig as EdgeDependencyParserConfig
 from .configuration_edge_transformer import EdgeTransformerConfig as EdgeTransformerConfig
 from .configuration_fairseq_transformer import FairseqTransformerConfig as FairseqTransformerConfig
+from .configuration_graph_attention_network import GraphAttentionNetworkConfig as GraphAttentionNetworkConfig
 from .configuration_lstm_seq2seq import LstmSeq2SeqConfig as LstmSeq2SeqConfig
 from .configuration_relation_aware_transformer import (
     RelationAwareTransformerConfig as RelationAwareTransformerConfig,
@@ -35,16 +40,20 @@ from .configuration_sag_t5_transformer import SagT5TransformerConfig as SagT5Tra
 from .configuration_sag_transformer import SagTransformerConfig as SagTransformerConfig
 from .configuration_sysgen_transformer import SysgenTransformerConfig as SysgenTransformerConfig
 from .configuration_torch_transformer import TorchTransformerConfig as TorchTransformerConfig
+from .configuration_transformer_graph_parser import TransformerGraphParserConfig as TransformerGraphParserConfig
 from .configuration_universal_transformer import UniversalTransformerConfig as UniversalTransformerConfig
+from .modeling_biaffine_dependency_parser import BiaffineDependencyParserModel as BiaffineDependencyParserModel
+from .modeling_biaffine_dependency_parser import BiaffineForDependencyParsing as BiaffineForDependencyParsing
 from .modeling_conv_seq2seq import ConvSeq2SeqForConditionalGeneration as ConvSeq2SeqForConditionalGeneration
 from .modeling_conv_seq2seq import ConvSeq2SeqModel as ConvSeq2SeqModel
 from .modeling_depth_width_decoder import DepthWidthForCausalLM as DepthWidthForCausalLM
 from .modeling_depth_width_decoder import DepthWidthModel as DepthWidthModel
-from .modeling_edge_transformer import (
-    EdgeTransformerForConditionalGeneration as EdgeTransformerForConditionalGeneration,
+from .modeling_edge_dependency_parser import EdgeDependencyParserModel as EdgeDependencyParserModel
+from .modeling_edge_dependency_parser import (
+    EdgeTransformerForDependencyParsing as EdgeTransformerForDependencyParsing,
 )
 from .modeling_edge_transformer import (
-    EdgeTransformerForDependencyParsing as EdgeTransformerForDependencyParsing,
+    EdgeTransformerForConditionalGeneration as EdgeTransformerForConditionalGeneration,
 )
 from .modeling_edge_transformer import (
     EdgeTransformerForGraphParsing as EdgeTransformerForGraphParsing,
@@ -59,6 +68,10 @@ from .modeling_fairseq_transformer import (
     FairseqTransformerForConditionalGeneration as FairseqTransformerForConditionalGeneration,
 )
 from .modeling_fairseq_transformer import FairseqTransformerModel as FairseqTransformerModel
+from .modeling_graph_attention_network import (
+    GraphAttentionNetworkForRelationClassification as GraphAttentionNetworkForRelationClassification,
+)
+from .modeling_graph_attention_network import GraphAttentionNetworkModel as GraphAttentionNetworkModel
 from .modeling_lstm_seq2seq import LstmSeq2SeqForConditionalGeneration as LstmSeq2SeqForConditionalGeneration
 from .modeling_lstm_seq2seq import LstmSeq2SeqModel as LstmSeq2SeqModel
 from .modeling_relation_aware_transformer import (
@@ -105,6 +118,8 @@ from .modeling_torch_transformer import (
     TorchTransformerForConditionalGeneration as TorchTransformerForConditionalGeneration,
 )
 from .modeling_torch_transformer import TorchTransformerModel as TorchTransformerModel
+from .modeling_transformer_graph_parser import TransformerForGraphParsing as TransformerForGraphParsing
+from .modeling_transformer_graph_parser import TransformerGraphParserModel as TransformerGraphParserModel
 from .modeling_universal_transformer import (
     UniversalTransformerForConditionalGeneration as UniversalTransformerForConditionalGeneration,
 )
@@ -159,13 +174,28 @@ MODELS: dict[Any, dict[Any, Any]] = {
     EdgeTransformerConfig: {
         AutoModel: EdgeTransformerModel,
         AutoModelForSeq2SeqLM: EdgeTransformerForConditionalGeneration,
-        # a checkpoint says which of the two it holds
-        AutoModelForTokenClassification: (EdgeTransformerForGraphParsing, EdgeTransformerForDependencyParsing),
+        AutoModelForTokenClassification: EdgeTransformerForGraphParsing,
         AutoModelForSequenceClassification: EdgeTransformerForRelationClassification,
+    },
+    EdgeDependencyParserConfig: {
+        AutoModel: EdgeDependencyParserModel,
+        AutoModelForTokenClassification: EdgeTransformerForDependencyParsing,
     },
     RelationAwareTransformerConfig: {
         AutoModel: RelationAwareTransformerModel,
         AutoModelForSequenceClassification: RelationAwareTransformerForRelationClassification,
+    },
+    GraphAttentionNetworkConfig: {
+        AutoModel: GraphAttentionNetworkModel,
+        AutoModelForSequenceClassification: GraphAttentionNetworkForRelationClassification,
+    },
+    TransformerGraphParserConfig: {
+        AutoModel: TransformerGraphParserModel,
+        AutoModelForTokenClassification: TransformerForGraphParsing,
+    },
+    BiaffineDependencyParserConfig: {
+        AutoModel: BiaffineDependencyParserModel,
+        AutoModelForTokenClassification: BiaffineForDependencyParsing,
     },
     LstmSeq2SeqConfig: {
         AutoModel: LstmSeq2SeqModel,
@@ -185,7 +215,6 @@ CONFIGS = {config.model_type: config for config in MODELS}
 for _config, _classes in MODELS.items():
     AutoConfig.register(_config.model_type, _config, exist_ok=True)
     _config.register_for_auto_class()
-    for _auto_class, _models in _classes.items():
-        _auto_class.register(_config, _models, exist_ok=True)
-        for _model in _models if isinstance(_models, tuple) else (_models,):
-            _model.register_for_auto_class(_auto_class.__name__)
+    for _auto_class, _model in _classes.items():
+        _auto_class.register(_config, _model, exist_ok=True)
+        _model.register_for_auto_class(_auto_class.__name__)

@@ -141,26 +141,3 @@ def add_to_loops(relations: torch.Tensor, embeddings: torch.Tensor) -> torch.Ten
 def loops(edges: torch.Tensor) -> torch.Tensor:
     """The states of loop edges: (B, N, N, E) -> (B, N, E)."""
     return edges.diagonal(dim1=1, dim2=2).transpose(1, 2)
-
-
-class Readout(nn.Module):
-    """Linear, ReLU, Linear: (..., width) -> (..., labels). PyTorch's default start (clutrr/model.py:272-307)."""
-
-    def __init__(self, width: int, labels: int):
-        super().__init__()
-        self.fc1 = UniformLinear(width, width, 1 / math.sqrt(width))
-        self.fc2 = UniformLinear(width, labels, 1 / math.sqrt(width))
-
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
-        return self.fc2(nn.functional.relu(self.fc1(states)))
-
-
-def linear_readout(config, labels: int, bias: bool = True) -> UniformLinear:
-    """(..., E) -> (..., labels), with PyTorch's default start."""
-    return UniformLinear(config.hidden_size, labels, 1 / math.sqrt(config.hidden_size), bias)
-
-
-def mean_cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Mean in nats over the labels that are not -100: logits (..., V), labels (...)."""
-    scores = logits.flatten(0, -2).to(torch.promote_types(logits.dtype, torch.float32))
-    return nn.functional.cross_entropy(scores, labels.flatten().to(logits.device))

@@ -2,8 +2,6 @@
 
 # B batch, N nodes, E edge width, S source length, T target length, V tokens
 
-from dataclasses import dataclass
-
 import torch
 from torch import nn
 from transformers.generation import GenerationMixin
@@ -11,16 +9,17 @@ from transformers.modeling_outputs import (
     BaseModelOutput,
     Seq2SeqLMOutput,
     SequenceClassifierOutput,
-    TokenClassifierOutput,
 )
-from transformers.utils import ModelOutput, can_return_tuple
+from transformers.utils import can_return_tuple
 
 from .configuration_edge_transformer import EdgeTransformerConfig
 from .edge_cache import EdgeCache
 from .edge_decoder import EdgeDecoder
 from .edge_encoder import EdgeEncoder, EdgePreTrainedModel
-from .edge_layers import Readout, linear_readout, loops, mean_cross_entropy
+from .edge_layers import loops
+from .readout import Readout, linear_readout, mean_cross_entropy
 from .seq2seq import shift_right, token_loss
+from .word_graph import WordGraphHeads
 
 
 class EdgeTransformerModel(EdgeEncoder):
@@ -71,21 +70,7 @@ class EdgeTransformerForRelationClassification(EdgePreTrainedModel):
         return SequenceClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
 
 
-@dataclass
-class GraphParserOutput(ModelOutput):
-    """`loss`, and logits: of four label sets for every token (B, N, labels), and of every token's parent (B, N, N)."""
-
-    loss: torch.FloatTensor | None = None
-    role_logits: torch.FloatTensor | None = None
-    category_logits: torch.FloatTensor | None = None
-    noun_type_logits: torch.FloatTensor | None = None
-    verb_logits: torch.FloatTensor | None = None
-    parent_logits: torch.FloatTensor | None = None
-    hidden_states: tuple[torch.FloatTensor, ...] | None = None
-    attentions: tuple[torch.FloatTensor, ...] | None = None
-
-
-class EdgeTransformerForGraphParsing(EdgePreTrainedModel):
+class EdgeTransformerForGraphParsing(WordGraphHeads, EdgePreTrainedModel):
     """
     Semantic graphs over tokens (COGS): role, category, noun type and verb from a token's loop edge, its parent from
     the edges from it, of which the one to the parent scores highest; a token without a parent is its own
@@ -95,106 +80,12 @@ class EdgeTransformerForGraphParsing(EdgePreTrainedModel):
     def __init__(self, config):
         super().__init__(config)
         self.model = EdgeTransformerModel(config)
-        self.role_head = linear_readout(config, config.num_roles)
-        self.category_head = linear_readout(config, config.num_categories)
-        self.noun_type_head = linear_readout(config, config.num_noun_types)
-        self.verb_head = linear_readout(config, config.num_verbs)
+        self.add_heads(config)
         self.parent_head = linear_readout(config, 1)
         self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.LongTensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        role_labels: torch.LongTensor | None = None,
-        category_labels: torch.LongTensor | None = None,
-        noun_type_labels: torch.LongTensor | None = None,
-        verb_labels: torch.LongTensor | None = None,
-        parent_labels: torch.LongTensor | None = None,
-        **kwargs,
-    ) -> GraphParserOutput:
-        """
-        Arguments as in [`EdgeEncoder`], and:
-
-        Args:
-            role_labels, category_labels, noun_type_labels, verb_labels: (B, N), -100 at padding.
-            parent_labels: (B, N), position of the parent, the token's own where it has none, -100 at padding.
-
-        Returns:
-            logits, where a padded parent has the lowest number there is; with labels, loss: the sum over the given
-            label sets of the mean cross-entropy in nats.
-        """
-        outputs = self.model(input_ids, attention_mask, inputs_embeds=inputs_embeds, **kwargs)
-        edges = outputs.last_hidden_state
-        tokens = loops(edges)
-        parents = self.parent_head(edges).squeeze(-1)  # (B, child, parent)
-        if attention_mask is not None:
-            parents = parents.masked_fill(~attention_mask.bool()[:, None], torch.finfo(parents.dtype).min)
-        logits = {
-            "role_logits": self.role_head(tokens),
-            "category_logits": self.category_head(tokens),
-            "noun_type_logits": self.noun_type_head(tokens),
-            "verb_logits": self.verb_head(tokens),
-            "parent_logits": parents,
-        }
-        labels = (role_labels, category_labels, noun_type_labels, verb_labels, parent_labels)
-        losses = [
-            mean_cross_entropy(scores, right)
-            for scores, right in zip(logits.values(), labels, strict=True)
-            if right is not None
-        ]
-        return GraphParserOutput(
-            loss=sum(losses) if losses else None,
-            **logits,
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
-        )
-
-
-class EdgeTransformerForDependencyParsing(EdgePreTrainedModel):
-    """
-    Labelled arcs between tokens (CFQ): edge (dependent, head) carries one of `config.num_labels` labels, of which 0
-    means "no arc". A sentence's root is a token of its own, which the caller puts first.
-
-    The released code has no dependency parser. The direction of edges and the score of an arc, which the paper leaves
-    open, are ours.
-    """
-
-    def __init__(self, config):
-        super().__init__(config)
-        self.model = EdgeTransformerModel(config)
-        self.label_head = linear_readout(config, config.num_labels)
-        self.post_init()
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.LongTensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        labels: torch.LongTensor | None = None,
-        **kwargs,
-    ) -> TokenClassifierOutput:
-        """
-        Arguments as in [`EdgeEncoder`], and:
-
-        Args:
-            labels: (B, N, N) by dependent and head, -100 where nothing is to be learned, as at padding.
-
-        Returns:
-            logits (B, N, N, num_labels) and, with labels, loss: mean cross-entropy in nats over pairs.
-        """
-        outputs = self.model(input_ids, attention_mask, inputs_embeds=inputs_embeds, **kwargs)
-        logits = self.label_head(outputs.last_hidden_state)
-        loss = None if labels is None else mean_cross_entropy(logits, labels)
-        return TokenClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
-
-    @staticmethod
-    def arc_scores(logits: torch.Tensor) -> torch.Tensor:
-        """Log-odds of an arc, whatever its label, for a spanning tree: (B, N, N, labels) -> (B, dependent, head)."""
-        return logits[..., 1:].logsumexp(-1) - logits[..., 0]
+    def read(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return loops(states), self.parent_head(states).squeeze(-1)
 
 
 class EdgeTransformerForConditionalGeneration(EdgePreTrainedModel, GenerationMixin):
@@ -303,7 +194,6 @@ class EdgeTransformerForConditionalGeneration(EdgePreTrainedModel, GenerationMix
 
 __all__ = [
     "EdgeTransformerForConditionalGeneration",
-    "EdgeTransformerForDependencyParsing",
     "EdgeTransformerForGraphParsing",
     "EdgeTransformerForRelationClassification",
     "EdgeTransformerModel",

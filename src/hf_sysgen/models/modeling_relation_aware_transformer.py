@@ -15,9 +15,10 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 from .base import SysgenPreTrainedModel
 from .configuration_relation_aware_transformer import RelationAwareTransformerConfig
 from .dropout import dropout
-from .edge_layers import EdgeFeedForward, Readout, mean_cross_entropy
+from .edge_layers import EdgeFeedForward
 from .linear import UniformLinear
 from .positions import TokenEmbedding
+from .readout import Readout, mean_cross_entropy
 
 
 class RelationMaps(nn.Module):

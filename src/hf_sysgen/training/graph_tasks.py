@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import nn
 from torch.utils.data import Dataset
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from hf_sysgen.data.clutrr_kinship import EDGE_TYPES, TARGETS
 from hf_sysgen.data.tokenized import IGNORED, RaggedIds, unlabelled
 from hf_sysgen.evaluation.evaluate import evaluating, share_by_length, with_columns
-from hf_sysgen.models import CONFIGS, MODELS
+from hf_sysgen.models import CONFIGS
+from hf_sysgen.models.readout import cross_entropies
 from hf_sysgen.training.recipe import Recipe, RecipeError
 from hf_sysgen.training.tasks import Task
 
@@ -61,12 +61,10 @@ class GraphTask(Task):
     Labels that a model gives all at once: batches have them under `labels`, and the loss is a mean over them.
 
     Attributes:
-        head: how the name of the model's class ends.
         label_sets: how many labels each item has; the loss is the sum of their means.
     """
 
     splits: Mapping[str, GraphSplit]
-    head: str
     label_sets = 1
 
     def __init__(self, recipe: Recipe, benchmark: datasets.DatasetDict):
@@ -90,15 +88,6 @@ class GraphTask(Task):
     def loss(self, outputs: Any, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int) -> torch.Tensor:
         return self.label_sets * self.label_losses(outputs, labels).sum() / num_items_in_batch
 
-    def from_head(self, auto_class: Any, config: Any, attention: str) -> PreTrainedModel:
-        """A new model of the class that `head` tells from the others of its Auto class."""
-        heads = MODELS[CONFIGS[self.recipe.model]][auto_class]
-        names = [one.__name__ for one in (heads if isinstance(heads, tuple) else (heads,))]
-        config.architectures = [name for name in names if name.endswith(self.head)]
-        if not config.architectures:
-            raise RecipeError(f"model={self.recipe.model} has no {self.head} for benchmark={self.recipe.benchmark}")
-        return self.from_config(auto_class, config, attention)
-
     @torch.inference_mode()
     def evaluate(
         self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int
@@ -117,13 +106,6 @@ class GraphTask(Task):
                 for row, loss, record in zip(batch_rows.tolist(), means, judged, strict=True):
                     records.append({"row": row, **record, "loss": loss})
         return records
-
-
-def cross_entropies(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Of each label, in nats, 0 where it is -100: logits (..., V), labels (...) -> (...)."""
-    scores = logits.flatten(0, -2).to(torch.promote_types(logits.dtype, torch.float32))
-    losses = nn.functional.cross_entropy(scores, labels.flatten(), ignore_index=IGNORED, reduction="none")
-    return losses.view(labels.shape)
 
 
 class RelationSplit(GraphSplit):
@@ -166,8 +148,6 @@ class RelationSplit(GraphSplit):
 class RelationClassificationTask(GraphTask):
     """The relation between two people, from the graph of a CLUTRR story. Labels have the ids of `clutrr_kinship`."""
 
-    head = "ForRelationClassification"
-
     def __init__(self, recipe: Recipe, benchmark: datasets.DatasetDict):
         super().__init__(recipe, benchmark)
         self.splits = {name: RelationSplit(split) for name, split in benchmark.items()}
@@ -183,7 +163,7 @@ class RelationClassificationTask(GraphTask):
         }
         if hasattr(CONFIGS[self.recipe.model], "input_form"):
             derived["input_form"] = "graph"
-        return self.from_head(AutoModelForSequenceClassification, self.model_config(**derived), attention)
+        return self.from_config(AutoModelForSequenceClassification, self.model_config(**derived), attention)
 
     def label_losses(self, outputs: Any, labels: torch.Tensor) -> torch.Tensor:
         return cross_entropies(outputs.logits, labels)

@@ -15,7 +15,10 @@ from hf_sysgen.data.tokenization import PAD, sentence_tokenizer
 from hf_sysgen.data.tokenized import IGNORED, RaggedIds
 from hf_sysgen.evaluation.evaluate import with_columns
 from hf_sysgen.evaluation.parsing_metrics import correct_arcs, correct_heads, spanning_tree
-from hf_sysgen.training.graph_tasks import GraphSplit, GraphTask, cross_entropies
+from hf_sysgen.models import CONFIGS
+from hf_sysgen.models.dependency_scores import arc_scores, head_losses
+from hf_sysgen.models.readout import cross_entropies
+from hf_sysgen.training.graph_tasks import GraphSplit, GraphTask
 from hf_sysgen.training.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -67,10 +70,10 @@ class SentenceTask(GraphTask):
         return (value for name in names for value in self.benchmark[name][column][:])
 
     def build(self, attention: str, **derived: Any) -> PreTrainedModel:
-        config = self.model_config(
-            input_form="sequence", vocab_size=len(self.tokenizer), pad_token_id=self.tokenizer.pad_token_id, **derived
-        )
-        return self.from_head(AutoModelForTokenClassification, config, attention)
+        if hasattr(CONFIGS[self.recipe.model], "input_form"):
+            derived["input_form"] = "sequence"
+        config = self.model_config(vocab_size=len(self.tokenizer), pad_token_id=self.tokenizer.pad_token_id, **derived)
+        return self.from_config(AutoModelForTokenClassification, config, attention)
 
     def save(self, folder: Path) -> None:
         self.tokenizer.save_pretrained(folder)
@@ -100,7 +103,6 @@ class GraphParsingTask(SentenceTask):
         names: label set -> its names by id.
     """
 
-    head = "ForGraphParsing"
     label_sets = len(COLUMNS)
     splits: Mapping[str, WordLabelSplit]
 
@@ -160,19 +162,29 @@ class GraphParsingTask(SentenceTask):
 
 
 class TreeSplit(SentenceSplit):
-    """Sentences, each after a root, with a label for every pair of dependent and head, 0 = none: `labels` (B, N, N)."""
+    """
+    Sentences, each after a root, with a label for every pair of dependent and head, 0 = none: `labels` (B, N, N).
+
+    Args:
+        arcs_alone: pairs without an arc are no labels, but -100.
+    """
 
     def __init__(
-        self, tokens: Sequence[Sequence[int]], heads: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]
+        self,
+        tokens: Sequence[Sequence[int]],
+        heads: Sequence[Sequence[int]],
+        labels: Sequence[Sequence[int]],
+        arcs_alone: bool = False,
     ):
         super().__init__(tokens)
         self.heads, self.labels = RaggedIds(heads), RaggedIds(labels)
+        self.arcs_alone = arcs_alone
 
     def batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
         """The root depends on nothing: there is nothing to learn of it."""
         batch = self.sentences(rows)
         real = batch["attention_mask"].bool()
-        labels = torch.zeros(*real.shape, real.shape[1], dtype=torch.int64)
+        labels = torch.full((*real.shape, real.shape[1]), IGNORED if self.arcs_alone else 0)
         labels[~(real[:, :, None] & real[:, None])] = IGNORED
         labels[:, 0] = IGNORED
         (heads, words), (names, _) = self.heads.padded(rows, 0), self.labels.padded(rows, 0)
@@ -189,9 +201,9 @@ class DependencyParsingTask(SentenceTask):
 
     Attributes:
         names: labels by id; 0 is "no arc".
+        chooses_heads: the model learns the head and the label of each word, not the label of each pair of words.
     """
 
-    head = "ForDependencyParsing"
     monitored = ("accuracy", "las", "uas", "loss")
     splits: Mapping[str, TreeSplit]
 
@@ -199,24 +211,27 @@ class DependencyParsingTask(SentenceTask):
         super().__init__(recipe, benchmark, root=ROOT)
         self.names = ["", *sorted({name for words in self.in_order("labels") for name in words})]
         ids = {name: index for index, name in enumerate(self.names)}
+        self.chooses_heads = getattr(self.model_config(), "objective", "pairs") == "heads"
         self.splits = {
             name: TreeSplit(
-                self.tokens[name], split["heads"][:], [[ids[label] for label in words] for words in split["labels"][:]]
+                self.tokens[name],
+                split["heads"][:],
+                [[ids[label] for label in words] for words in split["labels"][:]],
+                self.chooses_heads,
             )
             for name, split in benchmark.items()
         }
 
     def build_model(self, attention: str) -> PreTrainedModel:
         label2id = {name: index for index, name in enumerate(self.names)}
-        model: Any = self.build(attention, id2label=dict(enumerate(self.names)), label2id=label2id)
-        self.arc_scores = model.arc_scores
-        return model
+        return self.build(attention, id2label=dict(enumerate(self.names)), label2id=label2id)
 
     def label_losses(self, outputs: Any, labels: torch.Tensor) -> torch.Tensor:
-        return cross_entropies(outputs.logits, labels)
+        losses = head_losses if self.chooses_heads else cross_entropies
+        return losses(outputs.logits, labels)
 
     def judge(self, outputs: Any, labels: torch.Tensor, name: str, rows: np.ndarray) -> list[dict[str, Any]]:
-        scores = self.arc_scores(outputs.logits.float()).cpu().numpy()
+        scores = arc_scores(outputs.logits.float()).cpu().numpy()
         best = (outputs.logits[..., 1:].argmax(-1) + 1).cpu().numpy()
         examples = self.benchmark[name][rows]
         records = []

@@ -13,8 +13,6 @@ import torch
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
-    AutoModelForSequenceClassification,
-    AutoModelForTokenClassification,
     GenerationConfig,
     PreTrainedModel,
     set_seed,
@@ -31,8 +29,8 @@ from hf_sysgen.training.recipe import SUBWORDS, Recipe, RecipeError
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
-# the benchmark's task, the Auto class of a model that has a head for it (or the config class of one that goes its own
-# way), and the class that brings them together
+# the benchmark's task, what a model needs for it, and the class that brings them together; a model needs to be of that
+# Auto class, or of that config class where it goes its own way, or to have a class whose name ends so
 TASKS = (
     ("seq2seq", RoleFillerTransformerConfig, "hf_sysgen.training.role_tasks:RoleFillerTask"),
     ("seq2seq", AutoModelForSeq2SeqLM, "hf_sysgen.training.tasks:Seq2SeqTask"),
@@ -40,11 +38,11 @@ TASKS = (
     ("seq2seq", AutoModelForCausalLM, "hf_sysgen.training.causal_tasks:CausalSeq2SeqTask"),
     (
         "relation_classification",
-        AutoModelForSequenceClassification,
+        "ForRelationClassification",
         "hf_sysgen.training.graph_tasks:RelationClassificationTask",
     ),
-    ("graph_parsing", AutoModelForTokenClassification, "hf_sysgen.training.parsing_tasks:GraphParsingTask"),
-    ("dependency_parsing", AutoModelForTokenClassification, "hf_sysgen.training.parsing_tasks:DependencyParsingTask"),
+    ("graph_parsing", "ForGraphParsing", "hf_sysgen.training.parsing_tasks:GraphParsingTask"),
+    ("dependency_parsing", "ForDependencyParsing", "hf_sysgen.training.parsing_tasks:DependencyParsingTask"),
 )
 
 
@@ -214,6 +212,14 @@ class Seq2SeqTask(Task):
         self.vocabulary.tokenizer.save_pretrained(folder)
 
 
+def has_needed(config_class: Any, needed: Any) -> bool:
+    """Whether models of that config have what a row of `TASKS` says they need."""
+    classes = MODELS[config_class]
+    if isinstance(needed, str):
+        return any(model.__name__.endswith(needed) for model in classes.values())
+    return needed in (config_class, *classes)
+
+
 def prepare_task(recipe: Recipe) -> Task:
     """
     The recipe's benchmark, as its model learns it.
@@ -223,12 +229,12 @@ def prepare_task(recipe: Recipe) -> Task:
         DataError: see `load_benchmark`.
     """
     wanted = benchmark_info(recipe.benchmark).task
-    config_class = CONFIGS[recipe.model]
-    known = {config_class, *MODELS[config_class]}
-    found = next((name for task, by, name in TASKS if task == wanted and by in known), None)
+    found = next(
+        (name for task, needed, name in TASKS if task == wanted and has_needed(CONFIGS[recipe.model], needed)), None
+    )
     if found is None:
-        able = {by for task, by, _ in TASKS if task == wanted}
-        names = [config.model_type for config, classes in MODELS.items() if able & set(classes)]
+        needs = [needed for task, needed, _ in TASKS if task == wanted]
+        names = [config.model_type for config in MODELS if any(has_needed(config, needed) for needed in needs)]
         raise RecipeError(
             f"model={recipe.model} cannot be trained on benchmark={recipe.benchmark}, whose task is {wanted}; "
             f"models that can: {', '.join(names) or 'none yet'}"

@@ -1,0 +1,149 @@
+"""The graph attention network on CLUTRR, a baseline of Sinha et al. 2019 that Bergen et al. 2021 quote in Figure 3."""
+
+# B batch, N nodes, E node width, L edge width
+
+import torch
+from torch import nn
+from transformers import initialization as init
+from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOutput
+from transformers.utils import can_return_tuple
+from transformers.utils.generic import merge_with_config_defaults
+from transformers.utils.output_capturing import OutputRecorder, capture_outputs
+
+from .base import SysgenPreTrainedModel
+from .configuration_graph_attention_network import GraphAttentionNetworkConfig
+from .graph_attention import GraphAttentionLayer
+from .positions import TokenEmbedding
+from .readout import Readout, mean_cross_entropy
+
+
+class GraphAttentionPreTrainedModel(SysgenPreTrainedModel):
+    """Capabilities."""
+
+    config_class = GraphAttentionNetworkConfig
+    main_input_name = "edge_ids"
+    _no_split_modules = ["GraphAttentionLayer"]  # noqa: RUF012
+
+
+class FixedNodes(nn.Embedding):
+    """Random vectors from N(0, 1) by the number of a node, which are saved and never trained."""
+
+    def __init__(self, config):
+        super().__init__(config.max_nodes, config.hidden_size)
+        self.weight.requires_grad_(False)
+
+    def reset_weights(self):
+        init.normal_(self.weight)
+
+    def forward(self, batch: int, count: int) -> torch.Tensor:
+        """
+        (batch, count, E); in training each graph draws `count` of all vectors in a random order.
+
+        Raises:
+            ValueError: for more nodes than vectors.
+        """
+        vectors = self.weight.detach()
+        if count > len(vectors):
+            raise ValueError(f"a graph of {count} nodes, but config.max_nodes={len(vectors)}")
+        if not self.training:
+            return vectors[:count].expand(batch, -1, -1)
+        return vectors[torch.rand(batch, len(vectors), device=vectors.device).argsort(1)[:, :count]]
+
+
+class GraphAttentionNetworkModel(GraphAttentionPreTrainedModel):
+    """Nodes of a graph. Without a head."""
+
+    _keys_to_ignore_on_load_unexpected = [r"^classifier\."]  # noqa: RUF012  a checkpoint of the model with its head
+    _can_record_outputs = {  # noqa: RUF012
+        "hidden_states": GraphAttentionLayer,
+        "attentions": OutputRecorder(GraphAttentionLayer, index=1),
+    }
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.embed_edges = TokenEmbedding(config.edge_vocab_size, config.edge_size, "glorot_uniform")
+        self.embed_nodes = FixedNodes(config) if config.node_init == "fixed" else None
+        last = config.num_hidden_layers - 1
+        self.layers = nn.ModuleList([GraphAttentionLayer(config, depth == last) for depth in range(last + 1)])
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.embed_edges
+
+    def set_input_embeddings(self, value: nn.Module):
+        self.embed_edges = value
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self, edge_ids: torch.LongTensor | None = None, node_mask: torch.Tensor | None = None, **kwargs
+    ) -> BaseModelOutput:
+        """
+        Args:
+            edge_ids: labels (B, N, N) of edges, 0 = no edge. Nodes gather along the edges given, not against them:
+                whether the authors' graphs had edges backwards too is not known.
+            node_mask: (B, N), 1 = real; padding has no edges.
+
+        Returns:
+            last_hidden_state (B, N, E).
+        """
+        if edge_ids is None:
+            raise ValueError("give edge_ids, the labels (B, N, N) of all edges")
+        batch, count, _ = edge_ids.shape
+        is_edge = edge_ids != 0
+        if node_mask is not None:
+            real = node_mask.bool()
+            is_edge = is_edge & real[:, None] & real[:, :, None]
+        edges = self.embed_edges(edge_ids) * is_edge[..., None]
+        loops = torch.eye(count, dtype=torch.bool, device=edge_ids.device)
+        if self.embed_nodes is None:
+            nodes = edges.new_zeros(batch, count, self.config.hidden_size)
+        else:
+            nodes = self.embed_nodes(batch, count)
+        for depth, layer in enumerate(self.layers):
+            nodes, _ = layer(nn.functional.elu(nodes) if depth else nodes, edges, is_edge | loops)
+        return BaseModelOutput(last_hidden_state=nodes)
+
+
+class GraphAttentionNetworkForRelationClassification(GraphAttentionPreTrainedModel):
+    """The relation from one node to another (CLUTRR), from the mean of all nodes and both of the pair."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.model = GraphAttentionNetworkModel(config)
+        self.classifier = Readout(3 * config.hidden_size, config.num_labels)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        edge_ids: torch.LongTensor | None = None,
+        node_mask: torch.Tensor | None = None,
+        query: torch.LongTensor | None = None,
+        labels: torch.LongTensor | None = None,
+        **kwargs,
+    ) -> SequenceClassifierOutput:
+        """
+        Arguments as in [`GraphAttentionNetworkModel`], and:
+
+        Args:
+            query: (B, 2), the first and the second node of the pair in question.
+            labels: (B,), the right class, or -100.
+
+        Returns:
+            logits (B, num_labels) and, with labels, loss: mean cross-entropy in nats.
+        """
+        if query is None:
+            raise ValueError("give query, the two nodes (B, 2) of the relation in question")
+        outputs = self.model(edge_ids, node_mask, **kwargs)
+        nodes = outputs.last_hidden_state
+        rows = torch.arange(nodes.shape[0], device=nodes.device)
+        real = torch.ones_like(nodes[..., 0]) if node_mask is None else node_mask.to(nodes.dtype)
+        mean = torch.einsum("bn,bne->be", real, nodes) / real.sum(1, keepdim=True).clamp(min=1)
+        logits = self.classifier(torch.cat((mean, nodes[rows, query[:, 0]], nodes[rows, query[:, 1]]), dim=-1))
+        loss = None if labels is None else mean_cross_entropy(logits, labels)
+        return SequenceClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
+
+
+__all__ = ["GraphAttentionNetworkForRelationClassification", "GraphAttentionNetworkModel"]
