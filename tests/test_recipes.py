@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_examples import any_benchmark
-from tiny_runs import SIZES, TINY
+from tiny_runs import SIZES, TINY, shrunk
 
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks
@@ -35,7 +35,6 @@ ROOT = Path(__file__).parent.parent
 FILES = sorted(path for path in ROOT.glob("recipes/*/*.yaml") if path.parent.name != "accelerate")
 # what differs between the files of a benchmark is the model, which the other one runs
 SLOW = [path for path in FILES if path.stem.startswith(("iwslt14_", "flores_", "noun_adj")) and path.stem[-3:] != "_t5"]
-SHRUNK = {**SIZES, "num_hidden_layers": 2, "steps": 2, "eval_every": 1, "eval_examples": 3, "tracker": "none"}
 
 
 def test_there_are_recipes():
@@ -57,14 +56,7 @@ def test_every_recipe_runs_two_steps(path, tmp_path, monkeypatch):
     assert any(line.startswith("# Command:") for line in head)
     recipe = load_recipe(path)
     assert recipe.config in benchmark_info(recipe.benchmark).configs
-    known = {*RECIPE_KEYS, *CONFIGS[recipe.model].__dataclass_fields__}
-    overrides = [f"{key}={value}" for key, value in SHRUNK.items() if key in known]
-    overrides += ["max_tokens=60"] if recipe.sampling == "max_tokens" else ["batch_size=8"]
-    if recipe.subwords is not None:
-        overrides.append("subwords=60")
-    if recipe.schedule == "linear":
-        overrides.append("warmup_steps=1")
-    results = run_recipe(load_recipe(path, [*overrides, f"output_dir={tmp_path / 'run'}"]))
+    results = run_recipe(load_recipe(path, [*shrunk(recipe), f"output_dir={tmp_path / 'run'}"]))
     assert results["steps"] == 2
     assert read_results(tmp_path / "run" / "results.json")["recipe"]["model"] == load_recipe(path).model
 

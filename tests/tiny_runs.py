@@ -22,7 +22,7 @@ import hf_sysgen.training.run
 import hf_sysgen.training.tasks
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.models import CONFIGS
-from hf_sysgen.training.recipe import Recipe, parse_recipe
+from hf_sysgen.training.recipe import RECIPE_KEYS, Recipe, parse_recipe
 
 ROOT = Path(__file__).parent.parent
 SIZES = {
@@ -64,6 +64,16 @@ def write_recipe(folder: Path, name: str = "tiny", **changes: Any) -> Path:
     keys = {key: value for key, value in {**TINY, **changes}.items() if value is not None}
     path.write_text(yaml.safe_dump(keys, sort_keys=False), encoding="utf-8")
     return path
+
+
+def shrunk(recipe: Recipe) -> list[str]:
+    """Overrides that make a run of it two short steps of a small model."""
+    wanted = {**SIZES, "num_hidden_layers": 2, "steps": 2, "eval_every": 1, "eval_examples": 3, "tracker": "none"}
+    known = {*RECIPE_KEYS, *CONFIGS[recipe.model].__dataclass_fields__}
+    overrides = [f"{key}={value}" for key, value in wanted.items() if key in known]
+    overrides.append("max_tokens=60" if recipe.sampling == "max_tokens" else "batch_size=8")
+    overrides += ["subwords=60"] if recipe.subwords is not None else []
+    return [*overrides, "warmup_steps=1"] if recipe.schedule == "linear" else overrides
 
 
 @functools.cache
@@ -140,8 +150,8 @@ class Done(NamedTuple):
     err: str
 
 
-_forks = multiprocessing.get_context("forkserver")
-_forks.set_forkserver_preload(["hf_sysgen.training.run"])
+forks = multiprocessing.get_context("forkserver")
+forks.set_forkserver_preload(["hf_sysgen.training.run_sweep"])
 
 
 def train_process(
@@ -164,7 +174,7 @@ def train_process(
         for rank in range(processes)
     ]  # fmt: skip
     started = [
-        _forks.Process(target=_train, args=(list(arguments), folder, prepare, environment(**changes), rank))
+        forks.Process(target=_train, args=(list(arguments), folder, prepare, environment(**changes), rank))
         for rank, changes in enumerate(variables)
     ]
     for process in started:

@@ -25,20 +25,27 @@ CHECKPOINT_HELP = "a run's folder or a checkpoint's, a model of the zoo (`hf-sys
 
 @app.command("list")
 def list_command(
-    kind: Annotated[str, typer.Argument(help="models, benchmarks, recipes, zoo or all")] = "all",
+    kind: Annotated[str, typer.Argument(help="models, benchmarks, recipes, sweeps, zoo or all")] = "all",
     recipes: Annotated[Path | None, typer.Option(help="folder of the recipe files; default: the package's")] = None,
 ) -> None:
-    """Show the variants, the benchmarks with their splits and licences, the recipes, and the trained models."""
-    from hf_sysgen.listing import list_benchmarks_text, list_models_text, list_recipes_text, list_zoo_text
+    """Show the variants, the benchmarks with their splits and licences, the recipes, the sweeps, and the trained models."""
+    from hf_sysgen.listing import (
+        list_benchmarks_text,
+        list_models_text,
+        list_recipes_text,
+        list_sweeps_text,
+        list_zoo_text,
+    )
 
     parts = {
         "models": list_models_text,
         "benchmarks": list_benchmarks_text,
         "recipes": lambda: list_recipes_text(recipes),
+        "sweeps": lambda: list_sweeps_text(recipes),
         "zoo": list_zoo_text,
     }
     if kind not in (*parts, "all"):
-        raise typer.BadParameter(f"{kind!r} is none of models, benchmarks, recipes, zoo, all")
+        raise typer.BadParameter(f"{kind!r} is none of {', '.join(parts)}, all")
     print("\n\n".join(text() for name, text in parts.items() if kind in (name, "all")))
 
 
@@ -194,6 +201,42 @@ def card(
             print(text, end="")
         else:
             write_whole(output, text)
+    raise typer.Exit(outcome.status)
+
+
+@app.command()
+def sweep(
+    file: Annotated[Path, typer.Argument(help="a sweep file, see `hf-sysgen list sweeps`")],
+    overrides: Annotated[list[str] | None, typer.Argument(help="key=value, replaces a key of the file")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="runs at once; default: one a core, 1 on each GPU")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs and their states")] = False,
+    run: Annotated[list[str] | None, typer.Option(help="only this run, by its folder; may be repeated")] = None,
+    accelerate: Annotated[
+        Path | None, typer.Option(help="start each run with accelerate launch and this configuration")
+    ] = None,
+    slurm: Annotated[
+        str | None, typer.Option(help="hand the runs to Slurm, with these options of sbatch, e.g. '--gres gpu:1'")
+    ] = None,
+) -> None:
+    """Train recipes over axes and seeds, several runs at once; finished runs are not repeated, killed ones go on.
+
+    Keys of a sweep file: recipes, axes, cells, seeds, select. Any other key=value is for the recipes.
+    """
+    from hf_sysgen.train import INTERRUPTED
+
+    with reported(INTERRUPTED) as outcome:
+        from hf_sysgen.training.sweep import load_sweep
+
+        loaded = load_sweep(file, overrides or [])
+        loaded = loaded.only(run) if run else loaded
+        from hf_sysgen.training.run_sweep import run_sweep, states_text, submit_sweep
+
+        if dry_run:
+            print(states_text(loaded))
+        elif slurm is not None:
+            print(submit_sweep(loaded, slurm, [str(file), *(overrides or [])], jobs, accelerate))
+        else:
+            outcome.status = run_sweep(loaded, jobs, accelerate)
     raise typer.Exit(outcome.status)
 
 

@@ -58,19 +58,28 @@ def list_benchmarks_text() -> str:
 
 def list_recipes_text(folder: Path | None = None) -> str:
     """Recipe files of a folder, by default the package's own, with the first line of their head comment."""
+    return _files_text("Recipes", "*/*.yaml", folder)
+
+
+def list_sweeps_text(folder: Path | None = None) -> str:
+    """Sweep files of a folder of recipes, by default the package's own, as `list_recipes_text`."""
+    return _files_text("Sweeps", "*/sweeps/*.yaml", folder)
+
+
+def _files_text(title: str, pattern: str, folder: Path | None) -> str:
     from hf_sysgen.training.recipe import shipped_recipes
 
     folder = folder or shipped_recipes()
     rows = []
-    for path in sorted(folder.glob("*/*.yaml")):
+    for path in sorted(folder.glob(pattern)):
         if path.parent.name == "accelerate":
             continue
         first = path.read_text(encoding="utf-8").partition("\n")[0]
         rows.append((str(path.relative_to(folder)), first.lstrip("# ").rstrip()))
     if not rows:
-        return f"Recipes: none in {folder}; give the folder with --recipes"
+        return f"{title}: none in {folder}; give the folder with --recipes"
     width = max(len(path) for path, _ in rows)
-    return f"Recipes in {folder}\n" + "\n".join(f"{path.ljust(width)}  {text}" for path, text in rows)
+    return f"{title} in {folder}\n" + "\n".join(f"{path.ljust(width)}  {text}" for path, text in rows)
 
 
 def list_zoo_text() -> str:

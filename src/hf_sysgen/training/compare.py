@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Container, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from hf_sysgen.data import load_benchmark
 from hf_sysgen.evaluation.plots import plot_accuracies
 from hf_sysgen.evaluation.report import table
 from hf_sysgen.evaluation.results import MODEL, RESULTS, read_results
+from hf_sysgen.training.processes import TrainingProcesses, exit_status
 from hf_sysgen.training.recipe import Recipe, RecipeError, load_recipe
 
 
@@ -33,7 +33,7 @@ def compare_recipes(
         overrides: `key=value` for every recipe.
         plot: PNG file for the accuracies over training.
         sentences: translated by the checkpoint that generalizes best, in a process that cannot import this package.
-        processes: runs at once; by default one per core, and one on a GPU.
+        processes: runs at once; by default one per core, and one on each GPU.
 
     Returns:
         exit status: 0 if all runs finished, else that of a run: 2 where the input of every failed one cannot be run.
@@ -44,16 +44,18 @@ def compare_recipes(
     recipes = [load_recipe(file, overrides) for file in files]
     if len({recipe.run_dir for recipe in recipes}) < len(recipes):
         raise RecipeError("output_dir: two of the recipes have one folder; give each its own name or seed")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    processes = min(processes or (1 if _has_gpu() else cores), len(recipes))
-    threads = max(1, cores // processes)
-    with ThreadPoolExecutor(processes) as pool:
-        statuses = list(pool.map(lambda file, recipe: _train(file, recipe, overrides, threads), files, recipes))
-    failed = {recipe.name: status for recipe, status in zip(recipes, statuses, strict=True) if status != 0}
-    for name in failed:
-        print(f"error: {name} failed, its messages are above", file=sys.stderr)
-    if failed:
-        return 2 if set(failed.values()) == {2} else 1
+    pool = TrainingProcesses(processes, len(recipes))
+
+    def train(job: tuple[Path, Recipe], slot: int) -> int:
+        file, recipe = job
+        return pool.train(file, overrides, slot, lambda line: print(f"[{recipe.name}] {line}", flush=True))
+
+    statuses = pool.map(train, list(zip(files, recipes, strict=True)))
+    for recipe, status in zip(recipes, statuses, strict=True):
+        if status != 0:
+            print(f"error: {recipe.name} failed, its messages are above", file=sys.stderr)
+    if any(statuses):
+        return exit_status(statuses)
     records = [read_results(recipe.run_dir / RESULTS) for recipe in recipes]
     print("\n" + _table(recipes, records))
     if plot is not None:
@@ -63,24 +65,6 @@ def compare_recipes(
         best = max(zip(recipes, records, strict=True), key=lambda pair: pair[1]["splits"]["test"]["accuracy"])[0]
         return _translate(best, sentences)
     return 0
-
-
-def _has_gpu() -> bool:
-    import torch
-
-    return torch.cuda.is_available()
-
-
-def _train(file: Path, recipe: Recipe, overrides: Sequence[str], threads: int) -> int:
-    """One run in a process of its own, its lines passed on under its name."""
-    command = [sys.executable, "-m", "hf_sysgen.train", str(file), *overrides]
-    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-    ) as process:
-        for line in process.stdout or ():
-            print(f"[{recipe.name}] {line.rstrip()}", flush=True)
-    return process.returncode
 
 
 def _table(recipes: Sequence[Recipe], records: Sequence[dict[str, Any]]) -> str:

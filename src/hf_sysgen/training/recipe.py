@@ -228,34 +228,12 @@ def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
         RecipeError: the file is absent or not a flat YAML mapping; a key is unknown, missing or of the wrong type;
             values contradict each other. One line, naming the key and what would be right.
     """
-    import yaml
+    path = find_shipped(path)
+    return override_recipe(path, read_mapping(path, "recipe"), parse_overrides(overrides))
 
-    path = Path(path)
-    if not path.is_absolute() and not path.exists():
-        shipped = shipped_recipes() / path.relative_to("recipes" if path.parts[:1] == ("recipes",) else "")
-        path = shipped if shipped.is_file() else path
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path}: cannot read the recipe: {error}") from error
-    try:
-        keys = yaml.load(text, Loader=_loader())
-    except (yaml.YAMLError, ValueError) as error:
-        where = getattr(error, "problem_mark", None)
-        line = f" in line {where.line + 1}" if where else ""
-        problem = " ".join(str(getattr(error, "problem", error)).split())
-        raise RecipeError(f"{path}: not YAML{line}: {problem}") from error
-    if not isinstance(keys, dict):
-        raise RecipeError(f"{path}: a recipe is a list of `key: value` lines, this is {_kind(keys)}")
-    given: dict[str, Any] = {}
-    for override in overrides:
-        key, equals, value = override.partition("=")
-        if not equals or not key:
-            raise RecipeError(f"{override!r}: an override is key=value")
-        try:
-            given[key] = yaml.load(value, Loader=_loader())
-        except (yaml.YAMLError, ValueError) as error:
-            raise RecipeError(f"{override!r}: the value is not YAML") from error
+
+def override_recipe(path: Path, keys: Mapping[str, Any], given: Mapping[str, Any]) -> Recipe:
+    """The recipe of a file's keys and of those that replace them. Errors and name as of `load_recipe`."""
     try:
         recipe = parse_recipe({**keys, **given}, name=path.stem)
         original = recipe
@@ -271,6 +249,63 @@ def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
         return recipe
     paper: dict[str, Any] = {key: getattr(recipe, key) if key in given else None for key in PAPER_KEYS}
     return dataclasses.replace(recipe, **paper, name=_file_name(",".join([path.stem, *changes])))
+
+
+def find_shipped(path: str | Path) -> Path:
+    """The path, or where it is not there that of `shipped_recipes`, with or without the leading "recipes/"."""
+    path = Path(path)
+    if not path.is_absolute() and not path.exists():
+        shipped = shipped_recipes() / path.relative_to("recipes" if path.parts[:1] == ("recipes",) else "")
+        path = shipped if shipped.is_file() else path
+    return path
+
+
+def read_mapping(path: Path, what: str) -> dict[Any, Any]:
+    """
+    The keys of a YAML file.
+
+    Raises:
+        RecipeError: the file cannot be read, or is not a YAML mapping whose keys are words and stand once.
+    """
+    import yaml
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path}: cannot read the {what}: {error}") from error
+    try:
+        keys = yaml.load(text, Loader=_loader())
+    except (yaml.YAMLError, ValueError) as error:
+        where = getattr(error, "problem_mark", None)
+        line = f" in line {where.line + 1}" if where else ""
+        problem = " ".join(str(getattr(error, "problem", error)).split())
+        raise RecipeError(f"{path}: not YAML{line}: {problem}") from error
+    if not isinstance(keys, dict):
+        raise RecipeError(f"{path}: a {what} is a list of `key: value` lines, this is {_kind(keys)}")
+    return keys
+
+
+def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
+    """Keys and values of `key=value` texts, the values in YAML. Raises RecipeError where one is none."""
+    import yaml
+
+    given: dict[str, Any] = {}
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        if not equals or not key:
+            raise RecipeError(f"{override!r}: an override is key=value")
+        try:
+            given[key] = yaml.load(value, Loader=_loader())
+        except (yaml.YAMLError, ValueError) as error:
+            raise RecipeError(f"{override!r}: the value is not YAML") from error
+    return given
+
+
+def write_override(key: str, value: Any) -> str:
+    """The `key=value` that `parse_overrides` reads as this key and value."""
+    if isinstance(value, str) and parse_overrides([f"x={value}"])["x"] == value:
+        return f"{key}={value}"
+    return f"{key}={json.dumps(value)}"
 
 
 def _file_name(text: str) -> str:
