@@ -13,8 +13,9 @@ from hf_sysgen.data.noun_adjective_rule import HELD_OUT, TRAIN_PAIRS
 from hf_sysgen.evaluation.bleu import SETUPS, bleu
 from hf_sysgen.evaluation.comp import LEXICON, comp, comp_match, words
 from hf_sysgen.evaluation.modules import load_metric
+from hf_sysgen.evaluation.results import ResultsError, write_predictions, write_results
 from hf_sysgen.evaluation.sequences import MetricError
-from hf_sysgen.evaluation.significance import bleu_test, match_test, permutation_test, seeds_test
+from hf_sysgen.evaluation.significance import bleu_test, match_test, permutation_test, runs_test, seeds_test
 
 PREDICTIONS = ["the cat is on the mat .", "there is a dog in the old house", "we have found a good solution ."]
 REFERENCES = ["the cat sat on the mat .", "a dog is in the old house .", "we have found a good solution ."]
@@ -238,6 +239,55 @@ def test_paired_seeds():
     t = 2 * math.sqrt(3)
     found = seeds_test([1.0, 5.0, 9.0], [2.0, 7.0, 12.0], paired=True)
     assert found == (2.0, pytest.approx(1 - t / math.sqrt(t * t + 2), rel=1e-9))
+
+
+def written_run(folder, predictions, benchmark="flores", config="en-ne", **columns):
+    """A run's folder with one split."""
+    recipe = {"benchmark": benchmark, "config": config}
+    record = {"schema_version": 1, "name": "r", "recipe": recipe, "recipe_hash": "0", "git_commit": None,
+              "versions": {}, "seed": 0, "steps": 1, "num_parameters": 1, "splits": {}, "history": [],
+              "train_seconds": 0.0, "device": "cpu", "num_processes": 1, "num_threads": 1}  # fmt: skip
+    write_results(folder / "results.json", record)
+    rows = [
+        {"split": "test", "row": row, "input": f"s {row}", "target": REFERENCES[row % 3], "prediction": text,
+         "exact": text == REFERENCES[row % 3], "loss": len(text), **{name: column[row] for name, column in
+                                                                    columns.items()}}
+        for row, text in enumerate(predictions)
+    ]  # fmt: skip
+    write_predictions(folder / "predictions.jsonl", [{"split": "validation", "row": 0}, *rows])
+    return folder
+
+
+def test_two_runs_are_compared_by_their_predictions(tmp_path):
+    first, second = written_run(tmp_path / "a", PREDICTIONS * 4), written_run(tmp_path / "b", REFERENCES * 4)
+    assert runs_test(first, second) == match_test([False, False, True] * 4, [True] * 12)
+    found = runs_test(first, second, "bleu")
+    assert found == bleu_test(PREDICTIONS * 4, REFERENCES * 4, REFERENCES * 4, "flores_from_english")
+    assert found.difference > 10
+    lengths = [[float(len(text)) for text in texts * 4] for texts in (PREDICTIONS, REFERENCES)]
+    assert runs_test(str(first), second, "loss") == permutation_test(*lengths)
+    with pytest.raises(MetricError, match="have no 'pairs', which comp needs"):
+        runs_test(first, second, "comp")
+    with pytest.raises(ResultsError, match=r"a/predictions\.jsonl: has no predictions of 'tset'"):
+        runs_test(first, second, split="tset")
+    with pytest.raises(ResultsError, match="cannot read results"):
+        runs_test(first, tmp_path / "absent")
+    with pytest.raises(MetricError, match=r"is of flores en-ne, .* of flores ne-en: compare like with like"):
+        runs_test(first, written_run(tmp_path / "c", REFERENCES, config="ne-en"))
+    with pytest.raises(MetricError, match="have other examples in test"):
+        runs_test(first, written_run(tmp_path / "d", REFERENCES))
+    (tmp_path / "d" / "predictions.jsonl").write_text('{"split": ')
+    with pytest.raises(ResultsError, match="cannot read predictions"):
+        runs_test(first, tmp_path / "d")
+
+
+def test_two_runs_are_compared_by_comp(tmp_path):
+    """Of twelve examples nine are gained and none is lost: 2 / 2^9."""
+    pairs = [["new response"]] * 12
+    texts = ["une nouvelle réponse"] * 3 + ["une réponse"] * 9
+    first = written_run(tmp_path / "a", texts, "noun_adjective", "modified", pairs=pairs)
+    second = written_run(tmp_path / "b", texts[:3] * 4, "noun_adjective", "modified", pairs=pairs)
+    assert runs_test(first, second, "comp") == (0.75, pytest.approx(2 / 512))
 
 
 def test_what_no_test_can_do():

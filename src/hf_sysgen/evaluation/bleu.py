@@ -63,6 +63,15 @@ SETUPS = {
 }
 
 
+def bleu_setup(benchmark: str, config: str, split: str) -> str:
+    """What BLEU is taken over: one of `SETUPS`."""
+    if benchmark == "iwslt14":
+        return "iwslt14_validation" if split == "validation" else "iwslt14"
+    if benchmark == "flores":
+        return "flores_into_english" if config.endswith("-en") else "flores_from_english"
+    return benchmark if benchmark == "noun_adjective" else "tokenized"
+
+
 def setup_of(name: str) -> Setup:
     """A setup by name. Raises MetricError with the names there are."""
     if name not in SETUPS:

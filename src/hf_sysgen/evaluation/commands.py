@@ -15,12 +15,13 @@ from hf_sysgen.data import DataError, benchmark_info, load_benchmark
 from hf_sysgen.data.subwords import encode_subwords
 from hf_sysgen.data.tokenization import encode_sources, encode_targets
 from hf_sysgen.data.tokenized import TokenizedSplit
+from hf_sysgen.evaluation.bleu import bleu_setup
 from hf_sysgen.evaluation.checkpoints import CheckpointError, load_checkpoint, predict, source_ids
 from hf_sysgen.evaluation.evaluate import evaluate_split, with_columns, with_texts
 from hf_sysgen.evaluation.metrics import summarize
 from hf_sysgen.evaluation.report import table
 from hf_sysgen.evaluation.results import METRICS, PREDICTIONS, new_folder, write_predictions, write_whole
-from hf_sysgen.evaluation.translation import bleu_setup, evaluate_translations, has_comp, summarize_translations
+from hf_sysgen.evaluation.translation import evaluate_translations, has_comp, summarize_translations
 
 if TYPE_CHECKING:
     from datasets import Dataset

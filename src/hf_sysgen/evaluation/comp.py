@@ -93,21 +93,32 @@ def comp(
     Raises:
         MetricError: no such rule; no example is left; see `comp_match`.
     """
-    if rule not in get_args(Rule):
-        raise MetricError(f"no rule {rule!r} of comp; there are {', '.join(get_args(Rule))}")
-    hits, others = [], 0
-    for prediction, reference, example_pairs in zip(predictions, references, pairs, strict=True):
-        hit = comp_match(prediction, reference, example_pairs, rule)
-        if hit is None:
-            others += 1
-            if drop:
-                continue
-            found = words(prediction)
-            hit = all(LEXICON[word] & found for pair in example_pairs for word in _split(pair))
-        hits.append(hit)
+    hits = comp_hits(predictions, references, pairs, rule, drop)
     if not hits:
         raise MetricError("no predictions: there is nothing to measure")
+    others = sum(comp_match("", reference, wanted) is None for reference, wanted in zip(references, pairs, strict=True))
     return {"comp": sum(hits) / len(hits), "examples": len(hits), "other_references": others}
+
+
+def comp_hits(
+    predictions: Sequence[str],
+    references: Sequence[str],
+    pairs: Sequence[Sequence[str]],
+    rule: Rule = "any_inflection",
+    drop: bool = False,
+) -> list[bool]:
+    """Of each example that counts, whether its prediction has adjective and noun of every pair; see `comp`."""
+    if rule not in get_args(Rule):
+        raise MetricError(f"no rule {rule!r} of comp; there are {', '.join(get_args(Rule))}")
+    hits = []
+    for prediction, reference, wanted in zip(predictions, references, pairs, strict=True):
+        hit = comp_match(prediction, reference, wanted, rule)
+        if hit is None and not drop:
+            found = words(prediction)
+            hit = all(LEXICON[word] & found for pair in wanted for word in _split(pair))
+        if hit is not None:
+            hits.append(hit)
+    return hits
 
 
 def _split(pair: str) -> list[str]:

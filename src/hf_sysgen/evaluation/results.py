@@ -127,6 +127,25 @@ def write_predictions(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> No
     write_whole(path, "".join(json.dumps(_finite(row), allow_nan=False) + "\n" for row in rows))
 
 
+def read_predictions(path: str | Path, split: str) -> list[dict[str, Any]]:
+    """
+    What `write_predictions` wrote of a split, in order.
+
+    Raises:
+        ResultsError: the file is absent or damaged, or has nothing of that split.
+    """
+    try:
+        rows = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+        found = [row for row in rows if row["split"] == split]
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
+        raise ResultsError(f"{path}: cannot read predictions: {error}") from error
+    if not found:
+        raise ResultsError(
+            f"{path}: has no predictions of {split!r}, but of {', '.join(dict.fromkeys(row['split'] for row in rows))}"
+        )
+    return found
+
+
 def write_whole(path: str | Path, text: str) -> None:
     """Write a text file that, if the process dies, is either the old one or the new one."""
     path = Path(path)

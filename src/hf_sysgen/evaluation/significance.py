@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from hf_sysgen.evaluation.bleu import setup_of
+from hf_sysgen.evaluation.bleu import bleu_setup, setup_of
+from hf_sysgen.evaluation.comp import comp_hits
+from hf_sysgen.evaluation.results import PREDICTIONS, RESULTS, read_predictions, read_results
 from hf_sysgen.evaluation.sequences import MetricError
 
 
@@ -131,6 +134,47 @@ def seeds_test(first: Sequence[float], second: Sequence[float], paired: bool = F
     difference = math.fsum(second) / len(second) - math.fsum(first) / len(first)
     outcome = stats.ttest_rel(second, first) if paired else stats.ttest_ind(second, first, equal_var=False)
     return Significance(difference, float(outcome.pvalue))
+
+
+def runs_test(first: str | Path, second: str | Path, metric: str = "accuracy", split: str = "test") -> Significance:
+    """
+    Whether the second of two runs is better on a split, paired by example, from what they left in their folders.
+
+    For the paper's Table 8, of two seeds:
+
+        runs_test("runs/noun_adjective_transformer/seed0", "runs/noun_adjective_sag_t5/seed0", metric="comp")
+
+    Args:
+        first, second: folders with `results.json` and `predictions.jsonl`, of one benchmark and config.
+        metric: `accuracy` or `comp`, by `match_test`; `bleu`, by `bleu_test` over what the benchmark takes it over; or
+            a number of each example, such as `loss`, by `permutation_test`.
+
+    Raises:
+        MetricError: the runs are not of the same examples, or these have no such metric; ResultsError: a folder does
+            not hold a finished run.
+    """
+    recipes = [read_results(Path(run) / RESULTS)["recipe"] for run in (first, second)]
+    names = [(recipe["benchmark"], recipe["config"]) for recipe in recipes]
+    if names[0] != names[1]:
+        raise MetricError(
+            f"{first} is of {' '.join(names[0])}, {second} of {' '.join(names[1])}: compare like with like"
+        )
+    before, after = (read_predictions(Path(run) / PREDICTIONS, split) for run in (first, second))
+    if [(row["input"], row["target"]) for row in before] != [(row["input"], row["target"]) for row in after]:
+        raise MetricError(f"{first} and {second} have other examples in {split}: a paired test needs the same ones")
+    needed = {"accuracy": "exact", "comp": "pairs", "bleu": "prediction"}.get(metric, metric)
+    if not all(needed in row for row in (*before, *after)):
+        raise MetricError(f"predictions of {split} have no {needed!r}, which {metric} needs")
+    if metric == "accuracy":
+        return match_test([row["exact"] for row in before], [row["exact"] for row in after])
+    references = [row["target"] for row in before]
+    old, new = ([row["prediction"] for row in rows] for rows in (before, after))
+    if metric == "bleu":
+        return bleu_test(old, new, references, setup=bleu_setup(*names[0], split))
+    if metric == "comp":
+        pairs = [row["pairs"] for row in before]
+        return match_test(comp_hits(old, references, pairs), comp_hits(new, references, pairs))
+    return permutation_test([row[metric] for row in before], [row[metric] for row in after])
 
 
 def _paired(first: Sequence, second: Sequence) -> None:

@@ -20,15 +20,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 
-def bleu_setup(benchmark: str, config: str, split: str) -> str:
-    """What BLEU is taken over: a setup of `hf_sysgen.evaluation.bleu.SETUPS`."""
-    if benchmark == "iwslt14":
-        return "iwslt14_validation" if split == "validation" else "iwslt14"
-    if benchmark == "flores":
-        return "flores_into_english" if config.endswith("-en") else "flores_from_english"
-    return benchmark if benchmark == "noun_adjective" else "tokenized"
-
-
 def has_comp(benchmark: str, split: str) -> bool:
     """Whether a split tests pairs of noun and adjective that were held out."""
     return benchmark == "noun_adjective" and split == "test"

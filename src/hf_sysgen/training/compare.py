@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,14 +62,21 @@ def compare_recipes(
         plot_accuracies(records, plot)
         print(f"\naccuracies over training: {plot}")
     if sentences:
-        best = max(zip(recipes, records, strict=True), key=lambda pair: pair[1]["splits"]["test"]["accuracy"])[0]
+        metric = recipes[0].paper_metric
+        best = max(zip(recipes, records, strict=True), key=lambda pair: pair[1]["splits"]["test"][metric])[0]
         return _translate(best, sentences)
     return 0
 
 
 def _table(recipes: Sequence[Recipe], records: Sequence[dict[str, Any]]) -> str:
-    def paper(value: float | None) -> str:
-        return "-" if value is None else f"{value:.2f}"
+    # runs of one table are judged alike: by exact match, or of translation by what the first one's paper reports
+    metric = recipes[0].paper_metric
+
+    def paper(recipe: Recipe, value: float | None) -> str:
+        return "-" if value is None or recipe.paper_metric != metric else f"{value:.2f}"
+
+    def measured(split: Mapping[str, Any] | None) -> str:
+        return "-" if split is None or metric not in split else f"{split[metric]:.4f}"
 
     rows = []
     for recipe, record in zip(recipes, records, strict=True):
@@ -77,15 +84,23 @@ def _table(recipes: Sequence[Recipe], records: Sequence[dict[str, Any]]) -> str:
         rows.append(
             (
                 recipe.model,
-                f"{iid['accuracy']:.4f}" if iid else "-",
-                paper(recipe.paper_validation),
-                f"{generalization['accuracy']:.4f}",
-                paper(recipe.paper_test),
+                measured(iid),
+                paper(recipe, recipe.paper_validation),
+                measured(generalization),
+                paper(recipe, recipe.paper_test),
                 f"{record['steps']:,}",
                 f"{record['train_seconds']:.0f} s",
             )
         )
-    header = ("exact match", "IID", "paper", "generalization", "paper", "steps", "training")
+    header = (
+        "exact match" if metric == "accuracy" else metric,
+        "IID",
+        "paper",
+        "generalization",
+        "paper",
+        "steps",
+        "training",
+    )
     examples = ", ".join(f"{name} {split['examples']:,}" for name, split in records[0]["splits"].items())
     cells = "\n".join(f"paper: {recipe.model}: {recipe.paper_cell}" for recipe in recipes if recipe.paper_cell)
     return f"{table(header, rows)}\nexamples: {examples}\n{cells}".rstrip()

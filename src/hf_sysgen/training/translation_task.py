@@ -10,9 +10,9 @@ import numpy as np
 
 from hf_sysgen.data.subwords import bpe_vocabulary, encode_subwords, sentencepiece_vocabulary
 from hf_sysgen.data.tokenization import Vocabulary
+from hf_sysgen.evaluation.bleu import bleu_setup
 from hf_sysgen.evaluation.evaluate import with_columns
 from hf_sysgen.evaluation.translation import (
-    bleu_setup,
     evaluate_translations,
     has_comp,
     search_settings,
