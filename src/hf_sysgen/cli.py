@@ -28,7 +28,7 @@ def list_command(
     kind: Annotated[str, typer.Argument(help="models, benchmarks, recipes, sweeps, zoo or all")] = "all",
     recipes: Annotated[Path | None, typer.Option(help="folder of the recipe files; default: the package's")] = None,
 ) -> None:
-    """Show the variants, the benchmarks with their splits and licences, the recipes, the sweeps, and the trained models."""
+    """Show the variants, benchmarks with their splits and licences, recipes, sweeps, and trained models."""
     from hf_sysgen.listing import (
         list_benchmarks_text,
         list_models_text,
