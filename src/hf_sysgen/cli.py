@@ -188,7 +188,9 @@ def publish(
 
 @app.command()
 def card(
-    run: Annotated[str, typer.Argument(help="a run's folder, a folder with its seeds, or a model of the zoo")],
+    run: Annotated[
+        str, typer.Argument(help="a run's folder, a folder with its seeds, a model of the zoo, or a file of results")
+    ],
     output: Annotated[Path | None, typer.Option(help="file to write; default: print it")] = None,
 ) -> None:
     """Write the card of a trained model from its records."""

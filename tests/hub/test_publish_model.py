@@ -6,14 +6,13 @@ import functools
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import huggingface_hub
 import pytest
 import torch
 import yaml
+from card_code import as_stranger, code_of
 from fake_hub import CLIENT_WARNING, FakeHub, Repo, api, command
 from huggingface_hub import ModelCard
 from huggingface_hub.repocard_data import model_index_to_eval_results
@@ -21,7 +20,6 @@ from safetensors.torch import load, load_file, save_file
 from tiny_runs import learned_run
 from typer.testing import CliRunner
 
-import hf_sysgen.hub.stranger
 from hf_sysgen.cli import app
 from hf_sysgen.data import DataError, load_benchmark
 from hf_sysgen.evaluation.checkpoints import CheckpointError, load_checkpoint, predict
@@ -37,16 +35,6 @@ from hf_sysgen.training.recipe import parse_recipe
 
 pytestmark = pytest.mark.filterwarnings(f"{CLIENT_WARNING}:DeprecationWarning")
 CARDS = Path(__file__).parents[2] / "model_cards"
-# runs the code of a card, by another name of the repository if there is one, where our package cannot be imported
-STRANGER = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from stranger import Absent
-sys.meta_path.insert(0, Absent())
-for code in sys.argv[2:]:
-    exec(code, {})
-assert "hf_sysgen" not in sys.modules
-"""
 
 
 @pytest.fixture(scope="module")
@@ -80,20 +68,6 @@ def shift_weights(folder: Path) -> None:
     )
 
 
-def code_of(card: str) -> str:
-    (code,) = re.findall(r"^```python\n(.*?)^```", card, flags=re.MULTILINE | re.DOTALL)
-    return code
-
-
-def as_stranger(hub: FakeHub, home: Path, *codes: str) -> str:
-    """What the code prints in a process with transformers and torch alone."""
-    folder = str(Path(hf_sysgen.hub.stranger.__file__).parent)
-    script = [sys.executable, "-I", "-c", STRANGER, folder, *codes]
-    done = subprocess.run(script, capture_output=True, text=True, env=hub.environment(home, token=None))
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_published_then_used_without_our_code(hub: FakeHub, cell: Path, tmp_path: Path) -> None:
     """The command in one process; in another the code of the card as it stands, then every tag by `revision`."""
     words = [str(cell), "org/model", "--checkpoints", "--tag", "v1", "--collection", "csordas2021"]
@@ -121,7 +95,7 @@ def test_published_then_used_without_our_code(hub: FakeHub, cell: Path, tmp_path
 
     codes = [code_of(repo.files["README.md"].decode())]
     codes += [codes[0].replace("(checkpoint,", f"(checkpoint, revision='{tag}',") for tag in tags[:3]]
-    lines = as_stranger(hub, tmp_path / "theirs", *codes).splitlines()
+    lines = as_stranger(hub.environment(tmp_path / "theirs", token=None), *codes).splitlines()
     record = read_results(cell / "seed0" / "results.json")
     rows = [json.loads(line) for line in (cell / "seed0" / "predictions.jsonl").read_text().splitlines()]
     (expected,) = {row["prediction"] for row in rows if row["input"] == record["example"] and row["split"] == "test"}
@@ -275,6 +249,14 @@ def test_cards_of_the_zoo_are_those_of_its_records(name: str) -> None:
     card = run_card(name)
     assert (zoo_folder(name) / "README.md").read_text(encoding="utf-8") == card, "hf-sysgen card NAME --output ..."
     assert (CARDS / f"{name}.md").read_text(encoding="utf-8") == card
+
+
+def test_other_cards_are_those_of_their_records() -> None:
+    others = [path for path in CARDS.glob("*.md") if path.stem not in zoo_names()]
+    assert others
+    for path in others:
+        record = CARDS.parent / "benchmarks" / "results" / f"{path.stem}.json"
+        assert path.read_text(encoding="utf-8") == run_card(record), f"hf-sysgen card {record} --output {path}"
 
 
 def test_the_zoo_is_small_and_shows_the_effect() -> None:

@@ -61,9 +61,9 @@ for kind, names in model.config.label_names.items():
     print(kind, [names[label] for label in outputs[f"{kind}_logits"][0].argmax(-1).tolist()])
 print("parent", outputs.parent_logits[0].argmax(-1).tolist())""",
     "dependency_parsing": """\
-logits = model(**tokenizer(text, return_tensors="pt")).logits.float()
-heads = model.arc_scores(logits)[0].argmax(-1).tolist()  # the best head of each word; a tree needs more
-labels = 1 + logits[0, :, :, 1:].argmax(-1)
+logits = model(**tokenizer(text, return_tensors="pt")).logits[0, :, :, 1:]  # of label 0, "no arc", nothing is wanted
+heads = logits.amax(-1).argmax(-1).tolist()  # the best head of each word; a tree needs more
+labels = 1 + logits.argmax(-1)
 print([(head, model.config.id2label[int(labels[word, head])]) for word, head in enumerate(heads)][1:])""",
     "seq2seq": """\
 generated = model.generate(**tokenizer([text], return_tensors="pt"))

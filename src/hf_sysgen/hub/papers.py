@@ -49,7 +49,14 @@ PAPERS = {
         "Bergen et al. 2021",
         "Systematic Generalization with Edge Transformers",
         BERGEN,
-        ("edge_transformer", "relation_aware_transformer"),
+        (
+            "edge_transformer",
+            "edge_dependency_parser",
+            "relation_aware_transformer",
+            "graph_attention_network",
+            "transformer_graph_parser",
+            "biaffine_dependency_parser",
+        ),
     ),
     "russin2022": Paper(
         "Chakravarthy, Russin and O'Reilly 2022",

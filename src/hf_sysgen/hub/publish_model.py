@@ -106,7 +106,13 @@ def publish_model(
 
 
 def run_card(run: str | Path) -> str:
-    """The card of a run, of the lowest seed of a cell's runs, or of a model of the zoo. Errors as `publish_model`."""
+    """
+    The card of a run, of the lowest seed of a cell's runs, or of a model of the zoo; or, by the file of its record, of
+    one whose weights are elsewhere. Errors as `publish_model`.
+    """
+    if Path(run).is_file():
+        record = read_results(run)
+        return model_card([record], record, f'checkpoint = "runs/{record["name"]}/seed{record["seed"]}/{MODEL}"')
     runs = find_runs(run)
     record = read_results(runs[0] / RESULTS)
     if str(run) in zoo_names():

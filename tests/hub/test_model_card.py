@@ -1,0 +1,76 @@
+"""Cards of all kinds of tasks: their code runs without our package, and they say what is true of each."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from card_code import as_stranger, code_of
+from huggingface_hub import ModelCard
+from made_examples import any_benchmark
+from tiny_runs import environment, tiny_recipe
+
+import hf_sysgen.training.run
+import hf_sysgen.training.tasks
+from hf_sysgen.data.clutrr_kinship import TARGETS
+from hf_sysgen.evaluation.results import ResultsError, read_results
+from hf_sysgen.hub.model_card import model_card
+from hf_sysgen.hub.publish_model import run_card
+from hf_sysgen.training.run import run_recipe
+
+EDGE = {"model": "edge_transformer", "num_hidden_layers": 2}
+CASES = {
+    "relations": {**EDGE, "benchmark": "clutrr", "config": "gen_train234_test2to10"},
+    "graphs": {**EDGE, "benchmark": "cogs_graph", "config": "gen_2020"},
+    "trees": {**EDGE, "model": "edge_dependency_parser", "benchmark": "cfq_dependencies", "config": "mcd1_own_heads"},
+    "decoder": {"model": "depth_width_decoder", "num_hidden_layers": 1, "joint_vocabulary": True},
+    "roles": {"model": "role_filler_transformer", "role_scheme": "scan_prim"},
+}
+PIPELINES = {"relations": "graph-ml", "graphs": "token-classification", "trees": "token-classification"}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folders of runs of two steps."""
+    folders = {name: tmp_path_factory.mktemp(name) for name in CASES}
+    hf_sysgen.training.run.quiet_libraries()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hf_sysgen.training.tasks, "load_benchmark", any_benchmark)
+        for name, folder in folders.items():
+            run_recipe(tiny_recipe(folder, **CASES[name], steps=2, eval_every=0))
+    return {name: folder / "run" for name, folder in folders.items()}
+
+
+def test_code_without_our_package(runs: dict[str, Path], tmp_path: Path) -> None:
+    """Each prints its answers, which for relations, words and trees are of the right kind and number."""
+    mark = 'print("---")\n'
+    codes = [code_of(run_card(run)) + mark for run in runs.values()]
+    out = as_stranger(environment(HF_HOME=str(tmp_path), HF_HUB_OFFLINE="1"), *codes)
+    found = dict(zip(runs, out.split("---\n"), strict=False))
+    words = {name: read_results(run / "results.json")["example"].split() for name, run in runs.items()}
+    assert found["relations"].strip() in TARGETS
+    kinds = {line.split()[0]: ast.literal_eval(line.partition(" ")[2]) for line in found["graphs"].splitlines()}
+    assert set(kinds) == {"role", "category", "noun_type", "verb", "parent"}
+    assert {len(labels) for labels in kinds.values()} == {len(words["graphs"])}
+    assert len(ast.literal_eval(found["trees"])) == len(words["trees"])
+    for name in ("decoder", "roles"):
+        assert len(found[name].splitlines()) == 1
+
+
+def test_what_the_hub_is_told(runs: dict[str, Path]) -> None:
+    for name, run in runs.items():
+        data = ModelCard(run_card(run)).data
+        assert data.pipeline_tag == PIPELINES.get(name, "text-generation")
+        # CLUTRR is not for commerce; of the trees of CFQ no licence is known
+        assert data.license == ("other" if name in ("relations", "trees") else "apache-2.0")
+        assert {result.dataset_split for result in data.eval_results} == {"validation", "test"}
+    assert "CC-BY-NC-4.0: no commercial use." in run_card(runs["relations"])
+    assert "k=2" in run_card(runs["relations"])
+    assert "| test: LAS | " in run_card(runs["trees"])
+
+
+def test_a_record_without_an_example(runs: dict[str, Path]) -> None:
+    record = {**read_results(runs["decoder"] / "results.json"), "example": None}
+    with pytest.raises(ResultsError, match="the record of tiny seed 0 has no example, as an older version wrote it"):
+        model_card([record], record, 'checkpoint = "x"')
