@@ -10,7 +10,9 @@ from typing import Any
 
 import datasets
 from tiny_runs import SMALL, small_scan
+from tiny_text import text_benchmark
 
+from hf_sysgen.data import load_benchmark
 from hf_sysgen.data.cfq_dependencies import example as tree_example
 from hf_sysgen.data.cfq_dependencies import own
 from hf_sysgen.data.clutrr_kinship import EDGE_TYPES, compose
@@ -99,6 +101,8 @@ def made_examples(benchmark: str) -> datasets.DatasetDict:
     )
 
 
-def any_benchmark(benchmark: str, *args: Any, **kwargs: Any) -> datasets.DatasetDict:
-    """In place of `load_benchmark`: made examples, or SCAN's of a benchmark that has none."""
+def any_benchmark(benchmark: str, *args: Any, **kwargs: Any) -> datasets.DatasetDict | datasets.IterableDatasetDict:
+    """In place of `load_benchmark`: made examples, or SCAN's of a benchmark that has none; C4's files where named."""
+    if benchmark == "c4":
+        return text_benchmark() if kwargs.get("data_dir") is None else load_benchmark("c4", **kwargs)
     return made_examples(benchmark) if benchmark in MADE else small_scan()

@@ -124,6 +124,24 @@ def verify(
     raise typer.Exit(outcome.status or (1 if failed else 2 if skipped else 0))
 
 
+@app.command()
+def tokenizer(
+    folder: Annotated[Path, typer.Argument(help="where to put it; a recipe's `tokenizer` names this folder")],
+    benchmark: Annotated[str, typer.Option(help="whose training text it is trained on")] = "c4",
+    vocab_size: Annotated[int, typer.Option(help="subwords")] = 32_000,
+    documents: Annotated[int, typer.Option(min=1, help="how many documents, from the first one on")] = 1_000_000,
+    data_dir: DataDir = None,
+) -> None:
+    """Train a tokenizer of subwords (byte-pair encoding over bytes) on streamed text."""
+    with reported() as outcome:
+        from hf_sysgen.data.byte_pairs import save_byte_pairs
+
+        with _quiet():
+            read, characters = save_byte_pairs(folder, benchmark, vocab_size, documents, data_dir=data_dir)
+        print(f"{vocab_size:,} subwords from {read:,} documents, {characters:,} characters: {folder}")
+    raise typer.Exit(outcome.status)
+
+
 def _chosen(name: str | None, config: str | None, every: bool) -> Iterator[tuple[str, str]]:
     """Benchmark and config of what the arguments ask for."""
     from hf_sysgen.data.registry import benchmark_info, list_benchmarks

@@ -42,7 +42,10 @@ def train(recipe_file: str, overrides: Sequence[str]) -> None:
     results = run_recipe(recipe)
     if is_first:
         for name, split in results["splits"].items():
-            print(f"{name}: exact match {split['accuracy']:.4f} on {split['examples']} examples")
+            if "perplexity" in split:
+                print(f"{name}: perplexity {split['perplexity']:.4f} on {split['tokens']:,} tokens")
+            else:
+                print(f"{name}: exact match {split['accuracy']:.4f} on {split['examples']} examples")
         print(f"results, predictions and checkpoint are in {recipe.run_dir}")
 
 

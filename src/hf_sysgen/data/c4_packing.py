@@ -62,11 +62,19 @@ class PackedTokens(IterableDataset):
         self._beginning = {"documents": self.documents.state_dict(), "pending": []}
         self._start = self._here = self._beginning
 
+    @property
+    def place(self) -> dict[str, Any]:
+        """The place as it is kept, at no cost; never changed afterwards. `plain` makes it a state."""
+        return self._here
+
+    @staticmethod
+    def plain(place: dict[str, Any]) -> dict[str, Any]:
+        """A place, of plain numbers, strings, lists and dicts."""
+        return {"documents": copy.deepcopy(place["documents"]), "pending": [int(token) for token in place["pending"]]}
+
     def state_dict(self) -> dict[str, Any]:
         """The place, of plain numbers, strings, lists and dicts."""
-        place = self._here
-        # an array until somebody asks, as most blocks' places are never asked for
-        return {"documents": copy.deepcopy(place["documents"]), "pending": [int(token) for token in place["pending"]]}
+        return self.plain(self._here)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Let the next pass start at that place; passes after it start at the beginning."""

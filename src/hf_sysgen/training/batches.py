@@ -4,12 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
 from hf_sysgen.data.tokenized import TokenizedSplit
+
+
+class Batches(Protocol):
+    """
+    What one process works through: `parts` batches for every update from `first_step` on.
+
+    A checkpoint holds what `save` writes, one process after the other into one folder, and `load` reads.
+    """
+
+    first_step: int
+
+    def loader(self) -> Any:
+        """Something that has a length, of the whole run, and can be iterated over once, for ready batches."""
+
+    def save(self, folder: Path) -> None:
+        """Keep the place after the batch that was taken last."""
+
+    def load(self, folder: Path) -> None:
+        """Go on from that place, which is the start of update `first_step`."""
 
 
 class StepBatches:
@@ -78,6 +99,11 @@ class StepBatches:
     def __iter__(self) -> Iterator[np.ndarray]:
         for step in range(self.first_step, self.steps):
             yield from self.pieces(step)[self.rank :: self.world]
+
+    def save(self, folder: Path) -> None:
+        """Nothing: batches are a function of the update."""
+
+    load = save
 
     def loader(self) -> DataLoader:
         """A loader of ready batches. Its generator is its own: the global one must stay as a resumed run finds it."""

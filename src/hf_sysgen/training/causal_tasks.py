@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -128,14 +128,23 @@ def ask(tokenizer: PreTrainedTokenizerFast) -> None:
         tokenizer.pad_token = tokenizer.eos_token
 
 
-def load_tokenizer(pretrained: str) -> PreTrainedTokenizerFast:
-    """The tokenizer of a checkpoint. Raises RecipeError: there is none, or none that can be used here."""
+def load_tokenizer(name: str, unusable: Callable[[str, str], RecipeError] | None = None) -> PreTrainedTokenizerFast:
+    """
+    The tokenizer of a folder or hub id.
+
+    Args:
+        unusable: makes an error of that name and a reason; by default of the key `pretrained`.
+
+    Raises:
+        RecipeError: there is none, or none that can be used here.
+    """
+    unusable = unusable or _unusable
     try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(pretrained, trust_remote_code=False)
+        tokenizer: Any = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:
-        raise _unusable(pretrained, f"no tokenizer can be loaded: {error}") from error
+        raise unusable(name, f"no tokenizer can be loaded: {error}") from error
     if not tokenizer.is_fast or tokenizer.eos_token is None:
-        raise _unusable(pretrained, "its tokenizer must be a fast one with an eos_token")
+        raise unusable(name, "its tokenizer must be a fast one with an eos_token")
     return tokenizer
 
 

@@ -56,9 +56,16 @@ class Recipe:
         benchmark, config: what `load_benchmark` takes.
         pretrained: folder or hub id of a decoder of the type `model`, with its tokenizer, to go on from; `null` for new
             weights and a vocabulary of the benchmark's words. Sizes given beside it must be those it has.
+        size_class: class of equal size of a depth-width decoder (Petty et al. 2023, Table 1); with
+            `num_hidden_layers` it decides all its sizes. Those given beside it must be the same.
         tokens: `words`, separated by blanks, or `characters` (the mathematics tasks); for translation `bpe` (of
             subword-nmt) or `sentencepiece`, learned from the training split.
         subwords: merges of `bpe`, or pieces of `sentencepiece`.
+        tokenizer: for pretraining: a folder, e.g. of `hf-sysgen data tokenizer`, or a hub id, e.g. google-t5/t5-base.
+        context_length: for pretraining: tokens of an example, which is cut from documents put one after the other.
+        streams: for pretraining: parts that the shards of the text are dealt out to. Each makes examples of its own
+            text, and an update takes equally many from all, whatever the number of processes, which share the streams.
+        validation_examples: for pretraining: how many, from the beginning of the split, perplexity is of.
         joint_vocabulary: whether source and target share one vocabulary (COGS, PCFG) or have their own (SCAN, CFQ).
         role_scheme: roles of words for a model that reads them: one of `role_schemes()` of `hf_sysgen.data.roles`, or
             the path of a file (.yaml, .yml, .json); `null` takes each word as its own role.
@@ -67,7 +74,8 @@ class Recipe:
         epochs: end after so many passes over the training split, if that is before `steps`; `null` for none.
         batch_size: examples per update, over all processes and accumulated parts; none under `sampling: max_tokens`.
         length_groups: parts that an update's examples are cut into after sorting them by length. Each part is padded
-            to its own longest example and its gradient accumulated: the same update for less computation.
+            to its own longest example and its gradient accumulated: the same update for less computation. In
+            pretraining all are of one length, and this is gradient accumulation alone, for less memory.
         static_batches: keep the training split on the device, padded to one shape, and on a GPU replay each update as a
             CUDA graph; the same updates, several times faster for a small model on a GPU. One process.
         sampling: `with_replacement` draws every batch uniformly (framework/loader/sampler.py:9-19 of Csordas et al.);
@@ -103,12 +111,13 @@ class Recipe:
             best weights. The papers stop at `steps`: `none`; those on translation keep the best all the same.
         save_every: steps between checkpoints that a killed run resumes from; under early stopping it is `eval_every`,
             because the best weights must be among the saved ones.
+        kept_steps: steps whose weights are kept, in folders `step-N` like `model`; each is evaluated.
         log_every: steps between logged losses.
         tracker: `tensorboard`, `trackio` or `none`.
         data_dir: folder with the upstream files; `null` to find them as `load_benchmark` does.
         paper_cell: where the paper has this cell, e.g. "Table 3, SCAN (length cutoff=26)".
-        paper_metric: what `paper_test` and `paper_validation` are: `accuracy` or `comp`, between 0 and 1, or `bleu`,
-            between 0 and 100.
+        paper_metric: what `paper_test` and `paper_validation` are: `accuracy` or `comp`, between 0 and 1, `bleu`, between
+            0 and 100, or `perplexity`.
         paper_test, paper_validation: the paper's number there; `null` where it has none.
         output_dir: where the run lives; `null` means runs/<recipe file's name>[,key=value ...]/seed<seed>, with the
             overrides that make it another cell than the file's.
@@ -124,8 +133,13 @@ class Recipe:
     epochs: int | None = None
     batch_size: int | None = None
     pretrained: str | None = None
+    size_class: str | None = None
     tokens: Literal["words", "characters", "bpe", "sentencepiece"] = "words"
     subwords: int | None = None
+    tokenizer: str | None = None
+    context_length: int = 1024
+    streams: int = 1
+    validation_examples: int = 1000
     joint_vocabulary: bool = False
     role_scheme: str | None = None
     seed: int = 0
@@ -158,11 +172,12 @@ class Recipe:
     early_stopping: Literal["none", "loss", "accuracy", "bleu"] = "none"
     early_stopping_patience: int = 5
     save_every: int = 1000
+    kept_steps: tuple[int, ...] = ()
     log_every: int = 50
     tracker: Literal["tensorboard", "trackio", "none"] = "tensorboard"
     data_dir: str | None = None
     paper_cell: str | None = None
-    paper_metric: Literal["accuracy", "bleu", "comp"] = "accuracy"
+    paper_metric: Literal["accuracy", "bleu", "comp", "perplexity"] = "accuracy"
     paper_test: float | None = None
     paper_validation: float | None = None
     output_dir: str | None = None
@@ -177,7 +192,7 @@ class Recipe:
     # these change a run's bits, or when it is looked at, but not which cell of the paper it is
     SAME_CELL: ClassVar = (
         *NEUTRAL, "seed", "length_groups", "static_batches", "attention", "torch_compile", "gradient_checkpointing",
-        "eval_every", "eval_examples", "save_every",
+        "eval_every", "eval_examples", "save_every", "kept_steps", "streams",
     )  # fmt: skip
 
     @property
@@ -204,7 +219,7 @@ PAPER_KEYS = ("paper_cell", "paper_test", "paper_validation")
 _TYPES = {name: hint for name, hint in get_type_hints(Recipe).items() if name in RECIPE_KEYS}
 _POSITIVE = ("steps", "batch_size", "length_groups", "learning_rate", "eval_batch_size", "save_every", "log_every",
              "early_stopping_patience", "adam_epsilon", "max_tokens", "batches_per_update", "subwords",
-             "epochs", "beams")  # fmt: skip
+             "epochs", "beams", "streams", "validation_examples")  # fmt: skip
 _NOT_NEGATIVE = ("seed", "warmup_steps", "warmup_init_lr", "weight_decay", "max_grad_norm", "eval_every")
 
 
@@ -358,7 +373,10 @@ def parse_recipe(keys: Mapping[str, Any], name: str = "recipe") -> Recipe:
     # what the data decides is not known yet, but whether both sides are alike
     joint = values.get("joint_vocabulary") and "source_vocab_size" in _field_names(model_config)
     sizes = {"vocab_size": 7, "source_vocab_size": 7} if joint else {}
-    recipe = Recipe(**values, model_fields=_checked_model_fields(model_config, model_fields, sizes), name=name)
+    model_fields = _checked_model_fields(model_config, model_fields, sizes)
+    if values.get("size_class") is not None:
+        model_fields = _with_size_class(values["size_class"], keys["model"], model_config, model_fields)
+    recipe = Recipe(**values, model_fields=model_fields, name=name)
     _check_consistency(recipe)
     _check_roles(recipe, model_config)
     if recipe.pretrained is not None:
@@ -379,6 +397,25 @@ def _checked_model_fields(model_config: type, fields: dict[str, Any], sizes: Map
         # the cause names the field, or both values of a contradiction
         raise RecipeError(" ".join(str(error.__cause__ or error).split())) from error
     return fields
+
+
+def _with_size_class(name: str, model: str, model_config: Any, fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields and the sizes that the class decides."""
+    sizes = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
+    if not hasattr(model_config, "from_size_class"):
+        raise RecipeError(f"size_class={name} has no effect on model={model}, which has no such classes; remove it")
+    others = {key: value for key, value in fields.items() if key not in sizes}
+    try:
+        config = model_config.from_size_class(name, fields.get("num_hidden_layers"), **others)
+    except ValueError as error:
+        raise RecipeError(f"size_class={name}: {error}") from error
+    for key in sizes:
+        if key in fields and fields[key] != getattr(config, key):
+            raise RecipeError(
+                f"{key}={fields[key]} contradicts size_class={name} num_hidden_layers={config.num_hidden_layers}, "
+                f"where it is {getattr(config, key)}; remove one"
+            )
+    return others | {key: getattr(config, key) for key in sizes}
 
 
 def _check_consistency(recipe: Recipe) -> None:
@@ -416,9 +453,14 @@ def _check_consistency(recipe: Recipe) -> None:
                 raise RecipeError(f"{key}={getattr(recipe, key)} does not go with static_batches=true, use {value}")
         if recipe.precision == "fp16":
             raise RecipeError("precision=fp16 does not go with static_batches=true, use bf16 or fp32")
+    if recipe.context_length < 2:
+        raise RecipeError(f"context_length={recipe.context_length} must be at least 2: a token is learned from another")
+    kept = [0, *recipe.kept_steps, recipe.steps + 1]
+    if sorted(set(kept)) != kept:
+        raise RecipeError(f"kept_steps={kept[1:-1]} must be increasing numbers from 1 to steps={recipe.steps}")
     if recipe.seed >= 2**32:
         raise RecipeError(f"seed={recipe.seed} must be less than 2^32")
-    highest = 100 if recipe.paper_metric == "bleu" else 1
+    highest = {"bleu": 100, "perplexity": sys.float_info.max}.get(recipe.paper_metric, 1)
     for key in ("paper_test", "paper_validation"):
         if (number := getattr(recipe, key)) is not None and not 0 <= number <= highest:
             raise RecipeError(f"{key}={number} must be in [0, {highest}]")
@@ -505,6 +547,10 @@ def _checked(key: str, value: Any, expected: Any) -> Any:
         if value is None and type(None) in options:
             return None
         return _checked(key, value, next(option for option in options if option is not type(None)))
+    if get_origin(expected) is tuple:
+        if not isinstance(value, list | tuple) or any(type(item) is not int for item in value):
+            raise RecipeError(f"{key}: expected a list of whole numbers, got {value!r}")
+        return tuple(value)
     if get_origin(expected) is Literal:
         choices = get_args(expected)
         if isinstance(value, str) and value in choices:

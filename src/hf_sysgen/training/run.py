@@ -164,10 +164,8 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
         "num_processes": world,
         **environment(),
     }
+    trainer.save_weights(recipe.run_dir / MODEL)
     if trainer.args.should_save:
-        model = trainer.accelerator.unwrap_model(trainer.model)
-        model.save_pretrained(recipe.run_dir / MODEL)
-        task.save(recipe.run_dir / MODEL)
         write_predictions(recipe.run_dir / PREDICTIONS, rows)
         # last, because it marks the run as finished
         write_results(recipe.run_dir / RESULTS, results)

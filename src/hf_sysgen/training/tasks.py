@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,7 @@ from hf_sysgen.data.tokenized import TokenizedSplit
 from hf_sysgen.evaluation.evaluate import evaluate_split, with_texts
 from hf_sysgen.evaluation.metrics import summarize
 from hf_sysgen.models import CONFIGS, MODELS, RoleFillerTransformerConfig
+from hf_sysgen.training.batches import Batches, MaxTokensBatches, StepBatches
 from hf_sysgen.training.recipe import SUBWORDS, Recipe, RecipeError
 
 if TYPE_CHECKING:
@@ -43,7 +45,10 @@ TASKS = (
     ),
     ("graph_parsing", "ForGraphParsing", "hf_sysgen.training.parsing_tasks:GraphParsingTask"),
     ("dependency_parsing", "ForDependencyParsing", "hf_sysgen.training.parsing_tasks:DependencyParsingTask"),
+    ("language_modeling", AutoModelForCausalLM, "hf_sysgen.training.pretraining_task:PretrainingTask"),
 )
+# keys that say what an example of pretraining is
+PRETRAINING_KEYS = ("tokenizer", "context_length", "streams", "validation_examples")
 
 
 class Split(Protocol):
@@ -107,6 +112,22 @@ class Task(ABC):
     def summarize(self, records: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
         """The metrics of a split from its records."""
         return summarize(records)
+
+    def batches(self, steps: int, rank: int, world: int) -> Batches:
+        """What one of `world` processes trains on in that many updates. Errors as [`StepBatches`]."""
+        recipe = self.recipe
+        common: dict[str, Any] = {
+            "split": self.splits["train"],
+            "steps": steps,
+            "seed": recipe.seed,
+            "rank": rank,
+            "world": world,
+        }
+        if recipe.sampling == "max_tokens":
+            common |= {"max_tokens": recipe.max_tokens, "batches_per_update": recipe.batches_per_update}
+            return MaxTokensBatches(**common)
+        common |= {"batch_size": recipe.batch_size, "sampling": recipe.sampling}
+        return StepBatches(**common, length_groups=recipe.length_groups)
 
     def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
         """The records as `predictions.jsonl` keeps them, with what a person or another metric needs."""
@@ -246,13 +267,19 @@ def prepare_task(recipe: Recipe) -> Task:
         raise RecipeError(
             f"beams={recipe.beams} has no effect on benchmark={recipe.benchmark}, which is not translated"
         )
+    if wanted != "language_modeling":
+        what = f"benchmark={recipe.benchmark}, whose task is {wanted}"
+        for field in dataclasses.fields(recipe):
+            if field.name in PRETRAINING_KEYS and (value := getattr(recipe, field.name)) != field.default:
+                raise RecipeError(f"{field.name}={value} has no effect on {what}; remove it")
     benchmark = load_benchmark(recipe.benchmark, recipe.config, data_dir=recipe.data_dir)
     if "train" not in benchmark:
         about = benchmark_info(recipe.benchmark).config(recipe.config).description
         raise RecipeError(
             f"benchmark={recipe.benchmark} config={recipe.config} has no split `train` to train on. {about}"
         )
-    if empty := [split for split, examples in benchmark.items() if not len(examples)]:
+    # a stream tells no length
+    if empty := [split for split, examples in benchmark.items() if hasattr(examples, "__len__") and not len(examples)]:
         raise RecipeError(f"benchmark={recipe.benchmark} config={recipe.config}: no examples in {', '.join(empty)}")
     module, _, class_name = found.partition(":")
     return getattr(importlib.import_module(module), class_name)(recipe, benchmark)

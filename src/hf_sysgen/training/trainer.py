@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate.utils import gather_object
+from torch.distributed.fsdp import FSDPModule
 from torch.optim.lr_scheduler import LambdaLR
 from tqdm.auto import tqdm
 from transformers import (
@@ -30,7 +31,7 @@ from transformers import (
 from transformers.trainer_callback import ExportableState, PrinterCallback
 
 from hf_sysgen.errors import RunFailed
-from hf_sysgen.training.batches import MaxTokensBatches, StepBatches, parts_of_max_tokens
+from hf_sysgen.training.batches import Batches, MaxTokensBatches, parts_of_max_tokens
 from hf_sysgen.training.recipe import Recipe
 from hf_sysgen.training.schedules import learning_rate_of
 from hf_sysgen.training.static import StaticUpdates
@@ -72,8 +73,8 @@ class Clock(TrainerCallback, ExportableState):
 
 class Progress(TrainerCallback):
     """
-    Steps, the training loss, and the accuracy on each evaluated split: one bar on a terminal, elsewhere a line at each
-    evaluation and at least every half minute.
+    Steps, the training loss, and the accuracy or perplexity on each evaluated split: one bar on a terminal, elsewhere a
+    line at each evaluation and at least every half minute.
     """
 
     EVERY_SECONDS = 30
@@ -99,6 +100,8 @@ class Progress(TrainerCallback):
                 self.shown["loss"] = f"{value:.3f}"
             elif key.endswith(("_accuracy", "_bleu")):
                 self.shown[key.removeprefix("eval_").removesuffix("_accuracy")] = f"{value:.3f}"
+            elif key.endswith("_perplexity"):
+                self.shown[key.removeprefix("eval_")] = f"{value:.2f}"
         if self.bar is not None:
             self.bar.set_postfix(self.shown)
         elif self.evaluated(logs) or time.monotonic() - self.last_line > self.EVERY_SECONDS:
@@ -171,32 +174,17 @@ class SysgenTrainer(Seq2SeqTrainer):
     def clock(self) -> Clock:
         return next(callback for callback in self.callback_handler.callbacks if isinstance(callback, Clock))
 
-    def step_batches(self, first_step: int) -> StepBatches:
+    def step_batches(self, first_step: int) -> Batches:
         """What this process works through from an update on. Errors as [`StepBatches`]."""
-        common: dict[str, Any] = {
-            "split": self.splits["train"],
-            "steps": self.args.max_steps,
-            "seed": self.recipe.seed,
-            "rank": self.args.process_index,
-            "world": self.args.world_size,
-        }
-        batches: StepBatches
-        if self.recipe.sampling == "max_tokens":
-            batches = MaxTokensBatches(
-                **common, max_tokens=self.recipe.max_tokens, batches_per_update=self.recipe.batches_per_update
-            )
-        else:
-            batches = StepBatches(
-                **common,
-                batch_size=self.recipe.batch_size,
-                sampling=self.recipe.sampling,
-                length_groups=self.recipe.length_groups,
-            )
+        batches = self.task.batches(self.args.max_steps, self.args.process_index, self.args.world_size)
         batches.first_step = first_step
         return batches
 
     def get_train_dataloader(self):
-        return self.step_batches(self.first_step).loader()
+        self.batches = self.step_batches(self.first_step)
+        if self.resumed_from is not None:
+            self.batches.load(self.resumed_from)
+        return self.batches.loader()
 
     def _run_epoch(self, *, model, epoch, trial, ignore_keys_for_eval, start_time, resume_from_checkpoint, **kwargs):
         """The Trainer's inner loop, or under `static_batches` ours, which stops only where something is reported."""
@@ -230,6 +218,7 @@ class SysgenTrainer(Seq2SeqTrainer):
         state, every = self.state, (self.args.logging_steps, self.args.save_steps, self.args.eval_steps or 0)
         while state.global_step < state.max_steps and not self.control.should_training_stop:
             stops = [state.max_steps, *(period * (state.global_step // period + 1) for period in every if period)]
+            stops += [step for step in self.recipe.kept_steps if step > state.global_step]
             count = int(min(stops)) - state.global_step
             model.train()
             self._tr_loss += updates.run(state.global_step, count, after_each=self.lr_scheduler.step)
@@ -253,10 +242,10 @@ class SysgenTrainer(Seq2SeqTrainer):
         return self.lr_scheduler
 
     def train(self, resume_from_checkpoint: str | None = None, **kwargs):
-        self.first_step = 0
+        self.first_step, self.resumed_from = 0, None
         if resume_from_checkpoint is not None:
             state = TrainerState.load_from_json(str(Path(resume_from_checkpoint) / "trainer_state.json"))
-            self.first_step = state.global_step
+            self.first_step, self.resumed_from = state.global_step, Path(resume_from_checkpoint)
             if state.stateful_callbacks["TrainerControl"]["args"]["should_training_stop"]:
                 # early stopping had ended the training when the run was killed
                 self.args.max_steps = state.global_step
@@ -314,8 +303,13 @@ class SysgenTrainer(Seq2SeqTrainer):
             )
 
     def _maybe_log_save_evaluate(self, tr_loss, *args, **kwargs):
+        kept = self.state.global_step in self.recipe.kept_steps
+        self.control.should_evaluate |= kept
         if self.control.should_log or self.control.should_save or self.control.should_evaluate:
             self._require_finite()
+        if kept:
+            # before the checkpoint of this step, from which a killed run would not come back here
+            self.save_weights(Path(self.args.output_dir) / f"step-{self.state.global_step}")
         super()._maybe_log_save_evaluate(tr_loss, *args, **kwargs)
 
     def _issue_warnings_after_load(self, load_result) -> None:
@@ -326,9 +320,31 @@ class SysgenTrainer(Seq2SeqTrainer):
 
     def _save_checkpoint(self, model, trial) -> None:
         super()._save_checkpoint(model, trial)
+        checkpoint = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
+        self.batches.save(checkpoint)
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
-            (Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}" / COMPLETE).touch()
+            (checkpoint / COMPLETE).touch()
+
+    def save_weights(self, folder: Path) -> None:
+        """The model as a checkpoint that travels, with what its task adds; whole or not at all."""
+        model, weights = self.accelerator.unwrap_model(self.model), None
+        if self.is_fsdp_enabled:
+            # put together, by all processes; the class of what is sharded is one of torch's, whose code would be saved
+            weights = self.accelerator.get_state_dict(self.model_wrapped)
+            whole = next(one for one in type(model).__mro__ if not issubclass(one, FSDPModule))
+            generation_config = model.generation_config
+            with torch.device("meta"):
+                model = whole(model.config)
+            model.generation_config = generation_config
+        if self.args.should_save:
+            unfinished = folder.with_name(f".{folder.name}")
+            for old in (unfinished, folder):
+                shutil.rmtree(old, ignore_errors=True)
+            model.save_pretrained(unfinished, state_dict=weights)
+            self.task.save(unfinished)
+            unfinished.rename(folder)
+        self.accelerator.wait_for_everyone()
 
 
 @contextlib.contextmanager

@@ -1,0 +1,80 @@
+"""How well a decoder predicts text: nats, and how often its first choice is right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+# B examples, L tokens of each, V words
+
+
+@torch.inference_mode()
+def evaluate_text(
+    model: PreTrainedModel, examples: torch.Tensor, rows: np.ndarray, batch_size: int, rank: int = 0, world: int = 1
+) -> list[dict[str, Any]]:
+    """
+    Every token but the first of each example, predicted from those before it.
+
+    Args:
+        model: a causal language model; its mode is put back as it was.
+        examples: token ids (N, L).
+        rows: which of them.
+        batch_size: examples whose logits exist at once.
+        rank, world: this process takes every world-th batch. All call the model equally often, as they must where its
+            weights are spread over them.
+
+    Returns:
+        for each of this process's examples a record: `row`, `nats` and `correct` (sums over its predicted tokens, of
+        losses and of right first choices), `tokens` (L - 1).
+    """
+    batches = [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
+    was_training = model.training
+    model.eval()
+    records = []
+    try:
+        for index in range(rank, -(-len(batches) // world) * world, world):
+            taken = batches[index] if index < len(batches) else rows[:1]
+            ids = examples[taken].to(model.device)
+            logits = model(input_ids=ids, use_cache=False).logits[:, :-1]  # (B, L - 1, V)
+            if index >= len(batches):
+                continue
+            for row, target, scores in zip(taken.tolist(), ids[:, 1:], logits, strict=True):
+                losses = nn.functional.cross_entropy(scores.float(), target, reduction="none")
+                records.append(
+                    {
+                        "row": row,
+                        "nats": losses.double().sum().item(),
+                        "correct": int((scores.argmax(dim=-1) == target).sum()),
+                        "tokens": len(target),
+                    }
+                )
+    finally:
+        model.train(was_training)
+    return records
+
+
+def summarize_text(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """
+    The metrics of a split from the records of `evaluate_text`: `examples`; over all predicted tokens together their
+    number `tokens`, `loss` (nats per token), `perplexity` (its exponential) and `accuracy` (share of right first
+    choices). `by_length` is empty, as all examples are of one length.
+    """
+    tokens = sum(record["tokens"] for record in records)
+    loss = math.fsum(record["nats"] for record in records) / tokens
+    return {
+        "examples": len(records),
+        "accuracy": sum(record["correct"] for record in records) / tokens,
+        "loss": loss,
+        "perplexity": math.exp(loss) if loss < 700 else math.inf,
+        "tokens": tokens,
+        "by_length": [],
+    }
