@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import typing
 from pathlib import Path
 
@@ -12,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_examples import any_benchmark
 from tiny_runs import SIZES, TINY, shrunk
+from tiny_text import write_tokenizer
 
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.evaluation.results import read_results
-from hf_sysgen.models import CONFIGS
+from hf_sysgen.models import CONFIGS, DepthWidthConfig
 from hf_sysgen.training import translation_task
 from hf_sysgen.training.recipe import (
     DERIVED_FIELDS,
@@ -35,6 +37,7 @@ ROOT = Path(__file__).parent.parent
 FILES = sorted(path for path in ROOT.glob("recipes/*/*.yaml") if path.parent.name != "accelerate")
 # what differs between the files of a benchmark is the model, which the other one runs
 SLOW = [path for path in FILES if path.stem.startswith(("iwslt14_", "flores_", "noun_adj")) and path.stem[-3:] != "_t5"]
+SLOW += [path for path in FILES if path.stem.startswith("pretrain_") and path.stem != "pretrain_134M_6"]
 
 
 def test_there_are_recipes():
@@ -56,7 +59,10 @@ def test_every_recipe_runs_two_steps(path, tmp_path, monkeypatch):
     assert any(line.startswith("# Command:") for line in head)
     recipe = load_recipe(path)
     assert recipe.config in benchmark_info(recipe.benchmark).configs
-    results = run_recipe(load_recipe(path, [*shrunk(recipe), f"output_dir={tmp_path / 'run'}"]))
+    overrides = [*shrunk(recipe), f"output_dir={tmp_path / 'run'}"]
+    if recipe.benchmark == "c4":
+        overrides.append(f"tokenizer={write_tokenizer(tmp_path / 'tokenizer')}")
+    results = run_recipe(load_recipe(path, overrides))
     assert results["steps"] == 2
     assert read_results(tmp_path / "run" / "results.json")["recipe"]["model"] == load_recipe(path).model
 
@@ -102,6 +108,36 @@ def test_the_paper_s_setup_of_the_edge_transformer():
         assert cells[name].steps == epochs * -(-sizes[name] // cells[name].batch_size)
     assert {cells[f"cfq_dependencies_{name}"].steps for name in ("edge", "transformer", "universal")} == {8000}
     assert cells["cogs_graph_edge"].steps == 24_155 * 200 // 100
+
+
+def test_the_paper_s_setup_of_pretraining():
+    """Petty et al. 2023, Tables 1 and 3: one file for each model, which differ in nothing else."""
+    perplexities = {
+        "41M": {1: 43.9, 2: 30.0, 3: 28.0, 4: 27.5, 5: 27.4, 6: 27.7, 7: 28.2},
+        "134M": {1: 31.7, 2: 21.1, 6: 17.4, 8: 17.0, 12: 16.9, 16: 16.9, 21: 17.0},
+        "374M": {1: 26.5, 2: 17.3, 4: 14.7, 6: 14.0, 8: 13.7, 12: 13.4, 16: 13.2, 24: 13.1},
+    }
+    files = {path.stem: path for path in FILES if path.stem.startswith("pretrain_") and "quick" not in path.stem}
+    assert sorted(files) == sorted(f"pretrain_{name}_{depth}" for name, row in perplexities.items() for depth in row)
+    others = set()
+    for name, row in perplexities.items():
+        for depth, perplexity in row.items():
+            path = files[f"pretrain_{name}_{depth}"]
+            recipe = load_recipe(path)
+            assert dict(recipe.model_fields) == {
+                key: getattr(DepthWidthConfig.from_size_class(name, depth), key)
+                for key in ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
+            }
+            assert (recipe.steps, recipe.batch_size, recipe.context_length) == (1_000_000, 128, 1024)
+            assert (recipe.size_class, recipe.paper_metric, recipe.paper_validation) == (name, "perplexity", perplexity)
+            assert recipe.paper_cell == f"Table 3, C4 val. PPL, {name}, {depth} layer{'s' * (depth > 1)}"
+            text = path.read_text(encoding="utf-8")
+            assert f"C4 val. PPL: {perplexity}. " in text
+            assert f"recipes/depth_width/{path.name}\n" in text
+            own = ("size_class", "num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads",
+                   "learning_rate", "paper_cell", "paper_validation")  # fmt: skip
+            others.add(json.dumps({key: value for key, value in recipe.to_dict().items() if key not in own}))
+    assert len(others) == 1
 
 
 def test_models_have_the_paper_s_sizes():
@@ -324,6 +360,7 @@ def test_names_are_frozen():
         "early_stopping", "early_stopping_patience", "save_every", "log_every", "tracker", "data_dir", "output_dir",
         "paper_cell", "paper_test", "paper_validation", "max_tokens", "batches_per_update", "pretrained",
         "optimizer", "momentum", "role_scheme", "subwords", "epochs", "beams", "length_penalty", "paper_metric",
+        "validation_examples", "kept_steps", "size_class", "tokenizer", "context_length", "streams",
     }  # fmt: skip
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from hf_sysgen.evaluation.evaluate import cut, evaluating
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
@@ -36,11 +38,9 @@ def evaluate_text(
         for each of this process's examples a record: `row`, `nats` and `correct` (sums over its predicted tokens, of
         losses and of right first choices), `tokens` (L - 1).
     """
-    batches = [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
-    was_training = model.training
-    model.eval()
+    batches = cut(rows, batch_size)
     records = []
-    try:
+    with evaluating(model):
         for index in range(rank, -(-len(batches) // world) * world, world):
             taken = batches[index] if index < len(batches) else rows[:1]
             ids = examples[taken].to(model.device)
@@ -57,8 +57,6 @@ def evaluate_text(
                         "tokens": len(target),
                     }
                 )
-    finally:
-        model.train(was_training)
     return records
 
 

@@ -116,8 +116,8 @@ class Recipe:
         tracker: `tensorboard`, `trackio` or `none`.
         data_dir: folder with the upstream files; `null` to find them as `load_benchmark` does.
         paper_cell: where the paper has this cell, e.g. "Table 3, SCAN (length cutoff=26)".
-        paper_metric: what `paper_test` and `paper_validation` are: `accuracy` or `comp`, between 0 and 1, `bleu`, between
-            0 and 100, or `perplexity`.
+        paper_metric: what `paper_test` and `paper_validation` are: `accuracy` or `comp`, between 0 and 1, `bleu`,
+            between 0 and 100, or `perplexity`.
         paper_test, paper_validation: the paper's number there; `null` where it has none.
         output_dir: where the run lives; `null` means runs/<recipe file's name>[,key=value ...]/seed<seed>, with the
             overrides that make it another cell than the file's.
