@@ -15,7 +15,6 @@ gzipped shards and use the same tokenizer; they take turns, round after round, a
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import os
 import statistics
@@ -28,11 +27,12 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import datasets
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from hf_sysgen.data import load_benchmark
+from hf_sysgen.data.byte_pairs import train_byte_pairs
 from hf_sysgen.data.c4 import PackedTokens
+from hf_sysgen.data.c4_files import write_shards
 from hf_sysgen.data.c4_sources import shard_names
 from hf_sysgen.evaluation.results import environment, write_whole
 
@@ -44,24 +44,6 @@ def read_texts(path: Path) -> list[str]:
     with open(path, encoding="utf-8") as lines:
         records = [json.loads(line) for line in lines]
     return [record.get("text") or record["prefix"] + record["gold_completion"] for record in records]
-
-
-def write_shards(texts: list[str], folder: Path) -> None:
-    (folder / "c4" / "en").mkdir(parents=True)
-    parts = [*enumerate(shard_names("train")[:SHARDS]), (0, shard_names("validation")[0])]
-    for number, name in parts:
-        with gzip.open(folder / "c4" / "en" / name, "wt", encoding="utf-8") as lines:
-            for text in texts[number::SHARDS]:
-                lines.write(json.dumps({"text": text, "timestamp": "-", "url": "-"}) + "\n")
-
-
-def train_tokenizer(texts: list[str], vocab_size: int) -> PreTrainedTokenizerFast:
-    model = Tokenizer(models.BPE())
-    model.pre_tokenizer = pre_tokenizers.ByteLevel()
-    model.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=vocab_size, special_tokens=["</s>"], show_progress=False)
-    model.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=model, eos_token="</s>")
 
 
 def contenders(folder: Path, texts: list[str], tokenizer: PreTrainedTokenizerFast) -> dict[str, Callable[[], int]]:
@@ -110,10 +92,11 @@ def main() -> None:
     options = parser.parse_args()
     datasets.disable_progress_bars()
     texts = read_texts(options.texts)
-    tokenizer = train_tokenizer(texts, options.vocab_size)
+    tokenizer = train_byte_pairs(texts, options.vocab_size)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        write_shards(texts, folder)
+        write_shards(folder, "train", texts, SHARDS)
+        write_shards(folder, "validation", texts[:1], 1)
         running = contenders(folder, texts, tokenizer)
         seconds: dict[str, list[float]] = {name: [] for name in running}
         tokens = {name: run() for name, run in running.items()}
