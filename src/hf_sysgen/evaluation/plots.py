@@ -66,8 +66,7 @@ def plot_perplexities(records: Sequence[Mapping[str, Any]], path: str | Path) ->
         sizes.setdefault(name, []).append(point)
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
     for name, points in sizes.items():
-        depths, perplexities = zip(*sorted(points), strict=True)
-        axes.plot(depths, perplexities, marker="o", label=name)
+        axes.plot(*zip(*sorted(points), strict=True), marker="o", label=name)
     depths = sorted({depth for points in sizes.values() for depth, _ in points})
     axes.set_xscale("log", base=2)
     axes.set_xticks(depths, [str(depth) for depth in depths])

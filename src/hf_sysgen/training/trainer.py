@@ -332,7 +332,7 @@ class SysgenTrainer(Seq2SeqTrainer):
         if self.is_fsdp_enabled:
             # put together, by all processes; the class of what is sharded is one of torch's, whose code would be saved
             weights = self.accelerator.get_state_dict(self.model_wrapped)
-            whole = next(one for one in type(model).__mro__ if not issubclass(one, FSDPModule))
+            whole: Any = next(one for one in type(model).__mro__ if not issubclass(one, FSDPModule))
             generation_config = model.generation_config
             with torch.device("meta"):
                 model = whole(model.config)
