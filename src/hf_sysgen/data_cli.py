@@ -136,7 +136,7 @@ def tokenizer(
     with reported() as outcome:
         from hf_sysgen.data.byte_pairs import save_byte_pairs
 
-        with _quiet():
+        with quiet():
             read, characters = save_byte_pairs(folder, benchmark, vocab_size, documents, data_dir=data_dir)
         print(f"{vocab_size:,} subwords from {read:,} documents, {characters:,} characters: {folder}")
     raise typer.Exit(outcome.status)

@@ -250,7 +250,10 @@ def test_one_loss_curve(processes, recipe, one, tmp_path):
     splits = [record["splits"]["validation"] for record in records]
     assert [split["tokens"] for split in splits] == [11 * (LENGTH - 1)] * 2
     assert splits[1]["perplexity"] == pytest.approx(splits[0]["perplexity"], rel=1e-5)
-    assert len(read_lines(shared / "predictions.jsonl")) == 11
+    rows = read_lines(shared / "predictions.jsonl")
+    assert [row["row"] for row in rows] == list(range(11))
+    assert rows[0]["input"].startswith("250: ")
+    assert sum(row["nats"] for row in rows) == pytest.approx(splits[1]["loss"] * splits[1]["tokens"])
 
 
 def test_accumulation_is_the_same_update(recipe, one, tmp_path):

@@ -222,6 +222,10 @@ class PretrainingTask(Task):
     def summarize(self, records: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
         return summarize_text(records)
 
+    def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
+        texts = self.tokenizer.batch_decode([self.splits[name][record["row"]] for record in records])
+        return [{**record, "input": text} for record, text in zip(records, texts, strict=True)]
+
     def save(self, folder: Path) -> None:
         self.tokenizer.save_pretrained(folder)
 

@@ -176,4 +176,4 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
 def _example(rows: Sequence[Mapping[str, Any]]) -> str | None:
     """An input for the model's card: of the last split, one that the model gets right if there is one."""
     last = [row for row in rows if row["split"] == rows[-1]["split"]]
-    return next((row for row in last if row["exact"]), last[0]).get("input") if last else None
+    return next((row for row in last if row.get("exact")), last[0]).get("input") if last else None
