@@ -1,71 +1,143 @@
 """
-transformers' own model tests on the Edge Transformer. Not collected by name: `test_edge_conformance.py` runs this file
-in a process of its own, as `test_conformance.py` does.
+transformers' own model tests on the Edge Transformer and its baselines. Not collected by name:
+`test_edge_conformance.py` runs this file in processes of its own, as `test_conformance.py` does.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import unittest
+from typing import Any
 
 import torch
-from edge_tiny import MODELS, SEQUENCE
+from edge_tiny import MODELS
+from transformers import AutoModel
 
+from hf_sysgen.models import MODELS as REGISTERED
+
+# what transformers' tests run on, by the name of the case: the models of `edge_tiny`, without and with their heads
+CASES = {
+    "edge_transformer": ("sequence", "semantic graph"),
+    "edge_dependency_parser": ("dependencies",),
+    "edge_graph": ("graph", "relation"),
+    "edge_translation": ("translation",),
+    "relation_aware_transformer": ("rat nodes", "rat"),
+    "relation_updating_transformer": ("rrat",),
+    "graph_attention_network": ("gat",),
+    "transformer_graph_parser": ("graph of words",),
+    "biaffine_dependency_parser": ("biaffine",),
+    "biaffine_bilstm": ("bilstm",),
+}
 # what we skip, and why
-LEFT_OUT = {
+OF_EDGES = {
     "test_attention_outputs": "weights are of triangles, (B, H, N, N, N): test_edge_models.py tests them",
     "test_hidden_states_output": "states are of edges, (B, N, N, E): test_edge_models.py tests them",
 }
-NAMES = ("sequence", "semantic graph")
+OF_GRAPHS = {
+    "test_inputs_embeds": "asks for input_ids, graphs have edge_ids: test_edge_models.py::"
+    "test_embeddings_instead_of_ids",
+    "test_resize_tokens_embeddings": "ids are labels of edges, not tokens",
+}
+OF_NODES = {
+    "test_retain_grad_hidden_states_attentions": "nodes start from constants, whose gradient nobody can ask for: "
+    "test_edge_models.py::test_every_parameter_learns",
+    "test_resize_tokens_embeddings": OF_GRAPHS["test_resize_tokens_embeddings"],
+}
+OF_LSTMS = "there is no attention"
+LEFT_OUT: dict[str, dict[str, str]] = {
+    "edge_transformer": OF_EDGES,
+    "edge_dependency_parser": OF_EDGES,
+    "edge_graph": OF_EDGES | OF_GRAPHS,
+    "edge_translation": OF_EDGES
+    | {
+        "test_generation_tester_mixin_inheritance": "GenerationTesterMixin is not in the source distribution of "
+        "transformers: test_edge_models.py compares caches, beams and padding instead",
+        "test_retain_grad_hidden_states_attentions": "asks for cross-attentions, but source and target are attended to "
+        "at once: test_edge_models.py::test_recorded_states_and_weights",
+    },
+    "relation_aware_transformer": OF_NODES | {"test_inputs_embeds": OF_GRAPHS["test_inputs_embeds"]},
+    "relation_updating_transformer": OF_NODES | {"test_inputs_embeds": OF_GRAPHS["test_inputs_embeds"]},
+    "graph_attention_network": OF_NODES,
+    "biaffine_bilstm": {
+        "test_attention_outputs": OF_LSTMS,
+        "test_retain_grad_hidden_states_attentions": OF_LSTMS,
+    },
+}
 
 
 class Sizes:
     """Sizes, a configuration and a batch, under the names that the tests expect."""
 
-    batch_size, seq_length, key_length, encoder_seq_length = 7, 5, 5, 5
-    hidden_size = SEQUENCE["hidden_size"]
+    batch_size, seq_length, key_length, encoder_seq_length, decoder_seq_length = 7, 5, 5, 5, 5
     num_hidden_layers = 2
-    num_attention_heads = SEQUENCE["num_attention_heads"]
     vocab_size = 97
     is_training = False
 
-    def __init__(self, config_class):
-        self.config_class = config_class
+    def __init__(self, case: str):
+        _, self.config_class, sizes = MODELS[CASES[case][0]]
+        # of labels there are as many as transformers takes without being told
+        self.sizes = {key: value for key, value in sizes.items() if key != "num_labels"}
+        self.sizes["num_hidden_layers"] = self.num_hidden_layers
+        self.writes = "translation" in CASES[case]
+        self.reads_graphs = "edge_vocab_size" in sizes
+        self.sizes["edge_vocab_size" if self.reads_graphs else "vocab_size"] = self.vocab_size
+        self.hidden_size, self.num_attention_heads = sizes["hidden_size"], sizes["num_attention_heads"]
 
     def get_config(self):
-        return self.config_class(**{**SEQUENCE, "vocab_size": self.vocab_size, "num_hidden_layers": 2})
+        return self.config_class(**self.sizes)
 
     def prepare_config_and_inputs_for_common(self):
         shape = (self.batch_size, self.seq_length)
         mask = torch.randint(2, shape)
         mask[:, 0] = 1
-        return self.get_config(), {"input_ids": torch.randint(4, self.vocab_size, shape), "attention_mask": mask}
+        if self.reads_graphs:
+            edges = torch.randint(self.vocab_size, (*shape, self.seq_length))
+            return self.get_config(), {"edge_ids": edges, "node_mask": mask}
+        inputs = {"input_ids": torch.randint(4, self.vocab_size, shape), "attention_mask": mask}
+        if self.writes:
+            inputs["decoder_input_ids"] = torch.randint(4, self.vocab_size, shape)
+        return self.get_config(), inputs
 
     prepare_config_and_inputs = prepare_config_and_inputs_for_common
 
 
-def conformance_class() -> type[unittest.TestCase]:
+def conformance_class(case: str) -> type[unittest.TestCase]:
     from transformers_tests.test_configuration_common import ConfigTester
     from transformers_tests.test_modeling_common import ModelTesterMixin
 
-    config_class = MODELS["sequence"][1]
+    config_class = MODELS[CASES[case][0]][1]
+    classes = {REGISTERED[config_class][AutoModel], *(MODELS[name][0] for name in CASES[case])}
+    if "translation" in CASES[case]:
+        classes = {MODELS["translation"][0]}
 
     def set_up(self) -> None:
-        self.model_tester = Sizes(config_class)
-        self.config_tester = ConfigTester(self, config_class, hidden_size=34, num_attention_heads=2, vocab_size=97)
+        self.model_tester = Sizes(case)
+        has_words = not self.model_tester.reads_graphs
+        self.config_tester = ConfigTester(self, config_class, has_text_modality=has_words, **self.model_tester.sizes)
+
+    def prepare(self, inputs: dict[str, Any], model_class: type, return_labels: bool = False) -> dict[str, Any]:
+        """What heads read beside the model's own inputs."""
+        inputs = ModelTesterMixin._prepare_for_class(self, inputs, model_class, return_labels)
+        batch = len(next(iter(inputs.values())))
+        if model_class.__name__.endswith("ForRelationClassification"):
+            inputs["query"] = torch.tensor([[0, 1]] * batch, device=next(iter(inputs.values())).device)
+        return inputs
 
     body = {
-        "all_model_classes": tuple(MODELS[name][0] for name in NAMES),
+        "all_model_classes": tuple(sorted(classes, key=lambda one: one.__name__)),
+        "is_encoder_decoder": "translation" in CASES[case],
         "test_can_init_all_missing_weights_before_2023": True,
         "setUp": set_up,
+        "_prepare_for_class": prepare,
         "test_config": lambda self: self.config_tester.run_common_tests(),
     }
-    for name, reason in LEFT_OUT.items():
+    for name, reason in LEFT_OUT.get(case, {}).items():
         assert hasattr(ModelTesterMixin, name), f"{name} is no test any more"
         body[name] = lambda self, reason=reason: self.skipTest(reason)
-    return type("Test_edge_transformer", (ModelTesterMixin, unittest.TestCase), body)
+    return type(f"Test_{case}", (ModelTesterMixin, unittest.TestCase), body)
 
 
-# `test_edge_conformance.py` itself only reads the table above
+# `test_edge_conformance.py` itself only reads the tables above
 if importlib.util.find_spec("transformers_tests"):
-    Test_edge_transformer = conformance_class()
+    for name in CASES:
+        globals()[f"Test_{name}"] = conformance_class(name)
