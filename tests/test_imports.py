@@ -23,7 +23,8 @@ MAY_USE = {
     "listing": {"training", "evaluation", "data", "models"},
     "train": {"errors", "training"},
     "data_cli": {"errors", "hub", "data"},
-    "cli": {"errors", "data_cli", "listing", "train", "training", "hub", "evaluation", "data", "models"},
+    "look_cli": {"errors", "evaluation"},
+    "cli": {"errors", "data_cli", "look_cli", "listing", "train", "training", "hub", "evaluation", "data", "models"},
     "__init__": {"training", "hub", "data"},
 }
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hf_sysgen import data_cli
+from hf_sysgen import data_cli, look_cli
 from hf_sysgen.errors import reported
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app = typer.Typer(
     help="Models, benchmarks and training setups for systematic generalization.",
 )
 app.add_typer(data_cli.app, name="data")
+app.add_typer(look_cli.app, name="look")
 
 RecipeFile = Annotated[Path, typer.Argument(help="a recipe file, see `hf-sysgen list recipes`")]
 CHECKPOINT_HELP = "a run's folder or a checkpoint's, a model of the zoo (`hf-sysgen list zoo`), or one of the hub"

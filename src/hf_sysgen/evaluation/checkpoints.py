@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 from hf_sysgen.data.download import one_line
 from hf_sysgen.data.tokenization import encode_sources
 from hf_sysgen.errors import UserError
+from hf_sysgen.evaluation.results import MODEL
 from hf_sysgen.evaluation.zoo import zoo_folder, zoo_names
 from hf_sysgen.models import CONFIGS, MODELS
 
@@ -33,21 +34,71 @@ class CheckpointError(UserError):
 
 def load_checkpoint(path: str | Path) -> tuple[Seq2SeqLM, PreTrainedTokenizerFast]:
     """
-    A model of this package that turns texts into texts and its tokenizer, in evaluation mode and float32, on the GPU if
-    there is one. Only safetensors are read; the package's own code is run, never the checkpoint's.
+    A model of this package that turns texts into texts and its tokenizer, as [`load_any_checkpoint`] loads it.
+
+    Raises:
+        CheckpointError: a file is absent or cut short, or the model is of another type.
+    """
+    folder = checkpoint_folder(path)
+    name, _, writes = _class_of(folder)
+    if not writes:
+        raise CheckpointError(
+            f"{folder / 'config.json'}: the model is a {name}, which does not turn texts into texts; its numbers are "
+            "in the results.json of its run"
+        )
+    model, tokenizer = load_any_checkpoint(folder)
+    if tokenizer is None:
+        raise _missing(folder, "tokenizer.json")
+    return model, tokenizer
+
+
+def load_any_checkpoint(path: str | Path) -> tuple[Any, PreTrainedTokenizerFast | None]:
+    """
+    A model of this package with its head, in evaluation mode and float32, on the GPU if there is one; and its
+    tokenizer, if it has one. Only safetensors are read; the package's own code is run, never the checkpoint's.
 
     Args:
         path: the folder `model` of a run (or the run's folder itself), a model of the zoo, or "owner/name" on the hub.
 
     Raises:
-        CheckpointError: a file is absent or cut short, or the model is of another type.
+        CheckpointError: a file is absent or cut short, or the model is none of this package's.
     """
+    folder = checkpoint_folder(path)
+    name, model_class, _ = _class_of(folder)
+    if model_class is None:
+        raise CheckpointError(f"{folder / 'config.json'}: the model is a {name}, which is no model with a head of ours")
+    if not (folder / "model.safetensors").exists():
+        raise _missing(folder, "model.safetensors")
+    try:
+        model, report = model_class.from_pretrained(
+            folder, dtype=torch.float32, use_safetensors=True, output_loading_info=True
+        )
+        tokenizer = AutoTokenizer.from_pretrained(folder) if (folder / "tokenizer.json").exists() else None
+    except StrictDataclassError as error:
+        config_type = model_class.config_class.model_type
+        raise CheckpointError(
+            f"{folder / 'config.json'}: not a {config_type}'s: {' '.join(str(error).split())}"
+        ) from error
+    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
+        raise CheckpointError(f"{folder}: cannot be loaded, it may be cut short; copy it again ({error})") from error
+    if missing := sorted(report["missing_keys"]):
+        raise CheckpointError(f"{folder}: model.safetensors lacks {', '.join(missing[:5])}; copy it again")
+    return model.eval().to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
+
+
+def checkpoint_folder(path: str | Path) -> Path:
+    """The folder that a name stands for, of a run its `model`. Raises CheckpointError: there is no config.json."""
     path = local_folder(path)
-    if (path / "model" / "config.json").exists():
-        path = path / "model"
-    config = path / "config.json"
-    if not config.exists():
+    if (path / MODEL / "config.json").exists():
+        path = path / MODEL
+    if not (path / "config.json").exists():
         raise CheckpointError(f"{path}: no checkpoint here, config.json is missing; give the folder `model` of a run")
+    return path
+
+
+def _class_of(folder: Path) -> tuple[str, Any, bool]:
+    """What the checkpoint's model is called, its class (`None`: not known), and whether it turns texts into texts."""
+    config = folder / "config.json"
     try:
         keys = json.loads(config.read_text(encoding="utf-8"))
         model_type, architectures = keys.get("model_type"), keys.get("architectures") or []
@@ -58,27 +109,18 @@ def load_checkpoint(path: str | Path) -> tuple[Seq2SeqLM, PreTrainedTokenizerFas
             f"{config}: model_type is {model_type!r}, which is none of this package's: {', '.join(CONFIGS)}"
         )
     heads = MODELS[CONFIGS[model_type]]
-    auto_class: Any = next((one for one in (AutoModelForSeq2SeqLM, AutoModelForCausalLM) if one in heads), None)
-    if auto_class is None or architectures not in ([], [heads[auto_class].__name__]):
-        raise CheckpointError(
-            f"{config}: the model is a {' '.join(architectures) or model_type}, which does not turn texts into texts; "
-            "its numbers are in the results.json of its run"
-        )
-    for name in ("model.safetensors", "tokenizer.json"):
-        if not (path / name).exists():
-            raise CheckpointError(f"{path}: {name} is missing; copy the whole folder")
-    try:
-        model, report = auto_class.from_pretrained(
-            path, dtype=torch.float32, use_safetensors=True, output_loading_info=True
-        )
-        tokenizer = AutoTokenizer.from_pretrained(path)
-    except StrictDataclassError as error:
-        raise CheckpointError(f"{config}: not a {model_type}'s: {' '.join(str(error).split())}") from error
-    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
-        raise CheckpointError(f"{path}: cannot be loaded, it may be cut short; copy it again ({error})") from error
-    if missing := sorted(report["missing_keys"]):
-        raise CheckpointError(f"{path}: model.safetensors lacks {', '.join(missing[:5])}; copy it again")
-    return model.eval().to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
+    writer = next((heads[one] for one in (AutoModelForSeq2SeqLM, AutoModelForCausalLM) if one in heads), None)
+    if not architectures and writer is not None:
+        return writer.__name__, writer, True
+    for classes in heads.values():
+        for model_class in classes if isinstance(classes, tuple) else (classes,):
+            if [model_class.__name__] == architectures:
+                return model_class.__name__, model_class, model_class is writer
+    return " ".join(architectures) or model_type, None, False
+
+
+def _missing(folder: Path, name: str) -> CheckpointError:
+    return CheckpointError(f"{folder}: {name} is missing; copy the whole folder")
 
 
 def local_folder(name: str | Path) -> Path:

@@ -1,0 +1,226 @@
+"""What all pictures share: where they may be written, colours, and lines, points, bars and histograms in panels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hf_sysgen.errors import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# what a picture's name may end in
+ENDINGS = (".png", ".pdf", ".svg")
+# of Okabe and Ito, which all kinds of colour vision tell apart; with a marker each, so that none is needed
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = "osD^vPX"
+BLUE, ORANGE, GREY = COLOURS[0], COLOURS[1], "#555555"
+# of numbers, from low to high
+SCALE = "viridis"
+
+
+class PictureError(UserError):
+    """A file that no picture can be written to."""
+
+
+def check_picture(path: str | Path) -> None:
+    """
+    Told before the work whose picture could not be kept.
+
+    Raises:
+        PictureError: the name ends in none of `ENDINGS`, or the folder cannot be made.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in ENDINGS:
+        raise PictureError(f"{path}: a picture's name ends in one of {', '.join(ENDINGS)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PictureError(f"{path}: cannot be written to: {error}") from error
+
+
+def save(figure: Figure, path: str | Path) -> None:
+    """Write a figure to a file that `check_picture` has passed."""
+    figure.savefig(path, dpi=150)
+
+
+@dataclass(frozen=True)
+class Line:
+    """
+    One line of a panel.
+
+    Attributes:
+        label: in the legend; lines of one label have one colour and marker in all panels.
+        points: (x, y).
+        band: of each point how far it spreads up and down; none where empty.
+        dashed: whether it is the lesser of two lines of one label.
+    """
+
+    label: str
+    points: Sequence[tuple[float, float]]
+    band: Sequence[float] = ()
+    dashed: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """
+    Lines in one system of axes.
+
+    Attributes:
+        title, x, y: its texts.
+        lines: what is drawn.
+        rules: vertical lines: (x, label of a line whose colour it has, or a colour).
+        log_x, log_y: whether an axis is logarithmic.
+        ends: of the y axis, `None` to fit.
+        smooth: whether points are too many for markers.
+    """
+
+    title: str
+    x: str
+    y: str
+    lines: Sequence[Line]
+    rules: Sequence[tuple[float, str]] = ()
+    log_x: bool = False
+    log_y: bool = False
+    ends: tuple[float, float] | None = None
+    smooth: bool = False
+
+
+def draw_panels(panels: Sequence[Panel], title: str = "", across: int = 3) -> Figure:
+    """The panels, `across` in a row, with one legend below."""
+    from matplotlib.figure import Figure
+
+    columns = min(across, len(panels))
+    rows = -(-len(panels) // columns)
+    labels = list(dict.fromkeys(line.label for panel in panels for line in panel.lines))
+    styles = {label: (COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]) for i, label in enumerate(labels)}
+    wide = 2 if max(map(len, labels), default=0) > 30 else 3
+    legend = 0.2 * -(-len(labels) // wide) + 0.2
+    figure = Figure(figsize=(max(3.9 * columns, 5.2), 3.1 * rows + legend + 0.3), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False).flat
+    handles: dict[str, Any] = {}
+    for axes, panel in zip(grid, panels, strict=False):
+        for line in panel.lines:
+            handles.setdefault(line.label, _draw_line(axes, line, *styles[line.label], panel.smooth))
+        for x, name in panel.rules:
+            axes.axvline(x, color=styles[name][0] if name in styles else name, linestyle="--", linewidth=1.1)
+        axes.set(xlabel=panel.x, ylabel=panel.y, title=panel.title)
+        axes.title.set_fontsize(9)
+        if panel.log_x:
+            axes.set_xscale("log")
+        if panel.log_y:
+            axes.set_yscale("log")
+        if panel.ends is not None:
+            axes.set_ylim(*panel.ends)
+        axes.grid(alpha=0.3)
+    for axes in list(grid)[len(panels) :]:
+        axes.set_axis_off()
+    if handles:
+        figure.legend(handles.values(), handles, loc="outside lower center", ncols=wide, fontsize=8, frameon=False)
+    if title:
+        figure.suptitle(title, fontsize=10)
+    return figure
+
+
+def _draw_line(axes: Any, line: Line, colour: str, marker: str, smooth: bool) -> Any:
+    if not line.points:
+        return axes.plot([], [], color=colour)[0]
+    xs, ys = zip(*line.points, strict=True)
+    style = {"marker": None if smooth else marker, "markersize": 4, "linewidth": 1.4}
+    (handle,) = axes.plot(xs, ys, "--" if line.dashed else "-", color=colour, **style)
+    if line.band:
+        low, high = ([y + sign * d for y, d in zip(ys, line.band, strict=True)] for sign in (-1, 1))
+        axes.fill_between(xs, low, high, color=colour, alpha=0.2, linewidth=0)
+    return handle
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """Points in one system of axes: (x, y, what their colour stands for)."""
+
+    title: str
+    x: str
+    y: str
+    points: Sequence[tuple[float, float, float]]
+
+
+def draw_clouds(clouds: Sequence[Cloud], colour: str, title: str = "") -> Figure:
+    """Clouds side by side, x logarithmic, with one scale of colours, which is called `colour`."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.0 * len(clouds) + 0.8, 3.6), layout="constrained")
+    grid = figure.subplots(1, len(clouds), squeeze=False)[0]
+    values = [point[2] for cloud in clouds for point in cloud.points]
+    image: Any = None
+    for axes, cloud in zip(grid, clouds, strict=True):
+        xs, ys, shades = zip(*cloud.points, strict=True)
+        image = axes.scatter(xs, ys, c=shades, s=14, cmap=SCALE, vmin=min(values), vmax=max(values))
+        axes.set(xlabel=cloud.x, ylabel=cloud.y, xscale="log")
+        axes.set_title(cloud.title, fontsize=9)
+        axes.grid(alpha=0.3)
+    figure.colorbar(image, ax=list(grid), label=colour)
+    if title:
+        figure.suptitle(title, fontsize=10)
+    return figure
+
+
+def draw_bars(groups: Mapping[str, Mapping[str, float]], y: str, title: str = "", rule: float | None = None) -> Figure:
+    """Groups of bars: group -> label -> height; with a horizontal line at `rule`."""
+    from matplotlib.figure import Figure
+
+    labels = list(dict.fromkeys(label for bars in groups.values() for label in bars))
+    figure = Figure(figsize=(max(4.5, 1.0 + 1.1 * len(groups)), 3.6), layout="constrained")
+    axes = figure.subplots()
+    width = 0.8 / len(labels)
+    for index, label in enumerate(labels):
+        places = [place for place, bars in enumerate(groups.values()) if label in bars]
+        heights = [bars[label] for bars in groups.values() if label in bars]
+        at = [place + (index - (len(labels) - 1) / 2) * width for place in places]
+        drawn = axes.bar(at, heights, width, color=COLOURS[index % len(COLOURS)], label=label)
+        axes.bar_label(drawn, fmt="%.2f", fontsize=7)
+    if rule is not None:
+        axes.axhline(rule, color=GREY, linestyle="--", linewidth=1)
+    axes.set_xticks(range(len(groups)), groups, rotation=25, ha="right", fontsize=8)
+    axes.set(ylabel=y)
+    figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    if title:
+        figure.suptitle(title, fontsize=10)
+    return figure
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Two histograms over the same bins: label -> counts, `edges` having one number more than there are counts."""
+
+    title: str
+    x: str
+    edges: Sequence[float]
+    counts: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+
+def draw_with_histograms(panel: Panel, histograms: Sequence[Histogram], title: str = "") -> Figure:
+    """A panel of lines, and histograms beside it."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(3.8 * (1 + len(histograms)), 3.6), layout="constrained")
+    first, *others = figure.subplots(1, 1 + len(histograms))
+    for index, line in enumerate(panel.lines):
+        _draw_line(first, line, COLOURS[index], MARKERS[index], smooth=False).set_label(line.label)
+    first.set(xlabel=panel.x, ylabel=panel.y)
+    first.set_title(panel.title, fontsize=9)
+    for axes, histogram in zip(others, histograms, strict=True):
+        for index, (label, counts) in enumerate(histogram.counts.items()):
+            axes.stairs(counts, histogram.edges, fill=index == 0, alpha=0.55 if index == 0 else 1.0,
+                        color=COLOURS[index], linewidth=1.4, label=label)  # fmt: skip
+        axes.set(xlabel=histogram.x, ylabel="examples", yscale="symlog")
+        axes.set_title(histogram.title, fontsize=9)
+    for axes in (first, *others):
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=7, frameon=False)
+    if title:
+        figure.suptitle(title, fontsize=10)
+    return figure

@@ -1,0 +1,67 @@
+"""Graphs of relations between people, and how a person writes one: "Ann wife Bob, Bob daughter Cy, Ann ? Cy"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hf_sysgen.errors import UserError
+
+
+class StoryError(UserError):
+    """A story that cannot be read: says which part, and what would be right."""
+
+
+@dataclass(frozen=True)
+class Story:
+    """
+    What a story says.
+
+    Attributes:
+        people: their names.
+        edges: pairs of their numbers.
+        relations: for each edge what the second is to the first.
+        query: the pair in question.
+        answer: the right relation, if it is known.
+    """
+
+    people: list[str]
+    edges: list[tuple[int, int]]
+    relations: list[str]
+    query: tuple[int, int]
+    answer: str | None = None
+
+
+def parse_story(text: str) -> Story:
+    """
+    A story in the form "Ann wife Bob, Bob daughter Cy, Ann ? Cy": Ann's wife is Bob, and what is Cy to Ann? People are
+    numbered in the order of their names' first appearance.
+
+    Raises:
+        StoryError: a part has not three words, a relation is of a person to themself, or not just one is in question.
+    """
+    people: dict[str, int] = {}
+    edges, relations, queries = [], [], []
+    for part in text.split(","):
+        words = part.split()
+        if len(words) != 3 or words[0] == words[2]:
+            raise StoryError(f'{part.strip()!r}: expected "PERSON relation PERSON", as in "Ann wife Bob, Ann ? Bob"')
+        first, relation, last = words
+        edge = (people.setdefault(first, len(people)), people.setdefault(last, len(people)))
+        if relation == "?":
+            queries.append(edge)
+        else:
+            edges.append(edge)
+            relations.append(relation)
+    if len(queries) != 1 or not edges:
+        raise StoryError(f'{text!r}: expected relations and one question, as in "Ann wife Bob, Bob son Cy, Ann ? Cy"')
+    return Story(list(people), edges, relations, queries[0])
+
+
+def story_of(example: Mapping[str, Any]) -> Story:
+    """An example of the benchmark `clutrr` as a story."""
+    edges = [(first, last) for first, last in example["edges"]]
+    size = 1 + max(node for edge in edges for node in edge)
+    first, last = example["query_edge"]
+    return Story(list(example["names"])[:size], edges, list(example["edge_types"]), (first, last), example["target"])
