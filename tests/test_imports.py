@@ -24,7 +24,20 @@ MAY_USE = {
     "train": {"errors", "training"},
     "data_cli": {"errors", "hub", "data"},
     "look_cli": {"errors", "evaluation"},
-    "cli": {"errors", "data_cli", "look_cli", "listing", "train", "training", "hub", "evaluation", "data", "models"},
+    "analyse_cli": {"errors", "evaluation"},
+    "cli": {
+        "errors",
+        "analyse_cli",
+        "data_cli",
+        "look_cli",
+        "listing",
+        "train",
+        "training",
+        "hub",
+        "evaluation",
+        "data",
+        "models",
+    },
     "__init__": {"training", "hub", "data"},
 }
 

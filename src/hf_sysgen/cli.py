@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hf_sysgen import data_cli, look_cli
+from hf_sysgen import analyse_cli, data_cli, look_cli
 from hf_sysgen.errors import reported
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app = typer.Typer(
 )
 app.add_typer(data_cli.app, name="data")
 app.add_typer(look_cli.app, name="look")
+app.add_typer(analyse_cli.app, name="analyse")
 
 RecipeFile = Annotated[Path, typer.Argument(help="a recipe file, see `hf-sysgen list recipes`")]
 CHECKPOINT_HELP = "a run's folder or a checkpoint's, a model of the zoo (`hf-sysgen list zoo`), or one of the hub"

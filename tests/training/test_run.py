@@ -18,6 +18,7 @@ import hf_sysgen.training.tasks
 from hf_sysgen.data.tokenization import encode_sources
 from hf_sysgen.evaluation.metrics import summarize
 from hf_sysgen.evaluation.results import check_record, read_results
+from hf_sysgen.evaluation.samples import read_evaluations
 from hf_sysgen.train import main
 from hf_sysgen.training.recipe import RecipeError, load_recipe
 from hf_sysgen.training.run import run_recipe
@@ -129,6 +130,19 @@ def test_second_start_changes_no_file(tmp_path, few_examples, capsys):
     # keys that only place a run do not make it another one
     assert main([*words, "log_every=7"]) == 0
     assert snapshot(tmp_path / "run") == before
+
+
+def test_losses_of_every_example(tmp_path, few_examples):
+    """They make the means that are logged, of the examples that evaluations look at."""
+    record = run_recipe(tiny_recipe(tmp_path, steps=4, eval_every=2, eval_examples=5, sample_losses=True))
+    logged = {entry["step"]: entry for entry in record["history"] if "eval_test_loss" in entry}
+    for split in ("validation", "test"):
+        found = read_evaluations(tmp_path / "run", split)
+        assert [one.step for one in found] == [2, 4] == list(logged)
+        for one in found:
+            assert len(one.losses) == len(one.exact) == 5
+            assert sum(one.losses) / 5 == pytest.approx(logged[one.step][f"eval_{split}_loss"], abs=1e-6)
+            assert sum(one.exact) / 5 == logged[one.step][f"eval_{split}_accuracy"]
 
 
 def test_run_dir(tmp_path, monkeypatch):

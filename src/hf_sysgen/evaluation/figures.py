@@ -18,6 +18,8 @@ ENDINGS = (".png", ".pdf", ".svg")
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vPX"
 BLUE, ORANGE, GREY = COLOURS[0], COLOURS[1], "#555555"
+# what an axis of depths is called
+LAYERS = "layers"
 # of numbers, from low to high
 SCALE = "viridis"
 
@@ -97,11 +99,11 @@ def draw_panels(panels: Sequence[Panel], title: str = "", across: int = 3) -> Fi
     columns = min(across, len(panels))
     rows = -(-len(panels) // columns)
     labels = list(dict.fromkeys(line.label for panel in panels for line in panel.lines))
-    styles = {label: (COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]) for i, label in enumerate(labels)}
+    styles = {label: (colour, MARKERS[i % len(MARKERS)]) for i, (label, colour) in enumerate(_coloured(labels))}
     wide = 2 if max(map(len, labels), default=0) > 30 else 3
     legend = 0.2 * -(-len(labels) // wide) + 0.2
     figure = Figure(figsize=(max(3.9 * columns, 5.2), 3.1 * rows + legend + 0.3), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False).flat
+    grid = figure.subplots(rows, columns, squeeze=False).ravel()
     handles: dict[str, Any] = {}
     for axes, panel in zip(grid, panels, strict=False):
         for line in panel.lines:
@@ -112,18 +114,41 @@ def draw_panels(panels: Sequence[Panel], title: str = "", across: int = 3) -> Fi
         axes.title.set_fontsize(9)
         if panel.log_x:
             axes.set_xscale("log")
+            _write_plainly(axes.xaxis)
         if panel.log_y:
             axes.set_yscale("log")
+            _write_plainly(axes.yaxis)
+        if panel.x == LAYERS and not panel.log_x:
+            axes.xaxis.get_major_locator().set_params(integer=True)
         if panel.ends is not None:
             axes.set_ylim(*panel.ends)
         axes.grid(alpha=0.3)
-    for axes in list(grid)[len(panels) :]:
+    for axes in grid[len(panels) :]:
         axes.set_axis_off()
     if handles:
         figure.legend(handles.values(), handles, loc="outside lower center", ncols=wide, fontsize=8, frameon=False)
     if title:
         figure.suptitle(title, fontsize=10)
     return figure
+
+
+def _coloured(labels: Sequence[str]) -> list[tuple[str, Any]]:
+    """A colour for each label: of more than there are colours, shades in their order."""
+    if len(labels) <= len(COLOURS):
+        return list(zip(labels, COLOURS, strict=False))
+    from matplotlib import colormaps
+
+    shades = colormaps[SCALE].resampled(len(labels))
+    return [(label, shades(index)) for index, label in enumerate(labels)]
+
+
+def _write_plainly(axis: Any) -> None:
+    """On a logarithmic axis, numbers as a person writes them."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _draw_line(axes: Any, line: Line, colour: str, marker: str, smooth: bool) -> Any:
@@ -175,7 +200,7 @@ def draw_bars(groups: Mapping[str, Mapping[str, float]], y: str, title: str = ""
     labels = list(dict.fromkeys(label for bars in groups.values() for label in bars))
     figure = Figure(figsize=(max(4.5, 1.0 + 1.1 * len(groups)), 3.6), layout="constrained")
     axes = figure.subplots()
-    width = 0.8 / len(labels)
+    width = min(0.3, 0.8 / len(labels))
     for index, label in enumerate(labels):
         places = [place for place, bars in enumerate(groups.values()) if label in bars]
         heights = [bars[label] for bars in groups.values() if label in bars]
@@ -184,6 +209,7 @@ def draw_bars(groups: Mapping[str, Mapping[str, float]], y: str, title: str = ""
         axes.bar_label(drawn, fmt="%.2f", fontsize=7)
     if rule is not None:
         axes.axhline(rule, color=GREY, linestyle="--", linewidth=1)
+    axes.margins(x=0.2, y=0.1)
     axes.set_xticks(range(len(groups)), groups, rotation=25, ha="right", fontsize=8)
     axes.set(ylabel=y)
     figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)

@@ -104,6 +104,8 @@ class Recipe:
         eval_examples: examples of each split in the evaluations during training, a fixed random choice; `null` for
             all. The one at the end always takes all.
         eval_batch_size: examples decoded together.
+        sample_losses: whether each evaluation during training keeps the loss of every example, in the run's folder
+            `evaluations`, about 10 bytes each.
         beams: width of the search for a translation; 1 is greedy, as all other tasks decode.
         length_penalty: power of the length that a translation's log-probability is divided by.
         early_stopping: stop when `loss` (free-running; of translation smoothed and teacher-forced), `accuracy` or
@@ -167,6 +169,7 @@ class Recipe:
     eval_every: int = 1000
     eval_examples: int | None = None
     eval_batch_size: int = 256
+    sample_losses: bool = False
     beams: int = 1
     length_penalty: float = 1.0
     early_stopping: Literal["none", "loss", "accuracy", "bleu"] = "none"
@@ -186,7 +189,7 @@ class Recipe:
 
     # where a run reads and writes, and how often it reports, do not change what it computes
     NEUTRAL: ClassVar = (
-        "output_dir", "data_dir", "tracker", "log_every", "eval_batch_size", "name",
+        "output_dir", "data_dir", "tracker", "log_every", "eval_batch_size", "sample_losses", "name",
         "paper_cell", "paper_metric", "paper_test", "paper_validation",
     )  # fmt: skip
     # these change a run's bits, or when it is looked at, but not which cell of the paper it is

@@ -31,6 +31,7 @@ from transformers import (
 from transformers.trainer_callback import ExportableState, PrinterCallback
 
 from hf_sysgen.errors import RunFailed
+from hf_sysgen.evaluation.samples import write_evaluation
 from hf_sysgen.training.batches import Batches, MaxTokensBatches, parts_of_max_tokens
 from hf_sysgen.training.recipe import Recipe
 from hf_sysgen.training.schedules import learning_rate_of
@@ -279,7 +280,10 @@ class SysgenTrainer(Seq2SeqTrainer):
         for name, split in self.splits.items():
             if name == "train" or (self.task.watched is not None and name not in self.task.watched):
                 continue
-            summary = self.task.summarize(self.predict_split(name, self._evaluated_rows(len(split))), name)
+            records = self.predict_split(name, self._evaluated_rows(len(split)))
+            if self.recipe.sample_losses and self.args.should_save:
+                write_evaluation(self.recipe.run_dir, name, self.state.global_step, records)
+            summary = self.task.summarize(records, name)
             for metric in self.task.monitored:
                 metrics[f"{metric_key_prefix}_{name}_{metric}"] = summary[metric]
         self.log(metrics)

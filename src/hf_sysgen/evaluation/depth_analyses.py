@@ -1,0 +1,314 @@
+"""Analyses of Petty et al. 2023, from results records and checkpoints: Figures 2 to 7, 9 and 10.
+
+A size class is what has one width: in the paper each class does (Table 1). It is named by its number of parameters.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hf_sysgen.data.cogs_files import STRUCTURAL
+from hf_sysgen.evaluation.devil_analyses import AnalysisError, Curve, Record, benchmark_of, curve
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# of feed-forward blocks: name of the weight, and the projections that are stacked in it
+PROJECTIONS = {"gate_up_proj": ("gate", "input"), "fc1": ("input",), "down_proj": ("output",), "fc2": ("output",)}
+
+
+def size(record: Record, key: str) -> int:
+    """A field of the model's config that the recipe gives. Raises AnalysisError: it does not."""
+    if key not in record["recipe"]:
+        raise AnalysisError(f"{record['name']} seed {record['seed']}: its recipe has no {key}")
+    return record["recipe"][key]
+
+
+def classes(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """Records by size class, the smallest class first, by depth. Raises AnalysisError: see `size`."""
+    by_width: dict[int, list[Record]] = {}
+    for record in sorted(records, key=lambda one: size(one, "num_hidden_layers")):
+        by_width.setdefault(size(record, "hidden_size"), []).append(record)
+    found = sorted(by_width.values(), key=_parameters)
+    return {_in_words(_parameters(runs)): runs for runs in found}
+
+
+def _parameters(records: Sequence[Record]) -> float:
+    return statistics.median(record["num_parameters"] for record in records)
+
+
+def _in_words(count: float) -> str:
+    unit, name = (1e6, "M") if count >= 1e6 else (1e3, "k")
+    return f"{round(count / unit) if count >= 10 * unit else round(count / unit, 1)}{name}"
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """
+    A model of Figures 2 and 3.
+
+    Attributes:
+        depth: number of layers.
+        ratio: d_model / d_ff.
+        perplexity: on the validation split, of the final weights; mean over seeds.
+        relative: divided by the smallest of its class.
+    """
+
+    depth: int
+    ratio: float
+    perplexity: float
+    relative: float
+
+
+def perplexities(records: Sequence[Record]) -> dict[str, list[Pretrained]]:
+    """Figures 2 and 3: the models of each size class by depth. Raises AnalysisError: a record has no perplexity."""
+    found = {}
+    for name, runs in classes(records).items():
+        values: dict[int, list[float]] = {}
+        ratios = {}
+        for record in runs:
+            perplexity = record["splits"].get("validation", {}).get("perplexity")
+            if perplexity is None:
+                raise AnalysisError(f"{record['name']} seed {record['seed']}: no perplexity on validation")
+            depth = size(record, "num_hidden_layers")
+            values.setdefault(depth, []).append(perplexity)
+            ratios[depth] = size(record, "hidden_size") / size(record, "intermediate_size")
+        means = {depth: statistics.fmean(seeds) for depth, seeds in values.items()}
+        best = min(means.values())
+        found[name] = [Pretrained(depth, ratios[depth], mean, mean / best) for depth, mean in means.items()]
+    return found
+
+
+def generalization(records: Sequence[Record]) -> dict[str, dict[str, list[tuple[int, float]]]]:
+    """Figure 4: benchmark -> size class -> (depth, accuracy on `test`, mean over seeds)."""
+    found: dict[str, dict[str, list[tuple[int, float]]]] = {}
+    for name, runs in classes(records).items():
+        for benchmark in dict.fromkeys(map(benchmark_of, runs)):
+            own = [record for record in runs if benchmark_of(record) == benchmark]
+            found.setdefault(benchmark, {})[name] = _by_depth(own, [_test(record)["accuracy"] for record in own])
+    return found
+
+
+def by_structure(records: Sequence[Record]) -> dict[str, dict[str, dict[str, list[tuple[int, float]]]]]:
+    """
+    Figure 5: benchmark -> size class -> "lexical" and "structural" -> (depth, accuracy, mean over seeds), over the
+    examples of each kind of category: three of COGS test a structure, the other 18 a word.
+
+    Raises:
+        AnalysisError: a record has no such categories.
+    """
+    found: dict[str, dict[str, dict[str, list[tuple[int, float]]]]] = {}
+    for name, runs in classes(records).items():
+        for benchmark in dict.fromkeys(map(benchmark_of, runs)):
+            own = [record for record in runs if benchmark_of(record) == benchmark]
+            shares = [lexical_structural(record) for record in own]
+            found.setdefault(benchmark, {})[name] = {
+                kind: _by_depth(own, [share[index] for share in shares])
+                for index, kind in enumerate(("lexical", "structural"))
+            }
+    return found
+
+
+def lexical_structural(record: Record) -> tuple[float, float]:
+    """Accuracy over all lexical and over all structural examples of `test`. Raises AnalysisError: there are none."""
+    counts = {False: [0, 0.0], True: [0, 0.0]}
+    for category, (examples, accuracy) in _test(record).get("by_category", {}).items():
+        counts[category in STRUCTURAL][0] += examples
+        counts[category in STRUCTURAL][1] += examples * accuracy
+    if not all(examples for examples, _ in counts.values()):
+        raise AnalysisError(
+            f"{record['name']} seed {record['seed']}: no accuracy by category with {', '.join(STRUCTURAL)} among them"
+        )
+    return counts[False][1] / counts[False][0], counts[True][1] / counts[True][0]
+
+
+def _test(record: Record) -> Mapping[str, Any]:
+    if "test" not in record["splits"]:
+        raise AnalysisError(f"{record['name']} seed {record['seed']}: no split test")
+    return record["splits"]["test"]
+
+
+def _by_depth(records: Sequence[Record], values: Sequence[float]) -> list[tuple[int, float]]:
+    seeds: dict[int, list[float]] = {}
+    for record, value in zip(records, values, strict=True):
+        seeds.setdefault(size(record, "num_hidden_layers"), []).append(value)
+    return [(depth, statistics.fmean(ys)) for depth, ys in sorted(seeds.items())]
+
+
+def matched_step(reference: float, perplexity: Curve) -> int | None:
+    """
+    Figure 6: the first evaluated step at which a model has (at most) the perplexity that the reference ends with;
+    `None` if it never has.
+    """
+    return next((step for step, value in perplexity if value <= reference), None)
+
+
+@dataclass(frozen=True)
+class Match:
+    """A checkpoint to fine-tune for Figure 6: of the reference itself its last step."""
+
+    reference_depth: int
+    depth: int
+    step: int | None
+    perplexity: float | None
+
+
+def matched_perplexity(records: Sequence[Record]) -> dict[str, list[Match]]:
+    """
+    Figure 6 (left): for each size class and each model of it as the reference, the step at which it and each deeper
+    model has the reference's final validation perplexity.
+
+    Raises:
+        AnalysisError: a depth has several runs, or see `curve`.
+    """
+    found = {}
+    for name, runs in classes(records).items():
+        curves: dict[int, Curve] = {}
+        for record in runs:
+            depth = size(record, "num_hidden_layers")
+            if depth in curves:
+                raise AnalysisError(
+                    f"{record['name']}: a second run of depth {depth} in class {name}; give one of each"
+                )
+            curves[depth] = curve(record, "validation", "perplexity")
+        matches = []
+        for reference, points in curves.items():
+            step, final = points[-1]
+            matches.append(Match(reference, reference, step, final))
+            for depth in (depth for depth in curves if depth > reference):
+                step_there = matched_step(final, curves[depth])
+                value = dict(curves[depth])[step_there] if step_there is not None else None
+                matches.append(Match(reference, depth, step_there, value))
+        found[name] = matches
+    return found
+
+
+def accuracy_at_loss(losses: Curve, accuracies: Curve, loss: float) -> float | None:
+    """
+    Figure 7: the generalization accuracy where the in-distribution loss first is `loss`, both interpolated linearly
+    between evaluations; of a run that starts below, that of its first evaluation; `None` if it never is.
+    """
+    known = dict(accuracies)
+    points = [(value, known[step]) for step, value in losses if step in known]
+    before: tuple[float, float] | None = None
+    for value, accuracy in points:
+        if value <= loss:
+            if before is None:
+                return accuracy
+            share = (before[0] - loss) / (before[0] - value)
+            return before[1] + share * (accuracy - before[1])
+        before = (value, accuracy)
+    return None
+
+
+def lowest_common_loss(records: Sequence[Record], metric: str = "loss_teacher") -> float:
+    """The smallest in-distribution loss that all runs have reached. Raises AnalysisError: see `curve`."""
+    return max(min(value for _, value in curve(record, "validation", metric)) for record in records)
+
+
+def at_equal_loss(
+    records: Sequence[Record], loss: float, metric: str = "loss_teacher"
+) -> dict[str, dict[str, list[tuple[int, float]]]]:
+    """
+    Figure 7: benchmark -> size class -> (depth, [`accuracy_at_loss`], mean over seeds) of the runs that reach it.
+
+    Args:
+        loss: on `validation`; the paper's is 0.0002 on COGS.
+        metric: the loss of the language model, teacher-forced.
+    """
+    found: dict[str, dict[str, list[tuple[int, float]]]] = {}
+    for name, runs in classes(records).items():
+        for record_benchmark in dict.fromkeys(map(benchmark_of, runs)):
+            own, values = [], []
+            for record in (one for one in runs if benchmark_of(one) == record_benchmark):
+                value = accuracy_at_loss(curve(record, "validation", metric), curve(record, "test", "accuracy"), loss)
+                if value is not None:
+                    own.append(record)
+                    values.append(value)
+            found.setdefault(record_benchmark, {})[name] = _by_depth(own, values)
+    return found
+
+
+def effective_rank(singular_values: Sequence[float]) -> float:
+    """exp(-sum p_i ln p_i) with p the singular values over their sum (Roy & Vetterli 2007; Appendix C)."""
+    import numpy as np
+
+    share = np.asarray(singular_values, np.float64)
+    share = share / share.sum()
+    share = share[share > 0]
+    return float(np.exp(-(share * np.log(share)).sum()))
+
+
+def cumulative_share(singular_values: Sequence[float]) -> list[tuple[float, float]]:
+    """Figure 9: for i = 1 ... k, (i / k, share of the l1 norm that the i largest have)."""
+    import numpy as np
+
+    share = np.cumsum(np.sort(np.asarray(singular_values, np.float64))[::-1])
+    return [((i + 1) / len(share), float(value / share[-1])) for i, value in enumerate(share)]
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """
+    A projection of a checkpoint's feed-forward blocks.
+
+    Attributes:
+        projection: "input", "output", or "gate", the second input projection of gated blocks, of which the paper, whose
+            blocks have it as well, does not speak.
+        cumulative: [`cumulative_share`], averaged over layers.
+        effective: [`effective_rank`], averaged over layers.
+        full: k, the smaller of both widths.
+    """
+
+    projection: str
+    cumulative: list[tuple[float, float]]
+    effective: float
+    full: int
+
+
+def ranks(checkpoint: Path) -> list[Ranks]:
+    """
+    Figures 9 and 10 of a checkpoint's feed-forward blocks, whose weights alone are read.
+
+    Raises:
+        CheckpointError: there is no checkpoint, or it cannot be read; AnalysisError: it has no such blocks.
+    """
+    import numpy as np
+
+    found: dict[str, list[Any]] = {}
+    for name, weight in feed_forward_weights(checkpoint):
+        parts = PROJECTIONS[name]
+        for projection, part in zip(parts, np.split(weight, len(parts)), strict=True):
+            found.setdefault(projection, []).append(np.linalg.svd(part, compute_uv=False))
+    if not found:
+        raise AnalysisError(f"{checkpoint}: no feed-forward blocks with {', '.join(PROJECTIONS)}")
+    return [
+        Ranks(
+            projection,
+            [tuple(point) for point in np.mean([cumulative_share(one) for one in layers], axis=0).tolist()],
+            statistics.fmean(map(effective_rank, layers)),
+            len(layers[0]),
+        )
+        for projection, layers in sorted(found.items())
+    ]
+
+
+def feed_forward_weights(checkpoint: Path) -> list[tuple[str, np.ndarray]]:
+    """Names, as in `PROJECTIONS`, and float64 weights (out, in) of all layers."""
+    from safetensors import SafetensorError, safe_open
+
+    from hf_sysgen.evaluation.checkpoints import CheckpointError, checkpoint_folder
+
+    file = checkpoint_folder(checkpoint) / "model.safetensors"
+    pattern = re.compile(rf"feed_forward\.({'|'.join(PROJECTIONS)})\.weight$")
+    try:
+        with safe_open(file, "pt") as tensors:
+            names = [(match[1], key) for key in tensors.keys() if (match := pattern.search(key))]  # noqa: SIM118
+            return [(name, tensors.get_tensor(key).double().numpy()) for name, key in names]
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{file}: cannot be read: {error}") from error
