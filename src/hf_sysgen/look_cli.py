@@ -16,7 +16,10 @@ app = typer.Typer(
     help="Pictures of a checkpoint: attention, biases by distance, graphs of examples.",
 )
 
-Checkpoint = Annotated[Path, typer.Argument(help="the folder of a run, or of a checkpoint")]
+Checkpoint = Annotated[
+    str,
+    typer.Argument(help="a run's folder or a checkpoint's, a model of the zoo (`hf-sysgen list zoo`), or of the hub"),
+]
 Output = Annotated[Path, typer.Option("--output", "-o", help="file for the picture: .png, .pdf or .svg")]
 
 

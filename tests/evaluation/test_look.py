@@ -228,6 +228,21 @@ def test_positions_of_spans_and_shared_biases():
     torch.testing.assert_close(found.layers[0][1], bias.flip(0).softmax(0))
 
 
+def test_sentences_that_are_labelled():
+    """An encoder alone; its biases are of query minus key, the figure's distances of key minus query."""
+    tokenizer = sentence_tokenizer(["a cat saw"])
+    model = tiny("transformer_graph_parser", vocab_size=len(tokenizer), max_relative_distance=1, share_layers=False)
+    reading = read_input(model, tokenizer, "a cat saw")
+    (maps,) = attention_maps(model, reading)
+    (positions,) = position_maps(model, reading)
+    assert len(maps.layers) == len(positions.layers) == 3
+    assert maps.layers[0].shape == positions.layers[0].shape == (HEADS, 3, 3)
+    (found,) = distance_preferences(model)
+    numbers = model.model.layers[2].self_attn.distances.weight[:, -1].detach() / math.sqrt(WIDTH / HEADS)
+    assert found.distances == [-1, 0, 1]
+    torch.testing.assert_close(found.layers[2][0], numbers.softmax(0).flip(0))
+
+
 def test_what_a_model_has_not():
     model = tiny("sysgen_transformer")
     reading = read_input(model, VOCABULARY.tokenizer, "jump", "I_JUMP")

@@ -22,6 +22,7 @@ from hf_sysgen.evaluation.samples import read_evaluations
 from hf_sysgen.train import main
 from hf_sysgen.training.recipe import RecipeError, load_recipe
 from hf_sysgen.training.run import run_recipe
+from hf_sysgen.training.tasks import prepare_task
 
 COLUMNS = {"split", "row", "input", "target", "prediction", "exact", "loss", "loss_teacher", "target_length",
            "oracle_exact"}  # fmt: skip
@@ -143,6 +144,11 @@ def test_losses_of_every_example(tmp_path, few_examples):
             assert len(one.losses) == len(one.exact) == 5
             assert sum(one.losses) / 5 == pytest.approx(logged[one.step][f"eval_{split}_loss"], abs=1e-6)
             assert sum(one.exact) / 5 == logged[one.step][f"eval_{split}_accuracy"]
+
+
+def test_losses_of_examples_that_are_never_right(tmp_path):
+    with pytest.raises(RecipeError, match="iwslt14 has none that are"):
+        prepare_task(tiny_recipe(tmp_path, benchmark="iwslt14", config="de_en", sample_losses=True))
 
 
 def test_run_dir(tmp_path, monkeypatch):

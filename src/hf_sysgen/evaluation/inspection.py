@@ -309,7 +309,8 @@ def distance_preferences(model: Any, reach: int = 8) -> list[Preferences]:
     if not found:
         raise LookError(
             f"a {type(model).__name__} has no biases by distance; such that have: sag_t5_transformer, "
-            "relative_transformer, relative_universal_transformer, depth_width_decoder (position_scheme=relative_bias)"
+            "relative_transformer, relative_universal_transformer, transformer_graph_parser, depth_width_decoder "
+            "(position_scheme=relative_bias)"
         )
     return found
 
@@ -318,6 +319,10 @@ def _distance_bias(attention: Any, reach: int) -> torch.Tensor | None:
     """Biases (H, R) of distances -(R - 1) / 2 ... (R - 1) / 2, or `None`."""
     if hasattr(attention, "distance_bias"):
         return attention.distance_bias.float().cpu()
+    if hasattr(attention, "distances"):
+        # of all heads alike, and by the distance of the query from the key
+        numbers = attention.distances.weight[:, -1].float().cpu().flip(0) * attention.scaling
+        return numbers.expand(attention.num_heads, -1)
     if not hasattr(attention, "pos_proj"):
         return None
     table = sinusoids(torch.arange(-reach, reach + 1, device=attention.v.device), attention.width)
@@ -336,7 +341,8 @@ def _preferences(kind: str, biases: torch.Tensor) -> Preferences:
 def _stacks(model: Any) -> dict[str, Sequence[Any]]:
     """The layers, by stack, that have self-attention."""
     inner = getattr(model, "model", model)
-    stacks = {kind: getattr(inner, kind, None) for kind in ("encoder", "decoder")}
+    # what labels the words of a sentence is an encoder alone
+    stacks = {"encoder": getattr(inner, "encoder", inner), "decoder": getattr(inner, "decoder", None)}
     return {
         kind: [layer for layer in stack.layers if hasattr(layer, "self_attn")]
         for kind, stack in stacks.items()

@@ -16,7 +16,7 @@ class ExampleError(UserError):
     """An example that is not there."""
 
 
-def look_at_attention(checkpoint: Path, text: str, output: Path, target: str | None, positions: bool) -> str:
+def look_at_attention(checkpoint: str | Path, text: str, output: Path, target: str | None, positions: bool) -> str:
     """Maps of an input. Raises PictureError, CheckpointError, DataError, LookError, StoryError."""
     check_picture(output)
     from hf_sysgen.evaluation.inspection import attention_maps, position_maps, read_input
@@ -33,7 +33,7 @@ def look_at_attention(checkpoint: Path, text: str, output: Path, target: str | N
     return f"{', '.join(f'{one.kind}: {len(one.layers)} x {len(one.layers[0])}' for one in maps)} -> {output}"
 
 
-def look_at_biases(checkpoint: Path, output: Path, reach: int) -> str:
+def look_at_biases(checkpoint: str | Path, output: Path, reach: int) -> str:
     """Figure 1 of Chaabouni et al. 2021 of a checkpoint. Raises PictureError, CheckpointError, LookError."""
     check_picture(output)
     from hf_sysgen.evaluation.inspection import distance_preferences
@@ -74,7 +74,7 @@ def look_at_example(run: Path, output: Path, split: str, row: int, data_dir: Pat
     return f"{said}: {record['input']} -> {output}"
 
 
-def look_at_story(checkpoint: Path, story: Story | str, output: Path) -> str:
+def look_at_story(checkpoint: str | Path, story: Story | str, output: Path) -> str:
     """A story with the attention of its query, layer by layer. Raises CheckpointError, LookError, StoryError."""
     check_picture(output)
     story = parse_story(story) if isinstance(story, str) else story
@@ -92,7 +92,7 @@ def look_at_story(checkpoint: Path, story: Story | str, output: Path) -> str:
     return f"{answer} -> {output}"
 
 
-def _load(checkpoint: Path) -> tuple[Any, Any]:
+def _load(checkpoint: str | Path) -> tuple[Any, Any]:
     import transformers
 
     from hf_sysgen.evaluation.checkpoints import load_any_checkpoint

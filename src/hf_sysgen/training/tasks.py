@@ -250,6 +250,8 @@ def prepare_task(recipe: Recipe) -> Task:
         DataError: see `load_benchmark`.
     """
     wanted = benchmark_info(recipe.benchmark).task
+    if recipe.sample_losses and wanted in ("language_modeling", "translation"):
+        raise RecipeError(f"sample_losses=true keeps which examples are right, {recipe.benchmark} has none that are")
     found = next(
         (name for task, needed, name in TASKS if task == wanted and has_needed(CONFIGS[recipe.model], needed)), None
     )
