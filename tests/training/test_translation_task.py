@@ -17,6 +17,7 @@ import sacrebleu
 import torch
 from made_examples import made_examples
 from tiny_runs import read_lines, tiny_recipe
+from transformers import AutoModelForSeq2SeqLM
 
 import hf_sysgen.evaluation.commands
 import hf_sysgen.hub
@@ -31,6 +32,7 @@ from hf_sysgen.evaluation.checkpoints import load_checkpoint
 from hf_sysgen.evaluation.commands import evaluate_checkpoint, predict_lines
 from hf_sysgen.evaluation.comp import comp
 from hf_sysgen.evaluation.translation import evaluate_translations
+from hf_sysgen.models import CONFIGS, MODELS
 from hf_sysgen.training import translation_task
 from hf_sysgen.training.batches import MaxTokensBatches
 from hf_sysgen.training.recipe import RecipeError
@@ -276,6 +278,17 @@ def test_loss_is_that_of_training(data_dir, tmp_path, use):
     expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten(), label_smoothing=0.1)
     records = task.evaluate(model, "test", np.arange(len(split)), final=False, rank=0, world=1)
     assert task.summarize(records, "test")["loss"] == pytest.approx(float(expected), rel=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [name for name, config in CONFIGS.items() if AutoModelForSeq2SeqLM in MODELS[config]])
+def test_any_encoder_decoder_translates(tmp_path, use, model):
+    use(made_examples("iwslt14"))
+    recipe = recipe_of(
+        tmp_path, "iwslt14", "de-en", model=model, steps=2, eval_every=0, joint_vocabulary=True, label_smoothing=0.0
+    )
+    assert run_recipe(recipe)["splits"]["test"]["bleu"] >= 0
+    assert len(list(predict_lines(tmp_path / "run", ["The new source needs the decision ."]))) == 1
 
 
 def test_epochs_end_a_run(tmp_path, use):
