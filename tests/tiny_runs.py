@@ -170,7 +170,7 @@ def train_process(
         processes: how many share the work, as torchrun would start them.
     """
     small_scan()  # so that processes find the data prepared
-    port = str(_free_port())
+    port = str(free_port())
     variables = [
         {} if processes == 1 else
         {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1",
@@ -213,7 +213,7 @@ def _train(
     sys.exit(status)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     import socket
 
     with socket.socket() as server:

@@ -8,6 +8,8 @@ import json
 import math
 import re
 import signal
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,12 +22,14 @@ import sharded
 import torch
 from made_examples import any_benchmark
 from safetensors.torch import load_file
-from tiny_runs import ROOT, TINY, command, read_lines, train_process, weights
+from tiny_runs import ROOT, TINY, command, environment, free_port, read_lines, train_process, weights
 from tiny_text import PRETRAINING, SHARDS, text_benchmark, texts, write_text, write_tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from typer.testing import CliRunner
 
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks
+from hf_sysgen.cli import app
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.evaluation.language_modeling import evaluate_text, summarize_text
 from hf_sysgen.evaluation.results import read_results
@@ -406,6 +410,21 @@ def test_the_text_may_end(keys, tmp_path):
     assert "Traceback" not in done.err
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["evaluate", "nowhere", "c4"], "c4 has no targets to decode; a recipe's run measures perplexity"),
+        (["compare", "depth_width/pretrain_41M_1.yaml"], "pretrain_41M_1: c4 en has no split `test` to compare on"),
+    ],
+)
+def test_commands_for_other_tasks(words, message):
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: ")
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 # size classes
 
 
@@ -430,6 +449,25 @@ def test_a_size_class_decides_all_sizes():
 
 
 # the launchers themselves
+
+
+@pytest.mark.slow
+def test_two_machines(recipe, one, tmp_path):
+    """Both on this one, with one process each."""
+    words = [sys.executable, "-m", "accelerate.commands.launch", "--config_file",
+             str(ROOT / "recipes" / "accelerate" / "multi_node.yaml"), "--num_processes", "2", "--main_process_ip",
+             "127.0.0.1", "--main_process_port", str(free_port())]  # fmt: skip
+    started = [
+        subprocess.Popen(
+            [*words, "--machine_rank", str(rank), "-m", "hf_sysgen.train", str(recipe), "output_dir=run"],
+            cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    messages = [process.communicate()[1] for process in started]
+    assert [process.returncode for process in started] == [0, 0], messages
+    assert read_results(tmp_path / "run" / "results.json")["num_processes"] == 2
+    assert curve(tmp_path / "run") == pytest.approx(curve(one), rel=1e-5)
 
 
 @pytest.mark.slow

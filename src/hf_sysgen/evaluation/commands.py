@@ -38,6 +38,10 @@ def evaluate_checkpoint(
 ) -> str:
     """Metrics of a checkpoint on a benchmark as a table. Raises CheckpointError, DataError, ResultsError."""
     transformers.utils.logging.disable_progress_bar()
+    if benchmark_info(benchmark).task == "language_modeling":
+        raise DataError(
+            f"{benchmark} has no targets to decode; a recipe's run measures perplexity, in its results.json"
+        )
     if output is not None:
         # told before the work whose result could not be kept
         new_folder(output, (PREDICTIONS, METRICS))

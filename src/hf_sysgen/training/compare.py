@@ -10,7 +10,7 @@ from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.data import load_benchmark
+from hf_sysgen.data import benchmark_info, load_benchmark
 from hf_sysgen.evaluation.plots import plot_accuracies
 from hf_sysgen.evaluation.report import table
 from hf_sysgen.evaluation.results import MODEL, RESULTS, read_results
@@ -44,6 +44,9 @@ def compare_recipes(
     recipes = [load_recipe(file, overrides) for file in files]
     if len({recipe.run_dir for recipe in recipes}) < len(recipes):
         raise RecipeError("output_dir: two of the recipes have one folder; give each its own name or seed")
+    for recipe in recipes:
+        if "test" not in benchmark_info(recipe.benchmark).config(recipe.config).splits:
+            raise RecipeError(f"{recipe.name}: {recipe.benchmark} {recipe.config} has no split `test` to compare on")
     pool = TrainingProcesses(processes, len(recipes))
 
     def train(job: tuple[Path, Recipe], slot: int) -> int:
