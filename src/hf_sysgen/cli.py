@@ -244,6 +244,21 @@ def sweep(
     raise typer.Exit(outcome.status)
 
 
+@app.command()
+def report(
+    name: Annotated[str, typer.Argument(metavar="TABLE", help="e.g. csordas2021-table3, csordas2021, or all")] = "all",
+    runs: Annotated[list[Path] | None, typer.Option(help="folder with results; may be repeated; default: runs")] = None,
+    output: Annotated[Path | None, typer.Option(help="file, .html, .md or .txt; default of all: report.html")] = None,
+) -> None:
+    """Put results beside the papers' tables: a table in the terminal, or a page of all with plots."""
+    with reported() as outcome:
+        from hf_sysgen.evaluation.report import write_report
+        from hf_sysgen.training.recipe import recipe_setups
+
+        print(write_report(name, runs or [Path("runs")], recipe_setups(), output))
+    raise typer.Exit(outcome.status)
+
+
 def main() -> None:
     app()
 

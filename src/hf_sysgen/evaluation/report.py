@@ -1,8 +1,34 @@
-"""Tables for the terminal and for documents."""
+"""Tables for the terminal and in Markdown, and what of a comparison with the papers stands in them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hf_sysgen.evaluation.papers import Cell
+from hf_sysgen.evaluation.reproduction import (
+    INTERVAL,
+    RULE,
+    Collection,
+    Comparison,
+    Measurement,
+    TableReport,
+    collect,
+    reproduce,
+)
+from hf_sysgen.evaluation.results import ResultsError, write_whole
+
+HEADER = ("cell", "paper", "ours", "sd", "SEM", "runs", "budget", "difference", "95 % interval", "verdict")
+
+UNITS = {
+    "share": "share of examples",
+    "percent": "percent",
+    "bleu": "BLEU",
+    "perplexity": "perplexity",
+    "count": "count",
+}
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -21,3 +47,174 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool
     """As Markdown has it: the first column left-aligned, the others right-aligned where they are numbers."""
     lines = [header, ("---", *["---:" if numbers else "---"] * (len(header) - 1)), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def number(value: float | None, cell: Cell, signed: bool = False) -> str:
+    """A number in the cell's unit, with one digit more than the paper prints; "-" for `None`."""
+    if value is None:
+        return "-"
+    sign = "+" if signed else ""
+    if cell.unit == "count":
+        return f"{value:{sign},.0f}"
+    printed = cell.printed.partition(" ")[0].partition(".")[2]
+    return f"{value:{sign}.{len(printed) + 1 if printed else {'share': 3}.get(cell.unit, 1)}f}"
+
+
+def budget(one: Measurement) -> str:
+    """Updates of ours of those of the paper's setup, and the share of its examples."""
+    ours, theirs = one.steps
+    if theirs is None:
+        return f"{ours:,} steps"
+    share = "" if one.budget is None else f" ({one.budget:.{0 if one.budget >= 0.1 else 1}%} of examples)"
+    return f"{ours:,} of {theirs:,} steps{share}"
+
+
+def measured_cells(comparison: Comparison) -> Iterator[tuple[str, ...]]:
+    """The columns of `HEADER` but the first one, of each of our measurements of a cell."""
+    cell = comparison.cell
+    for one, difference, interval, verdict in zip(
+        comparison.ours, comparison.differences, comparison.intervals, comparison.verdicts, strict=True
+    ):
+        yield (
+            cell.printed or "-",
+            number(one.mean, cell),
+            number(one.std, cell),
+            number(one.sem, cell),
+            str(len(one.values)),
+            budget(one),
+            number(difference, cell, signed=True),
+            "-" if interval is None else " to ".join(number(end, cell, signed=True) for end in interval),
+            verdict,
+        )
+
+
+def label(comparison: Comparison) -> str:
+    return f"{comparison.cell.row}, {comparison.cell.column}"
+
+
+def rows_of(report: TableReport, measured_only: bool = False) -> list[tuple[str, ...]]:
+    """The rows of a table under `HEADER`: one for each measurement, or why a cell has none."""
+    rows: list[tuple[str, ...]] = []
+    for comparison in report.measured if measured_only else report:
+        if comparison.ours:
+            rows += [(label(comparison), *cells) for cells in measured_cells(comparison)]
+        elif report.table.compared:
+            rows.append((label(comparison), comparison.cell.printed or "-", *["-"] * 7, comparison.verdict))
+        else:
+            rows.append((label(comparison), comparison.cell.printed or "-", *["-"] * 7, "not compared"))
+    return rows
+
+
+def title(report: TableReport) -> str:
+    return f"{report.paper.authors}, {report.table.name}"
+
+
+def remarks(report: TableReport) -> list[str]:
+    """What else there is to say of a table: how its numbers are made, notes, errata, changes of ours."""
+    one = report.table
+    lines = []
+    if one.compared:
+        unit = " or ".join(dict.fromkeys(UNITS[cell.cell.unit] for cell in report))
+        spread = {"std": ", ± standard deviation", "sem": ", ± standard error"}.get(one.spread or "", "")
+        seeds = "" if one.seeds is None else ", 1 run" if one.seeds == 1 else f", {one.seeds} runs"
+        lines.append(f"The paper's numbers: {unit}, {one.statistic}{spread}{seeds}.")
+    lines += one.notes
+    lines += [f"Erratum: {text}" for text in one.errata]
+    changed = {f"{ours.name}: {', '.join(ours.changes)}" for cell in report for ours in cell.ours if ours.changes}
+    lines += [f"Other than the paper's setup, {text}." for text in sorted(changed)]
+    return lines
+
+
+def rule() -> str:
+    """How a verdict comes about, as plain text that is Markdown too."""
+    return "\n".join(
+        ["Verdicts, the first that holds:", *(f"- {name}: {text}" for name, text in RULE.items()), "", INTERVAL]
+    )
+
+
+def terminal(reports: Sequence[TableReport], found: Collection) -> str:
+    """Tables for the terminal, with every cell; the rule once, below; and the files that were skipped."""
+    parts = []
+    for report in reports:
+        head = f"{title(report)} ({report.table.id}). {report.table.caption}"
+        body = table(HEADER, rows_of(report)) if report.rows else "no numbers"
+        parts.append("\n".join([head, body, *remarks(report)]))
+    if any(report.table.compared for report in reports):
+        parts.append(rule())
+    return "\n\n".join([*parts, *_skipped(found)])
+
+
+def document(reports: Sequence[TableReport], found: Collection) -> str:
+    """Markdown: the cells that were measured, table by table, and which tables have none."""
+    parts = ["# Ours beside the papers", rule()]
+    for report in reports:
+        if report.measured:
+            able = sum(cell.cell.run is not None for cell in report)
+            parts += [
+                f"## {title(report)}",
+                report.table.caption,
+                markdown(HEADER, rows_of(report, measured_only=True)),
+                "\n".join(f"- {line}" for line in remarks(report)),
+                f"{len(report.measured)} of {able} cells with a recipe are measured.",
+            ]
+    missing = [title(report) for report in reports if report.table.compared and not report.measured]
+    if missing:
+        parts.append(f"Not measured at all: {'; '.join(missing)}.")
+    return "\n\n".join([*parts, *_skipped(found)]) + "\n"
+
+
+def _skipped(found: Collection) -> list[str]:
+    return ["Skipped:\n" + "\n".join(f"- {line}" for line in found.skipped)] if found.skipped else []
+
+
+def write_report(
+    name: str, folders: Sequence[Path], setups: Mapping[str, Mapping[str, Any]], output: Path | None
+) -> str:
+    """
+    What `hf-sysgen report` does.
+
+    Args:
+        name: which tables, see `hf_sysgen.evaluation.papers.find_tables`.
+        folders: where results are looked for, see `hf_sysgen.evaluation.reproduction.collect`.
+        setups: see `hf_sysgen.evaluation.reproduction.reproduce`.
+        output: file for it, .html, .md or .txt; an .html of `all` has Markdown beside it. `None` writes no file, and
+            of `all` report.html.
+
+    Returns:
+        what to print.
+
+    Raises:
+        PaperError: nothing has that name; ResultsError: the output has another ending, or cannot be written.
+    """
+    if output is None and name == "all":
+        output = Path("report.html")
+    if output is not None and output.suffix not in (".html", ".md", ".txt"):
+        raise ResultsError(
+            f"{output}: a report is written as .html, .md or .txt, not as {output.suffix or 'no ending'}"
+        )
+    found = collect(folders)
+    reports = reproduce(name, [record for _, record in found.records], setups)
+    if output is None:
+        return terminal(reports, found)
+    texts = {}
+    if output.suffix == ".html":
+        from hf_sysgen.evaluation.report_html import page
+
+        if name != "all":
+            used = {id(record) for report in reports for cell in report for one in cell.ours for record in one.records}
+            kept = tuple((path, record) for path, record in found.records if id(record) in used)
+            found = dataclasses.replace(found, records=kept)
+        texts[output] = page(reports, found)
+        if name == "all":
+            texts[output.with_suffix(".md")] = document(reports, found)
+    else:
+        texts[output] = terminal(reports, found) + "\n" if output.suffix == ".txt" else document(reports, found)
+    for path, text in texts.items():
+        try:
+            write_whole(path, text)
+        except OSError as error:
+            raise ResultsError(f"{path}: cannot be written: {error}") from error
+    cells = sum(len(report.measured) for report in reports)
+    written = ", ".join(str(path) for path in texts)
+    lines = [f"{written}: {len(found.records)} runs, {cells} measured cells of {len(reports)} tables and figures"]
+    return "\n".join([*lines, *(f"skipped {line}" for line in found.skipped)])

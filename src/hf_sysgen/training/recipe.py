@@ -278,6 +278,28 @@ def find_shipped(path: str | Path) -> Path:
     return path
 
 
+def recipe_setups() -> dict[str, dict[str, Any]]:
+    """
+    The shipped recipes by their file's name without its ending: the keys that decide which cell of a paper a run makes,
+    as the files have them (see `Recipe.SAME_CELL`), and the defaults of those they leave out. The model's fields that
+    they leave out are not among them.
+
+    Raises:
+        RecipeError: a file is no flat YAML mapping.
+    """
+    paths = (path for path in sorted(shipped_recipes().glob("*/*.yaml")) if path.parent.name != "accelerate")
+    fields = [f for f in dataclasses.fields(Recipe) if f.name in RECIPE_KEYS]
+    defaults = {f.name: f.default for f in fields if f.default is not dataclasses.MISSING}
+    return {
+        path.stem: {
+            key: value
+            for key, value in {**defaults, **read_mapping(path, "recipe")}.items()
+            if key not in Recipe.SAME_CELL
+        }
+        for path in paths
+    }
+
+
 def read_mapping(path: Path, what: str) -> dict[Any, Any]:
     """
     The keys of a YAML file.
