@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from hf_sysgen.cli import app
 from hf_sysgen.evaluation import reproduction
-from hf_sysgen.evaluation.papers import Cell, Run, find_tables, papers
-from hf_sysgen.evaluation.report import document, number, terminal, write_report
+from hf_sysgen.evaluation.papers import Cell, Run, Table, find_tables, papers
+from hf_sysgen.evaluation.report import document, measured_cells, number, terminal, write_report
 from hf_sysgen.evaluation.reproduction import (
     Measurement,
     collect,
@@ -94,11 +94,11 @@ def test_recipes_have_names_of_their_own():
     assert len(names) == len(set(names)) == len(SETUPS)
 
 
-def cells_of(recipe: str) -> list[tuple[str, Cell]]:
+def cells_of(recipe: str) -> list[tuple[Table, Cell]]:
     """The tables and cells that a recipe without overrides makes, of a smaller budget too."""
     whole = reproduction.split_name(recipe)[0]
     return [
-        (table.name, cell)
+        (table, cell)
         for paper in papers()
         for table in paper.tables
         for cell in table
@@ -112,23 +112,26 @@ def test_a_recipe_that_names_a_cell_names_one_that_it_makes(recipe):
     if keys.paper_cell is None:
         assert keys.paper_test is None
         return
-    table = re.match(r"(Table|Figure) \d+", keys.paper_cell)
-    assert table, keys.paper_cell
+    name = re.match(r"(Table|Figure) \d+", keys.paper_cell)
+    assert name, keys.paper_cell
+    assert name[0] in {table.name for _, table in find_tables("all")}
     if keys.paper_test is None:
-        # a figure that is drawn without numbers
-        assert table[1] == "Figure"
+        # a figure that is drawn without numbers, or one that stands for several cells
         return
     text = keys.paper_cell.lower()
+    # a table of one row or of one column needs no name for it
     named = [
         cell
-        for name, cell in cells_of(recipe)
-        if name == table[0] and cell.row.lower() in text and (cell.column.lower() in text or name == "Table 4")
+        for table, cell in cells_of(recipe)
+        if table.name == name[0]
+        and (cell.row.lower() in text or len(table.cells) == 1)
+        and (cell.column.lower() in text or len(table.columns) == 1)
     ]
     assert len(named) == 1, (keys.paper_cell, [cell for _, cell in cells_of(recipe)])
     scale = 100 if named[0].unit == "percent" else 1
     assert math.isclose(named[0].mean, keys.paper_test * scale, rel_tol=1e-9)
     if keys.paper_validation is not None:
-        iid = [cell.mean for name, cell in cells_of(recipe) if cell.run.measure.startswith("validation")]
+        iid = [cell.mean for _, cell in cells_of(recipe) if cell.run.measure.startswith("validation")]
         assert set(iid) == {keys.paper_validation}
 
 
@@ -288,6 +291,22 @@ def test_a_changed_recipe_under_the_same_name_is_not_called_a_reproduction():
     records = [made("cogs_transformer", seed, 0.8, learning_rate=0.01) for seed in range(3)]
     one = found("csordas2021-table3", "COGS", "Trafo", records)
     assert (one.verdict, one.ours[0].changes) == (reproduction.OTHER, ("learning_rate: 0.01 for 0.0001",))
+
+
+def test_the_budget_of_runs_that_epochs_end():
+    run = made("flores_sag", 0, 0.0)
+    run["splits"]["test_iid"] = {**run["splits"]["test"], "bleu": 7.5}
+    run["steps"] = 34_567
+    one = found("chaabouni2021-table7", "ne-en", "SAG", [run])
+    assert (one.ours[0].values, one.ours[0].budget, one.ours[0].steps) == ((7.5,), 1.0, (34_567, None))
+    assert one.verdict == reproduction.OPEN
+    assert next(measured_cells(one))[5] == "34,567 steps (100% of examples)"
+    run["recipe"]["epochs"] = 25
+    one = found("chaabouni2021-table7", "ne-en", "SAG", [run])
+    assert (one.ours[0].budget, one.verdict) == (0.25, reproduction.SMALLER)
+    # ended by its steps, of which nobody knows how many epochs they are
+    run["steps"] = run["recipe"]["steps"]
+    assert found("chaabouni2021-table7", "ne-en", "SAG", [run]).ours[0].budget is None
 
 
 # ----- files

@@ -27,7 +27,6 @@ UNITS = {
     "percent": "percent",
     "bleu": "BLEU",
     "perplexity": "perplexity",
-    "count": "count",
 }
 
 
@@ -63,10 +62,9 @@ def number(value: float | None, cell: Cell, signed: bool = False) -> str:
 def budget(one: Measurement) -> str:
     """Updates of ours of those of the paper's setup, and the share of its examples."""
     ours, theirs = one.steps
-    if theirs is None:
-        return f"{ours:,} steps"
+    steps = f"{ours:,} steps" if theirs is None else f"{ours:,} of {theirs:,} steps"
     share = "" if one.budget is None else f" ({one.budget:.{0 if one.budget >= 0.1 else 1}%} of examples)"
-    return f"{ours:,} of {theirs:,} steps{share}"
+    return f"{steps}{share}"
 
 
 def measured_cells(comparison: Comparison) -> Iterator[tuple[str, ...]]:
@@ -113,7 +111,7 @@ def remarks(report: TableReport) -> list[str]:
     """What else there is to say of a table: how its numbers are made, notes, errata, changes of ours."""
     one = report.table
     lines = []
-    if one.compared:
+    if one.kind == "results" and one.cells:
         unit = " or ".join(dict.fromkeys(UNITS[cell.cell.unit] for cell in report))
         spread = {"std": ", ± standard deviation", "sem": ", ± standard error"}.get(one.spread or "", "")
         seeds = "" if one.seeds is None else ", 1 run" if one.seeds == 1 else f", {one.seeds} runs"

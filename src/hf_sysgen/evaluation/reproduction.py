@@ -71,7 +71,7 @@ class Measurement:
         values: of each run, in the cell's unit, by increasing seed.
         seeds: theirs.
         budget: examples seen in training as a share of the paper's, `None` where either is unknown.
-        steps: optimizer updates of each run, and those of the recipe of the paper's cell.
+        steps: optimizer updates of each run, and those of the recipe of the paper's cell, `None` where epochs end it.
         changes: how the runs' recipe differs from that of the cell: "key: ours for theirs".
         records: the runs.
     """
@@ -252,7 +252,8 @@ def _measurements(
         budget = _budget(records[0], setup)
         changes = _changes(records[0]["recipe"], setup)
         values = tuple(runs[seed][0] for seed in seeds)
-        found.append(Measurement(name, values, tuple(seeds), budget, (steps, setup.get("steps")), changes, records))
+        theirs = None if setup.get("epochs") else setup.get("steps")
+        found.append(Measurement(name, values, tuple(seeds), budget, (steps, theirs), changes, records))
     return sorted(found, key=lambda one: (-min(one.budget or 0.0, 1.0), len(one.changes), one.name))
 
 
@@ -282,6 +283,10 @@ def _examples(keys: Mapping[str, Any], steps: int) -> float:
 def _budget(record: Record, setup: Mapping[str, Any]) -> float | None:
     if not setup.get("steps"):
         return None
+    if setup.get("epochs"):
+        # the steps that epochs have depend on the batches; that epochs ended a run is known by the steps it had left
+        ended = record["recipe"].get("epochs") and record["steps"] < record["recipe"]["steps"]
+        return record["recipe"]["epochs"] / setup["epochs"] if ended else None
     if bool(record["recipe"].get("batch_size")) != bool(setup.get("batch_size")):
         return None
     return _examples(record["recipe"], record["steps"]) / _examples(setup, setup["steps"])
