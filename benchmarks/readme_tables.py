@@ -93,7 +93,7 @@ def speed_table() -> str:
 def benchmarks_table() -> str:
     """All benchmarks."""
     rows = [
-        (f"`{one.name}`", str(len(one.configs)), paper(one.citation), one.licence, one.restriction or "no")
+        (f"`{one.name}`", str(len(one.configs)), paper(one.citation), cell(one.licence), cell(one.restriction or "no"))
         for one in list_benchmarks()
     ]
     # text reads from the left
@@ -103,7 +103,7 @@ def benchmarks_table() -> str:
 def configs_table() -> str:
     """All configs with the counts of their splits."""
     rows = [
-        (f"`{benchmark.name}`", f"`{name}`", counts_text(config))
+        (f"`{benchmark.name}`", f"`{name}`", cell(counts_text(config)))
         for benchmark in list_benchmarks()
         for name, config in benchmark.configs.items()
     ]
@@ -163,6 +163,10 @@ def loading_table() -> str:
         f"{min(setup['load_average']):.0f} on two cores): rows per second of processor time, loading by the clock."
     )
     return f"{markdown(header, rows)}\n\n{note}"
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 ACCENTS = {"'": "\u0301", "`": "\u0300", '"': "\u0308", "~": "\u0303", "^": "\u0302"}
