@@ -140,7 +140,8 @@ def test_recorded_runs_have_their_cells():
     kept_results = collect([ROOT / "benchmarks" / "results"])
     assert kept_results.skipped == ()
     records = [record for _, record in kept_results.records]
-    assert unplaced(records) == []
+    # models of other sizes on another text than the paper's are beside no cell of it
+    assert all(name.startswith("pretrain_quick_") for name in unplaced(records))
     one = found("csordas2021-table3", "SCAN (length cutoff=26)", "Uni. Trafo", records)
     record = next(r for r in records if r["name"] == "scan_length26_quick_universal")
     assert one.ours[0].values == (record["splits"]["test"]["accuracy"],)
