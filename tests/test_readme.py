@@ -79,7 +79,7 @@ def test_commands(folder):
             words += [part for override in TINY for part in ("--override", override)]
         run(words, folder)
         ran += 1
-    assert ran == 10
+    assert ran == 12
 
 
 def test_tables_are_those_of_the_results_files():
