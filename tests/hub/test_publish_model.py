@@ -54,10 +54,10 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Path:
         split["accuracy"] /= 2
     path.write_text(json.dumps(record))
     shift_weights(folder / "seed1" / "model")
-    shutil.copytree(folder / "seed1" / "model", folder / "seed1" / "checkpoint-100")
-    for tokenizer in folder.glob("seed1/checkpoint-100/*token*.json"):
+    shutil.copytree(folder / "seed1" / "model", folder / "seed1" / "step-100")
+    for tokenizer in folder.glob("seed1/step-100/*token*.json"):
         tokenizer.unlink()
-    shift_weights(folder / "seed1" / "checkpoint-100")
+    shift_weights(folder / "seed1" / "step-100")
     return folder
 
 
@@ -101,7 +101,7 @@ def test_published_then_used_without_our_code(hub: FakeHub, cell: Path, tmp_path
     (expected,) = {row["prediction"] for row in rows if row["input"] == record["example"] and row["split"] == "test"}
     assert lines[0] == lines[3] == expected
     assert len(lines) == 4
-    for tag, folder in zip(tags, ("seed1/checkpoint-100", "seed1/model", "seed0/model"), strict=False):
+    for tag, folder in zip(tags, ("seed1/step-100", "seed1/model", "seed0/model"), strict=False):
         ours, theirs = (
             load((cell / folder / "model.safetensors").read_bytes()),
             repo.state(tag).files["model.safetensors"],

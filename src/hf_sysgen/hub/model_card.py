@@ -24,6 +24,7 @@ SCORES = {
     "uas": "UAS",
     "bleu": "BLEU",
     "comp": "COMP",
+    "perplexity": "perplexity",
 }
 # key of a recipe with the paper's number for a split, which is of the recipe's `paper_metric`
 PAPER = {"validation": "paper_validation", "test": "paper_test"}
@@ -121,7 +122,7 @@ def model_card(
         f"```python\n{snippet(main, benchmark, load)}\n```",
         _revisions(names or {}),
         "## Results",
-        _scores(records),
+        _scores(records, benchmark),
         *_cases(records),
         "## What the splits test",
         f"{config.description}\n\n" + counts_table(config, {name: s["examples"] for name, s in main["splits"].items()}),
@@ -154,8 +155,8 @@ def eval_results(record: Record, benchmark: BenchmarkInfo) -> Iterator[Any]:
                 dataset_name=benchmark.description.partition(":")[0],
                 dataset_config=record["recipe"]["config"],
                 dataset_split=split,
-                metric_type="exact_match" if key == "accuracy" else key,
-                metric_name=f"{SCORES.get(key, key)} (seed {record['seed']})",
+                metric_type="exact_match" if _called(key, benchmark) == SCORES["accuracy"] else key,
+                metric_name=f"{_called(key, benchmark)} (seed {record['seed']})",
                 metric_value=round(summary[key], 4),
             )
 
@@ -223,11 +224,18 @@ def _scores_of(summary: Mapping[str, Any]) -> list[str]:
     return [
         key
         for key, value in summary.items()
-        if isinstance(value, int | float) and key != "examples" and not key.startswith("loss")
+        if isinstance(value, int | float) and key not in ("examples", "tokens") and not key.startswith("loss")
     ]
 
 
-def _scores(records: Sequence[Record]) -> str:
+def _called(key: str, benchmark: BenchmarkInfo) -> str:
+    """What a score is called; of a language model a token is an example."""
+    if key == "accuracy" and benchmark.task == "language_modeling":
+        return "accuracy of the next token"
+    return SCORES.get(key, key)
+
+
+def _scores(records: Sequence[Record], benchmark: BenchmarkInfo) -> str:
     rows = []
     for split, summary in records[0]["splits"].items():
         for key in _scores_of(summary):
@@ -236,7 +244,7 @@ def _scores(records: Sequence[Record]) -> str:
             paper = recipe.get(PAPER.get(split, "")) if key == recipe.get("paper_metric", "accuracy") else None
             rows.append(
                 (
-                    f"{split}: {SCORES.get(key, key)}",
+                    f"{split}: {_called(key, benchmark)}",
                     f"{summary['examples']:,}",
                     *(f"{value:.4f}" for value in values),
                     *([_spread(values)] if len(records) > 1 else []),

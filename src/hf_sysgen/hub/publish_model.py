@@ -174,15 +174,17 @@ def _checkpoints(run: Path, earlier: bool) -> Iterator[Checkpoint]:
     record = read_results(run / RESULTS)
     last = run / MODEL if (run / MODEL).exists() else run
     if earlier:
-        steps = (re.fullmatch(r"checkpoint-(\d+)", path.name) for path in run.iterdir())
-        for step in sorted(int(found[1]) for found in steps if found):
+        # those that the run resumes from, and those that its recipe keeps
+        names = (re.fullmatch(r"(?:checkpoint|step)-(\d+)", path.name) for path in sorted(run.iterdir()))
+        folders = {int(found[1]): run / found[0] for found in names if found}
+        for step in sorted(folders):
             if step < record["steps"]:
-                yield Checkpoint(run / f"checkpoint-{step}", last, record, step)
+                yield Checkpoint(folders[step], last, record, step)
     yield Checkpoint(last, last, record, record["steps"])
 
 
 def _what(one: Checkpoint) -> str:
-    """One line: seed, step, and the exact match there."""
+    """One line: seed, step, and the accuracy there."""
     if one.is_last:
         scores, some = {name: split["accuracy"] for name, split in one.record["splits"].items()}, ""
     else:
@@ -192,8 +194,8 @@ def _what(one: Checkpoint) -> str:
         )
         scores = {found[1]: value for found, value in pairs if found}
         some = f" of {one.record['recipe']['eval_examples']} examples" if one.record["recipe"]["eval_examples"] else ""
-    exact = ", ".join(f"{name} {score:.4f}" for name, score in scores.items())
-    return f"seed {one.record['seed']}, step {one.step:,}" + (f": exact match{some} {exact}" if exact else "")
+    shares = ", ".join(f"{name} {score:.4f}" for name, score in scores.items())
+    return f"seed {one.record['seed']}, step {one.step:,}" + (f": accuracy{some} {shares}" if shares else "")
 
 
 def _write_files(one: Checkpoint, folder: Path) -> None:
