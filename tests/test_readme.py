@@ -75,11 +75,13 @@ def test_commands(folder):
         if {"train", "hf_sysgen.train"} & set(words):
             recipe = next(word for word in words if word.endswith(".yaml"))
             words += [*TINY, *([] if "output_dir" in words[-1] else [folder_of(recipe, words)])]
+        if "sweep" in words and "--dry-run" not in words:
+            words += [*TINY, "recipes=[../scan_length26_relative.yaml]"]
         if "compare" in words:
             words += [part for override in TINY for part in ("--override", override)]
         run(words, folder)
         ran += 1
-    assert ran == 12
+    assert ran == 15
 
 
 def test_tables_are_those_of_the_results_files():

@@ -259,6 +259,20 @@ def report(
     raise typer.Exit(outcome.status)
 
 
+@app.command()
+def score(
+    run: Annotated[Path, typer.Argument(help="the folder of a finished run, or a predictions.jsonl")],
+    metric: Annotated[str, typer.Option(help="name of a metric; a wrong one lists all")] = "recorded",
+    setup: Annotated[str | None, typer.Option(help="of bleu: what it is taken over")] = None,
+) -> None:
+    """Measure a run's predictions again, by split, category and output length; needs no GPU and no model."""
+    with reported() as outcome:
+        from hf_sysgen.evaluation.score import score_predictions
+
+        print(score_predictions(run, metric, setup))
+    raise typer.Exit(outcome.status)
+
+
 def main() -> None:
     app()
 

@@ -10,7 +10,9 @@ import pytest
 
 from hf_sysgen.data.cfq_trees import is_tree
 from hf_sysgen.evaluation.metrics import summarize
-from hf_sysgen.evaluation.parsing_metrics import correct_arcs, correct_heads, spanning_tree
+from hf_sysgen.evaluation.modules import load_metric
+from hf_sysgen.evaluation.parsing_metrics import attachment_scores, correct_arcs, correct_heads, spanning_tree
+from hf_sysgen.evaluation.sequences import MetricError
 
 
 def test_heads_and_arcs_by_hand():
@@ -77,3 +79,26 @@ def test_the_scores_are_left_alone():
     scores = np.zeros((2, 3), np.float32)
     spanning_tree(scores)
     assert (scores == 0).all()
+
+
+def test_attachment_scores_by_hand():
+    metric = load_metric("dependency_parsing", keep_in_memory=True)
+    predictions, references = ["2:nsubj 0:root 2:obj", "0:root"], ["2:nsubj:pass 0:root 1:obj", "0:dep"]
+    found = metric.compute(predictions=predictions, references=references)
+    assert found == {"las": 2 / 4, "uas": 3 / 4, "exact_match": 0.0}
+    content = [[True, True, False], [True]]
+    assert attachment_scores(predictions, references, content)["exact_match"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("predictions", "references", "message"),
+    [
+        ([], [], "no tokens"),
+        (["0:root"], ["2:a 0:root"], "1 tokens in prediction 0, 2 in its reference"),
+        (["root"], ["0:root"], "'root' is no tree"),
+        (["x:root"], ["0:root"], "'x:root' is no tree"),
+    ],
+)
+def test_no_trees(predictions, references, message):
+    with pytest.raises(MetricError, match=message):
+        attachment_scores(predictions, references)

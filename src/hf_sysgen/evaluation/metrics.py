@@ -39,18 +39,32 @@ def summarize(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     for name, (part, whole) in SHARES.items():
         if rows and part in rows[0]:
             summary[name] = sum(row[part] for row in rows) / sum(row[whole] for row in rows)
-    by_length: dict[int, list[bool]] = defaultdict(list)
-    by_category: dict[str, list[bool]] = defaultdict(list)
+    summary["by_length"] = [
+        [length, len(group), _mean(row["exact"] for row in group)] for length, group in by_length(rows).items()
+    ]
+    if categories := by_category(rows):
+        summary["by_category"] = {
+            name: [len(group), _mean(row["exact"] for row in group)] for name, group in categories.items()
+        }
+    return summary
+
+
+def by_length(rows: Iterable[Mapping[str, Any]]) -> dict[int, list[Mapping[str, Any]]]:
+    """The records by `target_length`, in increasing length; none of those without."""
+    groups = defaultdict(list)
     for row in rows:
         if "target_length" in row:
-            by_length[row["target_length"]].append(row["exact"])
+            groups[row["target_length"]].append(row)
+    return dict(sorted(groups.items()))
+
+
+def by_category(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """The records by `category`, in the order of their names and of numbers in these; none of those without."""
+    groups = defaultdict(list)
+    for row in rows:
         if row.get("category") is not None:
-            by_category[row["category"]].append(row["exact"])
-    summary["by_length"] = [[length, len(hits), _mean(hits)] for length, hits in sorted(by_length.items())]
-    if by_category:
-        in_order = sorted(by_category.items(), key=lambda item: _natural(item[0]))
-        summary["by_category"] = {name: [len(hits), _mean(hits)] for name, hits in in_order}
-    return summary
+            groups[row["category"]].append(row)
+    return dict(sorted(groups.items(), key=lambda item: _natural(item[0])))
 
 
 def _natural(name: str) -> list[tuple[bool, int, str]]:

@@ -127,22 +127,30 @@ def write_predictions(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> No
     write_whole(path, "".join(json.dumps(_finite(row), allow_nan=False) + "\n" for row in rows))
 
 
-def read_predictions(path: str | Path, split: str) -> list[dict[str, Any]]:
+def read_predictions(path: str | Path, split: str | None = None) -> list[dict[str, Any]]:
     """
-    What `write_predictions` wrote of a split, in order.
+    What `write_predictions` wrote, or of it one split, in order.
 
     Raises:
-        ResultsError: the file is absent or damaged, or has nothing of that split.
+        ResultsError: the file is absent or empty, or has nothing of that split; a line is no record of a prediction.
     """
     try:
-        rows = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
-        found = [row for row in rows if row["split"] == split]
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
-        raise ResultsError(f"{path}: cannot read predictions: {error}") from error
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ResultsError(f"{path}: cannot read predictions: {error}; give the folder of a finished run") from error
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ResultsError(f"{path}: cannot read predictions: line {number} is cut short: {error}") from error
+        if not isinstance(row, dict) or not isinstance(row.get("split"), str):
+            raise ResultsError(f"{path}: cannot read predictions: line {number} has no 'split'")
+        rows.append(row)
+    found = [row for row in rows if split in (None, row["split"])]
     if not found:
-        raise ResultsError(
-            f"{path}: has no predictions of {split!r}, but of {', '.join(dict.fromkeys(row['split'] for row in rows))}"
-        )
+        there = ", ".join(dict.fromkeys(row["split"] for row in rows)) or "nothing"
+        raise ResultsError(f"{path}: has no predictions of {split or 'any split'!r}, but of {there}")
     return found
 
 

@@ -15,6 +15,7 @@ METRICS = {
     "bleu": "Bleu",
     "cogs_match": "CogsMatch",
     "comp": "Comp",
+    "dependency_parsing": "DependencyParsing",
     "oracle_length": "OracleLength",
     "perplexity": "Perplexity",
     "sequence_exact_match": "SequenceExactMatch",

@@ -1,0 +1,133 @@
+"""Measure what a run predicted, again and with any metric: from predictions.jsonl alone, without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hf_sysgen.evaluation.bleu import bleu, bleu_setup
+from hf_sysgen.evaluation.cogs_match import renaming_match, semantic_match
+from hf_sysgen.evaluation.comp import comp
+from hf_sysgen.evaluation.metrics import by_category, by_length, summarize
+from hf_sysgen.evaluation.report import table
+from hf_sysgen.evaluation.results import PREDICTIONS, RESULTS, read_predictions, read_results
+from hf_sysgen.evaluation.sequences import MetricError, exact_match, perplexity, shares
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def _texts(rows: Rows) -> tuple[list[str], list[str]]:
+    return _column(rows, "prediction"), _column(rows, "target")
+
+
+def _column(rows: Rows, name: str) -> list[Any]:
+    if any(row.get(name) is None for row in rows):
+        raise MetricError(f"the predictions have no {name!r}, which this metric is of; it is of another task")
+    return [row[name] for row in rows]
+
+
+def _exact(rows: Rows, setup: str | None) -> dict[str, float]:
+    return shares({"exact_match": exact_match}, *_texts(rows))
+
+
+def _recorded(rows: Rows, setup: str | None) -> dict[str, float]:
+    summary = summarize(rows)
+    return {name: value for name, value in summary.items() if isinstance(value, float)}
+
+
+def _oracle(rows: Rows, setup: str | None) -> dict[str, float]:
+    # the text ends where the model ended it; what it would have said up to the reference's length was judged then
+    hits = _column(rows, "oracle_exact")
+    return {"oracle_length": sum(hits) / len(hits)}
+
+
+def _cogs(rows: Rows, setup: str | None) -> dict[str, float]:
+    matches = {"exact_match": exact_match, "renaming_match": renaming_match, "semantic_match": semantic_match}
+    return shares(matches, *_texts(rows))
+
+
+def _comp(rows: Rows, setup: str | None) -> dict[str, float]:
+    return {rule: comp(*_texts(rows), _column(rows, "pairs"), rule)["comp"] for rule in ("any_inflection", "same_form")}
+
+
+def _bleu(rows: Rows, setup: str | None) -> dict[str, float]:
+    return {"bleu": bleu(*_texts(rows), setup or "tokenized")["bleu"]}
+
+
+def _perplexity(rows: Rows, setup: str | None) -> dict[str, float]:
+    # a reference's tokens are its words and its end
+    lengths = [length + 1 for length in _column(rows, "target_length")]
+    found = perplexity(_column(rows, "loss_teacher"), lengths)
+    return {"perplexity": found["perplexity"], "loss": found["loss"]}
+
+
+def _attachment(rows: Rows, setup: str | None) -> dict[str, float]:
+    tokens = sum(_column(rows, "tokens"))
+    exact = _column(rows, "exact")
+    return {
+        "las": sum(_column(rows, "correct_arcs")) / tokens,
+        "uas": sum(_column(rows, "correct_heads")) / tokens,
+        "exact_match": sum(exact) / len(exact),
+    }
+
+
+# names as of `hf_sysgen.evaluation.modules`, whose functions these are; `recorded` is what results.json has
+SCORES: dict[str, Callable[[Rows, str | None], dict[str, float]]] = {
+    "recorded": _recorded,
+    "sequence_exact_match": _exact,
+    "oracle_length": _oracle,
+    "cogs_match": _cogs,
+    "comp": _comp,
+    "bleu": _bleu,
+    "perplexity": _perplexity,
+    "dependency_parsing": _attachment,
+}
+
+
+def score_predictions(path: Path, metric: str = "recorded", setup: str | None = None) -> str:
+    """
+    A metric of every split of a run, and in it by category and by the reference's length, as tables.
+
+    Args:
+        path: a run's folder, or its predictions.jsonl.
+        metric: one of `SCORES`.
+        setup: of `bleu`, one of `hf_sysgen.evaluation.bleu.SETUPS`; by default that of the run's benchmark.
+
+    Raises:
+        MetricError: no such metric, or the predictions lack what it needs.
+        ResultsError: there are no predictions, or a line of them is damaged.
+    """
+    if metric not in SCORES:
+        raise MetricError(f"no metric {metric!r}; there are {', '.join(SCORES)}")
+    if setup is not None and metric != "bleu":
+        raise MetricError(f"setup={setup} has no effect on {metric}, only on bleu")
+    path = path / PREDICTIONS if path.is_dir() else path
+    rows = read_predictions(path)
+    splits: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        splits.setdefault(row["split"], []).append(row)
+
+    def measured(what: str, groups: Mapping[Any, Rows], split: str | None = None) -> str:
+        found = {}
+        for name, group in groups.items():
+            used = setup or (_setup_of(path, split or name) if metric == "bleu" else None)
+            found[name] = SCORES[metric](group, used)
+        names = list(dict.fromkeys(key for values in found.values() for key in values))
+        lines = [
+            [name, f"{len(groups[name]):,}", *(f"{values[key]:.4f}" if key in values else "-" for key in names)]
+            for name, values in found.items()
+        ]
+        return table((what, "examples", *names), lines)
+
+    parts = [measured("split", splits)]
+    for split, members in splits.items():
+        for what, groups in (("category", by_category(members)), ("output length", by_length(members))):
+            if len(groups) > 1:
+                parts.append(measured(f"{split}, {what}", groups, split))
+    return "\n\n".join(parts)
+
+
+def _setup_of(path: Path, split: str) -> str:
+    recipe = read_results(path.with_name(RESULTS))["recipe"]
+    return bleu_setup(recipe.get("benchmark", ""), recipe.get("config", ""), split)

@@ -1,0 +1,129 @@
+"""Predictions measured again: by hand, against the record of their run, and without torch."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from tiny_runs import command
+from typer.testing import CliRunner
+
+from hf_sysgen.cli import app
+from hf_sysgen.evaluation.results import ResultsError, read_predictions, write_predictions
+from hf_sysgen.evaluation.score import score_predictions
+
+
+def row(split, target, prediction, **more):
+    length = len(target.split())
+    exact = target == prediction
+    return {"split": split, "row": 0, "input": "x", "target": target, "prediction": prediction, "exact": exact,
+            "loss": 2.0, "loss_teacher": 1.0, "target_length": length, **more}  # fmt: skip
+
+
+ROWS = [
+    row("validation", "a", "a"),
+    row("test", "a b", "a b", loss_teacher=0.5, category="k=10", oracle_exact=True),
+    row("test", "a b c", "a  b c", loss_teacher=0.25, category="k=10", oracle_exact=True),
+    row("test", "a b c", "a b", loss_teacher=1.5, category="k=9", oracle_exact=False),
+]
+
+
+@pytest.fixture
+def run(tmp_path) -> Path:
+    write_predictions(tmp_path / "predictions.jsonl", ROWS)
+    return tmp_path
+
+
+def cells(text: str) -> list[list[list[str]]]:
+    return [[line.split() for line in part.splitlines()] for part in text.split("\n\n")]
+
+
+def test_tables_by_hand(run):
+    splits, categories, lengths = cells(score_predictions(run, "sequence_exact_match"))
+    assert splits == [["split", "examples", "exact_match"], ["validation", "1", "1.0000"], ["test", "3", "0.6667"]]
+    assert categories[0] == ["test,", "category", "examples", "exact_match"]
+    assert categories[1:] == [["k=9", "1", "0.0000"], ["k=10", "2", "1.0000"]]
+    assert lengths[1:] == [["2", "1", "1.0000"], ["3", "2", "0.5000"]]
+
+
+def test_what_the_run_recorded(run):
+    splits, categories, _ = cells(score_predictions(run / "predictions.jsonl"))
+    assert splits[0] == ["split", "examples", "accuracy", "loss", "loss_teacher", "accuracy_oracle"]
+    assert splits[1] == ["validation", "1", "1.0000", "2.0000", "1.0000", "-"]
+    # the run compared texts, whose blanks differ
+    assert splits[2] == ["test", "3", "0.3333", "2.0000", "0.7500", "0.6667"]
+    assert categories[2] == ["k=10", "2", "0.5000", "2.0000", "0.3750", "1.0000"]
+
+
+def test_perplexity_is_over_tokens_and_ends(run):
+    splits, *_ = cells(score_predictions(run, "perplexity"))
+    loss = (0.5 * 3 + 0.25 * 4 + 1.5 * 4) / 11
+    assert splits[2] == ["test", "3", f"{math.exp(loss):.4f}", f"{loss:.4f}"]
+
+
+def test_metrics_of_other_tasks(run, tmp_path):
+    forms = [row("gen", "a ( x _ 1 ) AND b ( x _ 2 )", "b ( x _ 3 ) AND a ( x _ 1 )")]
+    pairs = [row("test", "une nouvelle réponse", "la réponse nouveau", pairs=["new response"])]
+    trees = [row("test", "q", "2:a 0:b", tokens=2, correct_heads=2, correct_arcs=1)]
+    expected = {
+        "cogs_match": ["0.0000", "0.0000", "1.0000"],
+        "comp": ["1.0000", "0.0000"],
+        "dependency_parsing": ["0.5000", "1.0000", "0.0000"],
+    }
+    for rows, (metric, values) in zip((forms, pairs, trees), expected.items(), strict=True):
+        write_predictions(tmp_path / "predictions.jsonl", rows)
+        ((_, line),) = cells(score_predictions(tmp_path, metric))
+        assert line[2:] == values
+    write_predictions(tmp_path / "predictions.jsonl", ROWS[1:])
+    assert cells(score_predictions(tmp_path, "oracle_length"))[0][1] == ["test", "3", "0.6667"]
+
+
+def test_bleu_is_that_of_the_benchmark(run):
+    with pytest.raises(ResultsError, match=r"results\.json: cannot read results"):
+        score_predictions(run, "bleu")
+    assert cells(score_predictions(run, "bleu", "tokenized"))[0][2][:2] == ["test", "3"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--metric", "blue"], "no metric 'blue'; there are recorded, sequence_exact_match"),
+        (["--metric", "comp"], "the predictions have no 'pairs'"),
+        (["--metric", "oracle_length"], "the predictions have no 'oracle_exact'"),
+        (["--metric", "comp", "--setup", "tokenized"], "setup=tokenized has no effect on comp"),
+    ],
+)
+def test_what_cannot_be_measured(run, words, message):
+    result = CliRunner().invoke(app, ["score", str(run), *words])
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert message in line
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "has no predictions of 'any split', but of nothing"),
+        ('{"split": "test", "exact": true}\n{"split": "te', "line 2 is cut short"),
+        ('{"exact": true}\n', "line 1 has no 'split'"),
+        ("[]\n", "line 1 has no 'split'"),
+    ],
+)
+def test_damaged_predictions(text, message, tmp_path):
+    path = tmp_path / "predictions.jsonl"
+    with pytest.raises(ResultsError, match="give the folder of a finished run"):
+        read_predictions(path)
+    path.write_text(text)
+    with pytest.raises(ResultsError, match=message) as caught:
+        score_predictions(tmp_path)
+    assert str(path) in str(caught.value)
+
+
+def test_without_torch(run):
+    done = command(["-X", "importtime", "-m", "hf_sysgen.cli", "score", str(run), "--metric", "perplexity"], run)
+    assert done.returncode == 0
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert "hf_sysgen" in imported
+    assert not imported & {"torch", "transformers", "datasets", "evaluate", "matplotlib"}
+    assert "perplexity" in done.stdout
