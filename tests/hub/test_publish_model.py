@@ -26,7 +26,7 @@ from hf_sysgen.evaluation.checkpoints import CheckpointError, load_checkpoint, p
 from hf_sysgen.evaluation.results import ResultsError, read_results
 from hf_sysgen.evaluation.zoo import DEFAULT, ZOO, zoo_folder, zoo_names
 from hf_sysgen.hub.model_card import model_card
-from hf_sysgen.hub.papers import PAPERS
+from hf_sysgen.hub.papers import ORIGINS
 from hf_sysgen.hub.publish import publish
 from hf_sysgen.hub.publish_model import find_runs, publish_model, run_card
 from hf_sysgen.hub.repository import PublishError
@@ -241,7 +241,7 @@ def test_model_index_is_what_the_hub_reads(records: list[dict]) -> None:
 
 
 def test_every_variant_is_from_a_paper() -> None:
-    assert sorted(model for paper in PAPERS.values() for model in paper.models) == sorted(CONFIGS)
+    assert sorted(model for origin in ORIGINS.values() for model in origin.models) == sorted(CONFIGS)
 
 
 @pytest.mark.parametrize("name", zoo_names())

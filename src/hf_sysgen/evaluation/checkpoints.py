@@ -52,13 +52,14 @@ def load_checkpoint(path: str | Path) -> tuple[Seq2SeqLM, PreTrainedTokenizerFas
     return model, tokenizer
 
 
-def load_any_checkpoint(path: str | Path) -> tuple[Any, PreTrainedTokenizerFast | None]:
+def load_any_checkpoint(path: str | Path, dtype: Any = torch.float32) -> tuple[Any, PreTrainedTokenizerFast | None]:
     """
-    A model of this package with its head, in evaluation mode and float32, on the GPU if there is one; and its
+    A model of this package with its head, in evaluation mode, on the GPU if there is one; and its
     tokenizer, if it has one. Only safetensors are read; the package's own code is run, never the checkpoint's.
 
     Args:
         path: the folder `model` of a run (or the run's folder itself), a model of the zoo, or "owner/name" on the hub.
+        dtype: of the weights; "auto" is the checkpoint's.
 
     Raises:
         CheckpointError: a file is absent or cut short, or the model is none of this package's.
@@ -70,9 +71,7 @@ def load_any_checkpoint(path: str | Path) -> tuple[Any, PreTrainedTokenizerFast 
     if not (folder / "model.safetensors").exists():
         raise _missing(folder, "model.safetensors")
     try:
-        model, report = model_class.from_pretrained(
-            folder, dtype=torch.float32, use_safetensors=True, output_loading_info=True
-        )
+        model, report = model_class.from_pretrained(folder, dtype=dtype, use_safetensors=True, output_loading_info=True)
         tokenizer = AutoTokenizer.from_pretrained(folder) if (folder / "tokenizer.json").exists() else None
     except StrictDataclassError as error:
         config_type = model_class.config_class.model_type

@@ -135,7 +135,7 @@ def model_card(
         "## Data and licences",
         _licences(benchmark, config),
         "## Citation",
-        f"The model is from {paper.short}, {paper.title}; the data from {benchmark.homepage}.",
+        f"The model is from {paper.authors}, {paper.title}; the data from {benchmark.homepage}.",
         "```bibtex\n" + "\n".join(dict.fromkeys(filter(None, _citations(paper.citation, benchmark, config)))) + "\n```",
         f"Made by hf-sysgen {main['versions']['hf_sysgen']} from the records of the runs.",
     ]

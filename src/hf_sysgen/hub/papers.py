@@ -5,35 +5,39 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hf_sysgen.data.citations import BERGEN, CHAABOUNI, CHAKRAVARTHY, CSORDAS, PETTY
+from hf_sysgen.evaluation.papers import papers
 
 
 @dataclass(frozen=True)
-class Paper:
-    """A paper.
+class Origin:
+    """
+    What of a paper is here.
 
     Attributes:
-        short: authors and year.
-        title: its title.
-        citation: BibTeX.
+        citation: BibTeX of the paper.
         models: the model types that are from it, its baselines included.
     """
 
-    short: str
-    title: str
     citation: str
     models: tuple[str, ...]
 
 
-PAPERS = {
-    "csordas2021": Paper(
-        "Csordás et al. 2021",
-        "The Devil is in the Detail: Simple Tricks Improve Systematic Generalization of Transformers",
+@dataclass(frozen=True)
+class CitedPaper:
+    """Authors and year, title, and BibTeX."""
+
+    authors: str
+    title: str
+    citation: str
+
+
+# by the names of evaluation/papers/*.yaml
+ORIGINS = {
+    "csordas2021": Origin(
         CSORDAS,
         ("sysgen_transformer", "universal_transformer", "relative_transformer", "relative_universal_transformer"),
     ),
-    "chaabouni2021": Paper(
-        "Chaabouni et al. 2021",
-        "Can Transformers Jump Around Right in Natural Language? Assessing Performance Transfer from SCAN",
+    "chaabouni2021": Origin(
         CHAABOUNI,
         (
             "fairseq_transformer",
@@ -45,9 +49,7 @@ PAPERS = {
             "conv_seq2seq",
         ),
     ),
-    "bergen2021": Paper(
-        "Bergen et al. 2021",
-        "Systematic Generalization with Edge Transformers",
+    "bergen2021": Origin(
         BERGEN,
         (
             "edge_transformer",
@@ -58,21 +60,23 @@ PAPERS = {
             "biaffine_dependency_parser",
         ),
     ),
-    "russin2022": Paper(
-        "Chakravarthy, Russin and O'Reilly 2022",
-        "Systematicity Emerges in Transformers when Abstract Grammatical Roles Guide Attention",
+    "russin2022": Origin(
         CHAKRAVARTHY,
         ("role_filler_transformer", "torch_transformer"),
     ),
-    "petty2023": Paper(
-        "Petty et al. 2023",
-        "The Impact of Depth and Width on Transformer Language Model Generalization",
+    "petty2023": Origin(
         PETTY,
         ("depth_width_decoder",),
     ),
 }
 
 
-def paper_of(model_type: str) -> Paper:
+def cited(name: str) -> CitedPaper:
+    """The paper of that name, one of `ORIGINS`."""
+    paper = next(paper for paper in papers() if paper.id == name)
+    return CitedPaper(paper.authors, paper.title, ORIGINS[name].citation)
+
+
+def paper_of(model_type: str) -> CitedPaper:
     """The paper that a model type is from."""
-    return next(paper for paper in PAPERS.values() if model_type in paper.models)
+    return cited(next(name for name, origin in ORIGINS.items() if model_type in origin.models))

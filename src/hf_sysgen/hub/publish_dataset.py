@@ -44,7 +44,7 @@ def publish_dataset(
         dry_run: make the files and say which they are, ask nothing of the hub.
         allow_restricted: publish a benchmark whose licence is restricted, see `BenchmarkInfo.restriction`.
         tags: names for the commit.
-        collection: a name in `PAPERS`: the repository joins its owner's collection of that paper.
+        collection: a name in `ORIGINS`: the repository joins its owner's collection of that paper.
         data_dir: as in `load_benchmark`.
         cache_dir: as in `load_benchmark`.
         api: the hub and the token to use, default that of HF_ENDPOINT with the token of HF_TOKEN or of the login.

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_sysgen.data.download import one_line
 from hf_sysgen.evaluation.results import MODEL, RESULTS, ResultsError, read_results, write_results
 from hf_sysgen.evaluation.zoo import zoo_folder, zoo_names
 from hf_sysgen.hub.model_card import cell_mark, model_card, without_places
@@ -73,7 +72,7 @@ def publish_model(
         dry_run: make the files and say which they are, ask nothing of the hub.
         checkpoints: also those of earlier steps that are in the folders of the runs.
         tags: further names for the last commit.
-        collection: a name in `PAPERS`: the repository joins its owner's collection of that paper.
+        collection: a name in `ORIGINS`: the repository joins its owner's collection of that paper.
         api: the hub and the token to use, default that of HF_ENDPOINT with the token of HF_TOKEN or of the login.
 
     Returns:
@@ -200,28 +199,10 @@ def _what(one: Checkpoint) -> str:
 
 def _write_files(one: Checkpoint, folder: Path) -> None:
     """Weights, config and code as `save_pretrained` writes them, tokenizer, record."""
-    _load(one.folder).save_pretrained(folder)
+    from hf_sysgen.evaluation.checkpoints import load_any_checkpoint
+
+    model, _ = load_any_checkpoint(one.folder, dtype="auto")
+    model.save_pretrained(folder)
     for path in one.last.glob("*token*.json"):
         shutil.copy(path, folder)
     write_results(folder / RESULTS, {**one.record, "recipe": without_places(one.record["recipe"])})
-
-
-def _load(folder: Path) -> Any:
-    """The model of a checkpoint in its own dtype. Raises CheckpointError: it is damaged, or none of this package's."""
-    from safetensors import SafetensorError
-    from transformers import AutoConfig
-
-    import hf_sysgen.models as models
-    from hf_sysgen.evaluation.checkpoints import CheckpointError
-
-    try:
-        config: Any = AutoConfig.from_pretrained(folder)
-        (name,) = config.architectures
-        model, report = getattr(models, name).from_pretrained(
-            folder, dtype="auto", use_safetensors=True, output_loading_info=True
-        )
-    except (SafetensorError, OSError, ValueError, TypeError, AttributeError, RuntimeError) as error:
-        raise CheckpointError(f"{folder}: cannot be loaded, it may be cut short ({one_line(error)})") from error
-    if missing := sorted(report["missing_keys"]):
-        raise CheckpointError(f"{folder}: the weights lack {', '.join(missing[:5])}; copy it again")
-    return model

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hf_sysgen.data.download import one_line
 from hf_sysgen.data.sources import no_space
 from hf_sysgen.errors import UserError
-from hf_sysgen.hub.papers import PAPERS
+from hf_sysgen.hub.papers import ORIGINS, cited
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -53,7 +53,7 @@ class Repository:
         kind: what it is for.
         mark: the tag in a card that tells a repository of this content from others.
         private: whether a new repository is private; an existing one must be what is asked for.
-        collection: a name in `PAPERS`, for `collect`.
+        collection: a name in `ORIGINS`, for `collect`.
         dry_run: only say what would be sent; the hub is asked nothing.
         api: the hub and the token to use, default that of HF_ENDPOINT with the token of HF_TOKEN or of the login.
 
@@ -73,8 +73,8 @@ class Repository:
         api: HfApi | None = None,
     ):
         _check_repo_id(repo_id)
-        if collection is not None and collection not in PAPERS:
-            raise PublishError(f"no collection {collection!r}; there is one for each of {', '.join(PAPERS)}")
+        if collection is not None and collection not in ORIGINS:
+            raise PublishError(f"no collection {collection!r}; there is one for each of {', '.join(ORIGINS)}")
         self.repo_id, self.mark = repo_id, mark
         self.kind: Literal["model", "dataset"] = kind
         self.private, self.collection, self.dry_run = private, collection, dry_run
@@ -161,10 +161,10 @@ class Repository:
         """Put the repository into its owner's collection of the paper, which is made if need be."""
         if self.collection is None or self.dry_run:
             return
-        paper = PAPERS[self.collection]
+        paper = cited(self.collection)
         with self.errors():
             collection = self.api.create_collection(
-                f"{TAG}: {paper.short}",
+                f"{TAG}: {paper.authors}",
                 namespace=self.repo_id.partition("/")[0],
                 description=paper.title,
                 private=self.private,
