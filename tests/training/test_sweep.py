@@ -253,7 +253,8 @@ def test_some_runs(folder):
 
 
 def _sweep(folder: Path, words: list[str]) -> None:
-    """`hf-sysgen sweep` in a process of its own."""
+    """`hf-sysgen sweep` in a process of its own, which Ctrl-C reaches even if tests run where it does not."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(folder)
     handle = os.open("out.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(handle, 1)
@@ -278,7 +279,9 @@ def in_progress(folder):
 
 
 def wait_until(condition) -> None:
+    end = time.monotonic() + 300
     while not condition():
+        assert time.monotonic() < end, "waited for what does not come"
         time.sleep(0.02)
 
 

@@ -204,7 +204,7 @@ class Recipe:
 
     def to_dict(self) -> dict[str, Any]:
         """All keys as they would stand in a file, defaults included."""
-        keys = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        keys = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)} | {"kept_steps": list(self.kept_steps)}
         keys.pop("name")
         return keys | dict(keys.pop("model_fields"))
 
