@@ -39,3 +39,9 @@ def golden_dir() -> Path:
 def data_dir() -> Path:
     """The upstream files of the benchmarks."""
     return _folder("HF_SYSGEN_DATA_DIR", BESIDE_REPOSITORY / "data", "the upstream files of the benchmarks")
+
+
+@pytest.fixture(scope="session")
+def papers_dir() -> Path:
+    """The papers' texts."""
+    return _folder("HF_SYSGEN_PAPERS_DIR", BESIDE_REPOSITORY / "papers", "the papers' texts")

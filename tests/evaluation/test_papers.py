@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 from pathlib import Path
 
@@ -69,13 +68,9 @@ STATED = {
 
 
 @pytest.fixture(scope="session")
-def texts() -> dict[str, list[str]]:
+def texts(papers_dir: Path) -> dict[str, list[str]]:
     """The papers' texts by line."""
-    beside_data = Path(os.environ.get("HF_SYSGEN_DATA_DIR", "-")).parent / "papers"
-    folder = Path(os.environ.get("HF_SYSGEN_PAPERS_DIR", beside_data))
-    if not all((folder / name).is_file() for name, _ in TEXTS.values()):
-        pytest.skip(f"the papers' texts are not in {folder}; HF_SYSGEN_PAPERS_DIR names their folder")
-    return {paper: (folder / name).read_text(encoding="utf-8").splitlines() for paper, (name, _) in TEXTS.items()}
+    return {paper: (papers_dir / name).read_text(encoding="utf-8").splitlines() for paper, (name, _) in TEXTS.items()}
 
 
 def numbers(text: str) -> list[str]:
