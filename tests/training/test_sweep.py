@@ -16,6 +16,7 @@ import pytest
 import yaml
 from made_examples import any_benchmark
 from tiny_runs import ROOT, TINY, command, environment, forks, shrunk, snapshot, weights, write_recipe
+from tiny_text import write_tokenizer
 from typer.testing import CliRunner
 
 import hf_sysgen.training.tasks
@@ -461,6 +462,8 @@ def test_first_cell_of_shipped_files(path, tmp_path, monkeypatch):
     monkeypatch.setattr(hf_sysgen.training.tasks, "load_benchmark", any_benchmark)
     run = load_sweep(path, ["seeds=[0]"]).runs[0]
     overrides = [*run.overrides, *shrunk(run.recipe), f"output_dir={tmp_path / 'run'}"]
+    if run.recipe.benchmark == "c4":
+        overrides.append(f"tokenizer={write_tokenizer(tmp_path / 'tokenizer')}")
     assert run_recipe(load_recipe(run.file, overrides))["steps"] == 2
 
 
