@@ -318,6 +318,11 @@ def test_pretrained_weights_are_fine_tuned(one, tmp_path, monkeypatch):
     assert run_recipe(recipe)["splits"]["test"]["examples"] > 0
 
 
+# torch's own, when it compiles
+@pytest.mark.filterwarnings(
+    "ignore:`torch.jit.script_method` is deprecated:DeprecationWarning",
+    "ignore:.*Function'> should not be instantiated:DeprecationWarning",
+)
 @pytest.mark.parametrize(
     "changes",
     [
