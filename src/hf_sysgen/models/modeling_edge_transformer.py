@@ -17,7 +17,7 @@ from .edge_cache import EdgeCache
 from .edge_decoder import EdgeDecoder
 from .edge_encoder import EdgeEncoder, EdgePreTrainedModel
 from .edge_layers import loops
-from .readout import Readout, linear_readout, mean_cross_entropy
+from .readout import Readout, RelationHead, edge_state, linear_readout
 from .seq2seq import shift_right, token_loss
 from .word_graph import WordGraphHeads
 
@@ -28,7 +28,7 @@ class EdgeTransformerModel(EdgeEncoder):
     config_class = EdgeTransformerConfig
 
 
-class EdgeTransformerForRelationClassification(EdgePreTrainedModel):
+class EdgeTransformerForRelationClassification(RelationHead, EdgePreTrainedModel):
     """The relation from one node to another, read from their edge (CLUTRR): `config.num_labels` classes."""
 
     def __init__(self, config):
@@ -60,14 +60,8 @@ class EdgeTransformerForRelationClassification(EdgePreTrainedModel):
         Returns:
             logits (B, num_labels) and, with labels, loss: mean cross-entropy in nats.
         """
-        if query is None:
-            raise ValueError("give query, the two nodes (B, 2) of the relation in question")
-        outputs = self.model(input_ids, attention_mask, edge_ids, node_mask, inputs_embeds, **kwargs)
-        edges = outputs.last_hidden_state
-        rows = torch.arange(edges.shape[0], device=edges.device)
-        logits = self.classifier(edges[rows, query[:, 0], query[:, 1]])
-        loss = None if labels is None else mean_cross_entropy(logits, labels)
-        return SequenceClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
+        inputs = input_ids, attention_mask, edge_ids, node_mask, inputs_embeds
+        return self.classify(edge_state, query, labels, *inputs, **kwargs)
 
 
 class EdgeTransformerForGraphParsing(WordGraphHeads, EdgePreTrainedModel):

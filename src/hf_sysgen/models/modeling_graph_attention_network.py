@@ -14,7 +14,7 @@ from .base import SysgenPreTrainedModel
 from .configuration_graph_attention_network import GraphAttentionNetworkConfig
 from .graph_attention import GraphAttentionLayer
 from .positions import TokenEmbedding
-from .readout import Readout, mean_cross_entropy
+from .readout import Readout, RelationHead, node_states
 
 
 class GraphAttentionPreTrainedModel(SysgenPreTrainedModel):
@@ -106,7 +106,7 @@ class GraphAttentionNetworkModel(GraphAttentionPreTrainedModel):
         return BaseModelOutput(last_hidden_state=nodes)
 
 
-class GraphAttentionNetworkForRelationClassification(GraphAttentionPreTrainedModel):
+class GraphAttentionNetworkForRelationClassification(RelationHead, GraphAttentionPreTrainedModel):
     """The relation from one node to another (CLUTRR), from the mean of all nodes and both of the pair."""
 
     def __init__(self, config):
@@ -134,16 +134,13 @@ class GraphAttentionNetworkForRelationClassification(GraphAttentionPreTrainedMod
         Returns:
             logits (B, num_labels) and, with labels, loss: mean cross-entropy in nats.
         """
-        if query is None:
-            raise ValueError("give query, the two nodes (B, 2) of the relation in question")
-        outputs = self.model(edge_ids, node_mask, **kwargs)
-        nodes = outputs.last_hidden_state
-        rows = torch.arange(nodes.shape[0], device=nodes.device)
-        real = torch.ones_like(nodes[..., 0]) if node_mask is None else node_mask.to(nodes.dtype)
-        mean = torch.einsum("bn,bne->be", real, nodes) / real.sum(1, keepdim=True).clamp(min=1)
-        logits = self.classifier(torch.cat((mean, nodes[rows, query[:, 0]], nodes[rows, query[:, 1]]), dim=-1))
-        loss = None if labels is None else mean_cross_entropy(logits, labels)
-        return SequenceClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
+
+        def read(nodes: torch.Tensor, first: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
+            real = torch.ones_like(nodes[..., 0]) if node_mask is None else node_mask.to(nodes.dtype)
+            mean = torch.einsum("bn,bne->be", real, nodes) / real.sum(1, keepdim=True).clamp(min=1)
+            return torch.cat((mean, node_states(nodes, first, last)), dim=-1)
+
+        return self.classify(read, query, labels, edge_ids, node_mask, **kwargs)
 
 
 __all__ = ["GraphAttentionNetworkForRelationClassification", "GraphAttentionNetworkModel"]

@@ -18,7 +18,7 @@ from .dropout import dropout
 from .edge_layers import EdgeFeedForward
 from .linear import UniformLinear
 from .positions import TokenEmbedding
-from .readout import Readout, mean_cross_entropy
+from .readout import Readout, RelationHead, edge_state, node_states
 
 
 class RelationMaps(nn.Module):
@@ -184,7 +184,7 @@ class RelationAwareTransformerModel(RelationAwarePreTrainedModel):
         return BaseModelOutput(last_hidden_state=edges if self.config.update_relations else nodes)
 
 
-class RelationAwareTransformerForRelationClassification(RelationAwarePreTrainedModel):
+class RelationAwareTransformerForRelationClassification(RelationHead, RelationAwarePreTrainedModel):
     """The relation from one node to another (CLUTRR), from both nodes, or in RRAT from their edge."""
 
     def __init__(self, config):
@@ -213,18 +213,8 @@ class RelationAwareTransformerForRelationClassification(RelationAwarePreTrainedM
         Returns:
             logits (B, num_labels) and, with labels, loss: mean cross-entropy in nats.
         """
-        if query is None:
-            raise ValueError("give query, the two nodes (B, 2) of the relation in question")
-        outputs = self.model(edge_ids, node_mask, inputs_embeds, **kwargs)
-        states = outputs.last_hidden_state
-        rows = torch.arange(states.shape[0], device=states.device)
-        if self.config.update_relations:
-            read = states[rows, query[:, 0], query[:, 1]]
-        else:
-            read = torch.cat((states[rows, query[:, 0]], states[rows, query[:, 1]]), dim=-1)
-        logits = self.classifier(read)
-        loss = None if labels is None else mean_cross_entropy(logits, labels)
-        return SequenceClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
+        read = edge_state if self.config.update_relations else node_states
+        return self.classify(read, query, labels, edge_ids, node_mask, inputs_embeds, **kwargs)
 
 
 __all__ = ["RelationAwareTransformerForRelationClassification", "RelationAwareTransformerModel"]
