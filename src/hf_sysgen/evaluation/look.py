@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.figures import check_picture, save
-from hf_sysgen.evaluation.results import PREDICTIONS, RESULTS, read_results
+from hf_sysgen.evaluation.results import PREDICTIONS, RESULTS, read_predictions, read_results
 from hf_sysgen.evaluation.stories import Story, parse_story, story_of
 
 
@@ -112,12 +111,7 @@ def _story(recipe: dict[str, Any], split: str, row: int, data_dir: Path | None) 
 
 
 def _prediction(path: Path, split: str, row: int) -> dict[str, Any]:
-    try:
-        with path.open(encoding="utf-8") as lines:
-            for line in lines:
-                record = json.loads(line)
-                if (record["split"], record["row"]) == (split, row):
-                    return record
-    except (OSError, ValueError, KeyError) as error:
-        raise ExampleError(f"{path}: cannot be read: {error}") from error
-    raise ExampleError(f"{path}: has no example {row} of the split {split!r}")
+    record = next((record for record in read_predictions(path, split) if record.get("row") == row), None)
+    if record is None:
+        raise ExampleError(f"{path}: has no example {row} of the split {split!r}")
+    return record
