@@ -20,7 +20,8 @@ from c4_packing import read_texts
 
 from hf_sysgen.data.byte_pairs import save_byte_pairs
 from hf_sysgen.data.c4_files import write_shards
-from hf_sysgen.evaluation.plots import plot_perplexities
+from hf_sysgen.evaluation.analyse import perplexity_depth
+from hf_sysgen.evaluation.figures import check_picture, save
 from hf_sysgen.evaluation.report import table
 from hf_sysgen.evaluation.results import RESULTS, read_results, write_results
 from hf_sysgen.training.recipe import load_recipe
@@ -37,12 +38,13 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, default=FOLDER / "perplexity.png")
     parser.add_argument("--results", type=Path, default=HERE / "results")
     arguments = parser.parse_args()
+    check_picture(arguments.plot)
     texts = read_texts(arguments.passages)
     write_shards(FOLDER / "text", "validation", texts[::10], 1)
     write_shards(FOLDER / "text", "train", [text for number, text in enumerate(texts) if number % 10], 4)
     if not (FOLDER / "tokenizer" / "tokenizer.json").exists():
         save_byte_pairs(FOLDER / "tokenizer", vocab_size=1_000, data_dir=FOLDER / "text")
-    records = []
+    runs = []
     for depth in DEPTHS:
         path = HERE.parent / "recipes" / "depth_width" / f"pretrain_quick_{depth}.yaml"
         subprocess.run(
@@ -50,15 +52,16 @@ def main() -> None:
             env=os.environ | {"OMP_NUM_THREADS": "1"},
             check=True,
         )
-        records.append(read_results(load_recipe(path).run_dir / RESULTS))
-        write_results(arguments.results / f"{path.stem}.json", records[-1])
+        folder = load_recipe(path).run_dir
+        runs.append((folder, read_results(folder / RESULTS)))
+        write_results(arguments.results / f"{path.stem}.json", runs[-1][1])
     rows = []
-    for record in records:
+    for _, record in runs:
         recipe, split = record["recipe"], record["splits"]["validation"]
         cells = (recipe["num_hidden_layers"], recipe["intermediate_size"], f"{record['num_parameters']:,}")
         rows.append((*cells, f"{split['perplexity']:.2f}", f"{split['tokens']:,}", f"{record['train_seconds']:.0f} s"))
     print(table(("layers", "d_ff", "parameters", "perplexity", "tokens", "training"), rows))
-    plot_perplexities(records, arguments.plot)
+    save(perplexity_depth(runs).draw(), arguments.plot)
     print(f"plot: {arguments.plot}")
 
 

@@ -48,42 +48,6 @@ def plot_accuracies(records: Sequence[Mapping[str, Any]], path: str | Path) -> N
     plt.close(figure)
 
 
-def plot_perplexities(records: Sequence[Mapping[str, Any]], path: str | Path) -> None:
-    """
-    Perplexity on `validation` against depth, one curve for each size of models, as PNG (Petty et al. 2023, figure 2).
-
-    Args:
-        records: results records of pretraining.
-        path: the file; its folder is made.
-    """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    sizes: dict[str, list[tuple[int, float]]] = {}
-    for record in records:
-        # names of classes are numbers of parameters too
-        name = record["recipe"].get("size_class") or f"{record['num_parameters']:,} parameters"
-        point = record["recipe"]["num_hidden_layers"], record["splits"]["validation"]["perplexity"]
-        sizes.setdefault(name, []).append(point)
-    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
-    for name, points in sizes.items():
-        axes.plot(*zip(*sorted(points), strict=True), marker="o", label=name)
-    depths = sorted({depth for points in sizes.values() for depth, _ in points})
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(depths, [str(depth) for depth in depths])
-    axes.minorticks_off()
-    tokens = sorted({record["splits"]["validation"]["tokens"] for record in records})
-    counts = " or ".join(f"{count:,}" for count in tokens)
-    axes.set(xlabel="layers", ylabel=f"perplexity on {counts} tokens of validation")
-    axes.grid(alpha=0.3)
-    axes.legend()
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-
-
 # stand for colours of the page that a drawing is put into, which knows whether it is light or dark
 INK, QUIET, OURS, PAPER = "#010101", "#020202", "#030303", "#040404"
 THEME = {INK: "var(--ink)", QUIET: "var(--quiet)", OURS: "var(--ours)", PAPER: "var(--paper)"}
