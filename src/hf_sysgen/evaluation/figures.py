@@ -114,7 +114,7 @@ def draw_panels(panels: Sequence[Panel], title: str = "", across: int = 3) -> Fi
         axes.title.set_fontsize(9)
         if panel.log_x:
             axes.set_xscale("log")
-            _write_plainly(axes.xaxis)
+            _write_plainly(axes.xaxis, doubling=panel.x == LAYERS)
         if panel.log_y:
             axes.set_yscale("log")
             _write_plainly(axes.yaxis)
@@ -142,11 +142,11 @@ def _coloured(labels: Sequence[str]) -> list[tuple[str, Any]]:
     return [(label, shades(index)) for index, label in enumerate(labels)]
 
 
-def _write_plainly(axis: Any) -> None:
-    """On a logarithmic axis, numbers as a person writes them."""
+def _write_plainly(axis: Any, doubling: bool = False) -> None:
+    """On a logarithmic axis, numbers as a person writes them: 1, 2, 5, 10; or, `doubling`, 1, 2, 4, 8."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_locator(LogLocator(base=2) if doubling else LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())
 
