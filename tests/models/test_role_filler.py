@@ -26,6 +26,7 @@ NAME = "role_filler_transformer"
 CLOSE = {"rtol": 1e-11, "atol": 1e-12}
 MAP = [word % 5 for word in range(SIZES["vocab_size"])]
 ROLES = {"role_vocab_size": 5, "source_role_vocab_size": 3, "role_map": MAP}
+RELATIVE = {"position_scheme": "relative"}
 # one table for both languages
 ONE = {"separate_tables": False, "source_vocab_size": SIZES["vocab_size"], "source_role_vocab_size": 5}
 
@@ -56,6 +57,9 @@ def reference_model(named: dict[str, torch.Tensor], config) -> dict:
             for stream in ("role", "filler")
         }
         found["self_attn"] = attention(f"{prefix}.self_attn")
+        if config.position_scheme == "relative":
+            found["self_attn"]["position"] = named[f"{prefix}.self_attn.pos_proj.weight"]
+            found["self_attn"] |= {bias: named[f"{prefix}.self_attn.{bias}"] for bias in ("u", "v")}
         if f"{prefix}.cross_attn.q_proj.weight" in named:
             found["cross_attn"] = attention(f"{prefix}.cross_attn")
             found["cross_attn_norm"] = streams(f"{prefix}.cross_attn_norm")
@@ -78,7 +82,11 @@ def reference_model(named: dict[str, torch.Tensor], config) -> dict:
 
 
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
-@pytest.mark.parametrize(("limit", "changes"), [(0.15, ROLES), (None, ROLES | ONE)], ids=["threshold", "one table"])
+@pytest.mark.parametrize(
+    ("limit", "changes"),
+    [(0.15, ROLES), (None, ROLES | ONE), (0.15, {**ROLES, **RELATIVE})],
+    ids=["threshold", "one table", "relative"],
+)
 def test_whole_model(implementation: str, limit: float | None, changes: dict) -> None:
     """A padded batch against one sample after the other: both losses and all gradients."""
     model = tiny_model(NAME, attention_threshold=limit, **changes)
@@ -99,6 +107,7 @@ def test_whole_model(implementation: str, limit: float | None, changes: dict) ->
         filler, role = reference.losses(
             source[real].tolist(), roles[real].tolist(), read, [role_of[word] for word in read], words,
             [role_of[word] for word in words], weights, config.num_attention_heads, limit, table,
+            config.position_scheme == "relative",
         )  # fmt: skip
         totals, count = [totals[0] + filler, totals[1] + role], count + len(words)
     torch.testing.assert_close(out.filler_loss, totals[0] / count, **CLOSE)
@@ -146,6 +155,23 @@ def test_fillers_do_not_decide_where_to_look() -> None:
         assert all(torch.equal(a, b) for a, b in zip(first[name], second[name], strict=True)), name
     assert torch.equal(first.role_logits, second.role_logits)
     assert (first.logits - second.logits).abs().min(-1).values.max() > 1e-6
+
+
+@pytest.mark.parametrize("scheme", ["absolute", "relative"])
+def test_positions_are_places_or_distances(scheme: str) -> None:
+    """Columns of padding before a sentence move its places, and no distance; an exchange of words moves both."""
+    model = tiny_model(NAME, position_scheme=scheme, **ROLES)
+    source = {"input_ids": torch.tensor([[4, 9, 2, 14]]), "role_ids": torch.tensor([[1, 0, 2, 1]])}
+    target = {"decoder_input_ids": torch.tensor([[16, 3, 8]])}
+    later = {name: torch.nn.functional.pad(ids, (2, 0)) for name, ids in source.items()}
+    mask = torch.tensor([[0, 0, 1, 1, 1, 1]])
+    other = {name: ids[:, [1, 0, 2, 3]] for name, ids in source.items()}
+    with torch.no_grad():
+        first = model(**source, **target).logits
+        moved = model(**later, **target, attention_mask=mask).logits
+        exchanged = model(**other, **target).logits
+    assert torch.allclose(moved, first, **CLOSE) == (scheme == "relative")
+    assert (exchanged - first).abs().amax() > 1e-6
 
 
 @pytest.mark.parametrize("scheme", ["absolute", "relative"])
@@ -210,6 +236,8 @@ def glorot(out: int, into: int = D) -> tuple[str, float]:
 
 def expected_start(name: str, variant: str) -> tuple[str, float]:
     role_filler = variant == NAME
+    if name.endswith((".u", ".v")):
+        return constant(0.0)
     if "norm" in name:
         return constant(1.0 if name.endswith("weight") else 0.0)
     if "embed_tokens" in name or "embed_roles" in name or name == "lm_head.weight":
@@ -226,12 +254,14 @@ def expected_start(name: str, variant: str) -> tuple[str, float]:
     return glorot(D) if "o_proj" in name else glorot(3 * D)
 
 
-@pytest.mark.parametrize("variant", [NAME, "torch_transformer"])
-def test_start_of_every_weight(variant: str) -> None:
+@pytest.mark.parametrize(
+    ("variant", "changes"), [(NAME, {}), (NAME, RELATIVE), ("torch_transformer", {})], ids=["roles", "relative", "torch"]
+)
+def test_start_of_every_weight(variant: str, changes: dict) -> None:
     torch.manual_seed(1)
     sizes = {"hidden_size": D, "intermediate_size": FF, "num_attention_heads": 5, "vocab_size": ROWS,
              "source_vocab_size": ROWS, "encoder_layers": 2, "decoder_layers": 2}  # fmt: skip
-    model = VARIANTS[variant][2](tiny_config(variant, **sizes))
+    model = VARIANTS[variant][2](tiny_config(variant, **sizes, **changes))
     for name, parameter in model.named_parameters():
         assert_drawn_from(name, parameter, *expected_start(name, variant))
 

@@ -15,11 +15,13 @@ def linear(state, weights):
     return weights["weight"] @ state + weights["bias"]
 
 
-def attention(queries, memory, layer, heads, causal=False, limit=None):
+def attention(queries, memory, layer, heads, causal=False, limit=None, table=sinusoid):
     """
     From roles (a list of vectors) to pairs: the pairs that were read.
 
-    layer: "query", "key", "value", "role_out", "filler_out".
+    layer: "query", "key", "value", "role_out", "filler_out"; and where distances count "position" (width, width), "u"
+        and "v" (heads, width of a head): a score is then ((q_i + u) . k_j + (q_i + v) . r_{j - i}) / sqrt(width of a
+        head) with r_d = W S(d).
     limit: weights that are not larger become 0, the others are divided by their sum.
     """
     outputs = []
@@ -31,7 +33,14 @@ def attention(queries, memory, layer, heads, causal=False, limit=None):
             seen = memory[: i + 1] if causal else memory
             keys = [linear(role, layer["key"])[rows] for role, _ in seen]
             values = [linear(filler, layer["value"])[rows] for _, filler in seen]
-            exponentials = [torch.exp(query[rows] @ key / math.sqrt(len(key))) for key in keys]
+            scores = [query[rows] @ key for key in keys]
+            if "position" in layer:
+                distances = [layer["position"][rows] @ table(j - i, len(query)) for j in range(len(keys))]
+                scores = [
+                    (query[rows] + layer["u"][head]) @ key + (query[rows] + layer["v"][head]) @ distance
+                    for key, distance in zip(keys, distances, strict=True)
+                ]
+            exponentials = [torch.exp(score / math.sqrt(len(keys[0]))) for score in scores]
             weights = [exponential / sum(exponentials) for exponential in exponentials]
             if limit is not None:
                 weights = [weight if weight > limit else weight * 0 for weight in weights]
@@ -60,10 +69,11 @@ def add(states, updates):
     return [(s[0] + u[0], s[1] + u[1]) for s, u in zip(states, updates, strict=True)]
 
 
-def stack(states, layers, heads, memory=None, limit=None):
+def stack(states, layers, heads, table, memory=None, limit=None):
     for layer in layers:
         read = norm(states, layer["input_norm"])
-        update = attention([role for role, _ in read], read, layer["self_attn"], heads, causal=memory is not None)
+        roles, causal = [role for role, _ in read], memory is not None
+        update = attention(roles, read, layer["self_attn"], heads, causal=causal, table=table)
         states = norm(add(states, update), layer["self_attn_norm"])
         if memory is not None:
             update = attention([role for role, _ in update], memory, layer["cross_attn"], heads, limit=limit)
@@ -72,20 +82,24 @@ def stack(states, layers, heads, memory=None, limit=None):
     return states
 
 
-def embed(words, roles, tables, gate, table=sinusoid):
+def embed(words, roles, tables, gate, table):
+    """table: function of (position, width) that gives what is added to a role; None adds nothing."""
     width = tables["words"].shape[1]
     states = []
     for position, (word, role) in enumerate(zip(words, roles, strict=True)):
-        vector = tables["roles"][role] * math.sqrt(width) + table(position, width)
+        vector = tables["roles"][role] * math.sqrt(width)
+        if table is not None:
+            vector = vector + table(position, width)
         states.append((vector * (linear(vector, gate) + 1), tables["words"][word] * math.sqrt(width)))
     return states
 
 
-def losses(source, source_roles, target, target_roles, labels, role_labels, model, heads, limit, table):
+def losses(source, source_roles, target, target_roles, labels, role_labels, model, heads, limit, table, relative):
     """Sums of -log p of labels and of roles, for one sample."""
-    memory = stack(embed(source, source_roles, model["source"], model["gate"], table), model["encoder"], heads)
-    states = embed(target, target_roles, model["target"], model["gate"], table)
-    states = stack(states, model["decoder"], heads, memory, limit)
+    added = None if relative else table
+    memory = stack(embed(source, source_roles, model["source"], model["gate"], added), model["encoder"], heads, table)
+    states = embed(target, target_roles, model["target"], model["gate"], added)
+    states = stack(states, model["decoder"], heads, table, memory, limit)
     totals = [0, 0]
     for (role, filler), label, role_label in zip(states, labels, role_labels, strict=True):
         for i, (state, rows, right) in enumerate(
