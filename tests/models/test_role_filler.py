@@ -255,7 +255,9 @@ def expected_start(name: str, variant: str) -> tuple[str, float]:
 
 
 @pytest.mark.parametrize(
-    ("variant", "changes"), [(NAME, {}), (NAME, RELATIVE), ("torch_transformer", {})], ids=["roles", "relative", "torch"]
+    ("variant", "changes"),
+    [(NAME, {}), (NAME, RELATIVE), ("torch_transformer", {})],
+    ids=["roles", "relative", "torch"],
 )
 def test_start_of_every_weight(variant: str, changes: dict) -> None:
     torch.manual_seed(1)

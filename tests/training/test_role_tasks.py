@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import shutil
 import signal
 from pathlib import Path
@@ -24,12 +25,14 @@ from tiny_runs import (
     write_recipe,
 )
 
+import hf_sysgen.evaluation.commands
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.data.roles import role_scheme
 from hf_sysgen.data.sources import DataError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
+from hf_sysgen.evaluation.commands import evaluate_checkpoint
 from hf_sysgen.evaluation.metrics import summarize
 from hf_sysgen.evaluation.results import read_results
 from hf_sysgen.training.recipe import Recipe, RecipeError, load_recipe, shipped_recipes
@@ -142,6 +145,31 @@ def test_records(run_dir):
     evaluated = [entry for entry in record["history"] if "eval_test_accuracy" in entry]
     assert [entry["step"] for entry in evaluated] == [30, 60]
     assert record["recipe"]["role_scheme"] == "scan_prim"
+
+
+def test_evaluate_counts_both_ways(run_dir, tmp_path, monkeypatch):
+    """The command finds what the run's record has, without the scheme."""
+    monkeypatch.setattr(hf_sysgen.evaluation.commands, "load_benchmark", lambda *args, **kwargs: short_scan())
+    output = tmp_path / "out"
+    text = evaluate_checkpoint(str(run_dir), "scan", "length_cutoff_26", None, None, output, 7)
+    assert text.split()[:4] == ["split", "examples", "accuracy", "exact_teacher"]
+    measured, record = json.loads((output / "metrics.json").read_text()), read_results(run_dir / "results.json")
+    for split, metrics in record["splits"].items():
+        assert measured[split]["exact_teacher"] == metrics["exact_teacher"]
+        assert measured[split]["accuracy"] == metrics["accuracy"]
+    assert all(row["exact_teacher"] == row["exact"] for row in read_lines(output / "predictions.jsonl"))
+
+
+def test_teacher_forcing_reads_the_roles_it_is_given(run_dir, tmp_path):
+    """Wrong roles of right words make wrong choices; the model's own words have the roles of its map."""
+    with mock.patch.object(hf_sysgen.training.tasks, "load_benchmark", return_value=short_scan()):
+        task = tiny_task(tmp_path)
+    model, _ = load_checkpoint(run_dir)
+    rows = np.arange(len(task.splits["train"]))
+    task.splits["train"].target_roles = task.splits["train"].target_roles.flip(0)
+    records = task.evaluate(model, "train", rows, True, 0, 1)
+    hits, exact = (sum(record[key] for record in records) for key in ("exact_teacher", "exact"))
+    assert hits < exact
 
 
 def test_a_stranger_generates(run_dir):

@@ -17,11 +17,12 @@ from hf_sysgen.data.tokenization import encode_sources, encode_targets
 from hf_sysgen.data.tokenized import TokenizedSplit
 from hf_sysgen.evaluation.bleu import bleu_setup
 from hf_sysgen.evaluation.checkpoints import CheckpointError, load_checkpoint, predict, source_ids
-from hf_sysgen.evaluation.evaluate import evaluate_split, with_columns, with_texts
+from hf_sysgen.evaluation.evaluate import evaluate_split, mark_teacher_forced, with_columns, with_texts
 from hf_sysgen.evaluation.metrics import summarize
 from hf_sysgen.evaluation.report import table
 from hf_sysgen.evaluation.results import METRICS, PREDICTIONS, new_folder, write_predictions, write_whole
 from hf_sysgen.evaluation.translation import evaluate_translations, has_comp, summarize_translations
+from hf_sysgen.models import RoleFillerTransformerConfig
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -70,10 +71,10 @@ def evaluate_checkpoint(
     if output is not None:
         write_predictions(output / PREDICTIONS, rows)
         write_whole(output / METRICS, json.dumps(metrics, indent=1) + "\n")
-    columns: tuple[str, ...] = ("examples", "accuracy", "accuracy_oracle", "loss", "loss_teacher")
+    columns: tuple[str, ...] = ("examples", "accuracy", "exact_teacher", "accuracy_oracle", "loss", "loss_teacher")
     if translates:
         columns = ("examples", "bleu", "comp", "comp_same_form", "accuracy", "loss")
-        columns = tuple(column for column in columns if any(column in values for values in metrics.values()))
+    columns = tuple(column for column in columns if any(column in values for values in metrics.values()))
     cells = [(name, *(_shown(values.get(column)) for column in columns)) for name, values in metrics.items()]
     return table(("split", *columns), cells)
 
@@ -94,6 +95,9 @@ def _decoded(
         pad_id=tokenizer.pad_token_id,
     )
     records = evaluate_split(model, split, batch_size=batch_size, oracle=True, on_batch=on_batch)
+    if isinstance(model.config, RoleFillerTransformerConfig):
+        # as its paper counts
+        mark_teacher_forced(model, split, records, batch_size)
     return with_texts(sorted(records, key=lambda record: record["row"]), examples, tokenizer)
 
 

@@ -103,6 +103,21 @@ def evaluate_split(
     return list(records.values())
 
 
+@torch.inference_mode()
+def mark_teacher_forced(model: Seq2SeqLM, split: Any, records: Sequence[dict[str, Any]], batch_size: int) -> None:
+    """
+    Gives the records of [`evaluate_split`] an `exact_teacher`: whether the most likely word is right at every label
+    after the right words, and their roles where the model reads any. Records sorted by length need little padding.
+    """
+    with evaluating(model):
+        for some in cut(records, batch_size):
+            batch = split[np.array([record["row"] for record in some])]
+            batch = {key: tensor.to(model.device) for key, tensor in batch.items()}
+            hits = (model(**batch).logits.argmax(-1) == batch["labels"]) | (batch["labels"] == IGNORED)  # (B, T)
+            for record, hit in zip(some, hits.all(1).tolist(), strict=True):
+                record["exact_teacher"] = hit
+
+
 def with_texts(
     records: Sequence[Mapping[str, Any]], split: Dataset, tokenizer: PreTrainedTokenizerFast
 ) -> list[dict[str, Any]]:

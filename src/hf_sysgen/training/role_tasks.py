@@ -11,7 +11,7 @@ import torch
 from hf_sysgen.data.roles import role_scheme
 from hf_sysgen.data.tokenization import EOS, SOS
 from hf_sysgen.data.tokenized import IGNORED, TokenizedSplit
-from hf_sysgen.evaluation.evaluate import cut, evaluating
+from hf_sysgen.evaluation.evaluate import mark_teacher_forced
 from hf_sysgen.models.seq2seq import shift_right
 from hf_sysgen.training.recipe import Recipe
 from hf_sysgen.training.tasks import Seq2SeqTask
@@ -99,25 +99,11 @@ class RoleFillerTask(Seq2SeqTask):
         """
         As of any text, where roles follow from the words that the model itself wrote.
 
-        With `final` also `exact_teacher`, as the authors count: whether the most likely word is right at every label
-        after the right words and their roles (test.py:63-104). As a word has one role in every scheme, that is `exact`
-        measured in another way; it can differ only where EOS is no label, or where a batch decides what a
-        threshold does (`renormalization`).
+        With `final` also `exact_teacher`, as the authors count (test.py:63-104), see [`mark_teacher_forced`]. As a word
+        has one role in every scheme, that is `exact` measured in another way; it can differ only where EOS is no label,
+        or where a batch decides what a threshold does (`renormalization`).
         """
         records = super().evaluate(model, name, rows, final, rank, world)
-        if not final:
-            return records
-        with evaluating(model):
-            # in the order of evaluation, so sorted by length
-            for some in cut(records, self.recipe.eval_batch_size):
-                right = self.teacher_forced(model, name, np.array([record["row"] for record in some]))
-                for record, hit in zip(some, right, strict=True):
-                    record["exact_teacher"] = hit
+        if final:
+            mark_teacher_forced(model, self.splits[name], records, self.recipe.eval_batch_size)
         return records
-
-    @torch.inference_mode()
-    def teacher_forced(self, model: Any, name: str, rows: np.ndarray) -> list[bool]:
-        """Of each example whether all labels are the most likely words after those before them."""
-        batch = {key: tensor.to(model.device) for key, tensor in self.splits[name][rows].items()}
-        labels = batch["labels"]
-        return ((model(**batch).logits.argmax(-1) == labels) | (labels == IGNORED)).all(1).tolist()
