@@ -70,7 +70,9 @@ def reference_model(named: dict[str, torch.Tensor], config) -> dict:
         return named.get(f"model.{side}.{name}", named.get(f"model.encoder.{name}"))
 
     def tables(side: str) -> dict[str, torch.Tensor]:
-        return {"words": of(side, "embed_tokens.weight"), "roles": of(side, "embed_roles.weight")}
+        # what enters the filler and the role stream
+        pair = (of(side, "embed_tokens.weight"), of(side, "embed_roles.weight"))
+        return dict(zip(("words", "roles"), pair[::-1] if config.swap_streams else pair, strict=True))
 
     return {
         "source": tables("encoder"),
@@ -84,8 +86,8 @@ def reference_model(named: dict[str, torch.Tensor], config) -> dict:
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 @pytest.mark.parametrize(
     ("limit", "changes"),
-    [(0.15, ROLES), (None, ROLES | ONE), (0.15, {**ROLES, **RELATIVE})],
-    ids=["threshold", "one table", "relative"],
+    [(0.15, ROLES), (None, ROLES | ONE), (0.15, {**ROLES, **RELATIVE}), (0.15, {**ROLES, "swap_streams": True})],
+    ids=["threshold", "one table", "relative", "swapped"],
 )
 def test_whole_model(implementation: str, limit: float | None, changes: dict) -> None:
     """A padded batch against one sample after the other: both losses and all gradients."""
@@ -100,15 +102,19 @@ def test_whole_model(implementation: str, limit: float | None, changes: dict) ->
 
     named = copies(model)
     weights, totals, count = reference_model(named, config), [0, 0], 0
-    role_of = config.role_map
     for source, roles, real, target in zip(ids, role_ids, mask.bool(), labels, strict=True):
         words = target[target != -100].tolist()
         read = [config.decoder_start_token_id, *words[:-1]]
+        # words and their roles: of the source, of what is read, of what is to be said
+        pairs = [
+            (source[real].tolist(), roles[real].tolist()),
+            *((ids, [config.role_map[word] for word in ids]) for ids in (read, words)),
+        ]
+        order = -1 if config.swap_streams else 1
         filler, role = reference.losses(
-            source[real].tolist(), roles[real].tolist(), read, [role_of[word] for word in read], words,
-            [role_of[word] for word in words], weights, config.num_attention_heads, limit, table,
+            *(ids for pair in pairs for ids in pair[::order]), weights, config.num_attention_heads, limit, table,
             config.position_scheme == "relative",
-        )  # fmt: skip
+        )[::order]  # fmt: skip
         totals, count = [totals[0] + filler, totals[1] + role], count + len(words)
     torch.testing.assert_close(out.filler_loss, totals[0] / count, **CLOSE)
     torch.testing.assert_close(out.role_loss, totals[1] / count, **CLOSE)
@@ -155,6 +161,22 @@ def test_fillers_do_not_decide_where_to_look() -> None:
         assert all(torch.equal(a, b) for a, b in zip(first[name], second[name], strict=True)), name
     assert torch.equal(first.role_logits, second.role_logits)
     assert (first.logits - second.logits).abs().min(-1).values.max() > 1e-6
+
+
+def test_roles_beside_words_that_attend_are_never_read() -> None:
+    """Roles-Fillers of Table 2: the authors count 34 weights without a gradient in a model of one layer each."""
+    model = tiny_model(NAME, swap_streams=True, role_loss=False, encoder_layers=1, decoder_layers=1, **ROLES)
+    batch, labels = ragged_batch(model.config), ragged_labels(model.config)
+    roles = batch["input_ids"] % 3
+    out = model(**batch, role_ids=roles, labels=labels)
+    assert torch.equal(model(**batch, role_ids=(roles + 1) % 3).logits, out.logits)
+    out.loss.backward()
+    left = [name for name, parameter in model.named_parameters() if not parameter.grad.any()]
+    assert len([name for name in left if ".layers." in name]) == 34
+    # there one table has both
+    assert [name for name in left if ".layers." not in name] == [
+        f"model.{side}.embed_roles.weight" for side in ("encoder", "decoder")
+    ]
 
 
 @pytest.mark.parametrize("scheme", ["absolute", "relative"])

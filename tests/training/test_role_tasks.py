@@ -50,6 +50,7 @@ ROWS = {
     "filler_threshold": ("scan_prim", False, 0.08, 0.856),
     "filler": ("scan_prim", False, None, 0.162),
     "words": (None, False, None, 0.028),
+    "roles_fillers": ("scan_prim", False, None, 0.0022),
 }
 # an epsilon above the gradients makes Adam momentum, so that rounding errors stay what they are
 SMOOTH = {"dropout": 0.0, "adam_epsilon": 1.0, "learning_rate": 1.0, "max_grad_norm": 1.0}
@@ -324,9 +325,10 @@ def test_every_row_has_a_recipe():
         recipe = recipe_of(name)
         fields = recipe.model_fields
         assert (recipe.role_scheme, fields["role_loss"], fields["attention_threshold"], recipe.paper_test) == row
+        assert fields.get("swap_streams", False) == (name == "roles_fillers")
         assert (recipe.learning_rate, recipe.max_grad_norm, recipe.schedule) == (2.5e-4, 0.0, "constant")
     names = {path.stem for path in Path(shipped_recipes(), "role_filler").glob("*.yaml")}
-    assert names == {f"scan_jump_{name}" for name in (*ROWS, "transformer")}
+    assert {name.removesuffix("_quick") for name in names} == {f"scan_jump_{name}" for name in (*ROWS, "transformer")}
 
 
 def test_the_paper_s_sizes(few_examples):

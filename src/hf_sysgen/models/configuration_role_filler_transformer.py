@@ -26,6 +26,9 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
             do. `None` reads the tokens themselves, in the source too: "fillers - fillers" of Table 2.
         source_role_map: role of each row of the source's table, for sources that come without roles. `None` beside a
             `role_map` means that they never do.
+        swap_streams: words enter the role stream and are read from it, roles the filler stream: what decides where to
+            look are words, "Roles-Fillers" of Table 2. A version of the code that was taken back (b9f9ecc) makes the
+            logits with the filler stream's table, whose rows are words and roles; here words have one table.
         role_loss: adds the mean cross-entropy of the target's roles to the loss (section 3.2).
         attention_threshold: weights of cross-attention that are not larger become 0 (section 3.3: 0.08); `None` keeps
             all.
@@ -50,6 +53,7 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
     separate_tables: bool = False
     role_map: list[int] | None = None
     source_role_map: list[int] | None = None
+    swap_streams: bool = False
     role_loss: bool = True
     attention_threshold: float | None = 0.08
     renormalization: Literal["all_or_none", "each_row"] = "all_or_none"

@@ -36,7 +36,7 @@ class RoleFillerTransformerModel(RoleFillerModel):
 class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
     """
     Identical to [`Seq2SeqLM`] except:
-    - words are read from the filler stream, roles from the role stream, each with its table.
+    - words are read from the filler stream, roles from the role stream, each with its table; or the other way round.
     - the loss of the roles is added. Its labels are the roles of the labels.
 
     `generate` takes `role_ids` of the source, by default those of `config.source_role_map`; roles of generated words
@@ -95,6 +95,8 @@ class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
             **kwargs,
         )
         roles, fillers = outputs.last_hidden_state.chunk(2, dim=-1)
+        if self.config.swap_streams:
+            roles, fillers = fillers, roles
         logits = self.lm_head(fillers)
         role_logits = nn.functional.linear(roles, self.model.decoder.embed_roles.weight)
         loss = filler_loss = role_loss = None

@@ -274,7 +274,8 @@ class TwoStreamStack(Stack):
         roles = self.default_roles(input_ids) if given is None else given
         if roles.shape != input_ids.shape:
             raise ValueError(f"{self.role_key} has shape {tuple(roles.shape)}, its words {tuple(input_ids.shape)}")
-        return torch.cat((self.embed_roles(roles), fillers), dim=-1)
+        streams = self.embed_roles(roles), fillers
+        return torch.cat(streams[::-1] if self.config.swap_streams else streams, dim=-1)
 
 
 class RoleFillerEncoder(TwoStreamStack, Encoder):
