@@ -41,8 +41,9 @@ check: $(VENV)/installed  ## lint, format, types, who imports whom
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_imports.py
 
-bench: $(VENV)/installed  ## speed of training and decoding beside T5 and BART; writes benchmarks/seq2seq.json
+bench: $(VENV)/installed  ## speed of training and decoding beside T5 and BART, and of gated attention beside its base
 	$(BIN)/python benchmarks/seq2seq.py
+	$(BIN)/python benchmarks/gated_attention.py
 
 clean:  ## remove the virtual environment and build files
 	rm -rf $(VENV) build dist src/*.egg-info

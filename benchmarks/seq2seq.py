@@ -130,25 +130,40 @@ def batches(setup: dict, groups: int, steps: int, device: str, static: bool = Fa
     return [parts[i * groups : (i + 1) * groups] for i in range(steps)]
 
 
-def timed(action: Callable[[], None], device: str) -> float:
+def timed(action: Callable[[], None], device: str, clock: Callable[[], float] = time.perf_counter) -> float:
     if device == "cuda":
         torch.cuda.synchronize()
-    start = time.perf_counter()
+    start = clock()
     action()
     if device == "cuda":
         torch.cuda.synchronize()
-    return time.perf_counter() - start
+    return clock() - start
 
 
-def in_turns(actions: dict[str, Callable[[int], None]], rounds: int, device: str) -> dict[str, float]:
-    """Median seconds of each action, one after the other in every round; the first round only warms up."""
+def in_turns(
+    actions: dict[str, Callable[[int], None]],
+    rounds: int,
+    device: str,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, list[float]]:
+    """
+    Seconds of each action in each round, one after the other in every round; before the first one all warm up. Every
+    round begins with another action, because what one leaves in memory slows or helps the next.
+    """
     times: dict[str, list[float]] = {name: [] for name in actions}
+    names = list(actions)
     for index in range(rounds + 1):
-        for name, action in actions.items():
-            seconds = timed(lambda run=action, step=index: run(step), device)
+        first = index % len(names)
+        for name in names[first:] + names[:first]:
+            seconds = timed(lambda run=actions[name], step=index: run(step), device, clock)
             if index:
                 times[name].append(seconds)
-    return {name: float(np.median(values)) for name, values in times.items()}
+    return times
+
+
+def per_second(work: int, times: dict[str, list[float]]) -> dict[str, float]:
+    """How much of `work`, which takes an action its median time, it does in a second."""
+    return {name: work / float(np.median(values)) for name, values in times.items()}
 
 
 def measure_training(setup: dict, mode: str, rounds: int, device: str, attention: str, names: tuple) -> dict:
@@ -160,7 +175,7 @@ def measure_training(setup: dict, mode: str, rounds: int, device: str, attention
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
         run = torch.compile(model) if mode == "compiled" else model
         actions[name] = lambda step, run=run, optimizer=optimizer: training_step(run, optimizer, data[step])
-    return {name: 1 / seconds for name, seconds in in_turns(actions, rounds, device).items()}
+    return per_second(1, in_turns(actions, rounds, device))
 
 
 def measure_decoding(setup: dict, rounds: int, device: str, names: tuple) -> dict:
@@ -175,7 +190,7 @@ def measure_decoding(setup: dict, rounds: int, device: str, names: tuple) -> dic
         )
         if name in OUR_NAMES:
             actions[f"{name} greedy_decode"] = lambda _, model=model: greedy_decode(model, ids, mask, steps)
-    return {name: len(ids) / seconds for name, seconds in in_turns(actions, rounds, device).items()}
+    return per_second(len(ids), in_turns(actions, rounds, device))
 
 
 def main() -> None:
