@@ -38,10 +38,8 @@ class BiaffineDependencyParserConfig(SentenceEncoderConfig):
 
     def validate_architecture(self):
         super().validate_architecture()
-        if self.biaffine_size < 1:
-            raise ValueError(f"biaffine_size={self.biaffine_size} must be at least 1")
-        if not 0 <= self.biaffine_dropout < 1:
-            raise ValueError(f"biaffine_dropout={self.biaffine_dropout} must be in [0, 1)")
+        self.check_sizes("biaffine_size")
+        self.check_probabilities("biaffine_dropout")
         if self.num_labels < 2:
             raise ValueError(f"num_labels={self.num_labels} must be at least 2: 'no arc' and a label")
         if self.encoder == "bilstm" and self.share_layers:

@@ -5,7 +5,8 @@ from fractions import Fraction
 from typing import Literal, NamedTuple
 
 from huggingface_hub.dataclasses import strict
-from transformers import PreTrainedConfig
+
+from .checked_config import CheckedConfig
 
 
 class SizeClass(NamedTuple):
@@ -26,7 +27,7 @@ SIZE_CLASSES = {
 
 
 @strict
-class DepthWidthConfig(PreTrainedConfig):
+class DepthWidthConfig(CheckedConfig):
     r"""
     Causal decoder whose depth is traded for the width of its feed-forward blocks at an equal number of parameters
     (section 2.1). Without arguments: the base of the 41M class. Layers are pre-norm, with RMSNorm and a gated
@@ -157,18 +158,13 @@ class DepthWidthConfig(PreTrainedConfig):
             )
         kept = {
             name: getattr(base, name)
-            for name in set(cls.__dataclass_fields__) - set(PreTrainedConfig.__dataclass_fields__)
+            for name in set(cls.__dataclass_fields__) - set(CheckedConfig.__dataclass_fields__)
         }
         return cls(**{**kept, **fields, "num_hidden_layers": num_hidden_layers, "intermediate_size": width})
 
     def validate_architecture(self):
-        for name in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
-        if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
-                f"hidden_size={self.hidden_size} is not a multiple of num_attention_heads={self.num_attention_heads}"
-            )
+        self.check_sizes("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+        self.check_heads()
         if self.position_scheme == "rotary" and self.head_dim % 2:
             raise ValueError(
                 f"hidden_size={self.hidden_size} / num_attention_heads={self.num_attention_heads} = {self.head_dim} "
@@ -183,8 +179,7 @@ class DepthWidthConfig(PreTrainedConfig):
                 f"relative_max_distance={self.relative_max_distance} must be greater than half of "
                 f"relative_buckets={self.relative_buckets}, whose distances have a bucket each"
             )
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout={self.dropout} must be in [0, 1)")
+        self.check_probabilities("dropout")
 
 
 __all__ = ["DepthWidthConfig"]

@@ -3,11 +3,12 @@
 from typing import Literal
 
 from huggingface_hub.dataclasses import strict
-from transformers import PreTrainedConfig
+
+from .checked_config import CheckedConfig
 
 
 @strict
-class EdgeTransformerConfig(PreTrainedConfig):
+class EdgeTransformerConfig(CheckedConfig):
     r"""
     Transformer whose state is one vector per ordered pair of nodes. Without arguments: the paper's CLUTRR model
     (Table 1); with `num_labels=18`, 568,818 parameters. The authors' have 40,000 more, which are thrown away.
@@ -99,17 +100,13 @@ class EdgeTransformerConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
 
     def validate_architecture(self):
-        for name in ("hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers", "decoder_layers",
-                     "edge_vocab_size", "vocab_size", "max_relative_distance", "num_roles", "num_categories",
-                     "num_noun_types", "num_verbs", "length_groups"):  # fmt: skip
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
-        if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
-                f"hidden_size={self.hidden_size} is not a multiple of num_attention_heads={self.num_attention_heads}"
-            )
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout={self.dropout} must be in [0, 1)")
+        self.check_sizes(
+            "hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers", "decoder_layers",
+            "edge_vocab_size", "vocab_size", "max_relative_distance", "num_roles", "num_categories", "num_noun_types",
+            "num_verbs", "length_groups",
+        )  # fmt: skip
+        self.check_heads()
+        self.check_probabilities("dropout")
         if self.frozen_token_id is not None and not 0 <= self.frozen_token_id < self.vocab_size:
             raise ValueError(f"frozen_token_id={self.frozen_token_id} is none of vocab_size={self.vocab_size} tokens")
         if self.triangular_implementation == "triton" and (self.value_ablation or self.attention_ablation):

@@ -3,7 +3,8 @@
 from typing import NamedTuple
 
 from huggingface_hub.dataclasses import strict
-from transformers import PreTrainedConfig
+
+from .checked_config import CheckedConfig
 
 
 class StackSettings(NamedTuple):
@@ -35,7 +36,7 @@ class StackSettings(NamedTuple):
 
 
 @strict
-class Seq2SeqConfig(PreTrainedConfig):
+class Seq2SeqConfig(CheckedConfig):
     r"""
     Vocabularies, special ids and sizes of any model that reads one sequence and writes another.
 
@@ -87,16 +88,7 @@ class Seq2SeqConfig(PreTrainedConfig):
         self.check_sizes("vocab_size", "source_vocab_size", "hidden_size", "encoder_layers", "decoder_layers")
         if self.source_id_offset < 0:
             raise ValueError(f"source_id_offset={self.source_id_offset} must not be negative")
-        self.check_probability("dropout")
-
-    def check_sizes(self, *names: str):
-        for name in names:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
-
-    def check_probability(self, name: str):
-        if not 0 <= getattr(self, name) < 1:
-            raise ValueError(f"{name}={getattr(self, name)} must be in [0, 1)")
+        self.check_probabilities("dropout")
 
 
 @strict
@@ -135,15 +127,8 @@ class EncoderDecoderConfig(Seq2SeqConfig):
     def validate_architecture(self):
         super().validate_architecture()
         self.check_sizes("intermediate_size", "num_attention_heads")
-        self.check_heads("hidden_size", "num_attention_heads")
-
-    def check_heads(self, size: str, heads: str):
-        """A stack's width, the field `size`, is even and a multiple of the field `heads`."""
-        width, number = getattr(self, size), getattr(self, heads)
-        if width % number:
-            raise ValueError(f"{size}={width} is not a multiple of {heads}={number}")
-        if width % 2:
-            raise ValueError(f"{size}={width} must be even: sinusoids come in sine/cosine pairs")
+        self.check_heads()
+        self.check_sinusoids()
 
 
 __all__ = ["EncoderDecoderConfig", "Seq2SeqConfig"]

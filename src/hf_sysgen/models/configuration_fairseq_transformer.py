@@ -97,15 +97,15 @@ class FairseqTransformerConfig(EncoderDecoderConfig):
 
     def validate_architecture(self):
         super().validate_architecture()
-        for name in ("decoder_hidden_size", "decoder_intermediate_size", "decoder_attention_heads", "attention_span"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        self.check_sizes(
+            "decoder_hidden_size", "decoder_intermediate_size", "decoder_attention_heads", "attention_span"
+        )
         self.check_heads("decoder_hidden_size", "decoder_attention_heads")
+        self.check_sinusoids("decoder_hidden_size")
         for name in ("hidden_size", "decoder_hidden_size"):
             if getattr(self, name) < 4:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 4: two sines and two cosines")
-        self.check_probability("attention_dropout")
-        self.check_probability("activation_dropout")
+        self.check_probabilities("attention_dropout", "activation_dropout")
         if self.share_all_embeddings:
             for name, wanted in (
                 ("tie_word_embeddings", True),

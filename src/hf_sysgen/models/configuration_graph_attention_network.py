@@ -3,11 +3,12 @@
 from typing import Literal
 
 from huggingface_hub.dataclasses import strict
-from transformers import PreTrainedConfig
+
+from .checked_config import CheckedConfig
 
 
 @strict
-class GraphAttentionNetworkConfig(PreTrainedConfig):
+class GraphAttentionNetworkConfig(CheckedConfig):
     r"""
     Graph attention (Velickovic et al. 2018) that also sees the labels of edges. Without arguments: two layers, of which
     the first has three heads, with the sizes of Sinha et al.'s released configuration for CLUTRR's clean graphs. Their
@@ -48,12 +49,10 @@ class GraphAttentionNetworkConfig(PreTrainedConfig):
     tie_word_embeddings: bool = False
 
     def validate_architecture(self):
-        for name in ("hidden_size", "edge_size", "num_attention_heads", "num_hidden_layers", "max_nodes",
-                     "edge_vocab_size"):  # fmt: skip
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout={self.dropout} must be in [0, 1)")
+        self.check_sizes(
+            "hidden_size", "edge_size", "num_attention_heads", "num_hidden_layers", "max_nodes", "edge_vocab_size"
+        )
+        self.check_probabilities("dropout")
 
 
 __all__ = ["GraphAttentionNetworkConfig"]

@@ -3,11 +3,12 @@
 from typing import Literal
 
 from huggingface_hub.dataclasses import strict
-from transformers import PreTrainedConfig
+
+from .checked_config import CheckedConfig
 
 
 @strict
-class RelationAwareTransformerConfig(PreTrainedConfig):
+class RelationAwareTransformerConfig(CheckedConfig):
     r"""
     Transformer over the nodes of a graph whose attention knows the labels of edges (Shaw et al. 2018). Without
     arguments: RAT on CLUTRR (Table 1); RRAT is `update_relations=True, num_hidden_layers=6`.
@@ -53,16 +54,11 @@ class RelationAwareTransformerConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
 
     def validate_architecture(self):
-        for name in ("hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers",
-                     "edge_vocab_size"):  # fmt: skip
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
-        if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
-                f"hidden_size={self.hidden_size} is not a multiple of num_attention_heads={self.num_attention_heads}"
-            )
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout={self.dropout} must be in [0, 1)")
+        self.check_sizes(
+            "hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers", "edge_vocab_size"
+        )
+        self.check_heads()
+        self.check_probabilities("dropout")
 
 
 __all__ = ["RelationAwareTransformerConfig"]

@@ -70,8 +70,8 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
         super().validate_architecture()
         if not self.tie_word_embeddings:
             raise ValueError("tie_word_embeddings=False: the logits of both streams are made with their tables")
-        if self.attention_threshold is not None and not 0 <= self.attention_threshold < 1:
-            raise ValueError(f"attention_threshold={self.attention_threshold} must be in [0, 1)")
+        if self.attention_threshold is not None:
+            self.check_probabilities("attention_threshold")
         if not self.separate_tables:
             for ours, theirs in (("vocab_size", "source_vocab_size"), ("role_vocab_size", "source_role_vocab_size")):
                 if getattr(self, ours) != getattr(self, theirs):

@@ -3,13 +3,13 @@
 from typing import Literal
 
 from huggingface_hub.dataclasses import strict
-from transformers import PreTrainedConfig
 
+from .checked_config import CheckedConfig
 from .configuration_encoder_decoder import StackSettings
 
 
 @strict
-class SentenceEncoderConfig(PreTrainedConfig):
+class SentenceEncoderConfig(CheckedConfig):
     r"""
     Sizes of an encoder of words, after the one in which Ontanon et al. 2021 ("Making Transformers Solve Compositional
     Tasks") predict graphs: post-norm, biases everywhere, embeddings times sqrt(d).
@@ -75,19 +75,13 @@ class SentenceEncoderConfig(PreTrainedConfig):
         )
 
     def validate_architecture(self):
-        for name in ("vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers",
-                     "max_relative_distance"):  # fmt: skip
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
-        if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
-                f"hidden_size={self.hidden_size} is not a multiple of num_attention_heads={self.num_attention_heads}"
-            )
-        if self.hidden_size % 2:
-            raise ValueError(f"hidden_size={self.hidden_size} must be even: sinusoids come in sine/cosine pairs")
-        for name in ("dropout", "attention_dropout", "activation_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be in [0, 1)")
+        self.check_sizes(
+            "vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers",
+            "max_relative_distance",
+        )  # fmt: skip
+        self.check_heads()
+        self.check_sinusoids()
+        self.check_probabilities("dropout", "attention_dropout", "activation_dropout")
 
 
 __all__ = ["SentenceEncoderConfig"]

@@ -32,9 +32,7 @@ class TransformerGraphParserConfig(SentenceEncoderConfig):
 
     def validate_architecture(self):
         super().validate_architecture()
-        for name in ("num_roles", "num_categories", "num_noun_types", "num_verbs"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        self.check_sizes("num_roles", "num_categories", "num_noun_types", "num_verbs")
 
 
 __all__ = ["TransformerGraphParserConfig"]

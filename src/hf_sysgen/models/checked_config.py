@@ -1,0 +1,36 @@
+"""Checks of fields that stand in most configurations."""
+
+from transformers import PreTrainedConfig
+
+
+class CheckedConfig(PreTrainedConfig):
+    """
+    A configuration whose `validate_architecture` names the fields to check. Each check raises `ValueError` with the
+    field and its value.
+    """
+
+    def check_sizes(self, *names: str):
+        """Each is at least 1."""
+        for name in names:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+
+    def check_probabilities(self, *names: str):
+        """Each is in [0, 1)."""
+        for name in names:
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be in [0, 1)")
+
+    def check_heads(self, size: str = "hidden_size", heads: str = "num_attention_heads"):
+        """The width `size` divides into as many parts as the field `heads` says."""
+        width, number = getattr(self, size), getattr(self, heads)
+        if width % number:
+            raise ValueError(f"{size}={width} is not a multiple of {heads}={number}")
+
+    def check_sinusoids(self, size: str = "hidden_size"):
+        """The width `size` is even."""
+        if (width := getattr(self, size)) % 2:
+            raise ValueError(f"{size}={width} must be even: sinusoids come in sine/cosine pairs")
+
+
+__all__ = ["CheckedConfig"]
