@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import functools
 import json
-import signal
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import kills
 import numpy as np
 import pytest
 import torch
 import yaml
 from datasets import Dataset, DatasetDict
+from invariance import SHARED_BATCHES, SMOOTH, assert_a_kill_leaves_no_trace, assert_two_processes_train_as_one, curve
 from made_examples import any_benchmark, made_examples
 from safetensors.torch import load_file
-from tiny_runs import SIZES, SMALL, TINY, read_lines, train_process, weights
+from tiny_runs import SIZES, SMALL, TINY, read_lines
 from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification, AutoTokenizer
 
 import hf_sysgen.training.run
@@ -60,8 +59,6 @@ KEYS = {
     },
 }  # fmt: skip
 QUERIES = {"benchmark": "cfq", "config": "mcd1_edge", "joint_vocabulary": True}
-# an epsilon above the gradients makes Adam momentum, so that rounding errors stay what they are
-SMOOTH = {"dropout": 0.0, "adam_epsilon": 1.0, "learning_rate": 1.0, "max_grad_norm": 1.0}
 
 
 def with_its_sizes(keys: dict[str, Any]) -> dict[str, Any]:
@@ -75,14 +72,10 @@ def tiny(folder: Path, keys: dict[str, Any], **changes: Any) -> Recipe:
     return parse_recipe(with_its_sizes(keys), name="tiny")
 
 
-def tiny_file(folder: Path, keys: dict[str, Any], **changes: Any) -> str:
+def tiny_file(folder: Path, keys: dict[str, Any], **changes: Any) -> Path:
     path, keys = folder / "tiny.yaml", with_its_sizes({**SHARED, **keys, **changes})
     path.write_text(yaml.safe_dump(keys), encoding="utf-8")
-    return str(path)
-
-
-def curve(record: dict[str, Any]) -> list[float]:
-    return [value for entry in record["history"] if "loss" in entry for value in (entry["loss"], entry["grad_norm"])]
+    return path
 
 
 # batches
@@ -368,19 +361,8 @@ def test_one_table_needs_a_joint_vocabulary(tmp_path, few_examples):
 
 
 def test_killed_once(tmp_path):
-    """A short run bit for bit, of which the last checkpoint is cut short."""
-    path = tiny_file(tmp_path, KEYS["cogs_graph"], sampling="epochs", length_groups=2)
-    for name in ("whole", "killed"):
-        (tmp_path / name).mkdir()
-    arguments = [path, "output_dir=run"]
-    assert train_process(arguments, tmp_path / "whole").status == 0
-    doomed = functools.partial(kills.inside_model_file, 6)
-    assert train_process(arguments, tmp_path / "killed", doomed).status == -signal.SIGKILL
-    again = train_process(arguments, tmp_path / "killed")
-    assert again.status == 0, again.err
-    whole, killed = tmp_path / "whole" / "run", tmp_path / "killed" / "run"
-    assert weights(killed / "model") == weights(whole / "model")
-    assert (killed / "predictions.jsonl").read_bytes() == (whole / "predictions.jsonl").read_bytes()
+    recipe = tiny_file(tmp_path, KEYS["cogs_graph"], sampling="epochs", length_groups=2)
+    assert_a_kill_leaves_no_trace(recipe, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -396,14 +378,6 @@ def test_killed_once(tmp_path):
 def test_two_processes_make_the_updates_of_one(name, tmp_path, few_examples):
     """An epoch ends on a batch of 13; losses are means over labels, of which sentences have more or less."""
     exact = {"node_init": "zeros"} if name == "gat" else {}
-    keys = {**KEYS[name], **SMOOTH, **exact, "sampling": "epochs", "batch_size": 24, "eval_every": 0}
+    keys = {**KEYS[name], **SHARED_BATCHES, **exact}
     alone = run_recipe(tiny(tmp_path / "one", keys))
-    done = train_process([tiny_file(tmp_path, keys), "output_dir=two"], tmp_path, processes=2)
-    assert done.status == 0, done.err
-    shared = read_results(tmp_path / "two" / "results.json")
-    assert (alone["num_processes"], shared["num_processes"]) == (1, 2)
-    assert len(curve(alone)) == 12
-    assert curve(shared) == pytest.approx(curve(alone), rel=1e-4)
-    for split in ("validation", "test"):
-        assert shared["splits"][split]["examples"] == SMALL[split]
-        assert shared["splits"][split]["loss"] == pytest.approx(alone["splits"][split]["loss"], rel=1e-3)
+    assert_two_processes_train_as_one(alone, tiny_file(tmp_path, keys), tmp_path)

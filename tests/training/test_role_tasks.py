@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import shutil
-import signal
 from pathlib import Path
 from unittest import mock
 
-import kills
 import numpy as np
 import pytest
 import torch
+from invariance import SHARED_BATCHES, SMOOTH, assert_a_kill_leaves_no_trace, assert_two_processes_train_as_one, curve
 from tiny_runs import (
-    SMALL,
     command,
     read_lines,
     short_scan,
     small_scan,
     tiny_recipe,
-    train_process,
     weights,
     write_recipe,
 )
 
 import hf_sysgen.evaluation.commands
+import hf_sysgen.hub.stranger
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks
 from hf_sysgen.data import benchmark_info
@@ -52,18 +49,12 @@ ROWS = {
     "words": (None, False, None, 0.028),
     "roles_fillers": ("scan_prim", False, None, 0.0022),
 }
-# an epsilon above the gradients makes Adam momentum, so that rounding errors stay what they are
-SMOOTH = {"dropout": 0.0, "adam_epsilon": 1.0, "learning_rate": 1.0, "max_grad_norm": 1.0}
 
 
 def tiny_task(folder: Path, **keys) -> RoleFillerTask:
     task = prepare_task(tiny_recipe(folder, **{**ROLES, **keys}))
     assert isinstance(task, RoleFillerTask)
     return task
-
-
-def curve(record: dict) -> list[float]:
-    return [value for entry in record["history"] if "loss" in entry for value in (entry["loss"], entry["grad_norm"])]
 
 
 @pytest.mark.parametrize("train_eos", [True, False])
@@ -200,18 +191,9 @@ def test_a_checkpoint_travels(run_dir, tmp_path):
     text = "jump and walk left"
     model, tokenizer = load_checkpoint(run_dir)
     (expected,), _ = predict(model, tokenizer, [text])
-    code = (
-        "import sys; sys.modules['hf_sysgen'] = None\n"
-        "from transformers import AutoModelForSeq2SeqLM, AutoTokenizer\n"
-        f"folder = {str(run_dir / 'model')!r}\n"
-        "model = AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=True)\n"
-        "tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)\n"
-        f"ids = model.generate(**tokenizer({text!r}, return_tensors='pt'))[0]\n"
-        "print(tokenizer.decode(ids, skip_special_tokens=True))\n"
-    )
-    done = command(["-c", code], tmp_path, HF_HOME=str(tmp_path / "home"), HF_HUB_OFFLINE="1", PYTHONPATH="")
+    done = command(["-I", hf_sysgen.hub.stranger.__file__, str(run_dir / "model"), text], tmp_path, HF_HUB_OFFLINE="1")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == expected
+    assert done.stdout.splitlines() == [expected]
 
 
 def test_resumed(tmp_path, few_examples):
@@ -230,35 +212,14 @@ def test_resumed(tmp_path, few_examples):
 
 @pytest.mark.slow
 def test_killed_once(tmp_path):
-    """A short run bit for bit, of which the last checkpoint is cut short."""
-    write_recipe(tmp_path, **FILLER, sampling="epochs", length_groups=2)
-    for name in ("whole", "killed"):
-        (tmp_path / name).mkdir()
-    arguments = [str(tmp_path / "tiny.yaml"), "output_dir=run"]
-    assert train_process(arguments, tmp_path / "whole").status == 0
-    doomed = functools.partial(kills.inside_model_file, 6)
-    assert train_process(arguments, tmp_path / "killed", doomed).status == -signal.SIGKILL
-    again = train_process(arguments, tmp_path / "killed")
-    assert again.status == 0, again.err
-    whole, killed = tmp_path / "whole" / "run", tmp_path / "killed" / "run"
-    assert weights(killed / "model") == weights(whole / "model")
-    assert (killed / "predictions.jsonl").read_bytes() == (whole / "predictions.jsonl").read_bytes()
+    assert_a_kill_leaves_no_trace(write_recipe(tmp_path, **FILLER, sampling="epochs", length_groups=2), tmp_path)
 
 
 @pytest.mark.parametrize("keys", [FILLER, pytest.param(ROLES, marks=pytest.mark.slow)], ids=["filler", "role"])
 def test_two_processes_make_the_updates_of_one(keys, tmp_path, few_examples):
-    keys = {**keys, **SMOOTH, "sampling": "epochs", "batch_size": 24, "eval_every": 0}
+    keys = {**keys, **SHARED_BATCHES}
     alone = run_recipe(tiny_recipe(tmp_path / "one", **keys))
-    write_recipe(tmp_path, **keys)
-    done = train_process([str(tmp_path / "tiny.yaml"), "output_dir=two"], tmp_path, processes=2)
-    assert done.status == 0, done.err
-    shared = read_results(tmp_path / "two" / "results.json")
-    assert (alone["num_processes"], shared["num_processes"]) == (1, 2)
-    assert len(curve(alone)) == 12
-    assert curve(shared) == pytest.approx(curve(alone), rel=1e-4)
-    for split in ("validation", "test"):
-        assert shared["splits"][split]["examples"] == SMALL[split]
-        assert shared["splits"][split]["loss"] == pytest.approx(alone["splits"][split]["loss"], rel=1e-3)
+    assert_two_processes_train_as_one(alone, write_recipe(tmp_path, **keys), tmp_path)
 
 
 @pytest.mark.parametrize("change", [{"length_groups": 4}, {"static_batches": True}], ids=["groups", "static"])
