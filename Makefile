@@ -25,9 +25,10 @@ run: $(VENV)/installed  ## the main job: train two variants on SCAN, compare, pl
 	  --translate "look around right thrice after run around left thrice" \
 	  --translate "walk opposite left thrice and look around right thrice"
 
-# one thread a worker: two workers with two threads each are slower than two with one
+# one thread a worker: two workers with two threads each are slower than two with one; worksteal, so that a file stays
+# with one worker and what its tests share is made once
 test: $(VENV)/installed  ## the default test suite
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 test-slow: $(VENV)/installed  ## the tests that take minutes each
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -q
