@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -113,7 +114,7 @@ def transformers_tests() -> Path:
 
 
 def run_suite(
-    variant: str, transformers_tests: Path, folder: Path, *options: str, cases: str = "conformance_cases.py"
+    case: str, transformers_tests: Path, folder: Path, *options: str, cases: str = "conformance_cases"
 ) -> tuple[list[str], dict[str, str], str]:
     """Names that passed, (name: reason) of those that were skipped, and the log if anything failed."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
@@ -126,9 +127,9 @@ def run_suite(
         "HF_HUB_OFFLINE": "1",
     }
     report = folder / "report.xml"
-    case = f"{HERE / cases}::Test_{variant}"
-    command = [sys.executable, "-m", "pytest", case, "-q", "-ra", "--noconftest", "-c", os.devnull]
-    command += [f"--rootdir={folder}", "-p", "no:cacheprovider", "-p", "no:xdist", f"--junitxml={report}", *options]
+    command = [sys.executable, "-m", "pytest", f"{HERE / cases}.py::Test_{case}", "-q", "-ra", "--noconftest"]
+    command += ["-c", os.devnull, f"--rootdir={folder}", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    command += [f"--junitxml={report}", *options]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
     passed, skipped = [], {}
     if report.exists():
@@ -141,6 +142,27 @@ def run_suite(
     return passed, skipped, "" if done.returncode == 0 else done.stdout[-8000:] + done.stderr[-2000:]
 
 
+def assert_conforms(
+    case: str, transformers_tests: Path, folder: Path, *, at_least: int, left_out: Mapping[str, str],
+    skipped_too: Mapping[str, str] | None = None, cases: str = "conformance_cases",
+) -> None:  # fmt: skip
+    """
+    No test fails, `at_least` so many pass, and of the others one reason is known each.
+
+    Args:
+        case: of those that the file `cases` makes.
+        left_out: tests that this file skips, and why.
+        skipped_too: messages of transformers that belong to these cases alone, and why they are right.
+    """
+    passed, skipped, failures = run_suite(case, transformers_tests, folder, cases=cases)
+    assert not failures, failures
+    assert len(passed) >= at_least, "the suite hardly ran"
+    assert {name: skipped.pop(name, None) for name in left_out} == left_out
+    patterns = [*SKIPPED_BY_TRANSFORMERS, *(skipped_too or {})]
+    unexpected = {name: why for name, why in skipped.items() if not any(re.fullmatch(one, why) for one in patterns)}
+    assert not unexpected
+
+
 # one of each family of layers; the others differ from these in parts or fields, and take 15 seconds each
 DEFAULT = {"relative_universal_transformer", "fairseq_transformer", "role_filler_transformer"}
 CASES = [name if name in DEFAULT else pytest.param(name, marks=pytest.mark.slow) for name in (*VARIANTS, *BASELINES)]
@@ -148,18 +170,8 @@ CASES = [name if name in DEFAULT else pytest.param(name, marks=pytest.mark.slow)
 
 @pytest.mark.parametrize("variant", CASES)
 def test_conformance(variant: str, transformers_tests: Path, tmp_path: Path) -> None:
-    passed, skipped, failures = run_suite(variant, transformers_tests, tmp_path)
-    assert not failures, failures
     # 104 of transformers 5.23.0
-    assert len(passed) >= 95, "the suite hardly ran"
-    expected = left_out(variant)
-    assert {name: skipped.pop(name, None) for name in expected} == expected
-    unexpected = {
-        name: reason
-        for name, reason in skipped.items()
-        if not any(re.fullmatch(pattern, reason) for pattern in SKIPPED_BY_TRANSFORMERS)
-    }
-    assert not unexpected
+    assert_conforms(variant, transformers_tests, tmp_path, at_least=95, left_out=left_out(variant))
 
 
 def test_a_fault_is_found(transformers_tests: Path, tmp_path: Path) -> None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 from edge_conformance_cases import CASES, LEFT_OUT
-from test_conformance import SKIPPED_BY_TRANSFORMERS, run_suite, transformers_tests
+from test_conformance import assert_conforms, transformers_tests
 
 # the fixture comes with its name
 __all__ = ["transformers_tests"]
 
 SKIPPED = {
-    **SKIPPED_BY_TRANSFORMERS,
     r"ModelTester is not configured to run training tests": "they hand every class labels under one name; "
     "test_edge_models.py trains every class, with checkpointed activations too",
     r"Parts of this model don't support sdpa": "triangular attention has implementations of its own",
@@ -27,15 +25,8 @@ SKIPPED = {
     "case", [case if case == "edge_transformer" else pytest.param(case, marks=pytest.mark.slow) for case in CASES]
 )
 def test_conformance(case: str, transformers_tests: Path, tmp_path: Path) -> None:
-    passed, skipped, failures = run_suite(case, transformers_tests, tmp_path, cases="edge_conformance_cases.py")
-    assert not failures, failures
     # 65 and more of transformers 5.23.0
-    assert len(passed) >= 62, "the suite hardly ran"
-    expected = LEFT_OUT.get(case, {})
-    assert {name: skipped.pop(name, None) for name in expected} == expected
-    unexpected = {
-        name: reason
-        for name, reason in skipped.items()
-        if not any(re.fullmatch(pattern, reason) for pattern in SKIPPED)
-    }
-    assert not unexpected
+    assert_conforms(
+        case, transformers_tests, tmp_path, at_least=62, left_out=LEFT_OUT.get(case, {}), skipped_too=SKIPPED,
+        cases="edge_conformance_cases",
+    )  # fmt: skip
