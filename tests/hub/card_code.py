@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 
-import hf_sysgen.hub.stranger
+from elsewhere import run_elsewhere
 
-STRANGER = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from stranger import Absent
-sys.meta_path.insert(0, Absent())
-for code in sys.argv[2:]:
-    exec(code, {})
-assert "hf_sysgen" not in sys.modules
-"""
+EACH = "import sys\nfor code in sys.argv[1:]:\n    exec(code, {})\n"
 
 
 def code_of(card: str) -> str:
@@ -28,8 +17,4 @@ def code_of(card: str) -> str:
 
 def as_stranger(environment: Mapping[str, str], *codes: str) -> str:
     """What the code prints in a process with transformers and torch alone."""
-    folder = str(Path(hf_sysgen.hub.stranger.__file__).parent)
-    script = [sys.executable, "-I", "-c", STRANGER, folder, *codes]
-    done = subprocess.run(script, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return run_elsewhere(EACH, *codes, environment=environment)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import datasets
 import huggingface_hub
 import pytest
 import yaml
+from elsewhere import run_elsewhere
 from fake_hub import CLIENT_WARNING, FakeHub, Repo, api, command
 from huggingface_hub import HfApi
 from typer.testing import CliRunner
@@ -33,7 +32,6 @@ STRANGER = """
 import sys
 from datasets import load_dataset
 found = {config: load_dataset(sys.argv[1], config) for config in sys.argv[2:]}
-assert "hf_sysgen" not in sys.modules
 print(json.dumps({config: seen(parts) for config, parts in found.items()}))
 """
 
@@ -51,12 +49,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def load_as_stranger(hub: FakeHub, home: Path, repo: str, *configs: str) -> dict[str, dict[str, list]]:
     """By config what that process has `seen`."""
-    variables = hub.environment(home, token=None)
     program = f"from __future__ import annotations\nimport hashlib, json\n{inspect.getsource(seen)}{STRANGER}"
-    script = [sys.executable, "-I", "-c", program, repo, *configs]
-    done = subprocess.run(script, capture_output=True, text=True, env=variables)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(run_elsewhere(program, repo, *configs, environment=hub.environment(home, token=None)))
 
 
 def test_published_then_loaded_without_our_code(hub: FakeHub, cache: Path, tmp_path: Path) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from depth_width_tiny import DEPTH, FF, HEAD_DIM, HEADS, VARIANTS, WORDS, ragged_mask, random_ids, tiny_decoder
 from safetensors.torch import load_file, save_file
+from saved_elsewhere import assert_same_files, use_elsewhere
 from test_loading import MODELS, aligned, closure
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
@@ -123,19 +121,6 @@ def test_resizing_the_vocabulary(tmp_path: Path) -> None:
 
 
 STRANGER = """
-import copy, sys
-
-class Hidden:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "hf_sysgen":
-            raise ModuleNotFoundError(f"{name} is hidden")
-
-sys.meta_path.insert(0, Hidden())
-import torch
-from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoModelForCausalLM
-
-torch.set_num_threads(1)
 for folder in sys.argv[1:]:
     batch = load_file(f"{folder}/batch.safetensors")
     # copied into aligned memory, which decides the last bit of a matrix product
@@ -151,7 +136,6 @@ for folder in sys.argv[1:]:
         }
     save_file(found, f"{folder}/found.safetensors")
     model.save_pretrained(f"{folder}/again")
-assert "hf_sysgen" not in sys.modules
 """.replace("STEPS", str(STEPS))
 
 
@@ -166,11 +150,7 @@ def test_checkpoints_travel(tmp_path: Path) -> None:
         models[name].save_pretrained(folder / "saved")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))}
-    environment |= {"HF_HOME": str(elsewhere), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-I", "-c", STRANGER, *map(str, folders.values())]
-    done = subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+    use_elsewhere(STRANGER, folders.values(), elsewhere)
     for name, folder in folders.items():
         model, found = models[name], load_file(folder / "found.safetensors")
         with torch.no_grad():
@@ -178,7 +158,4 @@ def test_checkpoints_travel(tmp_path: Path) -> None:
             assert torch.equal(found["last_hidden_state"], model.model(**batch).last_hidden_state)
         assert torch.equal(found["greedy"], model.generate(**batch, max_new_tokens=STEPS, do_sample=False))
         assert torch.equal(found["beam"], model.generate(**batch, max_new_tokens=STEPS, num_beams=3, do_sample=False))
-        files = sorted(path.name for path in (folder / "saved").iterdir())
-        assert sorted(path.name for path in (folder / "again").iterdir()) == files
-        for file in files:
-            assert (folder / "again" / file).read_bytes() == (folder / "saved" / file).read_bytes(), file
+        assert_same_files(folder / "saved", folder / "again")

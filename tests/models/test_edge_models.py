@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +23,7 @@ from edge_tiny import (
 from huggingface_hub.errors import StrictDataclassClassValidationError, StrictDataclassFieldValidationError
 from reference import triangular_attention as reference
 from safetensors.torch import load_file, save_file
+from saved_elsewhere import assert_same_files, use_elsewhere
 from transformers import (
     AutoModel,
     AutoModelForSeq2SeqLM,
@@ -484,21 +482,9 @@ def test_saved_and_found_by_its_auto_class(name: str, tmp_path: Path) -> None:
 
 
 STRANGER = """
-import copy, sys
-
-class Hidden:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "hf_sysgen":
-            raise ModuleNotFoundError(f"{name} is hidden")
-
-sys.meta_path.insert(0, Hidden())
-import torch, transformers
-from safetensors.torch import load_file, save_file
-
-torch.set_num_threads(1)
 for folder in sys.argv[1:]:
     batch = load_file(f"{folder}/batch.safetensors")
-    auto = getattr(transformers, open(f"{folder}/auto").read())
+    auto = globals()[open(f"{folder}/auto").read()]
     model = copy.deepcopy(auto.from_pretrained(f"{folder}/saved", trust_remote_code=True))
     assert type(model).__module__.startswith("transformers_modules."), type(model)
     with torch.no_grad():
@@ -509,9 +495,8 @@ for folder in sys.argv[1:]:
             found["greedy"] = model.generate(**source, max_new_tokens=7)
             found["beam"] = model.generate(**source, max_new_tokens=7, num_beams=2).contiguous()
     save_file(found, f"{folder}/found.safetensors")
-    transformers.AutoModel.from_pretrained(f"{folder}/saved", trust_remote_code=True)
+    AutoModel.from_pretrained(f"{folder}/saved", trust_remote_code=True)
     model.save_pretrained(f"{folder}/again")
-assert "hf_sysgen" not in sys.modules
 """
 
 
@@ -527,12 +512,7 @@ def travelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         save_file(batch, folder / name / "batch.safetensors")
         (folder / name / "auto").write_text(AUTO[name].__name__)
         tiny_edge(name).save_pretrained(folder / name / "saved")
-    elsewhere = tmp_path_factory.mktemp("elsewhere")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))}
-    environment |= {"HF_HOME": str(elsewhere), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-I", "-c", STRANGER, *(str(folder / name) for name in MODELS)]
-    done = subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+    use_elsewhere(STRANGER, [folder / name for name in MODELS], tmp_path_factory.mktemp("elsewhere"))
     return folder
 
 
@@ -549,7 +529,4 @@ def test_checkpoint_travels(name: str, travelled: Path) -> None:
         source = {key: batch[key] for key in ("input_ids", "attention_mask")}
         assert torch.equal(found["greedy"], model.generate(**source, max_new_tokens=7))
         assert torch.equal(found["beam"], model.generate(**source, max_new_tokens=7, num_beams=2))
-    files = sorted(path.name for path in (folder / "saved").iterdir())
-    assert sorted(path.name for path in (folder / "again").iterdir()) == files
-    for file in files:
-        assert (folder / "again" / file).read_bytes() == (folder / "saved" / file).read_bytes(), file
+    assert_same_files(folder / "saved", folder / "again")

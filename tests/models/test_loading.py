@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import copy
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from saved_elsewhere import assert_same_files, use_elsewhere
 from source_imports import imports_of
 from tiny import SIZES, WRAPPED, ragged_batch, tiny_model
 from transformers import AutoModel, AutoModelForSeq2SeqLM
@@ -400,19 +399,6 @@ def test_resizing_separate_vocabularies(variant: str) -> None:
 # a stranger's process
 
 STRANGER = """
-import copy, sys
-
-class Hidden:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "hf_sysgen":
-            raise ModuleNotFoundError(f"{name} is hidden")
-
-sys.meta_path.insert(0, Hidden())
-import torch
-from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoModelForSeq2SeqLM
-
-torch.set_num_threads(1)
 for folder in sys.argv[1:]:
     batch = load_file(f"{folder}/batch.safetensors")
     source = {name: batch[name] for name in ("input_ids", "attention_mask")}
@@ -435,7 +421,6 @@ for folder in sys.argv[1:]:
         assert torch.equal(copy.deepcopy(again)(**batch).logits, found["logits"])
         again = AutoModel.from_pretrained(f"{folder}/base", trust_remote_code=True)
         assert torch.equal(copy.deepcopy(again)(**batch).last_hidden_state, found["last_hidden_state"])
-assert "hf_sysgen" not in sys.modules
 """.replace("STEPS", str(STEPS))
 
 
@@ -449,12 +434,7 @@ def travelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / variant).mkdir()
         save_file(batch, folder / variant / "batch.safetensors")
         model.save_pretrained(folder / variant / "saved")
-    elsewhere = tmp_path_factory.mktemp("elsewhere")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))}
-    environment |= {"HF_HOME": str(elsewhere), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-I", "-c", STRANGER, *(str(folder / variant) for variant in WRAPPED)]
-    done = subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+    use_elsewhere(STRANGER, [folder / variant for variant in WRAPPED], tmp_path_factory.mktemp("elsewhere"))
     return folder
 
 
@@ -472,11 +452,7 @@ def test_checkpoint_travels(variant: str, travelled: Path) -> None:
 
 
 def test_checkpoint_saved_elsewhere_is_the_same(variant: str, travelled: Path) -> None:
-    saved, again = travelled / variant / "saved", travelled / variant / "again"
-    files = sorted(path.name for path in saved.iterdir())
-    assert sorted(path.name for path in again.iterdir()) == files
-    for name in files:
-        assert (again / name).read_bytes() == (saved / name).read_bytes(), name
+    assert_same_files(travelled / variant / "saved", travelled / variant / "again")
 
 
 # rules of the folder
