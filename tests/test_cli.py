@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tiny_runs import command, small_scan, snapshot, tiny_recipe, train_process, write_recipe
+from tiny_runs import command, forked, small_scan, snapshot, tiny_recipe, train_process, write_recipe
 from typer.testing import CliRunner
 
 import hf_sysgen.data
@@ -247,19 +247,13 @@ def test_wrong_benchmarks(run_dir, small, tmp_path, monkeypatch):
 def test_missing_and_altered_data_files(tmp_path):
     recipe = write_recipe(tmp_path, output_dir=str(tmp_path / "run"), config="mcd1", data_dir=str(tmp_path / "data"))
     (tmp_path / "data").mkdir()
-    cache = {"HF_HOME": str(tmp_path / "cache")}
-    missing = command(["-m", "hf_sysgen.cli", "train", str(recipe)], tmp_path, **cache)
+    missing = command(["-m", "hf_sysgen.cli", "train", str(recipe)], tmp_path, HF_HOME=str(tmp_path / "cache"))
     assert missing.returncode == 2
     assert "mcd1" in missing.stderr.splitlines()[-1]
     file = tmp_path / "data" / "scan_mcd" / "tasks_train_mcd1.txt"
     file.parent.mkdir()
     file.write_text("IN: jump OUT: I_WALK\n")
-    altered = command(["-m", "hf_sysgen.cli", "train", str(recipe)], tmp_path, **cache)
-    assert altered.returncode == 2
-    (line,) = altered.stderr.strip().splitlines()
-    assert line.startswith("error: ")
-    assert "sha256" in line
-    assert "tasks_train_mcd1.txt" in line
+    assert_one_line_error(invoke("train", recipe), "sha256", "tasks_train_mcd1.txt")
 
 
 @pytest.mark.parametrize(
@@ -321,7 +315,7 @@ def test_compare_trains_side_by_side_and_loads_elsewhere(tmp_path):
         recipe.write_text(recipe.read_text().replace("eval_batch_size: 4", "eval_batch_size: 512"))
     sentence = "jump around left thrice and walk opposite right thrice"
     words = ["-m", "hf_sysgen.cli", "compare", *map(str, recipes), "--plot", "plots/a.png", "--translate", sentence]
-    done = command(words, tmp_path)
+    done = forked(words, tmp_path)
     assert done.returncode == 0, done.stderr
     for text in ("[one] step", "[two] step", "relative_universal_transformer", "generalization", "0.50",
                  "in a process without this package", sentence):  # fmt: skip
@@ -330,11 +324,13 @@ def test_compare_trains_side_by_side_and_loads_elsewhere(tmp_path):
 
     # so little trained, it is wrong; what is right is in the benchmark
     assert "words, wrong, it is: I_TURN_LEFT I_JUMP I_TURN_LEFT I_JUMP" in done.stdout
-    failing = command([*words, "--override", "learning_rate=1e30", "--override", "seed=1"], tmp_path)
+
+
+def test_compare_where_a_run_fails_or_cannot_be(tmp_path):
+    recipe = str(write_recipe(tmp_path, name="one", output_dir=None))
+    words = ["-m", "hf_sysgen.cli", "compare", recipe, "--override"]
+    failing = forked([*words, "learning_rate=1e30"], tmp_path)
     assert failing.returncode == 1
     assert "one,learning_rate=1e+30 failed" in failing.stderr
-    unusable = command([*words, "--override", "length_groups=3"], tmp_path)
-    assert unusable.returncode == 2
-    twice = command(["-m", "hf_sysgen.cli", "compare", str(recipes[0]), str(recipes[0])], tmp_path)
-    assert twice.returncode == 2
-    assert "two of the recipes have one folder" in twice.stderr
+    assert forked([*words, "length_groups=3"], tmp_path).returncode == 2
+    assert_one_line_error(invoke("compare", recipe, recipe), "two of the recipes have one folder")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
+from tiny_runs import command, forked
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TINY = ["steps=2", "eval_every=1", "eval_examples=3", "hidden_size=16", "intermediate_size=16", "num_attention_heads=2",
-        "encoder_layers=1", "decoder_layers=1", "batch_size=8", "tracker=none"]  # fmt: skip
+        "encoder_layers=1", "decoder_layers=1", "batch_size=8", "eval_batch_size=1024", "tracker=none"]  # fmt: skip
 CHECKPOINT = "runs/scan_length26_quick_relative_universal/seed0/model"
 
 
@@ -27,10 +29,9 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
 
 
-def run(command: list[str], folder: Path) -> str:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+def run(words: list[str], folder: Path, start: Callable[..., CompletedProcess[str]] = forked) -> None:
+    done = start(words, folder)
+    assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
 
 
 @pytest.fixture(scope="module")
@@ -39,14 +40,14 @@ def folder(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("readme")
     (path / "recipes").symlink_to(ROOT / "recipes")
     recipe = "recipes/devil/scan_length26_quick_relative_universal.yaml"
-    run([sys.executable, "-m", "hf_sysgen.train", recipe, *TINY, folder_of(recipe)], path)
+    run(["-m", "hf_sysgen.train", recipe, *TINY, folder_of(recipe)], path, command)
     return path
 
 
 @pytest.mark.parametrize("snippet", blocks("python"))
 def test_snippet(snippet, folder):
     assert CHECKPOINT in snippet or "checkpoint" not in snippet
-    run([sys.executable, "-c", snippet], folder)
+    run(["-c", snippet], folder)
 
 
 def commands() -> list[str]:
@@ -69,9 +70,9 @@ def test_commands(folder):
         if words[0] == "make" or "multi_gpu" in line:
             continue  # `make run` and `make test` are these tests and the main job; the other needs several GPUs
         if words[0] == "hf-sysgen":
-            words = [sys.executable, "-m", "hf_sysgen.cli", *words[1:]]
+            words = ["-m", "hf_sysgen.cli", *words[1:]]
         elif words[0] == "torchrun":
-            words = [sys.executable, "-m", "torch.distributed.run", *words[1:], "output_dir=runs/two_processes"]
+            words = ["-m", "torch.distributed.run", *words[1:], "output_dir=runs/two_processes"]
         if {"train", "hf_sysgen.train"} & set(words):
             recipe = next(word for word in words if word.endswith(".yaml"))
             words += [*TINY, *([] if "output_dir" in words[-1] else [folder_of(recipe, words)])]

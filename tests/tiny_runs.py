@@ -7,6 +7,7 @@ import functools
 import json
 import multiprocessing
 import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -193,6 +194,41 @@ def train_process(
 def _train(
     arguments: list[str], folder: Path, prepare: Callable[[], None] | None, variables: Mapping[str, str], rank: int
 ) -> None:
+    from hf_sysgen.train import main
+
+    _enter(folder, variables, rank)
+    use_few_examples()
+    if prepare is not None:
+        prepare()
+    status = main(arguments)
+    with contextlib.suppress(ValueError):
+        sys.stdout.flush()
+    sys.exit(status)
+
+
+def forked(words: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """`command` of `-m MODULE ...` or `-c CODE`, without the seconds of imports, as `train_process` does it."""
+    process = forks.Process(target=_python, args=(list(words), folder, environment()))
+    process.start()
+    process.join()
+    texts = [(folder / f"{kind}0.txt").read_text() for kind in ("out", "err")]
+    return subprocess.CompletedProcess(words, process.exitcode, *texts)
+
+
+def _python(words: list[str], folder: Path, variables: Mapping[str, str]) -> None:
+    _enter(folder, variables)
+    kind, what, *arguments = words
+    sys.argv = [what, *arguments]
+    if kind == "-m":
+        # or it would be said to have been imported already
+        sys.modules.pop(what, None)
+        runpy.run_module(what, run_name="__main__", alter_sys=True)
+    else:
+        exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})
+
+
+def _enter(folder: Path, variables: Mapping[str, str], rank: int = 0) -> None:
+    """Be a new process: its variables, its folder, its output in files there."""
     os.environ.clear()
     os.environ.update(variables)
     os.chdir(folder)
@@ -201,16 +237,7 @@ def _train(
         os.dup2(handle, number)
     import torch
 
-    from hf_sysgen.train import main
-
     torch.set_num_threads(1)
-    use_few_examples()
-    if prepare is not None:
-        prepare()
-    status = main(arguments)
-    with contextlib.suppress(ValueError):
-        sys.stdout.flush()
-    sys.exit(status)
 
 
 def free_port() -> int:
