@@ -90,6 +90,35 @@ def speed_table() -> str:
     return f"{markdown(tuple(header), rows)}\n\n{note}"
 
 
+def gated_table() -> str:
+    """The models of Chaabouni et al. and of Russin et al. beside their bases, from benchmarks/gated_attention.json."""
+    record = json.loads((HERE / "gated_attention.json").read_text(encoding="utf-8"))
+    tables = []
+    for threads in sorted({row["threads"] for row in record["results"]}):
+        speed = {(row["name"], row["what"]): row for row in record["results"] if row["threads"] == threads}
+        rows = []
+        for name in dict.fromkeys(name for name, _ in speed):
+            cells = []
+            for what, digits in (("train", 2), ("decode", 0)):
+                row = speed[name, what]
+                low, high = row["times_base_quartiles"]
+                spread = "" if name == row["base"] else f" ({low:.2f} to {high:.2f})"
+                cells += [f"{row['per_second']:.{digits}f}", f"{row['times_base']:.2f}{spread}"]
+            rows.append((f"`{name}`", *cells))
+        title = f"SCAN add-jump, {threads} thread{'s' * (threads > 1)}"
+        header = (title, "updates/s", "x time of its base", "sequences/s", "x time of its base")
+        tables.append(markdown(header, rows))
+    bases = " and ".join(f"`{name}`" for name in dict.fromkeys(row["base"] for row in record["results"]))
+    note = (
+        f"{record['device']} that others used too (load average {min(record['load_average']):.0f} to "
+        f"{max(record['load_average']):.0f}), one thread by the processor time it got. Every model as its recipe "
+        f"builds it; the bases are {bases}. Updates of {record['batch_size']} sentences from {record['length_groups']} "
+        f"parts of similar length; greedy decoding with a cache. Times are ratios within a round, all in turn: "
+        f"medians and quartiles of {record['rounds']} rounds of training and {record['decode_rounds']} of decoding."
+    )
+    return "\n\n".join((*tables, note))
+
+
 def benchmarks_table() -> str:
     """All benchmarks."""
     rows = [
@@ -194,6 +223,7 @@ TABLES = {
         "variants": variants_table,
         "benchmarks": benchmarks_table,
         "speed": speed_table,
+        "gated": gated_table,
     },
     "docs/results.md": {"report": report_document},
     "docs/benchmarks.md": {"configs": configs_table, "statistics": statistics_table, "loading": loading_table},
