@@ -348,13 +348,12 @@ def test_fine_tuning_from_matched_checkpoints(tmp_path):
     done = invoke("matched-perplexity", pretrained, tuned, "-o", tmp_path / "out", "--recipe", "r.yaml")
     assert done.exit_code == 0, done.output
     script = (tmp_path / "out" / "matched-perplexity.sh").read_text().splitlines()
-    sizes = "hidden_size=8 intermediate_size=16 num_attention_heads=2"
     assert script == [
         "set -e",
         f"# {pretrained / '1'}: pretrain once more with kept_steps=[10], whose weights are not there",
-        f"hf-sysgen train r.yaml pretrained={pretrained / '0' / 'model'} num_hidden_layers=1 {sizes}",
-        f"hf-sysgen train r.yaml pretrained={pretrained / '1' / 'step-10'} num_hidden_layers=2 {sizes}",
-        f"hf-sysgen train r.yaml pretrained={pretrained / '1' / 'model'} num_hidden_layers=2 {sizes}",
+        f"hf-sysgen train r.yaml pretrained={pretrained / '0' / 'model'}",
+        f"hf-sysgen train r.yaml pretrained={pretrained / '1' / 'step-10'}",
+        f"hf-sysgen train r.yaml pretrained={pretrained / '1' / 'model'}",
     ]
     assert invoke("perplexity-depth", pretrained, "-o", tmp_path / "out").exit_code == 0
 

@@ -18,12 +18,24 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny_runs import SMALL, TINY, environment, read_lines, short_scan, small_scan, train_process, weights, write_recipe
+from tiny_runs import (
+    SIZES,
+    SMALL,
+    TINY,
+    environment,
+    read_lines,
+    short_scan,
+    small_scan,
+    train_process,
+    weights,
+    write_recipe,
+)
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import hf_sysgen.hub.stranger
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks
+from hf_sysgen.evaluation import depth_analyses
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.evaluate import evaluate_split
 from hf_sysgen.evaluation.results import read_results
@@ -258,9 +270,14 @@ def test_a_checkpoint_travels(learned):
 # pretrained
 
 
+def from_pretrained(folder: Path, checkpoint: Path, **changes: Any) -> Recipe:
+    """A recipe without sizes, which the checkpoint has."""
+    keys = {key: value for key, value in DECODER.items() if key not in (*SIZES, "num_hidden_layers")}
+    return parse_recipe({**keys, "output_dir": str(folder / "run"), "pretrained": str(checkpoint), **changes}, "tuned")
+
+
 def test_goes_on_from_a_checkpoint(learned, tmp_path, few_examples):
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "pretrained": str(learned / "model")}
-    recipe = decoder_recipe(tmp_path, **sizes, dropout=0.5, position_scheme="rotary")
+    recipe = from_pretrained(tmp_path, learned / "model", dropout=0.5, position_scheme="rotary")
     task = prepare_task(recipe)
     model = task.build_model("eager")
     stored = load_file(learned / "model" / "model.safetensors")
@@ -269,6 +286,10 @@ def test_goes_on_from_a_checkpoint(learned, tmp_path, few_examples):
     assert model.generation_config.max_new_tokens == task.longest_target
     record = run_recipe(recipe)
     assert record["recipe"]["pretrained"] == str(learned / "model")
+    assert "hidden_size" not in record["recipe"]
+    sizes = [depth_analyses.size(record, key) for key in ("num_hidden_layers", "hidden_size", "intermediate_size")]
+    assert sizes == [2, 32, 64]
+    assert not {"dropout", "vocab_size", *record["recipe"]} & record["pretrained_fields"].keys()
     vocabularies = [
         json.loads((folder / "model" / "tokenizer.json").read_text()) for folder in (learned, recipe.run_dir)
     ]
@@ -280,8 +301,7 @@ def test_a_tokenizer_of_pieces(tmp_path, monkeypatch, learned):
     """As those of language models: it has other words, no padding, and no start symbol, so that EOS separates."""
     monkeypatch.setattr(hf_sysgen.training.tasks, "load_benchmark", lambda *args, **kwargs: short_scan())
     folder = subword_checkpoint(learned, tmp_path / "pretrained", unknown="<unk>")
-    keys = {"pretrained": str(folder), "hidden_size": 32, "intermediate_size": 64}
-    recipe = decoder_recipe(tmp_path, **keys, steps=1, eval_every=0)
+    recipe = from_pretrained(tmp_path, folder, steps=1, eval_every=0)
     task = prepare_task(recipe)
     tokenizer = task.vocabulary.tokenizer
     train = task.splits["train"]
@@ -332,7 +352,7 @@ def test_what_a_checkpoint_contradicts(learned, tmp_path, few_examples, monkeypa
     )
     assert "share_layers=True contradicts" in refused(pretrained=trained, share_layers=True)
     assert "tokens=characters has no effect" in refused(pretrained=trained, tokens="characters")
-    assert "no tokenizer can be loaded" in refused(pretrained=str(tmp_path / "absent"))
+    assert "absent: no checkpoint here, config.json is missing" in refused(pretrained=str(tmp_path / "absent"))
     assert "set joint_vocabulary=true" in refused(joint_vocabulary=False)
     assert "label_smoothing=0.1 does not go with" in refused(label_smoothing=0.1)
     with pytest.raises(RecipeError, match=r"pretrained is for decoders \(depth_width_decoder\)"):
@@ -343,10 +363,12 @@ def test_what_a_checkpoint_contradicts(learned, tmp_path, few_examples, monkeypa
     shutil.copytree(learned / "model", broken)
     content = (broken / "model.safetensors").read_bytes()
     (broken / "model.safetensors").write_bytes(content[: len(content) // 2])
-    assert "no model can be loaded" in refused(pretrained=str(broken))
+    assert "cannot be loaded, it may be cut short" in refused(pretrained=str(broken))
     (broken / "model.safetensors").unlink()
     torch.save(load_file(learned / "model" / "model.safetensors"), broken / "pytorch_model.bin")
-    assert "no model can be loaded" in refused(pretrained=str(broken))
+    assert "model.safetensors is missing" in refused(pretrained=str(broken))
+    (broken / "tokenizer.json").unlink()
+    assert "no tokenizer can be loaded" in refused(pretrained=str(broken))
     relative = small_checkpoint(tmp_path / "other")
     assert "it holds a relative_transformer, not model=depth_width_decoder" in refused(pretrained=str(relative))
 

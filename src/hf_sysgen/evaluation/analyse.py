@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 STEP = "training step"
-# keys of a recipe that say how large a decoder is
-SIZES = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
 
 
 @dataclass(frozen=True)
@@ -315,8 +313,7 @@ def matched_perplexity(runs: Runs, recipe: str) -> Finding:
             if not is_last and not checkpoint.exists():
                 missing.setdefault(folder, set()).add(match.step)
             sources.setdefault(checkpoint.resolve(), []).append((name, match))
-            sizes = " ".join(f"{key}={record['recipe'][key]}" for key in SIZES)
-            script.append(f"hf-sysgen train {recipe} pretrained={checkpoint} {sizes}")
+            script.append(f"hf-sysgen train {recipe} pretrained={checkpoint}")
     for folder, steps in missing.items():
         script.insert(1, f"# {folder}: pretrain once more with kept_steps={sorted(steps)}, whose weights are not there")
     panels = []

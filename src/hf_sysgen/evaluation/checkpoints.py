@@ -39,39 +39,62 @@ def load_checkpoint(path: str | Path) -> tuple[Seq2SeqLM, PreTrainedTokenizerFas
     Raises:
         CheckpointError: a file is absent or cut short, or the model is of another type.
     """
-    folder = checkpoint_folder(path)
-    name, _, writes = _class_of(folder)
-    if not writes:
-        raise CheckpointError(
-            f"{folder / 'config.json'}: the model is a {name}, which does not turn texts into texts; its numbers are "
-            "in the results.json of its run"
-        )
-    model, tokenizer = load_any_checkpoint(folder)
+    model, tokenizer = read_checkpoint(path, writes=True)
     if tokenizer is None:
-        raise _missing(folder, "tokenizer.json")
-    return model, tokenizer
+        raise _missing(checkpoint_folder(path), "tokenizer.json")
+    return _to_device(model), tokenizer
 
 
 def load_any_checkpoint(path: str | Path, dtype: Any = torch.float32) -> tuple[Any, PreTrainedTokenizerFast | None]:
     """
     A model of this package with its head, in evaluation mode, on the GPU if there is one; and its
-    tokenizer, if it has one. Only safetensors are read; the package's own code is run, never the checkpoint's.
+    tokenizer, if it has one.
 
     Args:
-        path: the folder `model` of a run (or the run's folder itself), a model of the zoo, or "owner/name" on the hub.
+        path: see [`read_checkpoint`].
         dtype: of the weights; "auto" is the checkpoint's.
 
     Raises:
         CheckpointError: a file is absent or cut short, or the model is none of this package's.
     """
+    model, tokenizer = read_checkpoint(path, dtype=dtype)
+    return _to_device(model), tokenizer
+
+
+def _to_device(model: Any) -> Any:
+    return model.to("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def read_checkpoint(
+    path: str | Path, writes: bool = False, **options: Any
+) -> tuple[Any, PreTrainedTokenizerFast | None]:
+    """
+    A model of this package with its head, in evaluation mode, on the CPU; and its tokenizer, if it has one. Only
+    safetensors are read; the package's own code is run, never the checkpoint's.
+
+    Args:
+        path: the folder `model` of a run (or the run's folder itself), a model of the zoo, or "owner/name" on the hub.
+        writes: whether it must turn texts into texts.
+        options: for `from_pretrained`, fields of the config among them; `dtype` is float32 if none is given.
+
+    Raises:
+        CheckpointError: a file is absent or cut short, or the model is none of this package's, or not such a one.
+    """
     folder = checkpoint_folder(path)
-    name, model_class, _ = _class_of(folder)
+    name, model_class, is_writer = _class_of(folder)
+    if writes and not is_writer:
+        raise CheckpointError(
+            f"{folder / 'config.json'}: the model is a {name}, which does not turn texts into texts; its numbers are "
+            "in the results.json of its run"
+        )
     if model_class is None:
         raise CheckpointError(f"{folder / 'config.json'}: the model is a {name}, which is no model with a head of ours")
     if not (folder / "model.safetensors").exists():
         raise _missing(folder, "model.safetensors")
     try:
-        model, report = model_class.from_pretrained(folder, dtype=dtype, use_safetensors=True, output_loading_info=True)
+        model, report = model_class.from_pretrained(
+            folder, use_safetensors=True, output_loading_info=True, **{"dtype": torch.float32, **options}
+        )
         tokenizer = AutoTokenizer.from_pretrained(folder) if (folder / "tokenizer.json").exists() else None
     except StrictDataclassError as error:
         config_type = model_class.config_class.model_type
@@ -82,7 +105,7 @@ def load_any_checkpoint(path: str | Path, dtype: Any = torch.float32) -> tuple[A
         raise CheckpointError(f"{folder}: cannot be loaded, it may be cut short; copy it again ({error})") from error
     if missing := sorted(report["missing_keys"]):
         raise CheckpointError(f"{folder}: model.safetensors lacks {', '.join(missing[:5])}; copy it again")
-    return model.eval().to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
+    return model, tokenizer
 
 
 def checkpoint_folder(path: str | Path) -> Path:
@@ -132,7 +155,7 @@ def local_folder(name: str | Path) -> Path:
     """
     if str(name) in zoo_names():
         return zoo_folder(str(name))
-    if Path(name).exists() or not HUB_ID.fullmatch(str(name)):
+    if not is_hub_id(name):
         return Path(name)
     from huggingface_hub import snapshot_download
 
@@ -144,6 +167,11 @@ def local_folder(name: str | Path) -> Path:
             f"{name}: no folder here, and not to be had from the hub ({one_line(error)}); give a run's folder, a model "
             f"of the zoo ({', '.join(zoo_names())}) or owner/name on the hub"
         ) from error
+
+
+def is_hub_id(name: str | Path) -> bool:
+    """Whether a name means a checkpoint on the hub: "owner/name", where no such folder is here."""
+    return not Path(name).exists() and HUB_ID.fullmatch(str(name)) is not None
 
 
 def source_ids(model: Seq2SeqLM) -> range:

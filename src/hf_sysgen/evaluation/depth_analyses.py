@@ -23,10 +23,11 @@ PROJECTIONS = {"gate_up_proj": ("gate", "input"), "fc1": ("input",), "down_proj"
 
 
 def size(record: Record, key: str) -> int:
-    """A field of the model's config that the recipe gives. Raises AnalysisError: it does not."""
-    if key not in record["recipe"]:
+    """A field of the model's config, which the recipe gives or what it goes on from. Raises AnalysisError: neither."""
+    fields = {**record.get("pretrained_fields", {}), **record["recipe"]}
+    if key not in fields:
         raise AnalysisError(f"{record['name']} seed {record['seed']}: its recipe has no {key}")
-    return record["recipe"][key]
+    return fields[key]
 
 
 def classes(records: Sequence[Record]) -> dict[str, list[Record]]:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from tokenizers.processors import TemplateProcessing
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel, set_seed
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel, set_seed
 
 from hf_sysgen.data.tokenization import Vocabulary, build_vocabulary
 from hf_sysgen.data.tokenized import IGNORED, RaggedIds, TokenizedSplit, unlabelled
+from hf_sysgen.evaluation.checkpoints import CheckpointError, checkpoint_folder, read_checkpoint
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.training.recipe import Recipe, RecipeError
 from hf_sysgen.training.tasks import Seq2SeqTask
@@ -89,7 +89,11 @@ class CausalSeq2SeqTask(Seq2SeqTask):
             characters = self.recipe.tokens == "characters"
             tokenizer = build_vocabulary(sources, targets, joint=True, characters=characters).tokenizer
         else:
-            tokenizer = load_tokenizer(self.recipe.pretrained)
+            try:
+                folder = checkpoint_folder(self.recipe.pretrained)
+            except CheckpointError as error:
+                raise RecipeError(f"pretrained: {error}") from error
+            tokenizer = load_tokenizer(str(folder))
             require_written(tokenizer, targets, self.recipe.pretrained)
         ask(tokenizer)
         return Vocabulary(tokenizer, len(tokenizer), len(tokenizer), source_id_offset=0)
@@ -159,43 +163,28 @@ def require_written(tokenizer: PreTrainedTokenizerFast, texts: list[str], pretra
 
 def load_pretrained(recipe: Recipe, attention: str) -> PreTrainedModel:
     """
-    The checkpoint `recipe.pretrained` in float32, with the recipe's dropout. Only safetensors are read, and only code
-    of this package is run.
+    The checkpoint `recipe.pretrained` in float32, with the recipe's dropout.
 
     Raises:
         RecipeError: it cannot be loaded, lacks weights, or is not the model that the recipe describes.
     """
-    pretrained, expected = str(recipe.pretrained), CONFIGS[recipe.model]
-    auto_class: Any = AutoModelForCausalLM
+    free = {key: value for key, value in recipe.model_fields.items() if key in FREE_FIELDS}
     try:
-        config: Any = AutoConfig.from_pretrained(pretrained, trust_remote_code=False)
-        if not isinstance(config, expected):
-            raise _unusable(pretrained, f"it holds a {config.model_type}, not model={recipe.model}")
-        for key, value in recipe.model_fields.items():
-            if key not in FREE_FIELDS and getattr(config, key) != value:
-                raise RecipeError(
-                    f"{key}={value} contradicts pretrained={pretrained}, which has {getattr(config, key)}; remove one"
-                )
-            setattr(config, key, value)
-        model, report = auto_class.from_pretrained(
-            pretrained,
-            config=config,
-            dtype=torch.float32,
-            use_safetensors=True,
-            attn_implementation=attention,
-            output_loading_info=True,
-            trust_remote_code=False,
-        )
-    except RecipeError:
-        raise
-    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
-        raise _unusable(pretrained, f"no model can be loaded: {error}") from error
-    if missing := sorted(report["missing_keys"]):
-        raise _unusable(pretrained, f"its weights lack {', '.join(missing[:5])}")
+        model, _ = read_checkpoint(str(recipe.pretrained), writes=True, attn_implementation=attention, **free)
+    except CheckpointError as error:
+        raise RecipeError(f"pretrained: {error}") from error
+    if not isinstance(model.config, CONFIGS[recipe.model]):
+        raise _unusable(recipe.pretrained, f"it holds a {model.config.model_type}, not model={recipe.model}")
+    for key, value in recipe.model_fields.items():
+        if getattr(model.config, key) != value:
+            raise RecipeError(
+                f"{key}={value} contradicts pretrained={recipe.pretrained}, which has {getattr(model.config, key)}; "
+                "remove one"
+            )
     return model
 
 
-def _unusable(pretrained: str, reason: str) -> RecipeError:
+def _unusable(pretrained: str | None, reason: str) -> RecipeError:
     return RecipeError(
         f"pretrained={pretrained}: {' '.join(reason.split())}; give a folder or hub id with the model's config, "
         "safetensors and tokenizer, e.g. the folder `model` of a run"

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 from hf_sysgen.errors import UserError
+from hf_sysgen.evaluation.results import file_name
 
 
 class RecipeError(UserError):
@@ -54,8 +55,9 @@ class Recipe:
     Attributes:
         model: a model type, e.g. `relative_universal_transformer` (see `hf-sysgen list`).
         benchmark, config: what `load_benchmark` takes.
-        pretrained: folder or hub id of a decoder of the type `model`, with its tokenizer, to go on from; `null` for new
-            weights and a vocabulary of the benchmark's words. Sizes given beside it must be those it has.
+        pretrained: folder or hub id of a decoder of the type `model`, with its tokenizer, to go on from, which
+            decides the sizes (those given beside it must be the same); `null` for new weights and a vocabulary of the
+            benchmark's words.
         size_class: class of equal size of a depth-width decoder (Petty et al. 2023, Table 1); with
             `num_hidden_layers` it decides all its sizes. Those given beside it must be the same.
         tokens: `words`, separated by blanks, or `characters` (the mathematics tasks); for translation `bpe` (of
@@ -266,7 +268,7 @@ def override_recipe(path: Path, keys: Mapping[str, Any], given: Mapping[str, Any
     if not changes:
         return recipe
     paper: dict[str, Any] = {key: getattr(recipe, key) if key in given else None for key in PAPER_KEYS}
-    return dataclasses.replace(recipe, **paper, name=_file_name(",".join([path.stem, *changes])))
+    return dataclasses.replace(recipe, **paper, name=file_name(",".join([path.stem, *changes])))
 
 
 def find_shipped(path: str | Path) -> Path:
@@ -348,16 +350,8 @@ def write_override(key: str, value: Any) -> str:
     return f"{key}={json.dumps(value)}"
 
 
-def _file_name(text: str) -> str:
-    """The text with what a path gives a meaning to, or a shell, made harmless, and no longer than a name may be."""
-    name = re.sub(r"[^\w=,.+-]", "-", text)
-    return name if len(name) <= 160 else f"{name[:150]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-
-
 def parse_recipe(keys: Mapping[str, Any], name: str = "recipe") -> Recipe:
     """A recipe from its keys, checked against the one schema and the model's config class. Errors as `load_recipe`."""
-    from transformers import PreTrainedConfig
-
     from hf_sysgen.models import CONFIGS
 
     for key in keys:
@@ -373,8 +367,7 @@ def parse_recipe(keys: Mapping[str, Any], name: str = "recipe") -> Recipe:
             f"model: unknown model {keys['model']!r}, did you mean {closest!r}? Valid: {', '.join(CONFIGS)}"
         )
     model_config = CONFIGS[keys["model"]]
-    model_keys = _field_names(model_config) - _field_names(PreTrainedConfig)
-    known = [*RECIPE_KEYS, *sorted(model_keys - set(DERIVED_FIELDS) - set(RECIPE_KEYS))]
+    known = [*RECIPE_KEYS, *sorted(own_fields(model_config))]
     for key in keys:
         if key in DERIVED_FIELDS:
             raise RecipeError(f"{key}: is derived from {DERIVED_FIELDS[key]}, remove it")
@@ -407,6 +400,14 @@ def parse_recipe(keys: Mapping[str, Any], name: str = "recipe") -> Recipe:
     if recipe.pretrained is not None:
         _check_pretrained(recipe)
     return recipe
+
+
+def own_fields(model_config: type) -> set[str]:
+    """Fields of a model's config class that a recipe may give: those of its own that the data does not decide."""
+    from transformers import PreTrainedConfig
+
+    own = _field_names(model_config) - _field_names(PreTrainedConfig)
+    return own - set(DERIVED_FIELDS) - set(RECIPE_KEYS)
 
 
 def _field_names(config_class: type) -> set[str]:

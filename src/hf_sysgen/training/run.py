@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoModel
+from transformers import AutoModel, PreTrainedConfig
 
 from hf_sysgen.evaluation.results import (
     MODEL,
@@ -23,7 +23,7 @@ from hf_sysgen.evaluation.results import (
     write_whole,
 )
 from hf_sysgen.models import CONFIGS, MODELS
-from hf_sysgen.training.recipe import Recipe, RecipeError, dump_recipe, load_recipe
+from hf_sysgen.training.recipe import Recipe, RecipeError, dump_recipe, load_recipe, own_fields
 from hf_sysgen.training.tasks import prepare_task
 from hf_sysgen.training.trainer import SysgenTrainer, fastest_attention, last_checkpoint, on_cpu, read_history
 
@@ -152,6 +152,7 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
         "name": recipe.name,
         "recipe": recipe.to_dict(),
         "recipe_hash": recipe.hash,
+        "pretrained_fields": _pretrained_fields(recipe, model.config),
         "seed": recipe.seed,
         "steps": trainer.state.global_step,
         # under early stopping the weights are those of an earlier step
@@ -171,6 +172,13 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
         write_results(recipe.run_dir / RESULTS, results)
     trainer.accelerator.wait_for_everyone()
     return results
+
+
+def _pretrained_fields(recipe: Recipe, config: PreTrainedConfig) -> dict[str, Any]:
+    """Fields of the model's config that the checkpoint decides which the recipe goes on from."""
+    if recipe.pretrained is None:
+        return {}
+    return {key: getattr(config, key) for key in sorted(own_fields(type(config)) - set(recipe.model_fields))}
 
 
 def _example(rows: Sequence[Mapping[str, Any]]) -> str | None:
