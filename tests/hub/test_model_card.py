@@ -70,6 +70,16 @@ def test_what_the_hub_is_told(runs: dict[str, Path]) -> None:
     assert "| test: LAS | " in run_card(runs["trees"])
 
 
+def test_what_a_model_goes_on_from(runs: dict[str, Path]) -> None:
+    """The hub links to what is on the hub; a folder it would refuse."""
+    record = read_results(runs["decoder"] / "results.json")
+    for pretrained, link in (("runs/pretrain_41M_2/seed0/model", None), ("someone/decoder", "someone/decoder")):
+        made = {**record, "recipe": {**record["recipe"], "pretrained": pretrained}}
+        card = model_card([made], made, 'checkpoint = "x"')
+        assert ModelCard(card).data.base_model == link
+        assert f"trained from the pretrained `{pretrained}` for 2 steps on `scan`" in " ".join(card.split())
+
+
 def test_a_record_without_an_example(runs: dict[str, Path]) -> None:
     record = {**read_results(runs["decoder"] / "results.json"), "example": None}
     with pytest.raises(ResultsError, match="the record of tiny seed 0 has no example, as an older version wrote it"):

@@ -109,7 +109,7 @@ def model_card(
         license_name="see-below" if benchmark.restriction else None,
         library_name="transformers",
         pipeline_tag=PIPELINES[benchmark.task],
-        base_model=recipe.get("pretrained"),
+        base_model=_base_model(recipe),
         tags=[TAG, cell_mark(main), recipe["model"], "systematic-generalization", "compositional-generalization"],
         model_name=main["name"],
         eval_results=list(eval_results(main, benchmark)) if is_last else None,
@@ -185,6 +185,14 @@ def snippet(record: Record, benchmark: BenchmarkInfo, load: str) -> str:
     return "\n\n".join([*lines[:2], "\n".join([*lines[2:], USES.get(use, USES["decoder"])])])
 
 
+def _base_model(recipe: Mapping[str, Any]) -> str | None:
+    """What the hub links to: the checkpoint on it that the model goes on from."""
+    from hf_sysgen.evaluation.checkpoints import is_hub_id
+
+    pretrained = recipe.get("pretrained")
+    return pretrained if pretrained and is_hub_id(pretrained) else None
+
+
 def what_is(model_type: str) -> str:
     """What the configuration of a model type says that it is."""
     from hf_sysgen.models import CONFIGS
@@ -206,10 +214,12 @@ def _quoted(record: Record) -> str:
 
 def _about(record: Record, benchmark: BenchmarkInfo, config: ConfigInfo) -> str:
     what = what_is(record["recipe"]["model"])
+    pretrained = record["recipe"].get("pretrained")
+    origin = f" from the pretrained `{pretrained}`" if pretrained else ""
     return (
-        f"{what[0].upper()}{what[1:]}, with {record['num_parameters']:,} parameters, trained for {record['steps']:,} "
-        f"steps on `{benchmark.name}` `{config.name}` ({benchmark.description.partition(':')[0]}), seed "
-        f"{record['seed']}. It is here to study systematic generalization, not to be used for anything else."
+        f"{what[0].upper()}{what[1:]}, with {record['num_parameters']:,} parameters, trained{origin} for "
+        f"{record['steps']:,} steps on `{benchmark.name}` `{config.name}` ({benchmark.description.partition(':')[0]}), "
+        f"seed {record['seed']}. It is here to study systematic generalization, not to be used for anything else."
     )
 
 
