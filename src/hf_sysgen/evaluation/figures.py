@@ -144,9 +144,16 @@ def _coloured(labels: Sequence[str]) -> list[tuple[str, Any]]:
 
 def _write_plainly(axis: Any, doubling: bool = False) -> None:
     """On a logarithmic axis, numbers as a person writes them: 1, 2, 5, 10; or, `doubling`, 1, 2, 4, 8."""
-    from matplotlib.ticker import LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-    axis.set_major_locator(LogLocator(base=2) if doubling else LogLocator(subs=(1.0, 2.0, 5.0)))
+    low, high = axis.get_view_interval()
+    if doubling:
+        axis.set_major_locator(LogLocator(base=2))
+    elif high < 10 * low:
+        # of 1, 2, 5 and 10 so short an axis has one or two, or none
+        axis.set_major_locator(MaxNLocator(5, steps=(1, 2, 5, 10)))
+    else:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())
 
