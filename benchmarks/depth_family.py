@@ -4,8 +4,19 @@ Perplexity against depth at equal parameters, on a text that fits into minutes o
 `python benchmarks/depth_family.py PASSAGES.jsonl` (records with `text`, or with a passage cut into `prefix` and
 `gold_completion`) runs the whole path: it writes the text in C4's layout, every tenth passage for validation, trains a
 tokenizer on the others, pretrains the recipes `pretrain_quick_*`, puts their records into benchmarks/results and plots
-perplexity against depth. What is done already is not done again. Passages are of C4, but 1,480 of its 365 million: what
-is measured here is that the path works, not what depth does at the paper's scale.
+perplexity against depth. What is done already is not done again. Then, in the same folder, fine-tuning and the other
+figures:
+
+    hf-sysgen sweep recipes/depth_width/sweeps/cogs_vf_quick.yaml
+    for name in generalization-depth lexical-structural equal-loss ranks; do
+      hf-sysgen analyse $name runs/cogs_vf_quick* -o analyses
+    done
+    hf-sysgen analyse perplexity-depth runs/pretrain_quick_* -o analyses
+    hf-sysgen analyse matched-perplexity runs/pretrain_quick_* runs/cogs_vf_quick* \\
+      --recipe recipes/depth_width/cogs_vf_quick.yaml -o analyses
+
+Passages are of C4, but 1,480 of its 365 million: what is measured here is that the path works, not what depth does at
+the paper's scale.
 """
 
 from __future__ import annotations
