@@ -74,7 +74,7 @@ def shrunk(recipe: Recipe) -> list[str]:
     overrides = [f"{key}={value}" for key, value in wanted.items() if key in known]
     overrides.append("max_tokens=60" if recipe.sampling == "max_tokens" else "batch_size=8")
     overrides += ["subwords=60"] if recipe.subwords is not None else []
-    overrides += ["size_class=null"] if recipe.size_class is not None else []
+    overrides += [f"{key}=null" for key in ("size_class", "pretrained") if getattr(recipe, key) is not None]
     if recipe.benchmark == "c4":
         overrides += ["context_length=8", "streams=2", "validation_examples=5", "kept_steps=[1]", "torch_compile=false",
                       "data_dir=null"]  # fmt: skip

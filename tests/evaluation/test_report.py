@@ -29,8 +29,9 @@ from hf_sysgen.evaluation.reproduction import (
     student,
     unplaced,
 )
-from hf_sysgen.evaluation.results import ResultsError, write_results
+from hf_sysgen.evaluation.results import ResultsError, file_name, write_results
 from hf_sysgen.training.recipe import load_recipe, recipe_setups, shipped_recipes
+from hf_sysgen.training.sweep import load_sweep
 
 ROOT = Path(__file__).parent.parent.parent
 SETUPS = recipe_setups()
@@ -45,7 +46,7 @@ def made(recipe: str, seed: int, accuracy: float, overrides: dict | None = None,
     split = {"examples": 10, "accuracy": accuracy, "by_length": [[2, 5, accuracy], [3, 5, accuracy]], "las": 0.5}
     return {
         "schema_version": 1,
-        "name": ",".join([recipe, *(f"{key}={value}" for key, value in overrides.items())]),
+        "name": file_name(",".join([recipe, *(f"{key}={value}" for key, value in overrides.items())])),
         "recipe": keys,
         "recipe_hash": "0" * 16,
         "git_commit": None,
@@ -159,10 +160,33 @@ def test_overrides_in_any_order_and_runs_of_no_cell():
     records = [made("cfq_transformer", 0, 0.05, mixed), made("cfq_transformer", 0, 0.5, {"dropout": 0.3})]
     assert found("csordas2021-table9", *cell, records).ours[0].values == (0.05,)
     assert unplaced(records) == ["cfq_transformer,dropout=0.3"]
-    pretrained = {"pretrained": "any-folder", "num_hidden_layers": 7, "intermediate_size": 97}
+    pretrained = {"pretrained": "runs/pretrain_41M_7/seed0/model"}
     one = found("petty2023-table3", "COGS", "41M, 7", [made("cogs", 0, 0.7, pretrained)])
     assert (one.cell.printed, one.ours[0].values) == ("72.3", (70.0,))
     assert one.verdict == reproduction.SINGLE
+
+
+def test_every_cell_of_the_depth_table_is_a_run_of_a_sweep():
+    """Of that recipe, and from the model of its column; a recipe that is a cell has the cell's number."""
+    sweeps = [load_sweep(f"depth_width/sweeps/table3_{name}.yaml") for name in ("pretraining", "fine_tuning")]
+    recipes = [run.recipe for sweep in sweeps for run in sweep.runs]
+    records = [
+        {**made(one.name.partition(",")[0], 0, 0.5), "name": one.name, "recipe": one.to_dict()} for one in recipes
+    ]
+    for record in records[:22]:
+        record["splits"]["validation"]["perplexity"] = 50.0
+    assert unplaced(records) == []
+    cells = list(reproduce("petty2023-table3", records, SETUPS)[0])
+    assert len(cells) == len(recipes) == 5 * 22
+    for cell in cells:
+        (one,) = cell.ours
+        assert (one.changes, cell.verdict) == ((), reproduction.SINGLE), cell.cell
+        recipe = one.records[0]["recipe"]
+        size_class, depth = cell.cell.column.split(", ")
+        wanted = f"pretrain_{size_class}_{depth}"
+        assert one.name == wanted or recipe["pretrained"] == f"runs/{wanted}/seed0/model"
+        paper = recipe["paper_test"] or recipe["paper_validation"]
+        assert paper in (None, cell.cell.mean, pytest.approx(cell.cell.mean / 100))
 
 
 # ----- statistics

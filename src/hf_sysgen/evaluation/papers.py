@@ -12,7 +12,7 @@ One file a paper in papers/, all scalars text, so that a number keeps the digits
     `exceptions`: row -> `spread` and `seeds` of its own.
   - `runs`: `rows`, `columns`: label -> a part of the run. A row's `{}` takes the column's part, else that is appended;
     `cells`: row -> column -> the whole, also of a cell that the paper leaves empty. A run is "RECIPE key=value ...
-    @MEASURE": a recipe's name, overrides as they stand in a run's name (`*` is any value), and a path in the record,
+    @MEASURE": a recipe's name, overrides as they are given to it (`*` is any value), and a path in the record,
     `test.accuracy` if none is given.
 """
 
@@ -47,7 +47,7 @@ class Run:
 
     Attributes:
         recipe: name of the recipe file, without its ending.
-        overrides: keys of the recipe that are replaced, with the value as a run's name has it; `*` is any.
+        overrides: keys of the recipe that are replaced, with the value that is given; `*` is any.
         measure: where the number stands in the record: a split and a path in it, or a key of the record.
     """
 

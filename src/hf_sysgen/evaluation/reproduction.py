@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_sysgen.evaluation.papers import Cell, Paper, Run, Table, find_tables, measured, papers
-from hf_sysgen.evaluation.results import RESULTS, ResultsError, read_results
+from hf_sysgen.evaluation.results import RESULTS, ResultsError, file_name, read_results
 
 Record = Mapping[str, Any]
 
@@ -227,7 +227,8 @@ def _matches(run: Run, overrides: Mapping[str, str]) -> bool:
     """Whether overrides are the run's; the number of steps is a budget, and may be another one."""
     wanted = {key: value for key, value in run.overrides.items() if key != "steps"}
     given = {key: value for key, value in overrides.items() if key != "steps"}
-    return wanted.keys() == given.keys() and all(value in ("*", given[key]) for key, value in wanted.items())
+    same = all(value == "*" or file_name(value) == given.get(key) for key, value in wanted.items())
+    return same and wanted.keys() == given.keys()
 
 
 def _measurements(
