@@ -119,7 +119,7 @@ def draw_panels(panels: Sequence[Panel], title: str = "", across: int = 3) -> Fi
             axes.set_yscale("log")
             _write_plainly(axes.yaxis)
         if panel.x == LAYERS and not panel.log_x:
-            axes.xaxis.get_major_locator().set_params(integer=True)
+            axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
         if panel.ends is not None:
             axes.set_ylim(*panel.ends)
         axes.grid(alpha=0.3)
