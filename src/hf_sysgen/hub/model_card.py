@@ -69,6 +69,10 @@ print([(head, model.config.id2label[int(labels[word, head])]) for word, head in 
     "seq2seq": """\
 generated = model.generate(**tokenizer([text], return_tensors="pt"))
 print(tokenizer.batch_decode(generated, skip_special_tokens=True)[0])""",
+    "language_modeling": """\
+batch = tokenizer([text], return_tensors="pt")
+generated = model.generate(**batch, max_new_tokens=20)[:, batch["input_ids"].shape[1] :]
+print(tokenizer.batch_decode(generated)[0])""",
     "decoder": """\
 batch = tokenizer([text], return_tensors="pt")
 generated = model.generate(**batch)[:, batch["input_ids"].shape[1] :]
@@ -182,7 +186,7 @@ def snippet(record: Record, benchmark: BenchmarkInfo, load: str) -> str:
     if not is_graph:
         lines[1] += f"\ntokenizer = AutoTokenizer.from_pretrained(checkpoint{trust})"
         lines.append(f"text = {_quoted(record)}")
-    return "\n\n".join([*lines[:2], "\n".join([*lines[2:], USES.get(use, USES["decoder"])])])
+    return "\n\n".join([*lines[:2], "\n".join([*lines[2:], USES[use]])])
 
 
 def _base_model(recipe: Mapping[str, Any]) -> str | None:
@@ -319,6 +323,8 @@ def _limits(records: Sequence[Record], main: Record, benchmark: BenchmarkInfo, c
     ]
     if weak:
         yield f"It is wrong more often than right on: {', '.join(weak)}."
+    if benchmark.task == "language_modeling" and recipe.get("data_dir"):
+        yield f"It has read the text in `{recipe['data_dir']}`, which may be a small part of the benchmark's."
     if len(records) == 1:
         yield "One seed was trained: how much results vary from seed to seed is not known."
     if recipe.get("paper_cell"):
