@@ -25,6 +25,7 @@ from hf_sysgen.evaluation.depth_analyses import (
     ranks,
 )
 from hf_sysgen.evaluation.devil_analyses import AnalysisError
+from hf_sysgen.evaluation.figures import LAYERS, Line, Panel, draw_panels
 from hf_sysgen.evaluation.results import write_results
 from hf_sysgen.evaluation.samples import Evaluation, read_evaluations, write_evaluation
 
@@ -277,6 +278,16 @@ def test_ranks_of_a_checkpoint(tmp_path):
     expected = [(0.25, 0.375), (0.5, 0.75), (0.75, 0.875), (1, 1)]
     for point, right in zip(found["gate"].cumulative, expected, strict=True):
         assert point == pytest.approx(right, abs=1e-4)
+
+
+@pytest.mark.parametrize(("ends", "labels"), [((100, 119.2), 4), ((27.4, 43.9), 3), ((13, 400), 4)])
+def test_an_axis_of_perplexities_has_labels(ends, labels):
+    line = Line("134M", [(depth, ends[depth % 2]) for depth in (1, 2, 4, 8)])
+    figure = draw_panels([Panel("title", LAYERS, "perplexity", [line], log_x=True, log_y=True)])
+    figure.draw_without_rendering()
+    low, high = figure.axes[0].get_ylim()
+    texts = [tick.get_text() for tick in figure.axes[0].get_yticklabels() if low <= tick.get_position()[1] <= high]
+    assert len(list(filter(None, texts))) >= labels
 
 
 def test_evaluations_are_read_in_order(tmp_path):

@@ -10,6 +10,7 @@ from card_code import as_stranger, code_of
 from huggingface_hub import ModelCard
 from made_examples import any_benchmark
 from tiny_runs import environment, tiny_recipe
+from tiny_text import write_tokenizer
 
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks
@@ -26,7 +27,11 @@ CASES = {
     "trees": {**EDGE, "model": "edge_dependency_parser", "benchmark": "cfq_dependencies", "config": "mcd1_own_heads"},
     "decoder": {"model": "depth_width_decoder", "num_hidden_layers": 1, "joint_vocabulary": True},
     "roles": {"model": "role_filler_transformer", "role_scheme": "scan_prim"},
-}
+    "text": {
+        "model": "depth_width_decoder", "num_hidden_layers": 1, "benchmark": "c4", "config": "en", "context_length": 8,
+        "streams": 2, "validation_examples": 5,
+    },
+}  # fmt: skip
 PIPELINES = {"relations": "graph-ml", "graphs": "token-classification", "trees": "token-classification"}
 
 
@@ -38,7 +43,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hf_sysgen.training.tasks, "load_benchmark", any_benchmark)
         for name, folder in folders.items():
-            run_recipe(tiny_recipe(folder, **CASES[name], steps=2, eval_every=0))
+            own = {"tokenizer": str(write_tokenizer(folder / "tokenizer"))} if name == "text" else {}
+            run_recipe(tiny_recipe(folder, **CASES[name], **own, steps=2, eval_every=0))
     return {name: folder / "run" for name, folder in folders.items()}
 
 
@@ -56,6 +62,7 @@ def test_code_without_our_package(runs: dict[str, Path], tmp_path: Path) -> None
     assert len(ast.literal_eval(found["trees"])) == len(words["trees"])
     for name in ("decoder", "roles"):
         assert len(found[name].splitlines()) == 1
+    assert found["text"].strip()
 
 
 def test_what_the_hub_is_told(runs: dict[str, Path]) -> None:
@@ -64,7 +71,8 @@ def test_what_the_hub_is_told(runs: dict[str, Path]) -> None:
         assert data.pipeline_tag == PIPELINES.get(name, "text-generation")
         # CLUTRR is not for commerce; of the trees of CFQ no licence is known
         assert data.license == ("other" if name in ("relations", "trees") else "apache-2.0")
-        assert {result.dataset_split for result in data.eval_results} == {"validation", "test"}
+        splits = {"validation"} if name == "text" else {"validation", "test"}
+        assert {result.dataset_split for result in data.eval_results} == splits
     assert "CC-BY-NC-4.0: no commercial use." in run_card(runs["relations"])
     assert "k=2" in run_card(runs["relations"])
     assert "| test: LAS | " in run_card(runs["trees"])
