@@ -1,5 +1,6 @@
 """
-`python benchmarks/readme_tables.py` puts tables into README.md and docs, between their `<!-- results:NAME -->` marks.
+`python benchmarks/readme_tables.py` puts tables into README.md and docs, between their `<!-- results:NAME -->` marks,
+and draws the README's picture.
 
 `--keep RUN_DIR ...` first copies those runs' records into benchmarks/results. A test holds that both agree.
 """
@@ -24,6 +25,8 @@ from hf_sysgen.training.recipe import recipe_setups
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
+# the main job's runs
+QUICK = ("scan_length26_quick_relative_universal", "scan_length26_quick_universal")
 
 
 def kept_results(name: str) -> tuple[list[TableReport], Collection]:
@@ -41,13 +44,10 @@ def quick_table() -> str:
                 entry = dict(zip(HEADER, row, strict=True))
                 cell = f"{report.table.name}, {entry['cell']}: {split}"
                 rows.append((cell, *(entry[key] for key in ("paper", "ours", "difference", "budget", "verdict"))))
-    records = {
-        name: read_results(HERE / "results" / f"scan_length26_quick_{name}.json")
-        for name in ("relative_universal", "universal")
-    }
-    oracle = " and ".join(f"{record['splits']['test']['accuracy_oracle']:.3f}" for record in records.values())
-    seconds = " and ".join(f"{record['train_seconds']:.0f} s" for record in records.values())
-    record = records["universal"]
+    records = [read_results(HERE / "results" / f"{name}.json") for name in QUICK]
+    oracle = " and ".join(f"{record['splits']['test']['accuracy_oracle']:.3f}" for record in records)
+    seconds = " and ".join(f"{record['train_seconds']:.0f} s" for record in records)
+    record = records[-1]
     examples = {name: f"{split['examples']:,}" for name, split in record["splits"].items()}
     note = (
         f"One seed; {examples['validation']} IID and {examples['test']} longer examples. With the length given, the "
@@ -90,35 +90,6 @@ def speed_table() -> str:
     return f"{markdown(tuple(header), rows)}\n\n{note}"
 
 
-def gated_table() -> str:
-    """The models of Chaabouni et al. and of Russin et al. beside their bases, from benchmarks/gated_attention.json."""
-    record = json.loads((HERE / "gated_attention.json").read_text(encoding="utf-8"))
-    tables = []
-    for threads in sorted({row["threads"] for row in record["results"]}):
-        speed = {(row["name"], row["what"]): row for row in record["results"] if row["threads"] == threads}
-        rows = []
-        for name in dict.fromkeys(name for name, _ in speed):
-            cells = []
-            for what, digits in (("train", 2), ("decode", 0)):
-                row = speed[name, what]
-                low, high = row["times_base_quartiles"]
-                spread = "" if name == row["base"] else f" ({low:.2f} to {high:.2f})"
-                cells += [f"{row['per_second']:.{digits}f}", f"{row['times_base']:.2f}{spread}"]
-            rows.append((f"`{name}`", *cells))
-        title = f"SCAN add-jump, {threads} thread{'s' * (threads > 1)}"
-        header = (title, "updates/s", "x time of its base", "sequences/s", "x time of its base")
-        tables.append(markdown(header, rows))
-    bases = " and ".join(f"`{name}`" for name in dict.fromkeys(row["base"] for row in record["results"]))
-    note = (
-        f"{record['device']} that others used too (load average {min(record['load_average']):.0f} to "
-        f"{max(record['load_average']):.0f}), one thread by the processor time it got. Every model as its recipe "
-        f"builds it; the bases are {bases}. Updates of {record['batch_size']} sentences from {record['length_groups']} "
-        f"parts of similar length; greedy decoding with a cache. Times are ratios within a round, all in turn: "
-        f"medians and quartiles of {record['rounds']} rounds of training and {record['decode_rounds']} of decoding."
-    )
-    return "\n\n".join((*tables, note))
-
-
 def benchmarks_table() -> str:
     """All benchmarks."""
     rows = [
@@ -149,6 +120,36 @@ def variants_table() -> str:
     for name, config in CONFIGS.items():
         rows.append((f"`{name}`", what_is(name), f"{num_parameters(config):,}"))
     return markdown(("model type", "what it is", "parameters by default"), rows).replace("---:", "---", 1)
+
+
+def crossing_table() -> str:
+    """On which benchmarks a model type has shipped recipes, and on which others it can be trained."""
+    from hf_sysgen.models import CONFIGS
+    from hf_sysgen.training.tasks import TASKS, has_needed
+
+    with_recipe = {(setup["model"], setup["benchmark"]) for setup in recipe_setups().values()}
+    rows = []
+    for name, config in CONFIGS.items():
+        tasks = {task for task, needed, _ in TASKS if has_needed(config, needed)}
+        cells = [
+            "●" if (name, one.name) in with_recipe else "○" if one.task in tasks else "" for one in list_benchmarks()
+        ]
+        rows.append((f"`{name}`", *cells))
+    # with a place to break a line at, so that the table fits a page
+    header = ("", *(one.name.replace("_", "_<wbr>") for one in list_benchmarks()))
+    return markdown(header, rows, numbers=False)
+
+
+def quick_picture(path: Path) -> None:
+    """The main job: accuracy over training. In few colours, because every clone carries it."""
+    from PIL import Image
+
+    from hf_sysgen.evaluation.plots import plot_accuracies
+
+    plot_accuracies([read_results(HERE / "results" / f"{name}.json") for name in QUICK], path)
+    with Image.open(path) as picture:
+        few = picture.convert("RGB").quantize(32, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)
 
 
 def statistics_table() -> str:
@@ -222,12 +223,15 @@ TABLES = {
         "quick": quick_table,
         "variants": variants_table,
         "benchmarks": benchmarks_table,
+        "crossing": crossing_table,
         "speed": speed_table,
-        "gated": gated_table,
     },
     "docs/results.md": {"report": report_document},
     "docs/benchmarks.md": {"configs": configs_table, "statistics": statistics_table, "loading": loading_table},
 }
+
+# picture: what draws it
+PICTURES = {"docs/scan_length26_quick.png": quick_picture}
 
 
 def filled(name: str) -> str:
@@ -251,6 +255,8 @@ def main() -> None:
         write_results(HERE / "results" / f"{record['name']}.json", record)
     for name in TABLES:
         write_whole(ROOT / name, filled(name))
+    for name, draw in PICTURES.items():
+        draw(ROOT / name)
 
 
 if __name__ == "__main__":
