@@ -48,7 +48,9 @@ def list_command(
     }
     if kind not in (*parts, "all"):
         raise typer.BadParameter(f"{kind!r} is none of {', '.join(parts)}, all")
-    print("\n\n".join(text() for name, text in parts.items() if kind in (name, "all")))
+    with reported() as outcome:
+        print("\n\n".join(text() for name, text in parts.items() if kind in (name, "all")))
+    raise typer.Exit(outcome.status)
 
 
 @app.command()

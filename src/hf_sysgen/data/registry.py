@@ -20,6 +20,7 @@ from hf_sysgen.data.mathematics_sources import MATHEMATICS
 from hf_sysgen.data.noun_adjective_sources import NOUN_ADJECTIVE
 from hf_sysgen.data.pcfg_set_sources import PCFG_SET
 from hf_sysgen.data.scan_sources import SCAN
+from hf_sysgen.extensions import own_benchmarks
 
 if TYPE_CHECKING:
     import datasets
@@ -46,6 +47,7 @@ _BENCHMARKS = {
         SCAN,
     )
 }  # fmt: skip
+_BENCHMARKS |= own_benchmarks(_BENCHMARKS)
 
 
 def list_benchmarks() -> list[BenchmarkInfo]:

@@ -107,6 +107,7 @@ def model_card(
     recipe = main["recipe"]
     benchmark = benchmark_info(recipe["benchmark"])
     config, paper = benchmark.config(recipe["config"]), paper_of(recipe["model"])
+    origin = f"from {paper.authors}, {paper.title}" if paper else "of no paper that this package has"
     is_last = step in (None, main["steps"])
     data = ModelCardData(
         license="other" if benchmark.restriction else "apache-2.0",
@@ -139,8 +140,10 @@ def model_card(
         "## Data and licences",
         _licences(benchmark, config),
         "## Citation",
-        f"The model is from {paper.authors}, {paper.title}; the data from {benchmark.homepage}.",
-        "```bibtex\n" + "\n".join(dict.fromkeys(filter(None, _citations(paper.citation, benchmark, config)))) + "\n```",
+        f"The model is {origin}; the data from {benchmark.homepage}.",
+        "```bibtex\n"
+        + "\n".join(dict.fromkeys(filter(None, _citations(paper.citation if paper else "", benchmark, config))))
+        + "\n```",
         f"Made by hf-sysgen {main['versions']['hf_sysgen']} from the records of the runs.",
     ]
     return "\n\n".join(filter(None, parts)) + "\n"

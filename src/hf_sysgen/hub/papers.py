@@ -77,6 +77,6 @@ def cited(name: str) -> CitedPaper:
     return CitedPaper(paper.authors, paper.title, ORIGINS[name].citation)
 
 
-def paper_of(model_type: str) -> CitedPaper:
-    """The paper that a model type is from."""
-    return cited(next(name for name, origin in ORIGINS.items() if model_type in origin.models))
+def paper_of(model_type: str) -> CitedPaper | None:
+    """The paper that a model type is from; `None` for one of the reader's own."""
+    return next((cited(name) for name, origin in ORIGINS.items() if model_type in origin.models), None)

@@ -5,6 +5,7 @@ One flat folder: a saved checkpoint carries these files, so they import siblings
 library only.
 """
 
+from pathlib import Path
 from typing import Any
 
 from transformers import (
@@ -15,6 +16,9 @@ from transformers import (
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
 )
+
+# this file is the one that no checkpoint carries
+from hf_sysgen.extensions import own_models
 
 from .configuration_biaffine_dependency_parser import (
     BiaffineDependencyParserConfig as BiaffineDependencyParserConfig,
@@ -212,9 +216,23 @@ MODELS: dict[Any, dict[Any, Any]] = {
 }
 CONFIGS = {config.model_type: config for config in MODELS}
 
+
+def _register(config: Any, classes: dict[Any, Any]) -> None:
+    AutoConfig.register(config.model_type, config, exist_ok=True)
+    config.register_for_auto_class()
+    for auto_class, model in classes.items():
+        auto_class.register(config, model, exist_ok=True)
+        model.register_for_auto_class(auto_class.__name__)
+
+
+def register_own_models() -> None:
+    """Adds the variants of HF_SYSGEN_EXTENSIONS, as importing this does. Errors as `own_models`."""
+    for config, classes in own_models(Path(__file__).parent, CONFIGS):
+        MODELS[config] = classes
+        CONFIGS[config.model_type] = config
+        _register(config, classes)
+
+
 for _config, _classes in MODELS.items():
-    AutoConfig.register(_config.model_type, _config, exist_ok=True)
-    _config.register_for_auto_class()
-    for _auto_class, _model in _classes.items():
-        _auto_class.register(_config, _model, exist_ok=True)
-        _model.register_for_auto_class(_auto_class.__name__)
+    _register(_config, _classes)
+register_own_models()

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type
 
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.results import file_name
+from hf_sysgen.extensions import EXTENSIONS_VARIABLE
 
 
 class RecipeError(UserError):
@@ -53,7 +54,8 @@ class Recipe:
     config class, by its name (e.g. `hidden_size`, `embedding_scaling`).
 
     Attributes:
-        model: a model type, e.g. `relative_universal_transformer` (see `hf-sysgen list`).
+        model: a model type, e.g. `relative_universal_transformer` (see `hf-sysgen list`), or one of your own (see
+            `hf_sysgen.extensions`).
         benchmark, config: what `load_benchmark` takes.
         pretrained: folder or hub id of a decoder of the type `model`, with its tokenizer, to go on from, which
             decides the sizes (those given beside it must be the same); `null` for new weights and a vocabulary of the
@@ -364,7 +366,8 @@ def parse_recipe(keys: Mapping[str, Any], name: str = "recipe") -> Recipe:
     if keys["model"] not in CONFIGS:
         closest = difflib.get_close_matches(keys["model"], CONFIGS, n=1, cutoff=0.0)[0]
         raise RecipeError(
-            f"model: unknown model {keys['model']!r}, did you mean {closest!r}? Valid: {', '.join(CONFIGS)}"
+            f"model: unknown model {keys['model']!r}, did you mean {closest!r}? Valid: {', '.join(CONFIGS)}, and those "
+            f"in the folder that {EXTENSIONS_VARIABLE} names"
         )
     model_config = CONFIGS[keys["model"]]
     known = [*RECIPE_KEYS, *sorted(own_fields(model_config))]
