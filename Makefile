@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # an index of CPU wheels, for machines without a GPU whose registry would send the CUDA build
 TORCH_INDEX ?=
 
-.PHONY: help run test test-slow test-gpu check bench clean
+.PHONY: help install run test test-slow test-gpu check bench docs clean
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -17,6 +17,8 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(BIN)/pip install -q $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$$(grep ^torch== constraints.txt)"
 	$(BIN)/pip install -q -c constraints.txt -e ".[dev]"
 	touch $@
+
+install: $(VENV)/installed  ## only the virtual environment; then: source .venv/bin/activate
 
 run: $(VENV)/installed  ## the main job: train two variants on SCAN, compare, plot, load elsewhere
 	$(BIN)/hf-sysgen compare recipes/devil/scan_length26_quick_relative_universal.yaml \
@@ -45,6 +47,9 @@ check: $(VENV)/installed  ## lint, format, types, who imports whom
 bench: $(VENV)/installed  ## speed of training and decoding beside T5 and BART, and of gated attention beside its base
 	$(BIN)/python benchmarks/seq2seq.py
 	$(BIN)/python benchmarks/gated_attention.py
+
+docs: $(VENV)/installed  ## the API reference, in build/docs/index.html
+	$(BIN)/python docs/reference.py build/docs
 
 clean:  ## remove the virtual environment and build files
 	rm -rf $(VENV) build dist src/*.egg-info
