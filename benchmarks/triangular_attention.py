@@ -28,6 +28,7 @@ from pathlib import Path
 
 import torch
 
+from hf_sysgen.evaluation.results import environment
 from hf_sysgen.models.triangular_attention import plain_triangular_attention
 from hf_sysgen.models.triangular_blocked import blocked_triangular_attention
 
@@ -102,6 +103,7 @@ def measure(setup: str, rounds: int, compiled: bool, rates: tuple[float, float])
     batch, nodes, width, heads = SETUPS[setup]
     contenders = {"einsum": einsum, "plain": plain, "blocked": blocked_triangular_attention}
     if compiled:
+        torch.compiler.reset()  # it compiles one function for few shapes
         contenders["compiled"] = torch.compile(einsum, dynamic=False)
     torch.manual_seed(0)
     projected = torch.randn(batch, nodes, nodes, 4, heads, width // heads, requires_grad=True)
@@ -149,7 +151,7 @@ def main() -> None:
     measured = {setup: measure(setup, rounds, options.compile, rates) for setup in setups}
     if not options.quick:
         record = {
-            "torch": torch.__version__, "threads": options.threads, "rounds": rounds,
+            "torch": torch.__version__, "device": environment()["device"], "threads": options.threads, "rounds": rounds,
             "copy_bytes_per_second": rates[0], "product_operations_per_second": rates[1], "setups": measured,
         }  # fmt: skip
         options.output.write_text(json.dumps(record, indent=1) + "\n")

@@ -90,6 +90,22 @@ def test_every_run_of_a_cell_is_one_of_a_recipe(run):
     assert run.measure == "num_parameters" or run.measure.partition(".")[0] in ("test", "validation", "test_iid")
 
 
+def test_every_printed_number_is_made_by_a_sweep():
+    files = (path for path in shipped_recipes().glob("*/sweeps/*.yaml") if not path.stem.startswith("appendix"))
+    names = {run.recipe.name for path in files for run in load_sweep(path, ["seeds=[0]"]).runs}
+    made_by_sweeps = [reproduction.split_name(name) for name in names]
+    left_out = [
+        (table.id, cell.row, cell.column)
+        for paper in papers()
+        for table in paper.tables
+        for cell in table
+        if cell.run
+        and cell.mean is not None
+        and not any(cell.run.recipe == name and reproduction._matches(cell.run, keys) for name, keys in made_by_sweeps)
+    ]
+    assert left_out == []
+
+
 def test_recipes_have_names_of_their_own():
     names = [path.stem for path in shipped_recipes().glob("*/*.yaml") if path.parent.name != "accelerate"]
     assert len(names) == len(set(names)) == len(SETUPS)

@@ -415,12 +415,16 @@ def test_processes_at_once(monkeypatch):
         "accelerate.commands.launch", "--config_file", "a.yaml", "-m", "hf_sysgen.train", "r.yaml", "seed=1",
     ]  # fmt: skip
     lines: list[str] = []
-    script = ["-c", "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])"]
+    script = ["-c", "import os; print(os.environ['CUDA_VISIBLE_DEVICES'], os.environ['OMP_NUM_THREADS'])"]
     monkeypatch.setattr(TrainingProcesses, "command", lambda *_: [sys.executable, "-S", *script])
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)), raising=False)
     processes = TrainingProcesses(3, 5)
     for slot in range(3):
         assert processes.train(Path(), [], slot, lines.append) == 0
-    assert lines == ["4", "7", "4"]
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert processes.train(Path(), [], 0, lines.append) == 0
+    assert lines == ["4 5", "7 5", "4 5", "4 2"]
     monkeypatch.setattr("hf_sysgen.training.processes._gpus", list)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3, 4}, raising=False)
     assert (TrainingProcesses(None, 9).at_once, TrainingProcesses(2, 9).threads) == (5, 2)

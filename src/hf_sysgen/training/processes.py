@@ -89,7 +89,8 @@ class TrainingProcesses:
         Returns:
             its exit status; nonzero where it was stopped.
         """
-        environment = os.environ | {"OMP_NUM_THREADS": str(self.threads)}
+        # threads that somebody asked for are theirs to know; more than there are cores free cost many times the work
+        environment = {"OMP_NUM_THREADS": str(self.threads)} | os.environ
         if len(self.devices) > 1:
             environment["CUDA_VISIBLE_DEVICES"] = self.devices[slot % len(self.devices)]
         with self._lock:
