@@ -28,13 +28,14 @@ import sys
 from pathlib import Path
 
 from c4_packing import read_texts
+from readme_tables import keep
 
 from hf_sysgen.data.byte_pairs import save_byte_pairs
 from hf_sysgen.data.c4_files import write_shards
 from hf_sysgen.evaluation.analyse import perplexity_depth
 from hf_sysgen.evaluation.figures import check_picture, save
 from hf_sysgen.evaluation.report import table
-from hf_sysgen.evaluation.results import RESULTS, read_results, write_results
+from hf_sysgen.evaluation.results import RESULTS, read_results
 from hf_sysgen.training.recipe import load_recipe
 
 HERE = Path(__file__).resolve().parent
@@ -65,7 +66,7 @@ def main() -> None:
         )
         folder = load_recipe(path).run_dir
         runs.append((folder, read_results(folder / RESULTS)))
-        write_results(arguments.results / f"{path.stem}.json", runs[-1][1])
+        keep(runs[-1][1], arguments.results)
     rows = []
     for _, record in runs:
         recipe, split = record["recipe"], record["splits"]["validation"]

@@ -29,6 +29,11 @@ ROOT = HERE.parent
 QUICK = ("scan_length26_quick_relative_universal", "scan_length26_quick_universal")
 
 
+def keep(record: dict, folder: Path = HERE / "results") -> None:
+    """Put a run's record beside those of other cells and seeds."""
+    write_results(folder / f"{record['name']}-seed{record['seed']}.json", record)
+
+
 def kept_results(name: str) -> tuple[list[TableReport], Collection]:
     """`hf-sysgen report NAME --runs benchmarks/results`, before it is written."""
     found = collect([HERE / "results"])
@@ -44,7 +49,7 @@ def quick_table() -> str:
                 entry = dict(zip(HEADER, row, strict=True))
                 cell = f"{report.table.name}, {entry['cell']}: {split}"
                 rows.append((cell, *(entry[key] for key in ("paper", "ours", "difference", "budget", "verdict"))))
-    records = [read_results(HERE / "results" / f"{name}.json") for name in QUICK]
+    records = [read_results(HERE / "results" / f"{name}-seed0.json") for name in QUICK]
     oracle = " and ".join(f"{record['splits']['test']['accuracy_oracle']:.3f}" for record in records)
     seconds = " and ".join(f"{record['train_seconds']:.0f} s" for record in records)
     record = records[-1]
@@ -146,7 +151,7 @@ def quick_picture(path: Path) -> None:
 
     from hf_sysgen.evaluation.plots import plot_accuracies
 
-    plot_accuracies([read_results(HERE / "results" / f"{name}.json") for name in QUICK], path)
+    plot_accuracies([read_results(HERE / "results" / f"{name}-seed0.json") for name in QUICK], path)
     with Image.open(path) as picture:
         few = picture.convert("RGB").quantize(32, dither=Image.Dither.NONE)
     few.save(path, optimize=True)
@@ -251,8 +256,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keep", type=Path, nargs="*", default=[], help="folders of runs whose records to keep")
     for run_dir in parser.parse_args().keep:
-        record = read_results(run_dir / RESULTS)
-        write_results(HERE / "results" / f"{record['name']}.json", record)
+        keep(read_results(run_dir / RESULTS))
     for name in TABLES:
         write_whole(ROOT / name, filled(name))
     for name, draw in PICTURES.items():

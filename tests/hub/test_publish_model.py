@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from hf_sysgen.cli import app
 from hf_sysgen.data import DataError, load_benchmark
 from hf_sysgen.evaluation.checkpoints import CheckpointError, load_checkpoint, predict
-from hf_sysgen.evaluation.results import ResultsError, read_results
+from hf_sysgen.evaluation.results import ResultsError, read_results, write_results
 from hf_sysgen.evaluation.zoo import DEFAULT, ZOO, zoo_folder, zoo_names
 from hf_sysgen.hub.model_card import model_card
 from hf_sysgen.hub.papers import ORIGINS
@@ -255,8 +255,23 @@ def test_other_cards_are_those_of_their_records() -> None:
     others = [path for path in CARDS.glob("*.md") if path.stem not in zoo_names()]
     assert others
     for path in others:
-        record = CARDS.parent / "benchmarks" / "results" / f"{path.stem}.json"
+        record = CARDS.parent / "benchmarks" / "results" / f"{path.stem}-seed0.json"
         assert path.read_text(encoding="utf-8") == run_card(record), f"hf-sysgen card {record} --output {path}"
+
+
+def test_card_of_kept_records_has_their_seeds(tmp_path: Path) -> None:
+    record = read_results(CARDS.parent / "benchmarks/results/clutrr_edge_234_quick-seed0.json")
+    for seed, accuracy in ((0, 0.5), (7, 0.75)):
+        record["seed"] = seed
+        record["splits"]["test"]["accuracy"] = accuracy
+        write_results(tmp_path / f"{record['name']}-seed{seed}.json", record)
+    write_results(tmp_path / "another-seed1.json", record | {"name": "another"})
+    card = run_card(tmp_path / f"{record['name']}-seed0.json")
+    assert "0.6250" in card
+    assert "another" not in card
+    write_results(tmp_path / f"{record['name']}-seed8.json", record)
+    with pytest.raises(ResultsError, match="not one cell"):
+        run_card(tmp_path / f"{record['name']}-seed0.json")
 
 
 def test_the_zoo_is_small_and_shows_the_effect() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,11 +108,15 @@ def publish_model(
 def run_card(run: str | Path) -> str:
     """
     The card of a run, of the lowest seed of a cell's runs, or of a model of the zoo; or, by the file of its record, of
-    one whose weights are elsewhere. Errors as `publish_model`.
+    one whose weights are elsewhere, with the numbers of the seeds whose files stand beside it (NAME-seedN.json). Errors
+    as `publish_model`.
     """
-    if Path(run).is_file():
-        record = read_results(run)
-        return model_card([record], record, f'checkpoint = "runs/{record["name"]}/seed{record["seed"]}/{MODEL}"')
+    file = Path(run)
+    if file.is_file():
+        record = read_results(file)
+        files = {file, *file.parent.glob(f"{glob.escape(record['name'])}-seed*.json")}
+        records = one_cell([read_results(path) for path in files], file.parent)
+        return model_card(records, record, f'checkpoint = "runs/{record["name"]}/seed{record["seed"]}/{MODEL}"')
     runs = find_runs(run)
     record = read_results(runs[0] / RESULTS)
     if str(run) in zoo_names():
@@ -152,8 +157,17 @@ def sibling_records(runs: Sequence[Path]) -> list[dict[str, Any]]:
     """
     folders = {run.resolve() for run in runs}
     others = {path.parent for run in folders for at in (run, run.parent) for path in at.glob(f"seed*/{RESULTS}")}
-    records = [read_results(path / RESULTS) for path in sorted(folders | others)]
-    records.sort(key=lambda record: record["seed"])
+    return one_cell([read_results(path / RESULTS) for path in folders | others], runs[0].parent)
+
+
+def one_cell(records: Iterable[dict[str, Any]], where: Path) -> list[dict[str, Any]]:
+    """
+    These records by seed.
+
+    Raises:
+        ResultsError: they are not of one cell; names `where` they are.
+    """
+    records = sorted(records, key=lambda record: record["seed"])
     first = records[0]
     for record in records[1:]:
         # an older record lacks newer keys
@@ -161,7 +175,7 @@ def sibling_records(runs: Sequence[Path]) -> list[dict[str, Any]]:
         differing = sorted(key for key in keys if record["recipe"][key] != first["recipe"][key])
         if differing or record["name"] != first["name"] or record["seed"] == first["seed"]:
             raise ResultsError(
-                f"{runs[0].parent}: the runs of {first['name']} seed {first['seed']} and {record['name']} seed "
+                f"{where}: the runs of {first['name']} seed {first['seed']} and {record['name']} seed "
                 f"{record['seed']} are not one cell over seeds (they differ in {', '.join(differing) or 'no key'}); "
                 "keep them in folders of their own"
             )
