@@ -95,6 +95,56 @@ def speed_table() -> str:
     return f"{markdown(tuple(header), rows)}\n\n{note}"
 
 
+def gated_table() -> str:
+    """The models of Chaabouni et al. and of Russin et al. beside their bases, from benchmarks/gated_attention.json."""
+    record = json.loads((HERE / "gated_attention.json").read_text(encoding="utf-8"))
+    tables = []
+    for threads in sorted({row["threads"] for row in record["results"]}):
+        speed = {(row["name"], row["what"]): row for row in record["results"] if row["threads"] == threads}
+        rows = []
+        for name in dict.fromkeys(name for name, _ in speed):
+            cells = []
+            for what, digits in (("train", 2), ("decode", 0)):
+                row = speed[name, what]
+                low, high = row["times_base_quartiles"]
+                spread = "" if name == row["base"] else f" ({low:.2f} to {high:.2f})"
+                cells += [f"{row['per_second']:.{digits}f}", f"{row['times_base']:.2f}{spread}"]
+            rows.append((f"`{name}`", *cells))
+        title = f"SCAN add-jump, {threads} thread{'s' * (threads > 1)}"
+        header = (title, "updates/s", "x time of its base", "sequences/s", "x time of its base")
+        tables.append(markdown(header, rows))
+    bases = " and ".join(f"`{name}`" for name in dict.fromkeys(row["base"] for row in record["results"]))
+    note = (
+        f"{record['device']} that others used too (load average {min(record['load_average']):.0f} to "
+        f"{max(record['load_average']):.0f}), one thread by the processor time it got. Every model as its recipe "
+        f"builds it; the bases are {bases}. Updates of {record['batch_size']} sentences from {record['length_groups']} "
+        f"parts of similar length; greedy decoding with a cache. Times are ratios within a round, all in turn: "
+        f"medians and quartiles of {record['rounds']} rounds of training and {record['decode_rounds']} of decoding."
+    )
+    return "\n\n".join((*tables, note))
+
+
+def triangular_table() -> str:
+    """Triangular attention beside the einsums of the authors, from benchmarks/triangular_attention.json."""
+    record = json.loads((HERE / "triangular_attention.json").read_text(encoding="utf-8"))
+    rows = []
+    for setup, one in record["setups"].items():
+        shape = f"B{one['batch']} n{one['nodes']} d{one['width']} h{one['heads']}"
+        kinds = ("einsum", "compiled", "blocked")
+        times = [f"{one['rows'][kind]['total_ms']:.1f}" for kind in kinds]
+        memory = [f"{one['rows'][kind]['peak_mib']:.0f}" for kind in kinds]
+        rows.append((setup, shape, *times, f"{one['rows']['blocked']['speedup']:.1f}", *memory))
+    header = (
+        "setup", "shape", "einsum: ms", "compiled", "blocked", "times as fast", "einsum: MiB", "compiled", "blocked"
+    )  # fmt: skip
+    note = (
+        f"{record['device']}, {record['threads']} thread{'s' * (record['threads'] > 1)}, forward and backward, medians "
+        f"of {record['rounds']} rounds in turn, processor time; memory is the peak of one pass. `einsum`: the formula "
+        "as released; `compiled`: that under `torch.compile`; `blocked`: ours, which is taken for large graphs."
+    )
+    return f"{markdown(header, rows)}\n\n{note}"
+
+
 def benchmarks_table() -> str:
     """All benchmarks."""
     rows = [
@@ -230,6 +280,8 @@ TABLES = {
         "benchmarks": benchmarks_table,
         "crossing": crossing_table,
         "speed": speed_table,
+        "gated": gated_table,
+        "triangular": triangular_table,
     },
     "docs/results.md": {"report": report_document},
     "docs/benchmarks.md": {"configs": configs_table, "statistics": statistics_table, "loading": loading_table},

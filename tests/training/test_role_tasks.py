@@ -10,6 +10,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset, DatasetDict
 from invariance import SHARED_BATCHES, SMOOTH, assert_a_kill_leaves_no_trace, assert_two_processes_train_as_one, curve
 from tiny_runs import (
     command,
@@ -267,6 +268,33 @@ def test_keys_that_do_not_go_with_roles(keys, message, tmp_path):
     with pytest.raises(RecipeError) as caught:
         tiny_recipe(tmp_path, **{**ROLES, **keys})
     assert message in str(caught.value)
+
+
+COGS = [
+    ("A shark was helped .", "shark ( x _ 1 ) AND help . theme ( x _ 3 , x _ 1 )"),
+    ("The cake rolled .", "* cake ( x _ 1 ) ; roll . theme ( x _ 2 , x _ 1 )"),
+    ("Paula crawled .", "crawl . agent ( x _ 1 , Paula )"),
+    ("shark", "LAMBDA a . shark ( a )"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["cogs_category", "cogs_pos"])
+def test_roles_of_cogs(name, tmp_path, monkeypatch):
+    """A scheme that is made from the benchmark's splits, from batches to both ways of counting."""
+    columns = dict(zip(("input", "target"), map(list, zip(*COGS, strict=True)), strict=True))
+    examples = DatasetDict({split: Dataset.from_dict(columns) for split in ("train", "validation", "test")})
+    monkeypatch.setattr(hf_sysgen.training.tasks, "load_benchmark", lambda *args, **kwargs: examples)
+    task = tiny_task(tmp_path, benchmark="cogs", config="gen_2020", role_scheme=name, batch_size=2)
+    scheme = role_scheme(name, examples)
+    batch = task.splits["train"][np.arange(4)]
+    for row, ids in enumerate(batch["decoder_role_ids"].tolist()):
+        roles = scheme.roles(examples["train"][row]["target"], "target")
+        assert ids[1 : len(roles) + 1] == roles
+    model = task.build_model("eager")
+    model(**batch).loss.backward()
+    assert model.get_parameter("model.decoder.embed_roles.weight").grad.isfinite().all()
+    records = task.evaluate(model, "test", np.arange(4), True, 0, 1)
+    assert [record["exact_teacher"] for record in records] == [record["exact"] for record in records]
 
 
 def test_no_such_scheme(tmp_path, few_examples):

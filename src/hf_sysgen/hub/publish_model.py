@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import re
 import shutil
 import tempfile
@@ -168,14 +169,13 @@ def one_cell(records: Iterable[dict[str, Any]], where: Path) -> list[dict[str, A
         ResultsError: they are not of one cell; names `where` they are.
     """
     records = sorted(records, key=lambda record: record["seed"])
-    first = records[0]
-    for record in records[1:]:
+    for before, record in itertools.pairwise(records):
         # an older record lacks newer keys
-        keys = set(first["recipe"]) & set(record["recipe"]) - SEED_KEYS
-        differing = sorted(key for key in keys if record["recipe"][key] != first["recipe"][key])
-        if differing or record["name"] != first["name"] or record["seed"] == first["seed"]:
+        keys = set(before["recipe"]) & set(record["recipe"]) - SEED_KEYS
+        differing = sorted(key for key in keys if record["recipe"][key] != before["recipe"][key])
+        if differing or record["name"] != before["name"] or record["seed"] == before["seed"]:
             raise ResultsError(
-                f"{where}: the runs of {first['name']} seed {first['seed']} and {record['name']} seed "
+                f"{where}: the runs of {before['name']} seed {before['seed']} and {record['name']} seed "
                 f"{record['seed']} are not one cell over seeds (they differ in {', '.join(differing) or 'no key'}); "
                 "keep them in folders of their own"
             )

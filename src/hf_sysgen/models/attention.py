@@ -3,7 +3,8 @@
 # B batch, Q query length, K key length, H heads, D head width, E = H * D model width
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -141,6 +142,12 @@ class SelfAttention(MultiHeadAttention):
             first_position: position of the first query.
         """
         return None
+
+    def position_keys_of(
+        self, layers: Sequence[Any], hidden_states: torch.Tensor, key_length: int, first_position: int | torch.Tensor
+    ) -> list[torch.Tensor | None]:
+        """[`position_keys`] of the distinct layers of a stack, of which this is one; computes once what they share."""
+        return [layer.position_keys(hidden_states, key_length, first_position) for layer in layers]
 
     def position_bias(
         self, query: torch.Tensor, position_keys: torch.Tensor | None, key_length: int

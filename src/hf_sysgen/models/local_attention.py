@@ -3,6 +3,8 @@
 # B batch, Q query length, K key length, H heads, D head width, E = H * D model width, s span, C kernel width
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,7 +21,17 @@ def signed_distances(queries: int, keys: int, first_position: int | torch.Tensor
     return torch.arange(keys, device=device) - positions[:, None]
 
 
-class FixedSpanSelfAttention(FairseqSelfAttention):
+class PositionsWithoutWeights:
+    """Self-attention whose `position_keys` are the same in all layers of a stack, and computed for one."""
+
+    def position_keys_of(
+        self, layers: Sequence[Any], hidden_states: torch.Tensor, key_length: int, first_position: int | torch.Tensor
+    ) -> list[torch.Tensor]:
+        """Arguments as in [`SelfAttention`]."""
+        return [layers[0].position_keys(hidden_states, key_length, first_position)] * len(layers)
+
+
+class FixedSpanSelfAttention(PositionsWithoutWeights, FairseqSelfAttention):
     """
     Identical to [`FairseqSelfAttention`] except:
     - query i sees keys i - s ... i + s, and of these the causal ones in the decoder.
@@ -56,7 +68,8 @@ class FixedSpanSelfAttention(FairseqSelfAttention):
         blind = ~allowed.any(-1)[..., None]  # (B, 1, Q, 1)
         # they may look at everything, so that no kernel divides by a sum of zero; what they read is dropped
         output, weights = super().read(query, key, value, allowed | blind, blind=blind, **kwargs)
-        return output.masked_fill(blind.transpose(1, 2), 0.0), weights
+        # where there are weights, those of the blind are zero
+        return output if weights is not None else output.masked_fill(blind.transpose(1, 2), 0.0), weights
 
 
 class T5SelfAttention(FairseqSelfAttention):
@@ -84,8 +97,15 @@ class T5SelfAttention(FairseqSelfAttention):
         self, hidden_states: torch.Tensor, key_length: int, first_position: int | torch.Tensor
     ) -> torch.Tensor:
         """The biases of all pairs (1, H, Q, K)."""
+        (biases,) = self.position_keys_of([self], hidden_states, key_length, first_position)
+        return biases
+
+    def position_keys_of(
+        self, layers: Sequence[Any], hidden_states: torch.Tensor, key_length: int, first_position: int | torch.Tensor
+    ) -> list[torch.Tensor]:
         distances = signed_distances(hidden_states.shape[1], key_length, first_position, hidden_states.device)
-        return self.distance_bias[:, distances.clamp(-self.span, self.span) + self.span][None]
+        columns = distances.clamp(-self.span, self.span) + self.span  # (Q, K)
+        return [layer.distance_bias[:, columns][None] for layer in layers]
 
     def position_bias(
         self, query: torch.Tensor, position_keys: torch.Tensor, key_length: int
@@ -93,7 +113,7 @@ class T5SelfAttention(FairseqSelfAttention):
         return query, position_keys.to(query.dtype)
 
 
-class ConvolutionSelfAttention(nn.Module):
+class ConvolutionSelfAttention(PositionsWithoutWeights, nn.Module):
     """
     A convolution over positions in the place of self-attention: its arguments, its cache, no projections. Padding is
     read as zeros. Weights start as PyTorch's convolutions do, U(+-1/sqrt(fan-in)); the paper is silent.

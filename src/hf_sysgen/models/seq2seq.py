@@ -95,6 +95,11 @@ class Stack(Seq2SeqPreTrainedModel):
             raise ValueError("give exactly one of token ids and embeddings")
         return self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
 
+    def position_keys(self, hidden_states: torch.Tensor, key_length: int, first_position: int | torch.Tensor) -> list:
+        """What self-attention of each distinct layer knows of positions; arguments as in [`SelfAttention`]."""
+        attentions = [layer.self_attn for layer in self.layers]
+        return attentions[0].position_keys_of(attentions, hidden_states, key_length, first_position)
+
     def layer_at(self, depth: int) -> tuple[nn.Module, int]:
         """The layer applied at `depth`, and its index among the distinct layers."""
         index = depth % len(self.layers)
@@ -128,7 +133,7 @@ class Encoder(Stack):
         hidden_states = self.embed_input(self.embed(input_ids, inputs_embeds, kwargs), 0, attention_mask)
         mask = create_bidirectional_mask(config=self.config, inputs_embeds=hidden_states, attention_mask=attention_mask)
         length = hidden_states.shape[1]
-        position_keys = [layer.self_attn.position_keys(hidden_states, length, 0) for layer in self.layers]
+        position_keys = self.position_keys(hidden_states, length, 0)
         for depth in range(self.depth):
             layer, index = self.layer_at(depth)
             hidden_states = layer(hidden_states, mask, position_keys[index], depth, **kwargs)
@@ -199,7 +204,7 @@ class Decoder(Stack):
             key_length, _ = past_key_values.get_mask_sizes(length, 0)
 
         hidden_states = self.embed_input(embeddings, past, attention_mask)
-        position_keys = [layer.self_attn.position_keys(hidden_states, key_length, past) for layer in self.layers]
+        position_keys = self.position_keys(hidden_states, key_length, past)
         mask = create_causal_mask(
             config=self.config,
             inputs_embeds=hidden_states,
