@@ -257,7 +257,8 @@ def report(
         from hf_sysgen.evaluation.report import write_report
         from hf_sysgen.training.recipe import recipe_setups
 
-        print(write_report(name, runs or [Path("runs")], recipe_setups(), output))
+        default = [Path("runs")] if Path("runs").is_dir() else []
+        print(write_report(name, runs or default, recipe_setups(), output))
     raise typer.Exit(outcome.status)
 
 

@@ -423,6 +423,7 @@ def test_command_prints_a_table(tmp_path):
     [
         (("csordas2021-table33",), "no table 'csordas2021-table33': csordas2021 has csordas2021-table1"),
         (("table3",), "tables of bergen2021, chaabouni2021, csordas2021, petty2023, russin2022, or all"),
+        (("all", "--runs", "rnus"), "rnus: is no folder; give those of runs by --runs"),
         (("all", "--output", "report.pdf"), "report.pdf: a report is written as .html, .md or .txt, not as .pdf"),
     ],
 )

@@ -16,7 +16,7 @@ from hf_sysgen.data.subwords import encode_subwords
 from hf_sysgen.data.tokenization import encode_sources, encode_targets
 from hf_sysgen.data.tokenized import TokenizedSplit
 from hf_sysgen.evaluation.bleu import bleu_setup
-from hf_sysgen.evaluation.checkpoints import CheckpointError, load_checkpoint, predict, source_ids
+from hf_sysgen.evaluation.checkpoints import CheckpointError, checkpoint_folder, load_checkpoint, predict, source_ids
 from hf_sysgen.evaluation.evaluate import evaluate_split, mark_teacher_forced, with_columns, with_texts
 from hf_sysgen.evaluation.metrics import summarize
 from hf_sysgen.evaluation.report import table
@@ -46,6 +46,8 @@ def evaluate_checkpoint(
     if output is not None:
         # told before the work whose result could not be kept
         new_folder(output, (PREDICTIONS, METRICS))
+    # a name with nothing behind it is told before data is made
+    checkpoint_folder(checkpoint)
     data = load_benchmark(benchmark, config, data_dir=data_dir)
     names = splits or [name for name in data if name != "train"]
     for name in names:

@@ -182,7 +182,8 @@ def write_report(
         what to print.
 
     Raises:
-        PaperError: nothing has that name; ResultsError: the output has another ending, or cannot be written.
+        PaperError: nothing has that name; ResultsError: a folder is not there, or the output has another ending or
+            cannot be written.
     """
     if output is None and name == "all":
         output = Path("report.html")
@@ -190,6 +191,10 @@ def write_report(
         raise ResultsError(
             f"{output}: a report is written as .html, .md or .txt, not as {output.suffix or 'no ending'}"
         )
+    for folder in folders:
+        # else a slip of the pen would replace an old report by an empty one
+        if not folder.is_dir():
+            raise ResultsError(f"{folder}: is no folder; give those of runs by --runs")
     found = collect(folders)
     reports = reproduce(name, [record for _, record in found.records], setups)
     if output is None:
