@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-# the hub's client reads them once: what a test may reach is said by the test, not by the machine
-for _variable in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"):
+# read once, when imported: what a test may reach and which models there are is said by the test, not by the machine
+for _variable in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_SYSGEN_EXTENSIONS"):
     os.environ.pop(_variable, None)
 
 import torch  # noqa: E402

@@ -22,7 +22,10 @@ from typing import Any
 from hf_sysgen.errors import UserError
 
 EXTENSIONS_VARIABLE = "HF_SYSGEN_EXTENSIONS"
+KINDS = ("modeling", "benchmark")
 MODELS_PACKAGE = "hf_sysgen.models"
+# who loads a checkpoint has these and the standard library
+EVERYWHERE = {"torch", "transformers", "huggingface_hub"}
 # how a model class is named, and the Auto class that finds it
 HEADS = {
     "ForConditionalGeneration": "AutoModelForSeq2SeqLM",
@@ -43,7 +46,7 @@ def extension_files(kind: str) -> list[Path]:
     The files `<kind>_*.py` of the folder that the variable names, by name; none where it is not set.
 
     Raises:
-        ExtensionError: there is no such folder.
+        ExtensionError: there is no such folder, or it has no file of any kind.
     """
     named = os.environ.get(EXTENSIONS_VARIABLE)
     if not named:
@@ -51,7 +54,13 @@ def extension_files(kind: str) -> list[Path]:
     folder = Path(named).resolve()
     if not folder.is_dir():
         raise ExtensionError(f"{EXTENSIONS_VARIABLE}={named} is no folder; name one, or unset it")
-    return sorted(folder.glob(f"{kind}_*.py"))
+    files = {one: sorted(folder.glob(f"{one}_*.py")) for one in KINDS}
+    if not any(files.values()):
+        raise ExtensionError(
+            f"{EXTENSIONS_VARIABLE}={named} has no file modeling_*.py or benchmark_*.py; name a variant's or "
+            "benchmark's file so, or unset it"
+        )
+    return files[kind]
 
 
 def own_benchmarks(taken: Collection[str]) -> dict[str, Any]:
@@ -98,14 +107,15 @@ def own_models(package_folder: Path, taken: Collection[str]) -> Iterator[tuple[A
     paths = extension_files("modeling")
     if not paths:
         return
-    for path in paths[0].parent.glob("*.py"):
-        if (package_folder / path.name).exists():
-            raise ExtensionError(f"{path}: the package has a file of that name; choose another")
+    package_files = sorted(package_folder.glob("*.py"))
+    siblings = {path.stem for path in package_files}
     for path in paths:
-        _check_imports(path)
+        if path.stem in siblings:
+            raise ExtensionError(f"{path}: the package has a file of that name; choose another")
+        _check_imports(path, siblings)
     modules = [_imported(path, f"{MODELS_PACKAGE}.{path.stem}") for path in paths]
     # saving looks for a file's siblings beside it: from here on that is a folder that has all of them
-    flat = _flat_copy([package_folder, paths[0].parent])
+    flat = _flat_copy([*package_files, *paths])
     for module, path in zip(modules, paths, strict=True):
         module.__file__ = str(flat / path.name)
         yield from _registrations(module, path, taken)
@@ -126,34 +136,58 @@ def _imported(path: Path, name: str) -> ModuleType:
             frame = frame.tb_next
         line = error.lineno if isinstance(error, SyntaxError) else line
         where = f"{path}, line {line}" if line else str(path)
-        raise ExtensionError(f"{where}: {type(error).__name__}: {error}") from error
+        raise ExtensionError(f"{where}: {_one_line(error)}") from error
     return module
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def _own_classes(module: ModuleType) -> list[Any]:
     return [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__]
 
 
-def _check_imports(path: Path) -> None:
+def _check_imports(path: Path, siblings: Collection[str]) -> None:
     """Only what `save_pretrained` follows: `from .sibling import name`, and packages that a stranger has."""
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
     except (SyntaxError, UnicodeDecodeError) as error:
         raise ExtensionError(f"{path}, line {getattr(error, 'lineno', 1)}: {getattr(error, 'msg', error)}") from error
+    tries = [node for node in ast.walk(tree) if isinstance(node, ast.Try)]
+    # transformers does not look for these where it loads a checkpoint
+    optional = {node for one in tries for line in one.body for node in ast.walk(line)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            wrong = any(alias.name.partition(".")[0] == "hf_sysgen" for alias in node.names)
+            modules = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            module = node.module or ""
-            outside = node.level > 1 or not module or "." in module
-            wrong = outside if node.level else module.partition(".")[0] == "hf_sysgen"
+            modules = ["." * node.level + (node.module or "")]
         else:
             continue
-        if wrong:
-            raise ExtensionError(
-                f"{path}, line {node.lineno}: this import does not travel with a checkpoint; write "
-                "`from .sibling import name`, with a file of hf_sysgen/models as sibling"
-            )
+        for module in modules:
+            if (wrong := _wrong_import(module, siblings, node in optional)) is not None:
+                raise ExtensionError(f"{path}, line {node.lineno}: {wrong}")
+
+
+def _wrong_import(module: str, siblings: Collection[str], is_optional: bool) -> str | None:
+    """Why an import of a module, written with its dots, does not travel with a checkpoint."""
+    name = module.removeprefix(".")
+    top = name.partition(".")[0]
+    if name == module and top != "hf_sysgen":
+        if is_optional or top in EVERYWHERE or top in sys.stdlib_module_names:
+            return None
+        return (
+            f"who loads the checkpoint may lack {top}; use {', '.join(sorted(EVERYWHERE))} and the standard library, "
+            "or import it inside `try` and do without it"
+        )
+    if name != module and name in siblings:
+        return None
+    if name != module and name.isidentifier():
+        return f"hf_sysgen/models has no {name}.py; a variant is one file: put what it needs of {name} into it"
+    return (
+        "this import does not travel with a checkpoint; write `from .sibling import name`, with a file of "
+        "hf_sysgen/models as sibling"
+    )
 
 
 def _registrations(module: ModuleType, path: Path, taken: Collection[str]) -> Iterator[tuple[Any, dict[Any, Any]]]:
@@ -166,7 +200,7 @@ def _registrations(module: ModuleType, path: Path, taken: Collection[str]) -> It
     # the bare model first, as in the package's list
     models.sort(key=lambda model: not model.__name__.endswith("Model"))
     for model in models:
-        if model.__name__.endswith(tuple(HEADS)) and model.config_class not in configs:
+        if _ending(model.__name__) is not None and model.config_class not in configs:
             raise ExtensionError(f"{path}: config_class of {model.__name__} must be a config class of this file")
         if hasattr(model, "model_class") and model.model_class not in models:
             raise ExtensionError(f"{path}: model_class of {model.__name__} must be a model class of this file")
@@ -179,11 +213,23 @@ def _registrations(module: ModuleType, path: Path, taken: Collection[str]) -> It
             )
         if "__validators__" not in vars(config):
             raise ExtensionError(f"{path}: {config.__name__} lacks @strict, without which wrong values pass")
-        found = {
-            getattr(transformers, HEADS[ending]): model
-            for model in models
-            if model.config_class is config and (ending := _ending(model.__name__)) is not None
-        }
+        try:
+            config()
+        except Exception as error:
+            raise ExtensionError(
+                f"{path}: {config.__name__}() must work, give every field a default that is right: {_one_line(error)}"
+            ) from error
+        found: dict[Any, Any] = {}
+        for model in models:
+            if model.config_class is not config or (ending := _ending(model.__name__)) is None:
+                continue
+            auto_class = getattr(transformers, HEADS[ending])
+            if auto_class in found:
+                raise ExtensionError(
+                    f"{path}: {HEADS[ending]} finds one class of a config, not both {found[auto_class].__name__} and "
+                    f"{model.__name__}; give each a config class of its own, or one of them a name that ends otherwise"
+                )
+            found[auto_class] = model
         if transformers.AutoModel not in found or len(found) == 1:
             raise ExtensionError(
                 f"{path}: {config.__name__} needs a class whose name ends in Model, and one whose name ends in one of "
@@ -193,14 +239,17 @@ def _registrations(module: ModuleType, path: Path, taken: Collection[str]) -> It
 
 
 def _ending(name: str) -> str | None:
+    """What of a class's name says which Auto class finds it; none of what only others are built on."""
+    if name.endswith("PreTrainedModel"):
+        return None
     return next((ending for ending in HEADS if name.endswith(ending)), None)
 
 
-def _flat_copy(folders: Collection[Path]) -> Path:
-    """A folder with the Python files of all, in the cache where transformers keeps the code of checkpoints."""
+def _flat_copy(paths: Collection[Path]) -> Path:
+    """A folder with copies of all files, in the cache where transformers keeps the code of checkpoints."""
     from transformers.dynamic_module_utils import HF_MODULES_CACHE
 
-    files = {path.name: path.read_bytes() for folder in folders for path in sorted(folder.glob("*.py"))}
+    files = {path.name: path.read_bytes() for path in paths}
     digest = hashlib.sha256()
     for name, content in files.items():
         digest.update(f"{name} {len(content)}\n".encode() + content)
@@ -210,15 +259,19 @@ def _flat_copy(folders: Collection[Path]) -> Path:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(dir=target.parent))
-        for name, content in files.items():
-            (partial / name).write_bytes(content)
         try:
-            partial.rename(target)
-        except OSError:
-            # another process was faster
-            shutil.rmtree(partial)
-            if not target.is_dir():
-                raise
+            # as made it is its owner's alone, but the cache may be shared
+            partial.chmod(0o755)
+            for name, content in files.items():
+                (partial / name).write_bytes(content)
+            try:
+                partial.rename(target)
+            except OSError:
+                # another process may have been faster
+                if not target.is_dir():
+                    raise
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
     except OSError as error:
         raise ExtensionError(
             f"cannot write to {target.parent}: {error}; set HF_MODULES_CACHE to another folder"

@@ -127,9 +127,7 @@ def _class_of(folder: Path) -> tuple[str, Any, bool]:
     except (OSError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{config}: cannot be read: {error}") from error
     if model_type not in CONFIGS:
-        raise CheckpointError(
-            f"{config}: model_type is {model_type!r}, which is none of this package's: {', '.join(CONFIGS)}"
-        )
+        raise CheckpointError(f"{config}: model_type is {unknown_model_type(model_type)}")
     heads = MODELS[CONFIGS[model_type]]
     writer = next((heads[one] for one in (AutoModelForSeq2SeqLM, AutoModelForCausalLM) if one in heads), None)
     if not architectures and writer is not None:
@@ -139,6 +137,14 @@ def _class_of(folder: Path) -> tuple[str, Any, bool]:
             if [model_class.__name__] == architectures:
                 return model_class.__name__, model_class, model_class is writer
     return " ".join(architectures) or model_type, None, False
+
+
+def unknown_model_type(model_type: Any) -> str:
+    """A model type that is not in `CONFIGS`, and why it is not known."""
+    return (
+        f"{model_type!r}, which is none of this package's ({', '.join(CONFIGS)}); if it is a variant of your own, let "
+        "HF_SYSGEN_EXTENSIONS name the folder of its file"
+    )
 
 
 def _missing(folder: Path, name: str) -> CheckpointError:

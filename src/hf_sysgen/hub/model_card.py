@@ -12,7 +12,7 @@ from hf_sysgen.data.registry import benchmark_info
 from hf_sysgen.evaluation.report import markdown
 from hf_sysgen.hub.dataset_card import counts_table, errata_lines
 from hf_sysgen.hub.papers import paper_of
-from hf_sysgen.hub.repository import TAG
+from hf_sysgen.hub.repository import TAG, PublishError
 
 Record = Mapping[str, Any]
 
@@ -101,6 +101,7 @@ def model_card(
     Raises:
         ResultsError: a record of another version, without an example for the snippet.
         DataError: a benchmark that this version does not have.
+        PublishError: a model that it does not have.
     """
     from huggingface_hub import ModelCardData
 
@@ -201,9 +202,12 @@ def _base_model(recipe: Mapping[str, Any]) -> str | None:
 
 
 def what_is(model_type: str) -> str:
-    """What the configuration of a model type says that it is."""
+    """What the configuration of a model type says that it is. Raises PublishError: no such model is known."""
+    from hf_sysgen.evaluation.checkpoints import unknown_model_type
     from hf_sysgen.models import CONFIGS
 
+    if model_type not in CONFIGS:
+        raise PublishError(f"the model is a {unknown_model_type(model_type)}")
     about = " ".join((sys.modules[CONFIGS[model_type].__module__].__doc__ or "").split())
     return about.removeprefix("Configuration of ").rstrip(".")
 
