@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ from hf_sysgen.evaluation.reproduction import (
     Collection,
     Comparison,
     Measurement,
+    Record,
     TableReport,
     collect,
     reproduce,
+    unplaced,
 )
 from hf_sysgen.evaluation.results import ResultsError, write_whole
 
@@ -143,7 +146,7 @@ def terminal(reports: Sequence[TableReport], found: Collection) -> str:
 
 
 def document(reports: Sequence[TableReport], found: Collection) -> str:
-    """Markdown: the cells that were measured, table by table, and which tables have none."""
+    """Markdown: the cells that were measured, table by table, which tables have none, and runs that make no cell."""
     parts = ["# Ours beside the papers", rule()]
     for report in reports:
         if report.measured:
@@ -158,7 +161,20 @@ def document(reports: Sequence[TableReport], found: Collection) -> str:
     missing = [title(report) for report in reports if report.table.compared and not report.measured]
     if missing:
         parts.append(f"Not measured at all: {'; '.join(missing)}.")
+    if rows := list(_other_runs([record for _, record in found.records])):
+        parts += ["## Runs that make no cell of any table", markdown(("run", "split", "measure", "mean", "runs"), rows)]
     return "\n\n".join([*parts, *_skipped(found)]) + "\n"
+
+
+def _other_runs(records: Sequence[Record]) -> Iterator[tuple[str, ...]]:
+    for name in unplaced(records):
+        runs = [record["splits"] for record in records if record["name"] == name]
+        for split in runs[0]:
+            measure = "perplexity" if "perplexity" in runs[0][split] else "accuracy"
+            values = [one[split][measure] for one in runs if one.get(split, {}).get(measure) is not None]
+            if values:
+                mean = f"{statistics.fmean(values):.{1 if measure == 'perplexity' else 3}f}"
+                yield name, split, measure, mean, str(len(values))
 
 
 def _skipped(found: Collection) -> list[str]:
