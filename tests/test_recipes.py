@@ -334,7 +334,9 @@ def test_shipped_recipes_are_found_from_anywhere(tmp_path, monkeypatch):
 def test_every_folder_of_recipes_is_shipped():
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     for folder in {path.parent for path in ROOT.glob("recipes/*/*.yaml")}:
-        assert f'"share/hf-sysgen/recipes/{folder.name}" = ["recipes/{folder.name}/*.yaml"]' in text
+        kinds = sorted({path.suffix for path in folder.iterdir() if path.is_file()}, reverse=True)
+        patterns = ", ".join(f'"recipes/{folder.name}/*{kind}"' for kind in kinds)
+        assert f'"share/hf-sysgen/recipes/{folder.name}" = [{patterns}]' in text
 
 
 def test_an_override_may_mend_the_file(tmp_path):

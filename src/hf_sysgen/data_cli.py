@@ -33,9 +33,11 @@ CacheDir = Annotated[Path | None, typer.Option(help="root of the cache; default:
 @app.command("list")
 def list_command() -> None:
     """Show the benchmarks with their configs, splits and licences."""
-    from hf_sysgen.data.describe import list_text
+    with reported() as outcome:
+        from hf_sysgen.data.describe import list_text
 
-    print(list_text())
+        print(list_text())
+    raise typer.Exit(outcome.status)
 
 
 @app.command()
