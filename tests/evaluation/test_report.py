@@ -160,7 +160,7 @@ def test_recorded_runs_have_their_cells():
     kept_results = collect([ROOT / "benchmarks" / "results"])
     assert kept_results.skipped == ()
     records = [record for _, record in kept_results.records]
-    # models of other sizes on another text than the paper's, and what it draws without numbers, are beside no cell of it
+    # the paper's models are larger and read more, or it draws them without numbers
     others = ("pretrain_quick_", "cogs_vf_quick", "clutrr_rat_234_quick", "clutrr_rrat_234_quick")
     assert all(name.startswith(others) for name in unplaced(records))
     one = found("csordas2021-table3", "SCAN (length cutoff=26)", "Uni. Trafo", records)
