@@ -169,7 +169,7 @@ def one_cell(records: Iterable[dict[str, Any]], where: Path) -> list[dict[str, A
         ResultsError: they are not of one cell; names `where` they are.
     """
     records = sorted(records, key=lambda record: record["seed"])
-    for before, record in itertools.pairwise(records):
+    for before, record in itertools.combinations(records, 2):
         # an older record lacks newer keys
         keys = set(before["recipe"]) & set(record["recipe"]) - SEED_KEYS
         differing = sorted(key for key in keys if record["recipe"][key] != before["recipe"][key])
