@@ -47,13 +47,13 @@ def evaluate_checkpoint(
         # told before the work whose result could not be kept
         new_folder(output, (PREDICTIONS, METRICS))
     # a name with nothing behind it is told before data is made
-    checkpoint_folder(checkpoint)
+    folder = checkpoint_folder(checkpoint)
     data = load_benchmark(benchmark, config, data_dir=data_dir)
     names = splits or [name for name in data if name != "train"]
     for name in names:
         if name not in data:
             raise DataError(f"unknown split {name!r} of {benchmark} {config or ''}; it has: {', '.join(data)}")
-    model, tokenizer = load_checkpoint(checkpoint)
+    model, tokenizer = load_checkpoint(folder)
     translates = benchmark_info(benchmark).task == "translation"
     if translates and not model.config.is_encoder_decoder:
         raise CheckpointError(f"{checkpoint}: the model is a decoder, which {benchmark} is not for")
