@@ -29,6 +29,10 @@ ROOT = HERE.parent
 QUICK = ("scan_length26_quick_relative_universal", "scan_length26_quick_universal")
 
 
+def quick_records() -> list[dict]:
+    return [read_results(HERE / "results" / f"{name}-seed0.json") for name in QUICK]
+
+
 def keep(record: dict, folder: Path = HERE / "results") -> None:
     """Put a run's record beside those of other cells and seeds."""
     write_results(folder / f"{record['name']}-seed{record['seed']}.json", record)
@@ -49,7 +53,7 @@ def quick_table() -> str:
                 entry = dict(zip(HEADER, row, strict=True))
                 cell = f"{report.table.name}, {entry['cell']}: {split}"
                 rows.append((cell, *(entry[key] for key in ("paper", "ours", "difference", "budget", "verdict"))))
-    records = [read_results(HERE / "results" / f"{name}-seed0.json") for name in QUICK]
+    records = quick_records()
     oracle = " and ".join(f"{record['splits']['test']['accuracy_oracle']:.3f}" for record in records)
     seconds = " and ".join(f"{record['train_seconds']:.0f} s" for record in records)
     record = records[-1]
@@ -137,10 +141,11 @@ def triangular_table() -> str:
     header = (
         "setup", "shape", "einsum: ms", "compiled", "blocked", "times as fast", "einsum: MiB", "compiled", "blocked"
     )  # fmt: skip
+    alone = record["threads"] == 1
     note = (
-        f"{record['device']}, {record['threads']} thread{'s' * (record['threads'] > 1)}, forward and backward, medians "
-        f"of {record['rounds']} rounds in turn, processor time; memory is the peak of one pass. `einsum`: the formula "
-        "as released; `compiled`: that under `torch.compile`; `blocked`: ours, which is taken for large graphs."
+        f"{record['device']}, {record['threads']} thread{'s' * (not alone)}, forward and backward, medians of "
+        f"{record['rounds']} rounds in turn{', processor time' * alone}; memory is the peak of one pass. `einsum`: the "
+        "formula as released; `compiled`: that under `torch.compile`; `blocked`: ours, which is taken for large graphs."
     )
     return f"{markdown(header, rows)}\n\n{note}"
 
@@ -201,7 +206,7 @@ def quick_picture(path: Path) -> None:
 
     from hf_sysgen.evaluation.plots import plot_accuracies
 
-    plot_accuracies([read_results(HERE / "results" / f"{name}-seed0.json") for name in QUICK], path)
+    plot_accuracies(quick_records(), path)
     with Image.open(path) as picture:
         few = picture.convert("RGB").quantize(32, dither=Image.Dither.NONE)
     few.save(path, optimize=True)

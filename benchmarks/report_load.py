@@ -16,9 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from readme_tables import HERE, QUICK
+from readme_tables import HERE, QUICK, quick_records
 
-from hf_sysgen.evaluation.results import RESULTS, environment, read_results, write_results, write_whole
+from hf_sysgen.evaluation.results import RESULTS, environment, write_results, write_whole
 
 
 def main() -> None:
@@ -29,10 +29,10 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        cells = quick_records()
         for number in range(options.runs):
-            cell, seed = QUICK[number % len(QUICK)], number // len(QUICK)
-            record = read_results(HERE / "results" / f"{cell}-seed0.json") | {"seed": seed}
-            write_results(folder / "runs" / cell / f"seed{seed}" / RESULTS, record)
+            record = cells[number % len(cells)] | {"seed": number // len(cells)}
+            write_results(folder / "runs" / record["name"] / f"seed{record['seed']}" / RESULTS, record)
         cut = folder / "runs" / QUICK[0] / "seed0" / RESULTS
         cut.write_text(cut.read_text(encoding="utf-8")[:1000], encoding="utf-8")
         seconds = []
