@@ -15,10 +15,10 @@ import pytest
 import typer
 import yaml
 from documents import DOCUMENTS, ROOT, blocks, commands, lines_of, written
-from tiny_runs import command, free_port, train_process
+from elsewhere import run_elsewhere
+from tiny_runs import command, environment, free_port, train_process
 from typer.testing import CliRunner
 
-import hf_sysgen.hub
 from hf_sysgen.cli import app
 from hf_sysgen.extensions import EXTENSIONS_VARIABLE, own_benchmarks
 
@@ -137,12 +137,9 @@ def test_a_new_variant_is_trained_and_travels(tmp_path):
     ].read_bytes()
 
     snippet = next(one.text for one in blocks(DOCS / "new_variant.md") if one.language == "python" and not one.path)
-    hub = str(Path(hf_sysgen.hub.__path__[0]))
-    hidden = f"import sys; sys.path.append({hub!r}); import stranger; sys.meta_path.insert(0, stranger.Absent())\n"
-    elsewhere = {"HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1", "PYTHONPATH": ""}
-    done = command(["-c", hidden + snippet + "print(type(model).__name__)"], tmp_path, **elsewhere)
-    assert done.returncode == 0, done.stderr
-    assert re.fullmatch(r"\['.*'\]\nLinearBiasForConditionalGeneration\n", done.stdout)
+    variables = environment(HF_MODULES_CACHE=str(tmp_path / "modules"), HF_HUB_OFFLINE="1")
+    printed = run_elsewhere(snippet + "print(type(model).__name__)", environment=variables, folder=tmp_path)
+    assert re.fullmatch(r"\['.*'\]\nLinearBiasForConditionalGeneration\n", printed)
 
 
 @pytest.mark.slow
@@ -215,7 +212,7 @@ def shape(text: str) -> str:
 @pytest.mark.slow
 def test_two_machines_as_documented(tmp_path):
     """Both launchers of `multi_node.yaml` on this machine's CPU, one process each."""
-    from tiny_runs import environment, write_recipe
+    from tiny_runs import write_recipe
 
     recipe = write_recipe(tmp_path, config="length_cutoff_40", steps=2, eval_every=2, eval_batch_size=512)
     words = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(ACCELERATE / "multi_node.yaml"),

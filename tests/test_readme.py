@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
+from documents import ROOT, blocks, commands
 from tiny_runs import command, forked
 
-ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README = ROOT / "README.md"
 TINY = ["steps=2", "eval_every=1", "eval_examples=3", "hidden_size=16", "intermediate_size=16", "num_attention_heads=2",
         "encoder_layers=1", "decoder_layers=1", "batch_size=8", "eval_batch_size=1024", "tracker=none"]  # fmt: skip
 CHECKPOINT = "runs/scan_length26_quick_relative_universal/seed0/model"
@@ -23,10 +22,6 @@ def folder_of(recipe: str, words: list[str] = ()) -> str:
     """What is made small is another cell, which would have another folder: give it that of the cell."""
     seed = next((word.removeprefix("seed=") for word in words if word.startswith("seed=")), "0")
     return f"output_dir=runs/{Path(recipe).stem}/seed{seed}"
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
 
 
 def run(words: list[str], folder: Path, start: Callable[..., CompletedProcess[str]] = forked) -> None:
@@ -44,20 +39,15 @@ def folder(tmp_path_factory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("snippet", blocks("python"))
+@pytest.mark.parametrize("snippet", [block.text for block in blocks(README) if block.language == "python"])
 def test_snippet(snippet, folder):
     assert CHECKPOINT in snippet or "checkpoint" not in snippet
     run(["-c", snippet], folder)
 
 
-def commands() -> list[str]:
-    lines = [line.partition(" #")[0].strip() for block in blocks("bash") for line in block.splitlines()]
-    return [line for line in lines if line]
-
-
 def test_make_targets_exist():
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
-    named = [line.split()[1] for line in commands() if line.startswith("make ")]
+    named = [words[1] for words in commands(README) if words[0] == "make"]
     assert named == ["run", "test"]
     assert set(named) <= set(targets)
 
@@ -65,9 +55,8 @@ def test_make_targets_exist():
 def test_commands(folder):
     """In the README's order, because evaluation reads what training left."""
     ran = 0
-    for line in commands():
-        words = shlex.split(line)
-        if words[0] == "make" or "multi_gpu" in line:
+    for words in commands(README):
+        if words[0] == "make" or any("multi_gpu" in word for word in words):
             continue  # `make run` and `make test` are these tests and the main job; the other needs several GPUs
         if words[0] == "hf-sysgen":
             words = ["-m", "hf_sysgen.cli", *words[1:]]
