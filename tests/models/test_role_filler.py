@@ -29,6 +29,13 @@ ROLES = {"role_vocab_size": 5, "source_role_vocab_size": 3, "role_map": MAP}
 RELATIVE = {"position_scheme": "relative"}
 # one table for both languages
 ONE = {"separate_tables": False, "source_vocab_size": SIZES["vocab_size"], "source_role_vocab_size": 5}
+# in which a source word, from id 4 on, has the row of another number, shared with a target word or not
+MAPPED = {
+    "separate_tables": False,
+    "source_role_vocab_size": 5,
+    "source_id_offset": 4,
+    "source_row_map": [(7 * word + 3) % SIZES["vocab_size"] for word in range(SIZES["source_vocab_size"])],
+}
 
 
 def reference_model(named: dict[str, torch.Tensor], config) -> dict:
@@ -86,8 +93,14 @@ def reference_model(named: dict[str, torch.Tensor], config) -> dict:
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 @pytest.mark.parametrize(
     ("limit", "changes"),
-    [(0.15, ROLES), (None, ROLES | ONE), (0.15, {**ROLES, **RELATIVE}), (0.15, {**ROLES, "swap_streams": True})],
-    ids=["threshold", "one table", "relative", "swapped"],
+    [
+        (0.15, ROLES),
+        (None, ROLES | ONE),
+        (None, ROLES | MAPPED),
+        (0.15, {**ROLES, **RELATIVE}),
+        (0.15, {**ROLES, "swap_streams": True}),
+    ],
+    ids=["threshold", "one table", "mapped", "relative", "swapped"],
 )
 def test_whole_model(implementation: str, limit: float | None, changes: dict) -> None:
     """A padded batch against one sample after the other: both losses and all gradients."""
@@ -102,6 +115,8 @@ def test_whole_model(implementation: str, limit: float | None, changes: dict) ->
 
     named = copies(model)
     weights, totals, count = reference_model(named, config), [0, 0], 0
+    if config.source_row_map is not None:
+        ids = torch.tensor([[config.source_row_map[word - 4] for word in row] for row in ids.tolist()])
     for source, roles, real, target in zip(ids, role_ids, mask.bool(), labels, strict=True):
         words = target[target != -100].tolist()
         read = [config.decoder_start_token_id, *words[:-1]]
@@ -319,7 +334,10 @@ def test_padding_of_the_source_is_read_by_the_baseline() -> None:
     [
         ({"vocab_size": 10}, "vocab_size=10 and source_vocab_size=17 need separate_tables=True"),
         ({"source_role_vocab_size": 10}, "role_vocab_size=17 and source_role_vocab_size=10 need separate_tables"),
-        ({"source_id_offset": 3}, "source_id_offset=3 needs separate_tables=True"),
+        ({"source_id_offset": 3}, "source_id_offset=3 needs a source_row_map or separate_tables=True"),
+        ({"source_row_map": [0] * 16}, "source_row_map has 16 rows for source_vocab_size=17 words"),
+        ({"source_row_map": [17] * 17}, "source_row_map holds rows outside vocab_size=17"),
+        ({"source_row_map": [0] * 17, "separate_tables": True}, "source_row_map says which rows are shared"),
         ({"attention_threshold": 1.0}, r"attention_threshold=1.0 must be in \[0, 1\)"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings=False"),
         ({"role_map": [0, 1]}, "role_map has 2 roles for vocab_size=17 words"),

@@ -34,7 +34,7 @@ from hf_sysgen.evaluation.commands import evaluate_checkpoint
 from hf_sysgen.evaluation.metrics import summarize
 from hf_sysgen.evaluation.results import read_results
 from hf_sysgen.training.recipe import Recipe, RecipeError, load_recipe, shipped_recipes
-from hf_sysgen.training.role_tasks import RoleFillerTask
+from hf_sysgen.training.role_tasks import RoleFillerTask, Rows, frequency_ranks
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks import prepare_task
 
@@ -60,7 +60,7 @@ def tiny_task(folder: Path, **keys) -> RoleFillerTask:
 
 @pytest.mark.parametrize("train_eos", [True, False])
 def test_batches_against_a_loop(train_eos, tmp_path, few_examples):
-    task = tiny_task(tmp_path, train_eos=train_eos)
+    task = tiny_task(tmp_path, train_eos=train_eos, separate_tables=True)
     scheme, rows = role_scheme("scan_prim"), np.array([7, 0, 40, 3])
     # after the words' roles, in both languages
     source_end, start, target_end = len(scheme.source_names), len(scheme.source_names) + 1, len(scheme.target_names)
@@ -79,7 +79,56 @@ def test_batches_against_a_loop(train_eos, tmp_path, few_examples):
     assert torch.equal(batch["role_labels"] == -100, batch["labels"] == -100)
 
 
-@pytest.mark.parametrize("keys", [ROLES, {**MODEL, "role_scheme": None}], ids=["scheme", "words"])
+def test_who_is_as_common_shares_a_row():
+    texts = ["run left run", "walk left", "run jump"]
+    counted = frequency_ranks(texts, {"run": "verb", "walk": "verb", "left": "left"})
+    # twice two left, four verbs, three run, one jump, one walk; the end before all
+    assert list(counted) == ["</s>", "left", "verb", "run", "jump", "walk"]
+    assert list(frequency_ranks(texts, {})) == ["</s>", "run", "left", "jump", "walk"]
+    target = {"</s>": 0, "LEFT": 1, "VERB": 2, "RUN": 3, "WALK": 4, "JUMP": 5}
+    source = ["</s>", "jump", "left", "run", "unseen", "<s>"]
+    words = Rows.of(source, ["JUMP", "LEFT", "WALK", "</s>"], (counted, target))
+    # `run` is as common as RUN, which is no word here
+    assert words == Rows([3, 2, 1, 4, 5, 6], 7, 7)
+
+
+def test_rows_of_add_jump():
+    """
+    As the authors' data has it (17 source and 10 target numbers, of which three and one are specials), but for words
+    that are equally common in all of the training examples, which they split by chance.
+    """
+    task = prepare_task(recipe_of("role_loss_threshold"))
+    config, tokenizer, scheme = task.build_model("eager").config, task.vocabulary.tokenizer, role_scheme("scan_prim")
+    # 13 words in 10 roles, two symbols; what the target has shares rows with them
+    assert (config.source_vocab_size, config.vocab_size, config.role_vocab_size) == (15, 15, 12)
+    targets = [*tokenizer.convert_ids_to_tokens(list(range(task.vocabulary.vocab_size))), *[None] * 8]
+    sources = tokenizer.convert_ids_to_tokens(
+        list(range(config.source_id_offset, config.source_id_offset + config.source_vocab_size))
+    )
+    shared = {word: targets[row] for word, row in zip(sources, config.source_row_map, strict=True)}
+    assert {word: shared[word] for word in ("right", "left", "opposite", "</s>")} == {
+        "right": "I_TURN_RIGHT", "left": "I_TURN_LEFT", "opposite": "I_JUMP", "</s>": "</s>",
+    }  # fmt: skip
+    assert {shared[word] for word in ("twice", "thrice", "around")} == {"I_WALK", "I_LOOK", "I_RUN"}
+    assert {shared[word] for word in ("walk", "look", "run", "jump", "turn", "and", "after", "<s>")} == {None}
+    names = [*scheme.target_names, "</s>", *[None] * 8]
+    roles = {word: names[row] for word, row in zip(sources, config.source_role_map, strict=True)}
+    assert {word: role for word, role in roles.items() if role} == {
+        "right": "I_TURN_RIGHT", "left": "I_TURN_LEFT", "</s>": "</s>",
+        **dict.fromkeys(("walk", "look", "run", "jump"), "PRIM"),
+    }  # fmt: skip
+
+
+def test_one_row_a_word_of_a_joint_vocabulary(tmp_path, few_examples):
+    config = tiny_task(tmp_path, role_scheme=None, joint_vocabulary=True).build_model("eager").config
+    assert config.source_row_map == list(range(config.source_vocab_size)) == list(range(config.vocab_size))
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [ROLES, {**MODEL, "role_scheme": None}, {**ROLES, "separate_tables": True}],
+    ids=["scheme", "words", "separate"],
+)
 def test_the_model_knows_the_roles_by_itself(keys, tmp_path, few_examples):
     """Generation and strangers rely on it; a batch says them only so that nothing has to be looked up."""
     task = tiny_task(tmp_path, **keys)
@@ -178,12 +227,16 @@ def test_a_stranger_generates(run_dir):
         range(config.source_id_offset, config.source_id_offset + config.source_vocab_size)
     )
     known = {word: scheme.source_names[role] for word, role in scheme.source_roles.items()}
-    names = [*scheme.source_names, "</s>", "<s>"]
-    assert [names[role] for role in config.source_role_map] == [known.get(word, word) for word in source]
-    targets = tokenizer.convert_ids_to_tokens(range(config.vocab_size))
+    # a row for each role
+    rows = dict(zip((known.get(word, word) for word in source), config.source_role_map, strict=True))
+    assert [rows[known.get(word, word)] for word in source] == config.source_role_map
+    assert len(set(rows.values())) == len(rows) == len(scheme.source_names) + 2
+    targets = [word for word in tokenizer.convert_ids_to_tokens(range(config.vocab_size)) if word.startswith("I_")]
     names = [*scheme.target_names, "</s>"]
-    known = {word: scheme.target_names[role] for word, role in scheme.target_roles.items()}
-    assert [names[role] for role in config.role_map] == [known.get(word, word) for word in targets]
+    assert [names[role] for role in config.role_map] == [
+        *(scheme.target_names[scheme.target_roles[word]] for word in targets),
+        *["</s>"] * (config.vocab_size - len(targets)),
+    ]
 
 
 @pytest.mark.slow
@@ -243,7 +296,7 @@ def test_a_scheme_from_a_file(tmp_path, few_examples):
         "target": {word: f"R{role}" for word, role in words.target_roles.items()},
     }
     path.write_text(str(sides).replace("'", '"'), encoding="utf-8")
-    config = tiny_task(tmp_path, role_scheme=str(path)).build_model("eager").config
+    config = tiny_task(tmp_path, role_scheme=str(path), separate_tables=True).build_model("eager").config
     assert (config.source_role_vocab_size, config.role_vocab_size) == (1 + 2, len(words.target_roles) + 1)
     assert set(config.source_role_map) == {0, 1, 2}
     sides["source"].pop("jump")
@@ -260,7 +313,7 @@ def test_a_scheme_from_a_file(tmp_path, few_examples):
         ({"tokens": "characters"}, "tokens=characters does not go with role_scheme"),
         ({"label_smoothing": 0.1}, "label_smoothing=0.1 does not go with the loss of roles"),
         ({"role_map": [1]}, "role_map: is derived from role_scheme"),
-        ({"separate_tables": False}, "separate_tables: is derived from the benchmark's words"),
+        ({"source_row_map": [1]}, "source_row_map: is derived from the benchmark's words and `separate_tables`"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -305,8 +358,8 @@ def test_no_such_scheme(tmp_path, few_examples):
 # the paper's cells
 
 
-def recipe_of(name: str) -> Recipe:
-    return load_recipe(f"role_filler/scan_jump_{name}.yaml")
+def recipe_of(name: str, *changes: str) -> Recipe:
+    return load_recipe(f"role_filler/scan_jump_{name}.yaml", changes)
 
 
 def test_every_row_has_a_recipe():
@@ -322,17 +375,15 @@ def test_every_row_has_a_recipe():
 
 def test_the_paper_s_sizes(few_examples):
     """
-    The authors' counts, of which differ: tables of 17 rows shared by both languages, and vocabularies in which padding
-    has a row and the target a start symbol.
+    The authors' counts, but for rows: they have 17 in each table (without roles 16), for padding, a start of targets
+    and, in both tables, words and roles.
     """
-    task = prepare_task(recipe_of("role_loss_threshold"))
-    config = task.build_model("eager").config
-    sizes = (config.source_vocab_size, config.vocab_size, config.source_role_vocab_size, config.role_vocab_size)
-    # 13 words in 10 roles, two symbols; 6 actions in 3 roles, one symbol
-    assert sizes == (15, 7, 12, 4)
-    assert task.build_model("eager").num_parameters() == 4_165_888 + 256 * (sum(sizes) - 2 * 17)
-    task = prepare_task(recipe_of("words"))
-    assert task.build_model("eager").num_parameters() == 4_165_376 + 256 * (2 * (15 + 7) - 2 * 16)
+    for name, theirs in (("role_loss_threshold", 4_165_888 - 2 * 17 * 256), ("words", 4_165_376 - 2 * 16 * 256)):
+        model = prepare_task(recipe_of(name)).build_model("eager")
+        assert model.num_parameters() == theirs + 256 * (model.config.vocab_size + model.config.role_vocab_size)
+    config = prepare_task(recipe_of("role_loss_threshold", "separate_tables=true")).build_model("eager").config
+    tables = (config.source_vocab_size, config.vocab_size, config.source_role_vocab_size, config.role_vocab_size)
+    assert tables == (15, 7, 12, 4)
     task = prepare_task(recipe_of("transformer"))
     assert not isinstance(task, RoleFillerTask)
     # rows of the source, and of the target's table and output

@@ -77,6 +77,11 @@ class RoleScheme:
             "target": (self.target_roles, self.target_names),
         }
 
+    def named_roles(self, side: Side) -> dict[str, str]:
+        """The name of each word's role."""
+        roles, names = self._sides()[side]
+        return {word: names[role] for word, role in roles.items()}
+
     def roles(self, text: str, side: Side = "source", where: str = "") -> list[int]:
         """
         The role of each word of a text.

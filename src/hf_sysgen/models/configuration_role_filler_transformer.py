@@ -18,14 +18,16 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
     Args:
         vocab_size, source_vocab_size: words that fillers may be. The code has one table for both languages, as large
             as the source vocabulary, so that a source and a target word of one id share their vector (train.py:154,
-            models/tf_separate.py:108-109); the paper is silent.
+            models/tf_separate.py:108-109); the paper is silent. Rows of no target word are never to be written.
         role_vocab_size, source_role_vocab_size: roles of target and source words; `None` means as many as words (the
             code draws roles and words from one vocabulary).
         separate_tables: source and target have tables of their own.
+        source_row_map: where the tables are shared, the row of each source word by its id, from `source_id_offset` on.
+            `None` takes the id itself.
         role_map: role of each target word by its id, for decoder input that comes without roles, as generated tokens
             do. `None` reads the tokens themselves, in the source too: "fillers - fillers" of Table 2.
-        source_role_map: role of each row of the source's table, for sources that come without roles. `None` beside a
-            `role_map` means that they never do.
+        source_role_map: role of each source word by its id, from `source_id_offset` on, for sources that come without
+            roles. `None` beside a `role_map` means that they never do.
         swap_streams: words enter the role stream and are read from it, roles the filler stream: what decides where to
             look are words, "Roles-Fillers" of Table 2. A version of the code that was taken back (b9f9ecc) makes the
             logits with the filler stream's table, whose rows are words and roles; here words have one table.
@@ -51,6 +53,7 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
     role_vocab_size: int | None = None
     source_role_vocab_size: int | None = None
     separate_tables: bool = False
+    source_row_map: list[int] | None = None
     role_map: list[int] | None = None
     source_role_map: list[int] | None = None
     swap_streams: bool = False
@@ -63,7 +66,7 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
         if self.role_vocab_size is None:
             self.role_vocab_size = self.vocab_size
         if self.source_role_vocab_size is None:
-            self.source_role_vocab_size = self.source_vocab_size
+            self.source_role_vocab_size = self.source_vocab_size if self.source_row_map is None else self.vocab_size
         super().__post_init__(**kwargs)
 
     def validate_architecture(self):
@@ -72,24 +75,34 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
             raise ValueError("tie_word_embeddings=False: the logits of both streams are made with their tables")
         if self.attention_threshold is not None:
             self.check_probabilities("attention_threshold")
+        if self.source_row_map is not None:
+            if self.separate_tables:
+                raise ValueError("source_row_map says which rows are shared, and separate_tables=True shares none")
+            self.check_map("source_row_map", "rows", "source_vocab_size", "vocab_size")
         if not self.separate_tables:
-            for ours, theirs in (("vocab_size", "source_vocab_size"), ("role_vocab_size", "source_role_vocab_size")):
+            sizes = [("vocab_size", "source_vocab_size"), ("role_vocab_size", "source_role_vocab_size")]
+            for ours, theirs in sizes[self.source_row_map is not None :]:
                 if getattr(self, ours) != getattr(self, theirs):
                     raise ValueError(
                         f"{ours}={getattr(self, ours)} and {theirs}={getattr(self, theirs)} need separate_tables=True"
                     )
-            if self.source_id_offset:
-                raise ValueError(f"source_id_offset={self.source_id_offset} needs separate_tables=True")
+            if self.source_id_offset and self.source_row_map is None:
+                raise ValueError(
+                    f"source_id_offset={self.source_id_offset} needs a source_row_map or separate_tables=True"
+                )
         for side in ("", "source_"):
-            if (roles := getattr(self, f"{side}role_map")) is None:
-                continue
-            words, most = getattr(self, f"{side}vocab_size"), getattr(self, f"{side}role_vocab_size")
-            if len(roles) != words:
-                raise ValueError(f"{side}role_map has {len(roles)} roles for {side}vocab_size={words} words")
-            if not all(0 <= role < most for role in roles):
-                raise ValueError(f"{side}role_map holds roles outside {side}role_vocab_size={most}")
+            if getattr(self, f"{side}role_map") is not None:
+                self.check_map(f"{side}role_map", "roles", f"{side}vocab_size", f"{side}role_vocab_size")
         if self.source_role_map is not None and self.role_map is None:
             raise ValueError("source_role_map is given and role_map is None: give both, or source_role_map=None")
+
+    def check_map(self, name: str, values: str, words: str, most: str):
+        """Raises ValueError unless the field `name` has one of `most` `values` for each of so many `words`."""
+        given, length, limit = (getattr(self, field) for field in (name, words, most))
+        if len(given) != length:
+            raise ValueError(f"{name} has {len(given)} {values} for {words}={length} words")
+        if not all(0 <= value < limit for value in given):
+            raise ValueError(f"{name} holds {values} outside {most}={limit}")
 
 
 __all__ = ["RoleFillerTransformerConfig"]

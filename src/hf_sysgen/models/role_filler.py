@@ -261,6 +261,10 @@ class TwoStreamStack(Stack):
     # of role ids among the keywords of `forward`
     role_key: str
 
+    def rows(self, input_ids: torch.Tensor) -> torch.Tensor:
+        """Ids that the tables know, of words (B, L)."""
+        return input_ids
+
     def default_roles(self, input_ids: torch.Tensor) -> torch.Tensor:
         """Roles of words that come without."""
         raise NotImplementedError
@@ -268,7 +272,7 @@ class TwoStreamStack(Stack):
     def embed(self, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None, inputs: dict) -> torch.Tensor:
         """Unscaled embeddings of both streams (B, L, 2E), from words and roles (B, L), or as they are given."""
         given = {key: inputs.pop(key, None) for key in ("role_ids", "decoder_role_ids")}[self.role_key]
-        fillers = super().embed(input_ids, inputs_embeds, inputs)
+        fillers = super().embed(None if input_ids is None else self.rows(input_ids), inputs_embeds, inputs)
         if input_ids is None:
             return fillers
         roles = self.default_roles(input_ids) if given is None else given
@@ -287,19 +291,32 @@ class RoleFillerEncoder(TwoStreamStack, Encoder):
 
     def __init__(self, config):
         super().__init__(config)
+        if config.source_row_map is not None:
+            self.embed_tokens = TokenEmbedding(config.vocab_size, config.hidden_size, self.embed_tokens.distribution)
         self.embed_roles = TokenEmbedding(config.source_role_vocab_size, config.hidden_size, "scaled_normal")
         self.post_init()
 
+    def rows(self, input_ids: torch.Tensor) -> torch.Tensor:
+        if self.config.source_row_map is None:
+            return input_ids
+        return self.looked_up(self.config.source_row_map, input_ids)
+
+    def looked_up(self, values: list[int], input_ids: torch.Tensor) -> torch.Tensor:
+        """The value of each source word (B, S)."""
+        table = torch.tensor(values, device=input_ids.device)[:, None]
+        # unlike an index, this refuses ids below the first
+        return nn.functional.embedding(input_ids - self.config.source_id_offset, table).squeeze(-1)
+
     def default_roles(self, input_ids: torch.Tensor) -> torch.Tensor:
-        rows = input_ids - self.config.source_id_offset
         if self.config.source_role_map is not None:
-            return torch.tensor(self.config.source_role_map, device=input_ids.device)[rows]
+            return self.looked_up(self.config.source_role_map, input_ids)
         if self.config.role_map is not None:
             raise ValueError(
                 "the source's words have roles of their own (config.role_map is set, config.source_role_map is not): "
                 "give role_ids"
             )
-        return rows
+        rows = self.rows(input_ids)
+        return rows - self.config.source_id_offset if self.config.source_row_map is None else rows
 
 
 class RoleFillerDecoder(TwoStreamStack, Decoder):
@@ -339,11 +356,12 @@ class RoleFillerModel(Seq2SeqModel):
 
     def refuse_resizing(self):
         super().refuse_resizing()
-        if self.config.role_map is not None:
-            raise ValueError(
-                f"cannot resize: config.role_map names the roles of {len(self.config.role_map)} words, not of others; "
-                "build a new model"
-            )
+        for name, values in (("role_map", "roles"), ("source_row_map", "rows")):
+            if (given := getattr(self.config, name)) is not None:
+                raise ValueError(
+                    f"cannot resize: config.{name} names the {values} of {len(given)} words, not of others; build a "
+                    "new model"
+                )
 
     def resize_other_tables(self, rows: int, mean_resizing: bool):
         super().resize_other_tables(rows, mean_resizing)

@@ -38,7 +38,7 @@ DERIVED_FIELDS = {
     "source_role_map": "role_scheme",
     "role_vocab_size": "role_scheme",
     "source_role_vocab_size": "role_scheme",
-    "separate_tables": "the benchmark's words, which are other ones in source and target",
+    "source_row_map": "the benchmark's words and `separate_tables`",
     "edge_vocab_size": "the benchmark's labels",
     "num_roles": "the benchmark's labels",
     "num_categories": "the benchmark's labels",

@@ -2,19 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from hf_sysgen.data.roles import role_scheme
+from hf_sysgen.data.roles import COLUMNS, RoleScheme, role_scheme
 from hf_sysgen.data.tokenization import EOS, SOS
 from hf_sysgen.data.tokenized import IGNORED, TokenizedSplit
 from hf_sysgen.evaluation.evaluate import mark_teacher_forced
 from hf_sysgen.models.seq2seq import shift_right
 from hf_sysgen.training.recipe import Recipe
 from hf_sysgen.training.tasks import Seq2SeqTask
+
+
+def frequency_ranks(texts: Iterable[str], roles: Mapping[str, str]) -> dict[str, int]:
+    """
+    The rank of words and names of roles by how often they stand in these texts and beside them, the commonest first,
+    equals by their letters, and before all the end symbol. What is both word and role counts as both (data.py:234-244).
+
+    Args:
+        texts: words separated by blanks.
+        roles: the name of each word's role, or nothing where words are their own.
+    """
+    words = Counter(word for text in texts for word in text.split())
+    counts = words.copy()
+    for word, count in words.items():
+        if word in roles:
+            counts[roles[word]] += count
+    return {symbol: rank for rank, symbol in enumerate((EOS, *sorted(counts, key=lambda s: (-counts[s], s))))}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """
+    Where the symbols of both languages stand in a table, or in two. Those of the target stand in their order.
+
+    Attributes:
+        source: the row of each source symbol.
+        source_size, target_size: rows of each language's table.
+    """
+
+    source: list[int]
+    source_size: int
+    target_size: int
+
+    @classmethod
+    def of(cls, source: Sequence[str], target: Sequence[str], ranks: Sequence[Mapping[str, int]] | None) -> Rows:
+        """
+        Of two tables or, where ranks of source and target are given, of one, in which symbols of one rank share a row,
+        whatever they mean (train.py:154, models/tf_separate.py:108-109). Symbols without a rank stand alone.
+        """
+        if ranks is None:
+            return cls(list(range(len(source))), len(source), len(target))
+        source_ranks, target_ranks = ranks
+        taken = {target_ranks[symbol]: row for row, symbol in enumerate(target) if symbol in target_ranks}
+        rows: list[int] = []
+        size = len(target)
+        for symbol in source:
+            row = taken.get(source_ranks.get(symbol, -1), size)
+            size = max(size, row + 1)
+            rows.append(row)
+        return cls(rows, size, size)
 
 
 class RoleSplit(TokenizedSplit):
@@ -25,8 +77,9 @@ class RoleSplit(TokenizedSplit):
 
     Args:
         words: the split without roles.
-        source_roles, target_roles: role of every row of the encoder's and of the decoder's table.
-        source_id_offset: first id that the encoder's table covers.
+        source_roles, target_roles: role of every source word, by its id from `source_id_offset` on, and of every
+            target word.
+        source_id_offset: id of the first source word.
         start_id: what the decoder reads first.
     """
 
@@ -60,6 +113,8 @@ class RoleFillerTask(Seq2SeqTask):
     Identical to [`Seq2SeqTask`] except:
     - the model reads the roles of the recipe's scheme, or without one the words again. The config has them too, so
       that a checkpoint reads texts and writes them without the scheme.
+    - unless the recipe separates the tables, a source and a target word that are equally common among the words and
+      roles of their language's training texts share a row, and so do such roles, as in the authors' code.
     - at the end a record also has `exact_teacher`, see [`RoleFillerTask.evaluate`].
 
     End symbols have roles of their own (data.py:246-253 of the authors' code).
@@ -70,28 +125,46 @@ class RoleFillerTask(Seq2SeqTask):
     def __init__(self, recipe: Recipe, benchmark: Any):
         super().__init__(recipe, benchmark)
         tokenizer, offset = self.vocabulary.tokenizer, self.vocabulary.source_id_offset
-        # ids of one language's words are not the other's rows
-        self.role_fields: dict[str, Any] = {"separate_tables": True}
-        source_roles = list(range(self.vocabulary.source_vocab_size))
-        target_roles = list(range(self.vocabulary.vocab_size))
-        if recipe.role_scheme is not None:
-            scheme = role_scheme(recipe.role_scheme, benchmark)
-            source_words = tokenizer.convert_ids_to_tokens([offset + row for row in source_roles])
-            source_roles = scheme.role_map(source_words, "source", (EOS, SOS))
-            target_roles = scheme.role_map(tokenizer.convert_ids_to_tokens(target_roles), "target", (EOS,))
+        source_ids = range(offset, offset + self.vocabulary.source_vocab_size)
+        source_words = [*tokenizer.convert_ids_to_tokens(list(source_ids))]
+        target_words = [*tokenizer.convert_ids_to_tokens(list(range(self.vocabulary.vocab_size)))]
+        scheme = None if recipe.role_scheme is None else role_scheme(recipe.role_scheme, benchmark)
+        separate = super().model_config().separate_tables
+        ranks = None if separate else self.ranks(scheme, source_words)
+        words = Rows.of(source_words, target_words, ranks)
+        self.role_fields: dict[str, Any] = {
+            "vocab_size": words.target_size,
+            "source_row_map": None if separate else words.source,
+        }
+        source_roles, target_roles = words.source, list(range(words.target_size))
+        if scheme is not None:
+            roles = Rows.of([*scheme.source_names, EOS, SOS], [*scheme.target_names, EOS], ranks)
+            source_roles = [roles.source[role] for role in scheme.role_map(source_words, "source", (EOS, SOS))]
+            # rows of the source alone are never to be written
+            target_words += [EOS] * (words.target_size - len(target_words))
+            target_roles = scheme.role_map(target_words, "target", (EOS,))
             self.role_fields |= {
                 "role_map": target_roles,
-                "role_vocab_size": len(scheme.target_names) + 1,
+                "role_vocab_size": roles.target_size,
                 "source_role_map": source_roles,
-                "source_role_vocab_size": len(scheme.source_names) + 2,
+                "source_role_vocab_size": roles.source_size,
             }
         maps = torch.tensor(source_roles), torch.tensor(target_roles)
         self.splits = {
             name: RoleSplit(split, *maps, offset, tokenizer.eos_token_id) for name, split in self.splits.items()
         }
 
+    def ranks(self, scheme: RoleScheme | None, source_words: Sequence[str]) -> list[dict[str, int]]:
+        """Of all symbols of the source, and of the target; in a joint vocabulary every word has the row of its id."""
+        if self.recipe.joint_vocabulary:
+            return [{word: row for row, word in enumerate(source_words)}] * 2
+        return [
+            frequency_ranks(self.benchmark["train"][column][:], scheme.named_roles(side) if scheme else {})
+            for column, side in COLUMNS.items()
+        ]
+
     def model_config(self, **derived: Any) -> Any:
-        return super().model_config(**derived, **self.role_fields)
+        return super().model_config(**{**derived, **self.role_fields})
 
     def evaluate(
         self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int
