@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from documents import ROOT, blocks
+from tiny_runs import command
 from transformers import AutoModel
 from typer.testing import CliRunner
 
@@ -201,6 +202,26 @@ def test_a_folder_that_is_not_there(monkeypatch, tmp_path):
     monkeypatch.setenv(EXTENSIONS_VARIABLE, str(tmp_path / "none"))
     with pytest.raises(ExtensionError, match="none is no folder; name one, or unset it"):
         extension_files("modeling")
+
+
+COMMANDS = [
+    ["list"], ["train", "recipe.yaml"], ["compare", "recipe.yaml"], ["evaluate", "model", "scan"], ["predict", "jump"],
+    ["look", "attention", "model", "jump"], ["look", "biases", "model"], ["look", "story", "model", "text"],
+    ["look", "example", "model"], ["publish", "model", "me/model"], ["card", "results.json"], ["sweep", "sweep.yaml"],
+    ["data", "list"], ["data", "describe", "scan"],
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_command_says_so(words, tmp_path):
+    """In a fresh process, where the first import of the models or benchmarks reads the folder."""
+    (tmp_path / "recipe.yaml").write_text("model: sysgen_transformer\n")
+    (tmp_path / "results.json").write_text("{}")
+    output = ["-o", "picture.png"] if words[0] == "look" else []
+    done = command(["-m", "hf_sysgen.cli", *words, *output], tmp_path, **{EXTENSIONS_VARIABLE: "none"})
+    assert done.returncode == 2, done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_recipe_says_where_a_variant_may_be(tmp_path):

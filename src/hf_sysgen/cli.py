@@ -31,25 +31,20 @@ def list_command(
     recipes: Annotated[Path | None, typer.Option(help="folder of the recipe files; default: the package's")] = None,
 ) -> None:
     """Show the variants, benchmarks with their splits and licences, recipes, sweeps, and trained models."""
-    from hf_sysgen.listing import (
-        list_benchmarks_text,
-        list_models_text,
-        list_recipes_text,
-        list_sweeps_text,
-        list_zoo_text,
-    )
-
-    parts = {
-        "models": list_models_text,
-        "benchmarks": list_benchmarks_text,
-        "recipes": lambda: list_recipes_text(recipes),
-        "sweeps": lambda: list_sweeps_text(recipes),
-        "zoo": list_zoo_text,
-    }
-    if kind not in (*parts, "all"):
-        raise typer.BadParameter(f"{kind!r} is none of {', '.join(parts)}, all")
+    kinds = ("models", "benchmarks", "recipes", "sweeps", "zoo")
+    if kind not in (*kinds, "all"):
+        raise typer.BadParameter(f"{kind!r} is none of {', '.join(kinds)}, all")
     with reported() as outcome:
-        print("\n\n".join(text() for name, text in parts.items() if kind in (name, "all")))
+        from hf_sysgen import listing
+
+        texts = {
+            "models": listing.list_models_text,
+            "benchmarks": listing.list_benchmarks_text,
+            "recipes": lambda: listing.list_recipes_text(recipes),
+            "sweeps": lambda: listing.list_sweeps_text(recipes),
+            "zoo": listing.list_zoo_text,
+        }
+        print("\n\n".join(texts[name]() for name in (kinds if kind == "all" else (kind,))))
     raise typer.Exit(outcome.status)
 
 
@@ -81,9 +76,9 @@ def evaluate(
 
     A benchmark of translation is searched as the checkpoint says, and BLEU is printed.
     """
-    from hf_sysgen.evaluation.commands import evaluate_checkpoint
-
     with reported() as outcome:
+        from hf_sysgen.evaluation.commands import evaluate_checkpoint
+
         print(evaluate_checkpoint(checkpoint, benchmark, config, split, data_dir, output, batch_size))
     raise typer.Exit(outcome.status)
 
@@ -125,9 +120,10 @@ def compare(
     With --translate the best checkpoint is loaded in a fresh process that cannot import this package.
     """
     from hf_sysgen.train import INTERRUPTED
-    from hf_sysgen.training.compare import compare_recipes
 
     with reported(INTERRUPTED) as outcome:
+        from hf_sysgen.training.compare import compare_recipes
+
         outcome.status = compare_recipes(recipes, override or [], plot, translate or [], processes)
     raise typer.Exit(outcome.status)
 

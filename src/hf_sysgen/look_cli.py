@@ -32,9 +32,9 @@ def attention(
     positions: Annotated[bool, typer.Option("--positions", help="where positions alone would look")] = False,
 ) -> None:
     """Attention weights of every layer and head on an input."""
-    from hf_sysgen.evaluation.look import look_at_attention
-
     with reported() as outcome:
+        from hf_sysgen.evaluation.look import look_at_attention
+
         print(look_at_attention(checkpoint, text, output, target, positions))
     raise typer.Exit(outcome.status)
 
@@ -46,9 +46,9 @@ def biases(
     reach: Annotated[int, typer.Option(min=1, help="largest distance, where distances are not capped")] = 8,
 ) -> None:
     """The softmax of learned biases by distance, for each head and layer (Chaabouni et al. 2021, Figure 1)."""
-    from hf_sysgen.evaluation.look import look_at_biases
-
     with reported() as outcome:
+        from hf_sysgen.evaluation.look import look_at_biases
+
         print(look_at_biases(checkpoint, output, reach))
     raise typer.Exit(outcome.status)
 
@@ -60,9 +60,9 @@ def story(
     output: Output,
 ) -> None:
     """A graph of relations with the attention of the edge in question, layer by layer (CLUTRR)."""
-    from hf_sysgen.evaluation.look import look_at_story
-
     with reported() as outcome:
+        from hf_sysgen.evaluation.look import look_at_story
+
         print(look_at_story(checkpoint, text, output))
     raise typer.Exit(outcome.status)
 
@@ -76,8 +76,8 @@ def example(
     data_dir: Annotated[Path | None, typer.Option(help="folder with the benchmark's files")] = None,
 ) -> None:
     """An example as a graph: CLUTRR's with attention, COGS' and CFQ's predicted against right."""
-    from hf_sysgen.evaluation.look import look_at_example
-
     with reported() as outcome:
+        from hf_sysgen.evaluation.look import look_at_example
+
         print(look_at_example(run, output, split, row, data_dir))
     raise typer.Exit(outcome.status)
