@@ -74,11 +74,15 @@ def test_commands(folder):
     assert ran == 15
 
 
-def test_tables_are_those_of_the_results_files():
+def test_numbers_are_those_of_the_results_files():
+    """In README and docs, in the heads of recipes, and in cards."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
     try:
-        from readme_tables import TABLES, filled
+        from readme_tables import TABLES, cards, filled, measured_heads
     finally:
         sys.path.pop(0)
-    for name in TABLES:
-        assert filled(name) == (ROOT / name).read_text(encoding="utf-8"), "run python benchmarks/readme_tables.py"
+    texts = {ROOT / name: filled(name) for name in TABLES} | measured_heads() | cards()
+    assert {path.parent.name for path in texts} > {"model_cards", "devil"}
+    for path, text in texts.items():
+        assert text == path.read_text(encoding="utf-8"), f"{path}: run python benchmarks/readme_tables.py"
+    assert {path for path in texts if path.suffix == ".md"} >= {*(ROOT / "model_cards").glob("*.md")}
