@@ -167,6 +167,15 @@ def test_blocks(nodes: int, source: int | None) -> None:
     assert found[1].abs().max() == 0, "no triangle reaches an edge of padding alone"
 
 
+@pytest.mark.parametrize("limit", [0, 10_000], ids=["products", "sums"])
+def test_both_ways_to_add_up(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The choice by size, turned round."""
+    monkeypatch.setattr(triangular_blocked, "SMALL_PRODUCT", limit)
+    test_blocks(11, 3)
+    test_blocks(23, None)
+    test_rounding_of_blocks(torch.float32)
+
+
 @pytest.mark.usefixtures("small_blocks")
 def test_dropout_of_blocks() -> None:
     """Masks are drawn again in the backward pass: numerical derivatives see the same ones."""

@@ -29,12 +29,12 @@ ROLES = {"role_vocab_size": 5, "source_role_vocab_size": 3, "role_map": MAP}
 RELATIVE = {"position_scheme": "relative"}
 # one table for both languages
 ONE = {"separate_tables": False, "source_vocab_size": SIZES["vocab_size"], "source_role_vocab_size": 5}
-# in which a source word, from id 4 on, has the row of another number, shared with a target word or not
+# in which a source word, from id 4 on, has the row of another number: of 23, of which target words have 17
 MAPPED = {
     "separate_tables": False,
     "source_role_vocab_size": 5,
     "source_id_offset": 4,
-    "source_row_map": [(7 * word + 3) % SIZES["vocab_size"] for word in range(SIZES["source_vocab_size"])],
+    "source_row_map": [(7 * word + 3) % 23 for word in range(SIZES["source_vocab_size"])],
 }
 
 
@@ -250,16 +250,41 @@ def test_roles_that_do_not_fit() -> None:
         model.resize_token_embeddings(23)
 
 
-def test_one_table_is_stored_once(tmp_path) -> None:
-    model = tiny_model(NAME, **ROLES | ONE)
+@pytest.mark.parametrize("one", [ONE, MAPPED], ids=["ids", "map"])
+def test_one_table_is_stored_once(one, tmp_path) -> None:
+    model = tiny_model(NAME, **ROLES | one)
     model.float().save_pretrained(tmp_path)
     stored = load_file(tmp_path / "model.safetensors")
+    rows = stored.pop("model.encoder.embed_tokens.row_map", None)
+    assert (rows is None) == (one is ONE)
     assert sum(t.numel() for t in stored.values()) == sum(p.numel() for p in model.parameters())
     loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+    batch = {**ragged_batch(model.config), "role_ids": torch.ones(5, 7, dtype=torch.long)}
+    assert torch.equal(loaded(**batch).logits, model(**batch).logits)
     for name in ("embed_tokens", "embed_roles"):
         assert getattr(loaded.model.encoder, name).weight is getattr(loaded.model.decoder, name).weight
     assert loaded.model.encoder.embed_input.gate.bias is loaded.model.decoder.embed_input.gate.bias
     assert loaded.lm_head.weight is loaded.model.encoder.embed_tokens.weight
+
+
+def test_rows_by_a_map() -> None:
+    """Source words are read from their rows, which are the target's; what no target word has is never written."""
+    model = tiny_model(NAME, **ROLES | MAPPED)
+    config, table = model.config, model.model.encoder.embed_tokens
+    ids = torch.arange(4, 4 + config.source_vocab_size)[None]
+    assert torch.equal(table(ids)[0], model.model.decoder.embed_tokens.weight[config.source_row_map])
+    assert len(table.weight) == config.decoder_rows == 23
+    for outside in (3, 4 + config.source_vocab_size):
+        with pytest.raises(IndexError):
+            table(torch.tensor([[outside]]))
+    batch = {**ragged_batch(config), "role_ids": torch.ones(5, 7, dtype=torch.long)}
+    assert model(**batch).logits.shape[-1] == config.vocab_size == 17
+    with pytest.raises(ValueError, match="cannot resize"):
+        model.resize_token_embeddings(30)
+    # words that are their own roles
+    words = tiny_model(NAME, **MAPPED | {"source_role_vocab_size": None})
+    assert words.config.role_vocab_size == words.config.source_role_vocab_size == 23
+    assert torch.equal(words.model.encoder.default_roles(ids)[0], torch.tensor(config.source_row_map))
 
 
 # starts and counts
@@ -336,7 +361,7 @@ def test_padding_of_the_source_is_read_by_the_baseline() -> None:
         ({"source_role_vocab_size": 10}, "role_vocab_size=17 and source_role_vocab_size=10 need separate_tables"),
         ({"source_id_offset": 3}, "source_id_offset=3 needs a source_row_map or separate_tables=True"),
         ({"source_row_map": [0] * 16}, "source_row_map has 16 rows for source_vocab_size=17 words"),
-        ({"source_row_map": [17] * 17}, "source_row_map holds rows outside vocab_size=17"),
+        ({"source_row_map": [34] * 17}, r"source_row_map holds rows outside vocab_size \+ source_vocab_size=34"),
         ({"source_row_map": [0] * 17, "separate_tables": True}, "source_row_map says which rows are shared"),
         ({"attention_threshold": 1.0}, r"attention_threshold=1.0 must be in \[0, 1\)"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings=False"),

@@ -34,7 +34,7 @@ from hf_sysgen.evaluation.commands import evaluate_checkpoint
 from hf_sysgen.evaluation.metrics import summarize
 from hf_sysgen.evaluation.results import read_results
 from hf_sysgen.training.recipe import Recipe, RecipeError, load_recipe, shipped_recipes
-from hf_sysgen.training.role_tasks import RoleFillerTask, Rows, frequency_ranks
+from hf_sysgen.training.role_tasks import RoleFillerTask, TableRows, frequency_ranks
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks import prepare_task
 
@@ -59,19 +59,24 @@ def tiny_task(folder: Path, **keys) -> RoleFillerTask:
 
 
 @pytest.mark.parametrize("train_eos", [True, False])
-def test_batches_against_a_loop(train_eos, tmp_path, few_examples):
-    task = tiny_task(tmp_path, train_eos=train_eos, separate_tables=True)
+@pytest.mark.parametrize("separate", [True, False], ids=["separate", "shared"])
+def test_batches_against_a_loop(separate, train_eos, tmp_path, few_examples):
+    task = tiny_task(tmp_path, train_eos=train_eos, separate_tables=separate)
     scheme, rows = role_scheme("scan_prim"), np.array([7, 0, 40, 3])
     # after the words' roles, in both languages
     source_end, start, target_end = len(scheme.source_names), len(scheme.source_names) + 1, len(scheme.target_names)
+    placed = list(range(start + 1))
+    if not separate:
+        names = [*scheme.source_names, "</s>", "<s>"], [*scheme.target_names, "</s>"]
+        placed = TableRows.of(*names, task.ranks(scheme, [])).source
     examples, batch = small_scan()["train"], task.splits["train"][rows]
     width, longest = batch["input_ids"].shape[1], batch["labels"].shape[1]
     assert len({len(examples[int(row)]["target"]) for row in rows}) > 1
     for index, row in enumerate(rows.tolist()):
         source = [scheme.source_roles[word] for word in examples[row]["input"].split()]
         target = [scheme.target_roles[word] for word in examples[row]["target"].split()]
-        expected = [start, *source, source_end]
-        assert batch["role_ids"][index].tolist() == expected + [source_end] * (width - len(expected))
+        expected = [placed[role] for role in (start, *source, source_end)]
+        assert batch["role_ids"][index].tolist() == expected + [placed[source_end]] * (width - len(expected))
         expected = [target_end, *target]
         assert batch["decoder_role_ids"][index][: len(expected)].tolist() == expected
         expected = [*target, target_end if train_eos else -100]
@@ -80,16 +85,30 @@ def test_batches_against_a_loop(train_eos, tmp_path, few_examples):
 
 
 def test_who_is_as_common_shares_a_row():
-    texts = ["run left run", "walk left", "run jump"]
-    counted = frequency_ranks(texts, {"run": "verb", "walk": "verb", "left": "left"})
+    counts = {"run": 3, "left": 2, "walk": 1, "jump": 1}
+    counted = frequency_ranks(counts, {"run": "verb", "walk": "verb", "left": "left"})
     # twice two left, four verbs, three run, one jump, one walk; the end before all
     assert list(counted) == ["</s>", "left", "verb", "run", "jump", "walk"]
-    assert list(frequency_ranks(texts, {})) == ["</s>", "run", "left", "jump", "walk"]
+    assert list(frequency_ranks(counts, {})) == ["</s>", "run", "left", "jump", "walk"]
     target = {"</s>": 0, "LEFT": 1, "VERB": 2, "RUN": 3, "WALK": 4, "JUMP": 5}
     source = ["</s>", "jump", "left", "run", "unseen", "<s>"]
-    words = Rows.of(source, ["JUMP", "LEFT", "WALK", "</s>"], (counted, target))
+    words = TableRows.of(source, ["JUMP", "LEFT", "WALK", "</s>"], (counted, target))
     # `run` is as common as RUN, which is no word here
-    assert words == Rows([3, 2, 1, 4, 5, 6], 7, 7)
+    assert words == TableRows([3, 2, 1, 4, 5, 6], 7, 7)
+    assert TableRows.of(source, ["JUMP"], None) == TableRows([0, 1, 2, 3, 4, 5], 6, 1)
+
+
+def test_what_is_common_is_counted_in_tokens(tmp_path, few_examples):
+    """Of the training texts alone, without the symbols around them."""
+    for tokens, of in (("words", str.split), ("characters", list)):
+        task = tiny_task(tmp_path, role_scheme=None, tokens=tokens)
+        texts = small_scan()["train"]
+        for ids, column in ((task.splits["train"].sources, "input"), (task.splits["train"].targets, "target")):
+            expected: dict[str, int] = {}
+            for text in texts[column]:
+                for token in of(text):
+                    expected[token] = expected.get(token, 0) + 1
+            assert task.counts(ids) == expected
 
 
 def test_rows_of_add_jump():
@@ -100,7 +119,7 @@ def test_rows_of_add_jump():
     task = prepare_task(recipe_of("role_loss_threshold"))
     config, tokenizer, scheme = task.build_model("eager").config, task.vocabulary.tokenizer, role_scheme("scan_prim")
     # 13 words in 10 roles, two symbols; what the target has shares rows with them
-    assert (config.source_vocab_size, config.vocab_size, config.role_vocab_size) == (15, 15, 12)
+    assert (config.source_vocab_size, config.decoder_rows, config.role_vocab_size) == (15, 15, 12)
     targets = [*tokenizer.convert_ids_to_tokens(list(range(task.vocabulary.vocab_size))), *[None] * 8]
     sources = tokenizer.convert_ids_to_tokens(
         list(range(config.source_id_offset, config.source_id_offset + config.source_vocab_size))
@@ -121,7 +140,7 @@ def test_rows_of_add_jump():
 
 def test_one_row_a_word_of_a_joint_vocabulary(tmp_path, few_examples):
     config = tiny_task(tmp_path, role_scheme=None, joint_vocabulary=True).build_model("eager").config
-    assert config.source_row_map == list(range(config.source_vocab_size)) == list(range(config.vocab_size))
+    assert config.source_row_map == list(range(config.source_vocab_size)) == list(range(config.decoder_rows))
 
 
 @pytest.mark.parametrize(
@@ -231,12 +250,10 @@ def test_a_stranger_generates(run_dir):
     rows = dict(zip((known.get(word, word) for word in source), config.source_role_map, strict=True))
     assert [rows[known.get(word, word)] for word in source] == config.source_role_map
     assert len(set(rows.values())) == len(rows) == len(scheme.source_names) + 2
-    targets = [word for word in tokenizer.convert_ids_to_tokens(range(config.vocab_size)) if word.startswith("I_")]
+    targets = tokenizer.convert_ids_to_tokens(range(config.vocab_size))
     names = [*scheme.target_names, "</s>"]
-    assert [names[role] for role in config.role_map] == [
-        *(scheme.target_names[scheme.target_roles[word]] for word in targets),
-        *["</s>"] * (config.vocab_size - len(targets)),
-    ]
+    known = {word: scheme.target_names[role] for word, role in scheme.target_roles.items()}
+    assert [names[role] for role in config.role_map] == [known.get(word, word) for word in targets]
 
 
 @pytest.mark.slow
@@ -299,6 +316,9 @@ def test_a_scheme_from_a_file(tmp_path, few_examples):
     config = tiny_task(tmp_path, role_scheme=str(path), separate_tables=True).build_model("eager").config
     assert (config.source_role_vocab_size, config.role_vocab_size) == (1 + 2, len(words.target_roles) + 1)
     assert set(config.source_role_map) == {0, 1, 2}
+    path.write_text(str({**sides, "target": {"I_JUMP": "</s>"}}).replace("'", '"'), encoding="utf-8")
+    with pytest.raises(DataError, match="the scheme mine has a target role '</s>', which is a symbol"):
+        tiny_task(tmp_path, role_scheme=str(path))
     sides["source"].pop("jump")
     path.write_text(str(sides).replace("'", '"'), encoding="utf-8")
     with pytest.raises(DataError, match=r"the source word 'jump' .* has no role in the scheme mine"):
@@ -380,7 +400,7 @@ def test_the_paper_s_sizes(few_examples):
     """
     for name, theirs in (("role_loss_threshold", 4_165_888 - 2 * 17 * 256), ("words", 4_165_376 - 2 * 16 * 256)):
         model = prepare_task(recipe_of(name)).build_model("eager")
-        assert model.num_parameters() == theirs + 256 * (model.config.vocab_size + model.config.role_vocab_size)
+        assert model.num_parameters() == theirs + 256 * (model.config.decoder_rows + model.config.role_vocab_size)
     config = prepare_task(recipe_of("role_loss_threshold", "separate_tables=true")).build_model("eager").config
     tables = (config.source_vocab_size, config.vocab_size, config.source_role_vocab_size, config.role_vocab_size)
     assert tables == (15, 7, 12, 4)

@@ -139,9 +139,13 @@ class RoleScheme:
             symbols: those of it that are no words, such as "</s>". Each has a role of its own, after the words' roles.
 
         Raises:
-            DataError: a word has no role.
+            DataError: a word has no role, or a role has the name of a symbol.
         """
         _, names = self._sides()[side]
+        if taken := {*names} & {*symbols}:
+            raise DataError(
+                f"the scheme {self.name} has a {side} role {min(taken)!r}, which is a symbol; name it otherwise"
+            )
         numbers = {symbol: len(names) + number for number, symbol in enumerate(symbols)}
         return [numbers[word] if word in numbers else self.roles(word, side)[0] for word in words]
 

@@ -84,6 +84,11 @@ class Seq2SeqConfig(CheckedConfig):
         self.decoder_start_token_id = last if self.decoder_start_token_id is None else self.decoder_start_token_id
         super().__post_init__(**kwargs)
 
+    @property
+    def decoder_rows(self) -> int:
+        """Rows of the decoder's table, of which the first `vocab_size` are its words'."""
+        return self.vocab_size
+
     def validate_architecture(self):
         self.check_sizes("vocab_size", "source_vocab_size", "hidden_size", "encoder_layers", "decoder_layers")
         if self.source_id_offset < 0:

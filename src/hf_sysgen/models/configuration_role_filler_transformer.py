@@ -18,12 +18,14 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
     Args:
         vocab_size, source_vocab_size: words that fillers may be. The code has one table for both languages, as large
             as the source vocabulary, so that a source and a target word of one id share their vector (train.py:154,
-            models/tf_separate.py:108-109); the paper is silent. Rows of no target word are never to be written.
-        role_vocab_size, source_role_vocab_size: roles of target and source words; `None` means as many as words (the
-            code draws roles and words from one vocabulary).
+            models/tf_separate.py:108-109); the paper is silent.
+        role_vocab_size, source_role_vocab_size: roles of target and source words; `None` means as many as rows of words
+            (the code draws roles and words from one vocabulary). In a shared table both are its rows.
         separate_tables: source and target have tables of their own.
         source_row_map: where the tables are shared, the row of each source word by its id, from `source_id_offset` on.
-            `None` takes the id itself.
+            Target words have the rows of their ids; what the map has beyond them are rows of source words alone, which
+            the loss takes for words that are never right, as the code does, and which `logits` leave out. `None` takes
+            the source's ids themselves.
         role_map: role of each target word by its id, for decoder input that comes without roles, as generated tokens
             do. `None` reads the tokens themselves, in the source too: "fillers - fillers" of Table 2.
         source_role_map: role of each source word by its id, from `source_id_offset` on, for sources that come without
@@ -64,10 +66,14 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
 
     def __post_init__(self, **kwargs):
         if self.role_vocab_size is None:
-            self.role_vocab_size = self.vocab_size
+            self.role_vocab_size = self.decoder_rows
         if self.source_role_vocab_size is None:
-            self.source_role_vocab_size = self.source_vocab_size if self.source_row_map is None else self.vocab_size
+            self.source_role_vocab_size = self.source_vocab_size if self.source_row_map is None else self.decoder_rows
         super().__post_init__(**kwargs)
+
+    @property
+    def decoder_rows(self) -> int:
+        return max(self.vocab_size, *(row + 1 for row in self.source_row_map or [0]))
 
     def validate_architecture(self):
         super().validate_architecture()
@@ -78,10 +84,12 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
         if self.source_row_map is not None:
             if self.separate_tables:
                 raise ValueError("source_row_map says which rows are shared, and separate_tables=True shares none")
-            self.check_map("source_row_map", "rows", "source_vocab_size", "vocab_size")
+            self.check_map("source_row_map", "rows", "source_vocab_size", "vocab_size", "source_vocab_size")
         if not self.separate_tables:
-            sizes = [("vocab_size", "source_vocab_size"), ("role_vocab_size", "source_role_vocab_size")]
-            for ours, theirs in sizes[self.source_row_map is not None :]:
+            equal = [("role_vocab_size", "source_role_vocab_size")]
+            if self.source_row_map is None:
+                equal.insert(0, ("vocab_size", "source_vocab_size"))
+            for ours, theirs in equal:
                 if getattr(self, ours) != getattr(self, theirs):
                     raise ValueError(
                         f"{ours}={getattr(self, ours)} and {theirs}={getattr(self, theirs)} need separate_tables=True"
@@ -96,13 +104,14 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
         if self.source_role_map is not None and self.role_map is None:
             raise ValueError("source_role_map is given and role_map is None: give both, or source_role_map=None")
 
-    def check_map(self, name: str, values: str, words: str, most: str):
-        """Raises ValueError unless the field `name` has one of `most` `values` for each of so many `words`."""
-        given, length, limit = (getattr(self, field) for field in (name, words, most))
+    def check_map(self, name: str, values: str, words: str, *most: str):
+        """Raises ValueError unless the field `name` has, for each of so many `words`, one of `most` `values` in all."""
+        given, length = getattr(self, name), getattr(self, words)
         if len(given) != length:
             raise ValueError(f"{name} has {len(given)} {values} for {words}={length} words")
+        limit = sum(getattr(self, field) for field in most)
         if not all(0 <= value < limit for value in given):
-            raise ValueError(f"{name} holds {values} outside {most}={limit}")
+            raise ValueError(f"{name} holds {values} outside {' + '.join(most)}={limit}")
 
 
 __all__ = ["RoleFillerTransformerConfig"]

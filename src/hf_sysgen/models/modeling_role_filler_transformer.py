@@ -97,11 +97,11 @@ class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
         roles, fillers = outputs.last_hidden_state.chunk(2, dim=-1)
         if self.config.swap_streams:
             roles, fillers = fillers, roles
-        logits = self.lm_head(fillers)
+        all_logits = self.lm_head(fillers)
         role_logits = nn.functional.linear(roles, self.model.decoder.embed_roles.weight)
         loss = filler_loss = role_loss = None
         if labels is not None:
-            loss = filler_loss = token_loss(logits, labels, num_items_in_batch)
+            loss = filler_loss = token_loss(all_logits, labels, num_items_in_batch)
             if self.config.role_loss:
                 if role_labels is None:
                     real = labels != -100
@@ -110,7 +110,7 @@ class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
                 loss = filler_loss + role_loss
         return RoleFillerLMOutput(
             loss=loss,
-            logits=logits,
+            logits=all_logits[..., : self.config.vocab_size],
             role_logits=role_logits,
             filler_loss=filler_loss,
             role_loss=role_loss,

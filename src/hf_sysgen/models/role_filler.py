@@ -261,10 +261,6 @@ class TwoStreamStack(Stack):
     # of role ids among the keywords of `forward`
     role_key: str
 
-    def rows(self, input_ids: torch.Tensor) -> torch.Tensor:
-        """Ids that the tables know, of words (B, L)."""
-        return input_ids
-
     def default_roles(self, input_ids: torch.Tensor) -> torch.Tensor:
         """Roles of words that come without."""
         raise NotImplementedError
@@ -272,7 +268,7 @@ class TwoStreamStack(Stack):
     def embed(self, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None, inputs: dict) -> torch.Tensor:
         """Unscaled embeddings of both streams (B, L, 2E), from words and roles (B, L), or as they are given."""
         given = {key: inputs.pop(key, None) for key in ("role_ids", "decoder_role_ids")}[self.role_key]
-        fillers = super().embed(None if input_ids is None else self.rows(input_ids), inputs_embeds, inputs)
+        fillers = super().embed(input_ids, inputs_embeds, inputs)
         if input_ids is None:
             return fillers
         roles = self.default_roles(input_ids) if given is None else given
@@ -280,6 +276,27 @@ class TwoStreamStack(Stack):
             raise ValueError(f"{self.role_key} has shape {tuple(roles.shape)}, its words {tuple(input_ids.shape)}")
         streams = self.embed_roles(roles), fillers
         return torch.cat(streams[::-1] if self.config.swap_streams else streams, dim=-1)
+
+
+class MappedEmbedding(TokenEmbedding):
+    """
+    Identical to [`TokenEmbedding`] except:
+    - a map says which row an id has, by its distance from `id_offset`.
+    """
+
+    def __init__(self, row_map: list[int], *args):
+        super().__init__(*args)
+        # stored: what is made here is lost by loading on the meta device, and a CUDA graph cannot make it
+        self.register_buffer("row_map", torch.tensor(row_map)[:, None])
+
+    def rows(self, input_ids: torch.Tensor) -> torch.Tensor:
+        """ids (B, L) -> rows (B, L)."""
+        # unlike an index, this refuses ids below the first
+        return nn.functional.embedding(input_ids - self.id_offset, self.row_map).squeeze(-1)
+
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        """ids (B, L) -> embeddings (B, L, E)."""
+        return nn.Embedding.forward(self, self.rows(input_ids))
 
 
 class RoleFillerEncoder(TwoStreamStack, Encoder):
@@ -291,32 +308,24 @@ class RoleFillerEncoder(TwoStreamStack, Encoder):
 
     def __init__(self, config):
         super().__init__(config)
-        if config.source_row_map is not None:
-            self.embed_tokens = TokenEmbedding(config.vocab_size, config.hidden_size, self.embed_tokens.distribution)
         self.embed_roles = TokenEmbedding(config.source_role_vocab_size, config.hidden_size, "scaled_normal")
         self.post_init()
 
-    def rows(self, input_ids: torch.Tensor) -> torch.Tensor:
-        if self.config.source_row_map is None:
-            return input_ids
-        return self.looked_up(self.config.source_row_map, input_ids)
-
-    def looked_up(self, values: list[int], input_ids: torch.Tensor) -> torch.Tensor:
-        """The value of each source word (B, S)."""
-        table = torch.tensor(values, device=input_ids.device)[:, None]
-        # unlike an index, this refuses ids below the first
-        return nn.functional.embedding(input_ids - self.config.source_id_offset, table).squeeze(-1)
+    def make_table(self, rows: int, width: int, distribution: str, id_offset: int, zero_id: int | None):
+        if (row_map := self.config.source_row_map) is None:
+            return super().make_table(rows, width, distribution, id_offset, zero_id)
+        return MappedEmbedding(row_map, self.config.decoder_rows, width, distribution, id_offset)
 
     def default_roles(self, input_ids: torch.Tensor) -> torch.Tensor:
+        words = input_ids - self.config.source_id_offset
         if self.config.source_role_map is not None:
-            return self.looked_up(self.config.source_role_map, input_ids)
+            return torch.tensor(self.config.source_role_map, device=input_ids.device)[words]
         if self.config.role_map is not None:
             raise ValueError(
                 "the source's words have roles of their own (config.role_map is set, config.source_role_map is not): "
                 "give role_ids"
             )
-        rows = self.rows(input_ids)
-        return rows - self.config.source_id_offset if self.config.source_row_map is None else rows
+        return words if self.config.source_row_map is None else self.embed_tokens.rows(input_ids)
 
 
 class RoleFillerDecoder(TwoStreamStack, Decoder):

@@ -74,7 +74,7 @@ class Stack(Seq2SeqPreTrainedModel):
     def __init__(self, config, is_decoder: bool, depth: int, rows: int, id_offset: int = 0):
         super().__init__(config)
         settings = config.stack_settings(is_decoder)
-        self.embed_tokens = TokenEmbedding(
+        self.embed_tokens = self.make_table(
             rows, settings.hidden_size, settings.embedding_init, id_offset, settings.zero_id
         )
         self.embed_input = self.input_class(config, is_decoder)
@@ -85,6 +85,10 @@ class Stack(Seq2SeqPreTrainedModel):
         )
         self.gradient_checkpointing = False
         self.post_init()
+
+    def make_table(self, *args) -> TokenEmbedding:
+        """The table of words, from the arguments of [`TokenEmbedding`]."""
+        return TokenEmbedding(*args)
 
     def embed(self, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None, inputs: dict) -> torch.Tensor:
         """
@@ -153,7 +157,7 @@ class Decoder(Stack):
     layer_class = DecoderLayer
 
     def __init__(self, config):
-        super().__init__(config, True, config.decoder_layers, config.vocab_size)
+        super().__init__(config, True, config.decoder_layers, config.decoder_rows)
 
     def project_memory(self, memory: torch.Tensor, cache: Cache | None) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Keys and values of the encoder's output for each distinct layer, from the cache where it has them."""
@@ -330,7 +334,7 @@ class OutputProjection(nn.Linear):
 
     def __init__(self, config, bias: bool = True):
         settings = config.stack_settings(True)
-        super().__init__(settings.hidden_size, config.vocab_size, bias)
+        super().__init__(settings.hidden_size, config.decoder_rows, bias)
         self.distribution = settings.embedding_init
 
     def reset_weights(self):

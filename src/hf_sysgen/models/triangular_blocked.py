@@ -11,7 +11,8 @@ import torch
 # few large kernels instead
 PRODUCTS = {"cpu": 1 << 19, "cuda": 1 << 26}
 SCORES = {"cpu": 1 << 20, "cuda": 1 << 26}
-# on a CPU, PyTorch has a slow loop of its own for products of a batch that take fewer multiplications
+# on a CPU, PyTorch has a slow loop of its own for a batch of products that take fewer multiplications each
+# (contraction_size * res_rows * res_cols < 400 in aten/src/ATen/native/LinearAlgebra.cpp)
 SMALL_PRODUCT = 400
 
 

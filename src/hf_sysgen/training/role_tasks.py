@@ -3,41 +3,40 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from hf_sysgen.data.roles import COLUMNS, RoleScheme, role_scheme
+from hf_sysgen.data.roles import RoleScheme, Side, role_scheme
 from hf_sysgen.data.tokenization import EOS, SOS
-from hf_sysgen.data.tokenized import IGNORED, TokenizedSplit
+from hf_sysgen.data.tokenized import IGNORED, RaggedIds, TokenizedSplit
 from hf_sysgen.evaluation.evaluate import mark_teacher_forced
 from hf_sysgen.models.seq2seq import shift_right
 from hf_sysgen.training.recipe import Recipe
 from hf_sysgen.training.tasks import Seq2SeqTask
 
 
-def frequency_ranks(texts: Iterable[str], roles: Mapping[str, str]) -> dict[str, int]:
+def frequency_ranks(counts: Mapping[str, int], roles: Mapping[str, str]) -> dict[str, int]:
     """
-    The rank of words and names of roles by how often they stand in these texts and beside them, the commonest first,
+    The rank of words and names of roles by how often they stand in a text and beside its words, the commonest first,
     equals by their letters, and before all the end symbol. What is both word and role counts as both (data.py:234-244).
 
     Args:
-        texts: words separated by blanks.
+        counts: how often each word stands there.
         roles: the name of each word's role, or nothing where words are their own.
     """
-    words = Counter(word for text in texts for word in text.split())
-    counts = words.copy()
-    for word, count in words.items():
+    both = Counter(counts)
+    for word, count in counts.items():
         if word in roles:
-            counts[roles[word]] += count
-    return {symbol: rank for rank, symbol in enumerate((EOS, *sorted(counts, key=lambda s: (-counts[s], s))))}
+            both[roles[word]] += count
+    return {symbol: rank for rank, symbol in enumerate((EOS, *sorted(both, key=lambda s: (-both[s], s))))}
 
 
 @dataclass(frozen=True)
-class Rows:
+class TableRows:
     """
     Where the symbols of both languages stand in a table, or in two. Those of the target stand in their order.
 
@@ -51,7 +50,7 @@ class Rows:
     target_size: int
 
     @classmethod
-    def of(cls, source: Sequence[str], target: Sequence[str], ranks: Sequence[Mapping[str, int]] | None) -> Rows:
+    def of(cls, source: Sequence[str], target: Sequence[str], ranks: Sequence[Mapping[str, int]] | None) -> TableRows:
         """
         Of two tables or, where ranks of source and target are given, of one, in which symbols of one rank share a row,
         whatever they mean (train.py:154, models/tf_separate.py:108-109). Symbols without a rank stand alone.
@@ -113,8 +112,10 @@ class RoleFillerTask(Seq2SeqTask):
     Identical to [`Seq2SeqTask`] except:
     - the model reads the roles of the recipe's scheme, or without one the words again. The config has them too, so
       that a checkpoint reads texts and writes them without the scheme.
-    - unless the recipe separates the tables, a source and a target word that are equally common among the words and
-      roles of their language's training texts share a row, and so do such roles, as in the authors' code.
+    - unless the recipe separates the tables, a source and a target word of one rank share a row, and so do two roles:
+      of their rank in frequency among the words and roles of their language's training texts, as in the authors' code
+      (data.py:234-244). There the symbols before the first words share one as well; here the target starts with its
+      end symbol, and the source's start stands alone. In a joint vocabulary a word has the row of its id.
     - at the end a record also has `exact_teacher`, see [`RoleFillerTask.evaluate`].
 
     End symbols have roles of their own (data.py:246-253 of the authors' code).
@@ -126,22 +127,17 @@ class RoleFillerTask(Seq2SeqTask):
         super().__init__(recipe, benchmark)
         tokenizer, offset = self.vocabulary.tokenizer, self.vocabulary.source_id_offset
         source_ids = range(offset, offset + self.vocabulary.source_vocab_size)
-        source_words = [*tokenizer.convert_ids_to_tokens(list(source_ids))]
-        target_words = [*tokenizer.convert_ids_to_tokens(list(range(self.vocabulary.vocab_size)))]
+        source_words = tokenizer.convert_ids_to_tokens([*source_ids])
+        target_words = tokenizer.convert_ids_to_tokens([*range(self.vocabulary.vocab_size)])
         scheme = None if recipe.role_scheme is None else role_scheme(recipe.role_scheme, benchmark)
         separate = super().model_config().separate_tables
         ranks = None if separate else self.ranks(scheme, source_words)
-        words = Rows.of(source_words, target_words, ranks)
-        self.role_fields: dict[str, Any] = {
-            "vocab_size": words.target_size,
-            "source_row_map": None if separate else words.source,
-        }
-        source_roles, target_roles = words.source, list(range(words.target_size))
+        words = TableRows.of(source_words, target_words, ranks)
+        self.role_fields: dict[str, Any] = {"source_row_map": None if separate else words.source}
+        source_roles, target_roles = words.source, list(range(self.vocabulary.vocab_size))
         if scheme is not None:
-            roles = Rows.of([*scheme.source_names, EOS, SOS], [*scheme.target_names, EOS], ranks)
+            roles = TableRows.of([*scheme.source_names, EOS, SOS], [*scheme.target_names, EOS], ranks)
             source_roles = [roles.source[role] for role in scheme.role_map(source_words, "source", (EOS, SOS))]
-            # rows of the source alone are never to be written
-            target_words += [EOS] * (words.target_size - len(target_words))
             target_roles = scheme.role_map(target_words, "target", (EOS,))
             self.role_fields |= {
                 "role_map": target_roles,
@@ -155,13 +151,20 @@ class RoleFillerTask(Seq2SeqTask):
         }
 
     def ranks(self, scheme: RoleScheme | None, source_words: Sequence[str]) -> list[dict[str, int]]:
-        """Of all symbols of the source, and of the target; in a joint vocabulary every word has the row of its id."""
+        """Of all symbols of the source, and of the target; in a joint vocabulary of a word its id."""
         if self.recipe.joint_vocabulary:
             return [{word: row for row, word in enumerate(source_words)}] * 2
+        train = self.splits["train"]
+        sides: dict[Side, RaggedIds] = {"source": train.sources, "target": train.targets}
         return [
-            frequency_ranks(self.benchmark["train"][column][:], scheme.named_roles(side) if scheme else {})
-            for column, side in COLUMNS.items()
+            frequency_ranks(self.counts(ids), scheme.named_roles(side) if scheme else {}) for side, ids in sides.items()
         ]
+
+    def counts(self, ids: RaggedIds) -> dict[str, int]:
+        """How often each word stands in the texts, without the symbols around them."""
+        found, counts = np.unique(ids.flat, return_counts=True)
+        words = self.vocabulary.tokenizer.convert_ids_to_tokens(found.tolist())
+        return {word: int(count) for word, count in zip(words, counts, strict=True) if word not in (EOS, SOS)}
 
     def model_config(self, **derived: Any) -> Any:
         return super().model_config(**{**derived, **self.role_fields})
