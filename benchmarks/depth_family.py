@@ -28,7 +28,7 @@ import sys
 from pathlib import Path
 
 from c4_packing import read_texts
-from readme_tables import keep
+from kept_records import keep
 
 from hf_sysgen.data.byte_pairs import save_byte_pairs
 from hf_sysgen.data.c4_files import write_shards

@@ -11,22 +11,18 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import statistics
-import textwrap
 import unicodedata
-from functools import partial
 from pathlib import Path
 
 from dataset_statistics import cell as statistic
+from kept_records import RESULTS_FOLDER, cards, keep, measured_heads
 
 from hf_sysgen.data import list_benchmarks
 from hf_sysgen.data.describe import counts_text
 from hf_sysgen.evaluation.report import HEADER, document, markdown, rows_of
 from hf_sysgen.evaluation.reproduction import Collection, TableReport, collect, reproduce
-from hf_sysgen.evaluation.results import RESULTS, read_results, write_results, write_whole
-from hf_sysgen.evaluation.zoo import zoo_names
+from hf_sysgen.evaluation.results import RESULTS, read_results, write_whole
 from hf_sysgen.hub.model_card import what_is
-from hf_sysgen.hub.publish_model import run_card
 from hf_sysgen.training.recipe import recipe_setups
 
 HERE = Path(__file__).resolve().parent
@@ -36,17 +32,12 @@ QUICK = ("scan_length26_quick_relative_universal", "scan_length26_quick_universa
 
 
 def quick_records() -> list[dict]:
-    return [read_results(HERE / "results" / f"{name}-seed0.json") for name in QUICK]
-
-
-def keep(record: dict, folder: Path = HERE / "results") -> None:
-    """Put a run's record beside those of other cells and seeds."""
-    write_results(folder / f"{record['name']}-seed{record['seed']}.json", record)
+    return [read_results(RESULTS_FOLDER / f"{name}-seed0.json") for name in QUICK]
 
 
 def kept_results(name: str) -> tuple[list[TableReport], Collection]:
     """`hf-sysgen report NAME --runs benchmarks/results`, before it is written."""
-    found = collect([HERE / "results"])
+    found = collect([RESULTS_FOLDER])
     return reproduce(name, [record for _, record in found.records], recipe_setups()), found
 
 
@@ -300,94 +291,6 @@ TABLES = {
 
 # picture: what draws it
 PICTURES = {"docs/scan_length26_quick.png": quick_picture}
-
-
-MEASURED = re.compile(r"# Measured here: .*\n(?:#   .*\n)*")
-
-
-def measured_heads() -> dict[Path, str]:
-    """The text of every recipe with kept records, with their numbers in its head."""
-    cells: dict[str, dict[str, list[dict]]] = {}
-    for path in sorted((HERE / "results").glob("*.json")):
-        record = read_results(path)
-        recipe, _, axes = record["name"].partition(",")
-        cells.setdefault(recipe, {}).setdefault(axes, []).append(record)
-    texts = {}
-    for path in sorted((ROOT / "recipes").glob("*/*.yaml")):
-        if path.stem in cells:
-            parts = [
-                (f"{axes}: " if axes else "") + measured(cells[path.stem][axes])
-                for axes in sorted(cells[path.stem], key=in_order)
-            ]
-            parts[0] = f"# Measured here: {parts[0]}"
-            parts[-1] += " (benchmarks/results)."
-            # a folder that an axis names is not to be broken
-            wrap = partial(textwrap.wrap, width=118, break_long_words=False, break_on_hyphens=False)
-            lines = [
-                line
-                for number, part in enumerate(parts)
-                for line in wrap(part, initial_indent="#   " if number else "", subsequent_indent="#   ")
-            ]
-            head = "\n".join(lines)
-            text, count = MEASURED.subn(lambda _, head=head: head + "\n", path.read_text(encoding="utf-8"), count=1)
-            if not count:
-                raise SystemExit(f"{path} needs a line `# Measured here: not yet.` in its head")
-            texts[path] = text
-    return texts
-
-
-def cards() -> dict[Path, str]:
-    """The card of every cell with kept records, of the zoo's models where they are its."""
-    records = sorted((HERE / "results").glob("*-seed*.json"), key=lambda path: in_order(path.name), reverse=True)
-    # the lowest seed comes last
-    runs = {path.name.rpartition("-seed")[0]: path for path in records}
-    return {
-        ROOT / "model_cards" / f"{name}.md": run_card(name if name in zoo_names() else run)
-        for name, run in runs.items()
-    }
-
-
-def measured(records: list[dict]) -> str:
-    """Of all seeds of a cell: each split's accuracy, that of categories if they are few, or perplexity."""
-    texts = []
-    for name, split in records[0]["splits"].items():
-        splits = [record["splits"][name] for record in records]
-        if "perplexity" in split:
-            texts.append(
-                f"{name} perplexity {spread([one['perplexity'] for one in splits], 1)} of {split['tokens']:,} tokens"
-            )
-            continue
-        texts.append(f"{name} {percent(splits, 'accuracy')}")
-        texts += [f"{words} {percent(splits, key)}" for key, words in WAYS.items() if key in split and name == "test"]
-        if name == "test" and len(split.get("by_category", {})) in range(2, 12):
-            means = (
-                f"{category} {100 * statistics.fmean(one['by_category'][category][1] for one in splits):.1f}"
-                for category in sorted(split["by_category"], key=in_order)
-            )
-            texts.append(f"by category {' '.join(means)}")
-    seeds = sorted(record["seed"] for record in records)
-    which = (
-        f"seed {seeds[0]}" if len(seeds) == 1 else f"mean and standard deviation of seeds {', '.join(map(str, seeds))}"
-    )
-    return f"{', '.join(texts)}; {which}, {records[0]['num_parameters']:,} parameters"
-
-
-# other ways to count, of the test split
-WAYS = {"accuracy_oracle": "with the length given", "exact_teacher": "under teacher forcing"}
-
-
-def in_order(text: str) -> list[tuple[str, int]]:
-    """A key that sorts numbers within texts by their size."""
-    return [(word, int(digits or -1)) for word, digits in re.findall(r"(\D*)(\d*)", text)]
-
-
-def percent(splits: list[dict], key: str) -> str:
-    return f"{spread([100 * split[key] for split in splits], 2)} %"
-
-
-def spread(values: list[float], digits: int) -> str:
-    deviation = f" +- {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.{digits}f}{deviation}"
 
 
 def filled(name: str) -> str:

@@ -78,7 +78,8 @@ def test_numbers_are_those_of_the_results_files():
     """In README and docs, in the heads of recipes, and in cards."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
     try:
-        from readme_tables import TABLES, cards, filled, measured_heads
+        from kept_records import cards, measured_heads
+        from readme_tables import TABLES, filled
     finally:
         sys.path.pop(0)
     texts = {ROOT / name: filled(name) for name in TABLES} | measured_heads() | cards()

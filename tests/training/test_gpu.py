@@ -31,7 +31,14 @@ def weights_of(folder) -> dict[str, torch.Tensor]:
     return load_file(folder / "run" / "model" / "model.safetensors")
 
 
-@pytest.mark.parametrize("model", ["relative_universal_transformer", "sysgen_transformer"])
+MODELS = [
+    {"model": "relative_universal_transformer"},
+    {"model": "sysgen_transformer"},
+    {"model": "role_filler_transformer", "role_scheme": "scan_prim"},
+]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda keys: keys["model"])
 @pytest.mark.parametrize(
     "changes",
     [{"static_batches": True}, {"torch_compile": True}, {"static_batches": True, "torch_compile": True}],
@@ -39,8 +46,8 @@ def weights_of(folder) -> dict[str, torch.Tensor]:
 )
 def test_same_updates_in_another_way(model, changes, tmp_path, few_examples):
     """More updates than run outside the graph, and logged ones in the middle of replays."""
-    plain = run_recipe(tiny_recipe(tmp_path / "plain", model=model, **EXACT))
-    other = run_recipe(tiny_recipe(tmp_path / "other", model=model, **EXACT, **changes))
+    plain = run_recipe(tiny_recipe(tmp_path / "plain", **model, **EXACT))
+    other = run_recipe(tiny_recipe(tmp_path / "other", **model, **EXACT, **changes))
     assert plain["device"] == torch.cuda.get_device_name()
     assert losses(other) == pytest.approx(losses(plain), rel=1e-4)
     ours, theirs = weights_of(tmp_path / "other"), weights_of(tmp_path / "plain")
