@@ -69,31 +69,36 @@ def report_document() -> str:
 
 
 def speed_table() -> str:
-    """Training and decoding speed in the SCAN setup, from benchmarks/seq2seq.json."""
+    """Training and decoding speed of the setups of SCAN and COGS, from benchmarks/seq2seq.json."""
     record = json.loads((HERE / "seq2seq.json").read_text(encoding="utf-8"))
-    speed = {
-        (row["threads"], row["what"], row["name"]): row["per_second"]
-        for row in record["results"]
-        if row["setup"] == "scan"
-    }
-    names = ("sysgen_transformer", "universal_transformer", "relative_transformer", "relative_universal_transformer")
-    threads = sorted({count for count, _, _ in speed})
-    rows = []
-    for name in (*names, "t5", "bart"):
-        cells = []
-        for count in threads:
-            cells += [f"{speed[count, mode, name]:.2f}" for mode in ("train padded", "train grouped")]
-            cells.append(f"{speed[count, 'decode', f'{name} generate']:.0f}")
-        rows.append((f"`{name}`", *cells))
-    header = ["SCAN setup"]
-    for count in threads:
-        header += [f"{count} thread{'s' * (count > 1)}: steps/s", "grouped", "sequences/s"]
+    speed = {(row["threads"], row["setup"], row["what"], row["name"]): row["per_second"] for row in record["results"]}
+    ways = {"train padded": "steps/s", "train grouped": "grouped", "train compiled": "compiled"}
+    tables = []
+    for threads in sorted({row["threads"] for row in record["results"]}):
+        kinds = dict.fromkeys((row["setup"], row["what"]) for row in record["results"] if row["threads"] == threads)
+        names = dict.fromkeys(row["name"] for row in record["results"] if row["what"] in ways)
+        header = [f"{threads} thread{'s' * (threads > 1)}"]
+        header += [f"{setup.upper()}: {ways.get(what, 'sequences/s')}" for setup, what in kinds]
+        rows = [
+            (
+                f"`{name}`",
+                *(
+                    f"{speed[threads, setup, what, name]:.2f}"
+                    if what in ways
+                    else f"{speed[threads, setup, what, f'{name} generate']:.0f}"
+                    for setup, what in kinds
+                ),
+            )
+            for name in names
+        ]
+        tables.append(markdown(tuple(header), rows))
     note = (
         f"{record['device']}, medians of {record['rounds']} rounds, all contenders in turn in one run; T5 and BART of "
-        "equal width and depth. Batches of 256; grouped: the same update from four parts of similar length. Sequences: "
-        "greedy `generate`, 27 steps."
+        "equal width and depth. SCAN: batches of 256, width 128; COGS: of 128, width 512. Grouped: the same update "
+        "from four parts of similar length; compiled: under `torch.compile`, padded to one shape. Sequences: greedy "
+        "`generate`, 27 steps on SCAN, 64 on COGS."
     )
-    return f"{markdown(tuple(header), rows)}\n\n{note}"
+    return "\n\n".join([*tables, note])
 
 
 def gated_table() -> str:
