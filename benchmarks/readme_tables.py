@@ -1,7 +1,7 @@
 """
 `python benchmarks/readme_tables.py` puts tables into README.md and docs, between their `<!-- results:NAME -->` marks,
 and numbers into the heads of recipes, after "# Measured here:"; it writes the cards in model_cards, and draws the
-README's picture.
+pictures of curves.
 
 `--keep RUN_DIR ...` first copies those runs' records into benchmarks/results. A test holds that all agree.
 """
@@ -31,8 +31,8 @@ ROOT = HERE.parent
 QUICK = ("scan_length26_quick_relative_universal", "scan_length26_quick_universal")
 
 
-def quick_records() -> list[dict]:
-    return [read_results(RESULTS_FOLDER / f"{name}-seed0.json") for name in QUICK]
+def first_record(name: str) -> dict:
+    return read_results(RESULTS_FOLDER / f"{name}-seed0.json")
 
 
 def kept_results(name: str) -> tuple[list[TableReport], Collection]:
@@ -50,7 +50,7 @@ def quick_table() -> str:
                 entry = dict(zip(HEADER, row, strict=True))
                 cell = f"{report.table.name}, {entry['cell']}: {split}"
                 rows.append((cell, *(entry[key] for key in ("paper", "ours", "difference", "budget", "verdict"))))
-    records = quick_records()
+    records = [first_record(name) for name in QUICK]
     oracle = " and ".join(f"{record['splits']['test']['accuracy_oracle']:.3f}" for record in records)
     seconds = " and ".join(f"{record['train_seconds']:.0f} s" for record in records)
     record = records[-1]
@@ -202,13 +202,13 @@ def crossing_table() -> str:
     return markdown(header, rows, numbers=False)
 
 
-def quick_picture(path: Path) -> None:
-    """The main job: accuracy over training. In few colours, because every clone carries it."""
+def curves(path: Path, names: tuple[str, ...]) -> None:
+    """Accuracy over training of kept runs. In few colours, because every clone carries it."""
     from PIL import Image
 
     from hf_sysgen.evaluation.plots import plot_accuracies
 
-    plot_accuracies(quick_records(), path)
+    plot_accuracies([first_record(name) for name in names], path)
     with Image.open(path) as picture:
         few = picture.convert("RGB").quantize(32, dither=Image.Dither.NONE)
     few.save(path, optimize=True)
@@ -294,8 +294,8 @@ TABLES = {
     "docs/benchmarks.md": {"configs": configs_table, "statistics": statistics_table, "loading": loading_table},
 }
 
-# picture: what draws it
-PICTURES = {"docs/scan_length26_quick.png": quick_picture}
+# picture: whose curves it has
+PICTURES = {"docs/scan_length26_quick.png": QUICK, "docs/cogs_graph_edge_quick.png": ("cogs_graph_edge_quick",)}
 
 
 def filled(name: str) -> str:
@@ -320,8 +320,8 @@ def main() -> None:
         write_whole(ROOT / name, filled(name))
     for path, text in {**measured_heads(), **cards()}.items():
         write_whole(path, text)
-    for name, draw in PICTURES.items():
-        draw(ROOT / name)
+    for name, runs in PICTURES.items():
+        curves(ROOT / name, runs)
 
 
 if __name__ == "__main__":
