@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import statistics
 import textwrap
@@ -67,16 +68,17 @@ def measured_heads() -> dict[Path, str]:
         recipe, _, changes = name.partition(",")
         of_recipe.setdefault(recipe, {})[changes] = records
     paths = {path.stem: path for path in (ROOT / "recipes").glob("*/*.yaml")}
-    return {paths.get(name, Path(name)): head(paths.get(name), cells) for name, cells in of_recipe.items()}
+    if gone := sorted(set(of_recipe) - set(paths)):
+        raise SystemExit(f"no recipe {gone[0]}: remove its records from {RESULTS_FOLDER}")
+    return {paths[name]: head(paths[name], cells) for name, cells in of_recipe.items()}
 
 
-def head(path: Path | None, cells: dict[str, list[dict]]) -> str:
+def head(path: Path, cells: dict[str, list[dict]]) -> str:
     """The text of a recipe's file with the numbers of its cells, by what their runs change."""
-    parts = []
+    recipe, parts = load_recipe(path), []
     for changes, records in cells.items():
-        if path is None:
-            raise SystemExit(f"{records[0]['name']}: its recipe is gone; remove its records from {RESULTS_FOLDER}")
-        check_state(load_recipe(path), changes, records[0])
+        for record in records:
+            check_state(recipe, changes, record)
         parts.append((f"{changes}: " if changes else "") + measured(records))
     parts[0] = f"# Measured here: {parts[0]}"
     parts[-1] += " (benchmarks/results)."
@@ -88,7 +90,7 @@ def head(path: Path | None, cells: dict[str, list[dict]]) -> str:
         for line in wrap(part, initial_indent="#   " if number else "", subsequent_indent="#   ")
     ]
     new = "\n".join(lines).replace("\u00a0", " ") + "\n"
-    text, count = MEASURED.subn(lambda _: new, Path(str(path)).read_text(encoding="utf-8"), count=1)
+    text, count = MEASURED.subn(lambda _: new, path.read_text(encoding="utf-8"), count=1)
     if not count:
         raise SystemExit(f"{path} needs a line `# Measured here: not yet.` in its head")
     return text
@@ -97,11 +99,13 @@ def head(path: Path | None, cells: dict[str, list[dict]]) -> str:
 def check_state(recipe: Recipe, changes: str, record: dict) -> None:
     """Raises SystemExit: a record of another state of the recipe than the file's, but for what its name says."""
     changed = {change.partition("=")[0] for change in changes.split(",")}
+    defaults = {field.name: field.default for field in dataclasses.fields(Recipe)}
+    theirs = record["recipe"]
     differing = [
-        f"{key}={record['recipe'][key]} for {value}"
+        f"{key}={theirs.get(key, 'nothing')} for {value}"
         for key, value in recipe.to_dict().items()
         # a record of an older version lacks keys that are new since
-        if key not in {*Recipe.SAME_CELL, *changed} and record["recipe"].get(key, value) != value
+        if key not in {*Recipe.SAME_CELL, *changed} and theirs.get(key, defaults.get(key, "nothing")) != value
     ]
     if differing:
         raise SystemExit(f"{record['name']}: its records have {', '.join(differing)}; measure it again, or remove them")

@@ -68,6 +68,13 @@ def report_document() -> str:
     return document(*kept_results("all")).strip()
 
 
+SETUPS = {
+    "scan": "SCAN: batches of 256, width 128, 27 steps of decoding.",
+    "cogs": "COGS: batches of 128, width 512, 64 steps.",
+}
+COMPILED = "; compiled: under `torch.compile`, padded to one shape"
+
+
 def speed_table() -> str:
     """Training and decoding speed of the setups of SCAN and COGS, from benchmarks/seq2seq.json."""
     record = json.loads((HERE / "seq2seq.json").read_text(encoding="utf-8"))
@@ -92,11 +99,12 @@ def speed_table() -> str:
             for name in names
         ]
         tables.append(markdown(tuple(header), rows))
+    setups = dict.fromkeys(row["setup"] for row in record["results"])
     note = (
         f"{record['device']}, medians of {record['rounds']} rounds, all contenders in turn in one run; T5 and BART of "
-        "equal width and depth. SCAN: batches of 256, width 128; COGS: of 128, width 512. Grouped: the same update "
-        "from four parts of similar length; compiled: under `torch.compile`, padded to one shape. Sequences: greedy "
-        "`generate`, 27 steps on SCAN, 64 on COGS."
+        f"equal width and depth. {' '.join(SETUPS[setup] for setup in setups)} Grouped: the same update from four "
+        f"parts of similar length{COMPILED if any(what == 'train compiled' for _, what in kinds) else ''}. Sequences: "
+        "by greedy `generate`."
     )
     return "\n\n".join([*tables, note])
 
@@ -311,14 +319,18 @@ def filled(name: str) -> str:
     return text
 
 
+def texts() -> dict[Path, str]:
+    """Every file that is written from records."""
+    return {ROOT / name: filled(name) for name in TABLES} | measured_heads() | cards()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keep", type=Path, nargs="*", default=[], help="folders of runs whose records to keep")
     for run_dir in parser.parse_args().keep:
         keep(read_results(run_dir / RESULTS))
-    for name in TABLES:
-        write_whole(ROOT / name, filled(name))
-    for path, text in {**measured_heads(), **cards()}.items():
+    # all is made before anything is written
+    for path, text in texts().items():
         write_whole(path, text)
     for name, runs in PICTURES.items():
         curves(ROOT / name, runs)

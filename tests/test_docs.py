@@ -38,11 +38,14 @@ def test_every_document_is_linked_from_the_readme():
     assert [path.name for path in DOCS.glob("*.md") if f"](docs/{path.name})" not in readme] == []
 
 
-def test_the_picture_is_there_and_small():
-    assert "](docs/scan_length26_quick.png)" in (ROOT / "README.md").read_text(encoding="utf-8")
-    picture = DOCS / "scan_length26_quick.png"
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert picture.stat().st_size < 60_000
+def test_pictures_are_shown_and_small():
+    texts = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *DOCS.glob("*.md")))
+    pictures = {*DOCS.glob("*.png")}
+    assert "](docs/scan_length26_quick.png)" in texts
+    for picture in pictures:
+        assert f"{picture.name})" in texts
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        assert picture.stat().st_size < 60_000
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

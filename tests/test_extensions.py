@@ -214,7 +214,7 @@ COMMANDS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_every_command_says_so(words, tmp_path):
+def test_commands_that_read_it_say_so(words, tmp_path):
     """In a fresh process, where the first import of the models or benchmarks reads the folder."""
     (tmp_path / "recipe.yaml").write_text("model: sysgen_transformer\n")
     (tmp_path / "results.json").write_text("{}")
@@ -222,6 +222,7 @@ def test_every_command_says_so(words, tmp_path):
     done = command(["-m", "hf_sysgen.cli", *words, *output], tmp_path, **{EXTENSIONS_VARIABLE: "none"})
     assert done.returncode == 2, done.stderr
     assert len(done.stderr.splitlines()) == 1
+    assert EXTENSIONS_VARIABLE in done.stderr
 
 
 def test_a_recipe_says_where_a_variant_may_be(tmp_path):

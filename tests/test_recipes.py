@@ -59,6 +59,7 @@ def test_every_recipe_runs_two_steps(path, tmp_path, monkeypatch):
     head = path.read_text(encoding="utf-8").splitlines()
     assert head[0].startswith("# ")
     assert any(line.startswith("# Paper:") for line in head)
+    assert any(line.startswith("# Measured here:") for line in head)
     assert any(line.startswith("# Command:") for line in head)
     recipe = load_recipe(path)
     assert recipe.config in benchmark_info(recipe.benchmark).configs

@@ -167,6 +167,7 @@ def test_blocks(nodes: int, source: int | None) -> None:
     assert found[1].abs().max() == 0, "no triangle reaches an edge of padding alone"
 
 
+@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("limit", [0, 10_000], ids=["products", "sums"])
 def test_both_ways_to_add_up(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The choice by size, turned round."""

@@ -24,8 +24,8 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
         separate_tables: source and target have tables of their own.
         source_row_map: where the tables are shared, the row of each source word by its id, from `source_id_offset` on.
             Target words have the rows of their ids; what the map has beyond them are rows of source words alone, which
-            the loss takes for words that are never right, as the code does, and which `logits` leave out. `None` takes
-            the source's ids themselves.
+            the model's loss takes for words that are never right, as the code does, and `logits` leave out. `None`
+            takes the source's ids themselves.
         role_map: role of each target word by its id, for decoder input that comes without roles, as generated tokens
             do. `None` reads the tokens themselves, in the source too: "fillers - fillers" of Table 2.
         source_role_map: role of each source word by its id, from `source_id_offset` on, for sources that come without

@@ -286,8 +286,14 @@ class MappedEmbedding(TokenEmbedding):
 
     def __init__(self, row_map: list[int], *args):
         super().__init__(*args)
-        # stored: what is made here is lost by loading on the meta device, and a CUDA graph cannot make it
-        self.register_buffer("row_map", torch.tensor(row_map)[:, None])
+        self.by_id = row_map
+        # made once, because a CUDA graph cannot make it
+        self.register_buffer("row_map", torch.tensor(row_map)[:, None], persistent=False)
+
+    def reset_weights(self):
+        super().reset_weights()
+        # loading makes modules without their numbers
+        init.copy_(self.row_map, torch.tensor(self.by_id)[:, None])
 
     def rows(self, input_ids: torch.Tensor) -> torch.Tensor:
         """ids (B, L) -> rows (B, L)."""
