@@ -18,12 +18,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import time
 from pathlib import Path
 
 import numpy as np
 import torch
-from seq2seq import in_turns, training_step
+from seq2seq import clock_of, in_turns, training_step
 
 from hf_sysgen.evaluation.decoding import greedy_decode
 from hf_sysgen.evaluation.report import table
@@ -49,9 +48,9 @@ BATCH_SIZE = 256
 LENGTH_GROUPS = 4
 
 
-def measure(names: list[str], rounds: int, decode_rounds: int, device: str, threads: int) -> dict[str, dict]:
+def measure(names: list[str], rounds: int, decode_rounds: int, device: str) -> dict[str, dict]:
     """Seconds of every contender in every round, of `train` and of `decode`."""
-    clock = time.process_time if threads == 1 and device == "cpu" else time.perf_counter
+    clock = clock_of(device)
     train, decode = {}, {}
     for name in names:
         recipe = load_recipe(f"{CONTENDERS[name][0]}.yaml")
@@ -129,7 +128,7 @@ def main() -> None:
     results, load = [], [os.getloadavg()[0]]
     for threads in arguments.threads:
         torch.set_num_threads(threads)
-        rows = summary(measure([name for name in CONTENDERS if name in wanted], *rounds, device, threads))
+        rows = summary(measure([name for name in CONTENDERS if name in wanted], *rounds, device))
         print(show(rows, threads), flush=True)
         results += [{"threads": threads, **row} for row in rows]
         load.append(os.getloadavg()[0])

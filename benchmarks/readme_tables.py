@@ -101,7 +101,8 @@ def speed_table() -> str:
         tables.append(markdown(tuple(header), rows))
     setups = dict.fromkeys(row["setup"] for row in record["results"])
     note = (
-        f"{record['device']}, medians of {record['rounds']} rounds, all contenders in turn in one run; T5 and BART of "
+        f"{record['device']}, medians of {record['rounds']} rounds, all contenders in turn in one run, one thread by "
+        "processor time; T5 and BART of "
         f"equal width and depth. {' '.join(SETUPS[setup] for setup in setups)} Grouped: the same update from four "
         f"parts of similar length{COMPILED if any(what == 'train compiled' for _, what in kinds) else ''}. Sequences: "
         "by greedy `generate`."

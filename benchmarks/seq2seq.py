@@ -3,7 +3,7 @@ Speed of training and greedy decoding: our four variants beside transformers' T5
 
 `python benchmarks/seq2seq.py` measures everything in one run and writes benchmarks/seq2seq.json; `--quick` is a check
 of the script itself. All contenders do one step in turn, round after round, so that a busy machine slows them alike;
-the medians are reported. Rows:
+the medians are reported. One thread is timed by the processor time it got, several and a GPU by the clock. Rows:
 
 - `padded`: one batch, padded to its longest example.
 - `grouped`: the same update from `length_groups` parts of similar length, gradients accumulated (what recipes do).
@@ -161,6 +161,11 @@ def in_turns(
     return times
 
 
+def clock_of(device: str) -> Callable[[], float]:
+    """Processor time of one thread, which does not count what other processes took; else the clock."""
+    return time.process_time if device == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
+
+
 def per_second(work: int, times: dict[str, list[float]]) -> dict[str, float]:
     """How much of `work`, which takes an action its median time, it does in a second."""
     return {name: work / float(np.median(values)) for name, values in times.items()}
@@ -175,7 +180,7 @@ def measure_training(setup: dict, mode: str, rounds: int, device: str, attention
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
         run = torch.compile(model) if mode == "compiled" else model
         actions[name] = lambda step, run=run, optimizer=optimizer: training_step(run, optimizer, data[step])
-    return per_second(1, in_turns(actions, rounds, device))
+    return per_second(1, in_turns(actions, rounds, device, clock_of(device)))
 
 
 def measure_decoding(setup: dict, rounds: int, device: str, names: tuple) -> dict:
@@ -190,7 +195,7 @@ def measure_decoding(setup: dict, rounds: int, device: str, names: tuple) -> dic
         )
         if name in OUR_NAMES:
             actions[f"{name} greedy_decode"] = lambda _, model=model: greedy_decode(model, ids, mask, steps)
-    return per_second(len(ids), in_turns(actions, rounds, device))
+    return per_second(len(ids), in_turns(actions, rounds, device, clock_of(device)))
 
 
 def main() -> None:
