@@ -97,7 +97,9 @@ class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
         roles, fillers = outputs.last_hidden_state.chunk(2, dim=-1)
         if self.config.swap_streams:
             roles, fillers = fillers, roles
-        all_logits = self.lm_head(fillers)
+        logits = all_logits = self.lm_head(fillers)
+        if self.config.decoder_rows > self.config.vocab_size:
+            logits = all_logits[..., : self.config.vocab_size]
         role_logits = nn.functional.linear(roles, self.model.decoder.embed_roles.weight)
         loss = filler_loss = role_loss = None
         if labels is not None:
@@ -110,7 +112,7 @@ class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
                 loss = filler_loss + role_loss
         return RoleFillerLMOutput(
             loss=loss,
-            logits=all_logits[..., : self.config.vocab_size],
+            logits=logits,
             role_logits=role_logits,
             filler_loss=filler_loss,
             role_loss=role_loss,
