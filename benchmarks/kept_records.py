@@ -6,6 +6,7 @@ import dataclasses
 import re
 import statistics
 import textwrap
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -46,17 +47,17 @@ def in_order(text: str) -> list[tuple[str, int]]:
     return [(word, int(digits or -1)) for word, digits in re.findall(r"(\D*)(\d*)", text)]
 
 
-def cards() -> dict[Path, str]:
+def cards(cells: Mapping[str, list[dict]]) -> dict[Path, str]:
     """The card of every cell with kept records, of the zoo's models where they are its."""
     return {
         ROOT / "model_cards" / f"{name}.md": run_card(
             name if name in zoo_names() else RESULTS_FOLDER / record_file(records[0])
         )
-        for name, records in kept_cells().items()
+        for name, records in cells.items()
     }
 
 
-def measured_heads() -> dict[Path, str]:
+def measured_heads(cells: Mapping[str, list[dict]]) -> dict[Path, str]:
     """
     The text of every recipe with kept records, with their numbers in its head.
 
@@ -64,13 +65,13 @@ def measured_heads() -> dict[Path, str]:
         SystemExit: records without their recipe, or of another state of it.
     """
     of_recipe: dict[str, dict[str, list[dict]]] = {}
-    for name, records in kept_cells().items():
+    for name, records in cells.items():
         recipe, _, changes = name.partition(",")
         of_recipe.setdefault(recipe, {})[changes] = records
     paths = {path.stem: path for path in (ROOT / "recipes").glob("*/*.yaml")}
     if gone := sorted(set(of_recipe) - set(paths)):
         raise SystemExit(f"no recipe {gone[0]}: remove its records from {RESULTS_FOLDER}")
-    return {paths[name]: head(paths[name], cells) for name, cells in of_recipe.items()}
+    return {paths[name]: head(paths[name], changed) for name, changed in of_recipe.items()}
 
 
 def head(path: Path, cells: dict[str, list[dict]]) -> str:

@@ -15,7 +15,7 @@ import unicodedata
 from pathlib import Path
 
 from dataset_statistics import cell as statistic
-from kept_records import RESULTS_FOLDER, cards, keep, measured_heads
+from kept_records import RESULTS_FOLDER, cards, keep, kept_cells, measured_heads
 
 from hf_sysgen.data import list_benchmarks
 from hf_sysgen.data.describe import counts_text
@@ -99,13 +99,12 @@ def speed_table() -> str:
             for name in names
         ]
         tables.append(markdown(tuple(header), rows))
-    setups = dict.fromkeys(row["setup"] for row in record["results"])
+    setups = " ".join(SETUPS[setup] for setup in dict.fromkeys(row["setup"] for row in record["results"]))
+    compiled = COMPILED if any(row["what"] == "train compiled" for row in record["results"]) else ""
     note = (
         f"{record['device']}, medians of {record['rounds']} rounds, all contenders in turn in one run, one thread by "
-        "processor time; T5 and BART of "
-        f"equal width and depth. {' '.join(SETUPS[setup] for setup in setups)} Grouped: the same update from four "
-        f"parts of similar length{COMPILED if any(what == 'train compiled' for _, what in kinds) else ''}. Sequences: "
-        "by greedy `generate`."
+        f"processor time; T5 and BART of equal width and depth. {setups} Grouped: the same update from four parts of "
+        f"similar length{compiled}. Sequences: by greedy `generate`."
     )
     return "\n\n".join([*tables, note])
 
@@ -322,7 +321,8 @@ def filled(name: str) -> str:
 
 def texts() -> dict[Path, str]:
     """Every file that is written from records."""
-    return {ROOT / name: filled(name) for name in TABLES} | measured_heads() | cards()
+    cells = kept_cells()
+    return {ROOT / name: filled(name) for name in TABLES} | measured_heads(cells) | cards(cells)
 
 
 def main() -> None:

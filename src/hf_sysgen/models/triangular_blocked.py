@@ -51,7 +51,7 @@ class Arena:
         return turned.view(batch, nodes, nodes, heads, width)
 
 
-def weigh(arena: Arena, weights: torch.Tensor, matrices: torch.Tensor, sums: torch.Tensor):
+def weigh(arena: Arena, weights: torch.Tensor, matrices: torch.Tensor, sums: torch.Tensor) -> None:
     """Adds up the rows of matrices (..., N, N), each times its weight (..., N), into `sums` (..., N)."""
     nodes = weights.shape[-1]
     if nodes * nodes >= SMALL_PRODUCT or matrices.device.type != "cpu":

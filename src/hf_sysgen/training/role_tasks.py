@@ -167,7 +167,7 @@ class RoleFillerTask(Seq2SeqTask):
         return {word: int(count) for word, count in zip(words, counts, strict=True) if word not in (EOS, SOS)}
 
     def model_config(self, **derived: Any) -> Any:
-        return super().model_config(**{**derived, **self.role_fields})
+        return super().model_config(**derived, **self.role_fields)
 
     def evaluate(
         self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int
