@@ -175,9 +175,10 @@ def test_weight_norm_is_pytorch_s() -> None:
     weights = theirs.parametrizations.weight
     with torch.no_grad():
         weights.original0.mul_(1.7)
-        for mine, other in zip(ours.parameters(), (weights.original1, weights.original0, theirs.bias), strict=True):
+        stored = (weights.original1.transpose(1, 2), weights.original0, theirs.bias)
+        for mine, other in zip(ours.parameters(), stored, strict=True):
             mine.copy_(other)
-    torch.testing.assert_close(ours.weight, theirs.weight, **CLOSE)
+    torch.testing.assert_close(ours.weight.transpose(1, 2), theirs.weight, **CLOSE)
     inputs = torch.randn(7, 11, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     torch.testing.assert_close(ours(inputs), theirs(inputs.transpose(1, 2)).transpose(1, 2), **CLOSE)
 

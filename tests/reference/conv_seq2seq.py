@@ -35,10 +35,10 @@ def gated_convolution(vectors, weights, before):
         channels = []
         for channel in range(len(kernel)):
             number = weights["bias"][channel]
-            for tap in range(kernel.shape[2]):
+            for tap in range(kernel.shape[1]):
                 j = i - before + tap
                 if 0 <= j < len(vectors):
-                    number = number + kernel[channel, :, tap] @ vectors[j]
+                    number = number + kernel[channel, tap] @ vectors[j]
             channels.append(number)
         width = len(channels) // 2
         gated = [channels[unit] / (1 + torch.exp(-channels[width + unit])) for unit in range(width)]
@@ -71,7 +71,7 @@ def encode(source, model):
     embedded = embed(source, side["rows"], side["positions"])
     vectors = [linear(word, side["first"]) for word in embedded]
     for layer in side["layers"]:
-        taps = layer["convolution"]["direction"].shape[2]
+        taps = layer["convolution"]["direction"].shape[1]
         update = gated_convolution(vectors, layer["convolution"], (taps - 1) // 2)
         vectors = [halved(new, old) for new, old in zip(update, vectors, strict=True)]
     share = 1 / (2 * len(model["decoder"]["layers"]))
@@ -86,7 +86,7 @@ def logits(source, target, model):
     embedded = embed(target, side["rows"], side["positions"])
     vectors = [linear(word, side["first"]) for word in embedded]
     for layer in side["layers"]:
-        taps = layer["convolution"]["direction"].shape[2]
+        taps = layer["convolution"]["direction"].shape[1]
         update = gated_convolution(vectors, layer["convolution"], taps - 1)
         update = attend(update, embedded, keys, values, layer["attention"])
         vectors = [halved(new, old) for new, old in zip(update, vectors, strict=True)]

@@ -14,6 +14,7 @@ from hf_sysgen.evaluation.results import read_results
 from hf_sysgen.training.batches import MaxTokensBatches, pack
 from hf_sysgen.training.recipe import RecipeError, parse_recipe
 from hf_sysgen.training.run import run_recipe
+from hf_sysgen.training.tasks import prepare_task
 
 KEYS = {"batch_size": None, "sampling": "max_tokens", "max_tokens": 120, "batches_per_update": 3}
 
@@ -102,11 +103,41 @@ def test_an_epoch_takes_every_batch_once_in_another_order():
     assert len({tuple(epoch) for epoch in epochs}) == 3
 
 
+def test_examples_are_resampled_once():
+    split = split_of(7)
+    batches = MaxTokensBatches(split, 30, 99, seed=4, resample=1000)
+    assert batches.updates_per_epoch == len(batches.batches)
+    drawn = np.concatenate(batches.batches)
+    counts = np.bincount(drawn, minlength=7)
+    # five standard deviations of a binomial distribution
+    assert counts.sum() == 1000
+    assert all(abs(counts - 1000 / 7) < 5 * (1000 * 6 / 49) ** 0.5)
+    again = MaxTokensBatches(split, 30, 99, seed=4, resample=1000)
+    assert [batch.tolist() for batch in again.batches] == [batch.tolist() for batch in batches.batches]
+    other = np.concatenate(MaxTokensBatches(split, 30, 99, seed=5, resample=1000).batches)
+    assert sorted(other) != sorted(drawn)
+    lengths = np.maximum(*split.side_lengths())
+    # what is carried over may be longer than counted, see `pack`
+    assert all(len(batch) * lengths[batch].max() <= 30 for batch in batches.batches if len(batch) > 8)
+    # an epoch is one pass over what was drawn
+    epoch = np.concatenate([batches.rows(step) for step in range(batches.updates_per_epoch)])
+    assert sorted(epoch) == sorted(drawn)
+
+
+def test_one_epoch_of_resampled_examples_is_a_run(tmp_path):
+    changes = KEYS | {"resample": 200, "epochs": 1, "steps": 10_000, "eval_every": 0}
+    recipe = tiny_recipe(tmp_path / "run", **changes)
+    task = prepare_task(recipe)
+    batches = task.batches(10_000, rank=0, world=1)
+    assert sum(map(len, batches.batches)) == 200
+    assert run_recipe(recipe)["steps"] == -(-len(batches.batches) // 3)
+
+
 @settings(deadline=None, max_examples=50)
 @given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 20))
 def test_processes_share_the_batches(per_update, world, seed):
     split = split_of(50, seed)
-    ranks = [MaxTokensBatches(split, 30, 9, seed, per_update, rank, world) for rank in range(world)]
+    ranks = [MaxTokensBatches(split, 30, 9, seed, per_update, rank=rank, world=world) for rank in range(world)]
     parts = [[part.tolist() for part in rank] for rank in ranks]
     count = ranks[0].parts
     assert {len(rank) for rank in parts} == {9 * count} == {len(rank) for rank in ranks}
@@ -137,6 +168,7 @@ def test_a_resumed_run_draws_what_it_would_have_drawn(first):
         ({"max_tokens": None}, "sampling=max_tokens needs max_tokens"),
         ({"max_tokens": 0}, "max_tokens=0 must be greater than 0"),
         ({"batches_per_update": 0}, "batches_per_update=0 must be greater than 0"),
+        ({"resample": 0}, "resample=0 must be greater than 0"),
         ({"batch_size": 8}, "batch_size=8 has no effect under sampling=max_tokens"),
         ({"length_groups": 2}, "length_groups=2 does not go with sampling=max_tokens"),
         ({"static_batches": True}, "sampling=max_tokens does not go with static_batches=true"),
@@ -144,6 +176,10 @@ def test_a_resumed_run_draws_what_it_would_have_drawn(first):
         (
             {"sampling": "epochs", "batch_size": 8, "max_tokens": None},
             "batches_per_update=3 has no effect under sampling=epochs",
+        ),
+        (
+            {"sampling": "epochs", "batch_size": 8, "max_tokens": None, "batches_per_update": 1, "resample": 9},
+            "resample=9 has no effect under sampling=epochs",
         ),
         ({"sampling": "epochs", "max_tokens": None, "batches_per_update": 1}, "`batch_size` is missing"),
     ],

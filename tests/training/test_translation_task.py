@@ -273,7 +273,7 @@ def test_epochs_end_a_run(tmp_path, use):
     recipe = recipe_of(tmp_path, "iwslt14", "de-en", max_tokens=300, **changes)
     task = prepare_task(recipe)
     per_epoch = MaxTokensBatches(task.splits["train"], 300, 1, seed=0).updates_per_epoch
-    assert 2 * per_epoch == steps_of(recipe, task.splits["train"]) < 100
+    assert 2 * per_epoch == steps_of(recipe, task) < 100
     assert run_recipe(recipe)["steps"] == 2 * per_epoch
 
 

@@ -32,7 +32,8 @@ class WeightNormLayer(nn.Module):
 
     @property
     def weight(self) -> torch.Tensor:
-        return self.direction * (self.length / self.norms()).to(self.direction.dtype)
+        # what `torch.nn.utils.parametrizations.weight_norm` computes with, twice as fast as the formula
+        return torch._weight_norm(self.direction, self.length, 0)
 
     def reset_weights(self):
         init.normal_(self.direction, std=math.sqrt(self.gain / self.direction[0].numel()))
@@ -55,7 +56,11 @@ class WeightNormConvolution(WeightNormLayer):
     """(B, L, I) -> (B, L - kernel + 1, O)."""
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int, gain: float):
-        super().__init__((out_channels, in_channels, kernel_size), gain)
+        super().__init__((out_channels, kernel_size, in_channels), gain)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        return nn.functional.conv1d(hidden.transpose(1, 2), self.weight, self.bias).transpose(1, 2)
+        # one product over windows: `conv1d` takes 1.5 to 3 times as long on a CPU at the sizes of SCAN
+        kernel_size = self.direction.shape[1]
+        length = hidden.shape[1] - kernel_size + 1
+        windows = torch.cat([hidden[:, place : place + length] for place in range(kernel_size)], dim=-1)
+        return nn.functional.linear(windows, self.weight.flatten(1), self.bias)

@@ -76,12 +76,16 @@ class StepBatches:
         self.first_step = 0
         self._epoch: tuple[int, np.ndarray] = (-1, np.empty(0, np.int64))
 
+    @property
+    def updates_per_epoch(self) -> int:
+        return -(-len(self.split) // self.batch_size)
+
     def rows(self, step: int) -> np.ndarray:
         """The rows of update `step`, over all processes, in the order drawn."""
         total = len(self.split)
         if self.sampling == "with_replacement":
             return np.random.default_rng((self.seed, step)).integers(total, size=self.batch_size)
-        epoch, index = divmod(step, -(-total // self.batch_size))
+        epoch, index = divmod(step, self.updates_per_epoch)
         if self._epoch[0] != epoch:
             self._epoch = (epoch, np.random.default_rng((self.seed, epoch)).permutation(total))
         return self._epoch[1][index * self.batch_size : (index + 1) * self.batch_size]
@@ -115,6 +119,7 @@ class MaxTokensBatches(StepBatches):
     Identical to [`StepBatches`] except:
     - batches are those of fairseq 0.10.2: packed once, of examples of similar length, up to `max_tokens`; every epoch
       takes each of them once, in another order (iterators.py:393-415, seeded by seed + epoch, epochs counted from 1).
+    - where examples are resampled, these batches are of so many examples drawn with replacement, once for all epochs.
     - an update takes the next `batches_per_update` of them, as fairseq does on that many GPUs (or GPUs times
       update_freq); where an epoch's last update has fewer, some parts are empty.
     - where the number of processes does not divide `batches_per_update`, each batch is cut into equal pieces, so that
@@ -122,7 +127,7 @@ class MaxTokensBatches(StepBatches):
 
     Args:
         split, steps, seed, rank, world: as there.
-        max_tokens, batches_per_update: as in a recipe.
+        max_tokens, batches_per_update, resample: as in a recipe.
 
     Raises:
         ValueError: an example is longer than `max_tokens`.
@@ -135,13 +140,19 @@ class MaxTokensBatches(StepBatches):
         steps: int,
         seed: int,
         batches_per_update: int = 1,
+        resample: int | None = None,
         rank: int = 0,
         world: int = 1,
     ):
         self.split, self.steps, self.seed, self.rank, self.world = split, steps, seed, rank, world
         self.batches_per_update, self.first_step = batches_per_update, 0
         self.parts = parts_of_max_tokens(batches_per_update, world)
-        self.batches = pack(*split.side_lengths(), max_tokens, seed)
+        rows = np.arange(len(split))
+        if resample is not None:
+            # a stream of its own: that of `seed` alone shuffles what is packed
+            rows = np.random.default_rng((seed, resample)).integers(len(split), size=resample)
+        sources, targets = split.side_lengths()
+        self.batches = [rows[batch] for batch in pack(sources[rows], targets[rows], max_tokens, seed)]
         self._epoch = (-1, np.empty(0, np.int64))
 
     @property

@@ -87,6 +87,8 @@ class Recipe:
             `max_tokens` takes fairseq's batches of examples of similar length, in another order each epoch.
         max_tokens: most tokens of a batch under `sampling: max_tokens`: examples times the longest source or target.
         batches_per_update: such batches in an update, over all processes: fairseq's GPUs times update_freq.
+        resample: such batches are of so many training examples, drawn with replacement before training, and an epoch
+            is one pass over these (Dessi & Baroni 2019); `null` for each example once.
         train_eos: whether EOS is a label; without it only oracle-length evaluation makes sense (Newman et al. 2020).
         optimizer: `adam`, or `nesterov`: gradient descent with Nesterov's momentum, as fairseq's `nag` at a
             constant learning rate).
@@ -154,6 +156,7 @@ class Recipe:
     sampling: Literal["with_replacement", "epochs", "max_tokens"] = "with_replacement"
     max_tokens: int | None = None
     batches_per_update: int = 1
+    resample: int | None = None
     train_eos: bool = True
     schedule: Literal["constant", "noam", "inverse_sqrt", "linear"] = "constant"
     warmup_steps: int = 0
@@ -220,13 +223,15 @@ class Recipe:
 
 
 RECIPE_KEYS = tuple(f.name for f in dataclasses.fields(Recipe) if f.name not in ("model_fields", "name"))
+# keys of `sampling: max_tokens` alone, with what they are elsewhere
+MAX_TOKENS_KEYS = {"max_tokens": None, "batches_per_update": 1, "resample": None}
 # kinds of `tokens` that are learned
 SUBWORDS = ("bpe", "sentencepiece")
 PAPER_KEYS = ("paper_cell", "paper_test", "paper_validation")
 _TYPES = {name: hint for name, hint in get_type_hints(Recipe).items() if name in RECIPE_KEYS}
 _POSITIVE = ("steps", "batch_size", "length_groups", "learning_rate", "eval_batch_size", "save_every", "log_every",
-             "early_stopping_patience", "adam_epsilon", "max_tokens", "batches_per_update", "subwords",
-             "epochs", "beams", "streams", "validation_examples")  # fmt: skip
+             "early_stopping_patience", "adam_epsilon", "max_tokens", "batches_per_update", "resample",
+             "subwords", "epochs", "beams", "streams", "validation_examples")  # fmt: skip
 _NOT_NEGATIVE = ("seed", "warmup_steps", "warmup_init_lr", "weight_decay", "max_grad_norm", "eval_every")
 
 
@@ -452,9 +457,8 @@ def _check_consistency(recipe: Recipe) -> None:
         _check_max_tokens(recipe)
     elif recipe.batch_size is None:
         raise RecipeError("`batch_size` is missing")
-    elif recipe.max_tokens is not None or recipe.batches_per_update != 1:
-        key = "batches_per_update" if recipe.max_tokens is None else "max_tokens"
-        raise RecipeError(f"{key}={getattr(recipe, key)} has no effect under sampling={recipe.sampling}")
+    elif given := [key for key, default in MAX_TOKENS_KEYS.items() if getattr(recipe, key) != default]:
+        raise RecipeError(f"{given[0]}={getattr(recipe, given[0])} has no effect under sampling={recipe.sampling}")
     elif recipe.length_groups > recipe.batch_size:
         raise RecipeError(f"length_groups={recipe.length_groups} is more than batch_size={recipe.batch_size}")
     if recipe.schedule == "constant" and recipe.warmup_steps:

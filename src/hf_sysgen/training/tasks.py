@@ -124,8 +124,12 @@ class Task(ABC):
             "world": world,
         }
         if recipe.sampling == "max_tokens":
-            common |= {"max_tokens": recipe.max_tokens, "batches_per_update": recipe.batches_per_update}
-            return MaxTokensBatches(**common)
+            return MaxTokensBatches(
+                **common,
+                max_tokens=recipe.max_tokens or 0,
+                batches_per_update=recipe.batches_per_update,
+                resample=recipe.resample,
+            )
         common |= {"batch_size": recipe.batch_size, "sampling": recipe.sampling}
         return StepBatches(**common, length_groups=recipe.length_groups)
 

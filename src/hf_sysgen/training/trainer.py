@@ -32,11 +32,11 @@ from transformers.trainer_callback import ExportableState, PrinterCallback
 
 from hf_sysgen.errors import RunFailed
 from hf_sysgen.evaluation.samples import write_evaluation
-from hf_sysgen.training.batches import Batches, MaxTokensBatches, parts_of_max_tokens
+from hf_sysgen.training.batches import Batches, StepBatches, parts_of_max_tokens
 from hf_sysgen.training.recipe import Recipe
 from hf_sysgen.training.schedules import learning_rate_of
 from hf_sysgen.training.static import StaticUpdates
-from hf_sysgen.training.tasks import Split, Task
+from hf_sysgen.training.tasks import Task
 
 COMPLETE = "complete"
 
@@ -137,7 +137,7 @@ class SysgenTrainer(Seq2SeqTrainer):
     """
 
     def __init__(self, recipe: Recipe, model: PreTrainedModel, task: Task):
-        recipe = dataclasses.replace(recipe, steps=steps_of(recipe, task.splits["train"]))
+        recipe = dataclasses.replace(recipe, steps=steps_of(recipe, task))
         self.recipe, self.task, self.splits = recipe, task, task.splits
         callbacks: list[TrainerCallback] = [Clock(), Progress()]
         if recipe.early_stopping != "none":
@@ -411,7 +411,7 @@ def training_arguments(recipe: Recipe) -> Seq2SeqTrainingArguments:
         adam_epsilon=recipe.adam_epsilon,
         weight_decay=recipe.weight_decay,
         optim="adamw_torch_fused" if recipe.optimizer == "adam" else "sgd",
-        optim_args=None if recipe.optimizer == "adam" else f"momentum={recipe.momentum},nesterov=true",
+        optim_args=None if recipe.optimizer == "adam" else f"momentum={recipe.momentum},nesterov=true,fused=true",
         max_grad_norm=recipe.max_grad_norm,
         bf16=recipe.precision == "bf16",
         fp16=recipe.precision == "fp16",
@@ -440,14 +440,14 @@ def training_arguments(recipe: Recipe) -> Seq2SeqTrainingArguments:
     return arguments
 
 
-def steps_of(recipe: Recipe, train: Split) -> int:
+def steps_of(recipe: Recipe, task: Task) -> int:
     """Updates of the whole run: the recipe's, or where these are fewer those of its epochs."""
     if recipe.epochs is None:
         return recipe.steps
-    if recipe.sampling == "max_tokens":
-        batches = MaxTokensBatches(train, recipe.max_tokens or 0, recipe.steps, recipe.seed, recipe.batches_per_update)
-        return min(recipe.steps, recipe.epochs * batches.updates_per_epoch)
-    return min(recipe.steps, recipe.epochs * -(-len(train) // (recipe.batch_size or 1)))
+    batches = task.batches(recipe.steps, rank=0, world=1)
+    # those of streamed text have no epochs, and their recipes none either
+    assert isinstance(batches, StepBatches)
+    return min(recipe.steps, recipe.epochs * batches.updates_per_epoch)
 
 
 def last_checkpoint(run_dir: Path) -> Path | None:
