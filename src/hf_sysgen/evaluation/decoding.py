@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import bisect
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 from transformers import Cache, DynamicCache, EncoderDecoderCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
@@ -19,7 +22,7 @@ class PreallocatedLayer(DynamicLayer):
 
     def __init__(self, capacity: int):
         super().__init__()
-        self.capacity = capacity
+        self.capacity, self.buffers = capacity, []
 
     def update(self, key_states, value_states, *args, **kwargs):
         if not self.is_initialized:
@@ -33,6 +36,10 @@ class PreallocatedLayer(DynamicLayer):
             buffer[:, :, start : self.length] = new
         self.keys, self.values = (buffer[:, :, : self.length] for buffer in self.buffers)
         return self.keys, self.values
+
+    def batch_select_indices(self, indices):
+        super().batch_select_indices(indices)
+        self.buffers = [buffer[indices] for buffer in self.buffers]
 
 
 def preallocated_cache(model: PreTrainedModel, num_steps: int) -> EncoderDecoderCache:
@@ -79,6 +86,7 @@ def greedy_decode(
     attention_mask: torch.Tensor,
     num_steps: int,
     given: torch.Tensor | None = None,
+    lengths: Sequence[int] | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """
     Take the most likely token `num_steps` times, whatever it is: a row goes on after its EOS, fed with its own tokens.
@@ -91,27 +99,49 @@ def greedy_decode(
         input_ids: source ids (B, S); attention_mask (B, S), 1 = real.
         num_steps: T, at least 1.
         given: the first P < T tokens of every row (B, P), known to be the most likely ones: they are read in one pass.
+        lengths: how many steps each row takes, from T down to at least P + 1; `None` for T each.
 
     Returns:
-        ids (B, T) and the logits they were taken from (B, T, V).
+        ids (B, T) and the logits they were taken from (B, T, V); zeros after a row's last step.
+
+    Raises:
+        ValueError: `lengths` are not as told.
     """
+    rows, num_given = input_ids.shape[0], 0 if given is None else given.shape[1]
+    lengths = [num_steps] * rows if lengths is None else list(lengths)
+    if sorted(lengths, reverse=True) != lengths or max(lengths) != num_steps or min(lengths) <= num_given:
+        raise ValueError(
+            f"lengths must fall from num_steps={num_steps} to more than the {num_given} given tokens, not {lengths}"
+        )
     begin = _encode if model.config.is_encoder_decoder else _prompt
     step, fed, cache = begin(model, input_ids, attention_mask, num_steps)
     ids, logits = [], []
-    num_given = 0
     if given is not None:
         ids.append(given)
-        fed, num_given = torch.cat((fed, given), dim=1), given.shape[1]
-    for _ in range(num_steps - num_given):
+        fed = torch.cat((fed, given), dim=1)
+    for done in range(num_given, num_steps):
+        active = bisect.bisect_left(lengths, -done, key=operator.neg)
+        if active < len(fed):
+            fed = fed[:active]
+            keep_rows(cache, active)
         output = step(fed, cache)
         cache = output.past_key_values
-        logits.append(output.logits)
         fed = output.logits[:, -1:].argmax(dim=-1)
-        ids.append(fed)
+        ids.append(nn.functional.pad(fed, (0, 0, 0, rows - active)))
+        logits.append(nn.functional.pad(output.logits, (0, 0, 0, 0, 0, rows - active)))
     return torch.cat(ids, dim=1), torch.cat(logits, dim=1)
 
 
-# a model's output for tokens (B, N) that follow those in the cache
+def keep_rows(cache: Cache, count: int) -> None:
+    """Have a cache forget all rows but the first `count`. They become views: nothing is copied."""
+    parts: tuple = (cache,)
+    if isinstance(cache, EncoderDecoderCache):
+        parts = (cache.self_attention_cache, cache.cross_attention_cache)
+    for part in parts:
+        part.batch_select_indices(slice(count))
+
+
+# a model's output for tokens (B, N) that follow those in the cache; of the first B rows that it began with
 Step = Callable[[torch.Tensor, Cache | None], Any]
 
 
@@ -123,8 +153,8 @@ def _encode(
 
     def step(fed: torch.Tensor, cache: Cache | None) -> Any:
         return model(
-            encoder_outputs=encoded,
-            attention_mask=attention_mask,
+            encoder_outputs=type(encoded)(**{name: part[: len(fed)] for name, part in encoded.items()}),
+            attention_mask=attention_mask[: len(fed)],
             decoder_input_ids=fed,
             past_key_values=cache,
             use_cache=True,
@@ -141,13 +171,13 @@ def _prompt(
     """How a decoder alone takes a step, the source that it reads first (B, S), padded on the left, and a cache."""
     prompt, mask = left_padded(input_ids, attention_mask)
     width = prompt.shape[1]
-    mask = torch.nn.functional.pad(mask, (0, num_steps), value=1)
+    mask = nn.functional.pad(mask, (0, num_steps), value=1)
 
     def step(fed: torch.Tensor, cache: Any) -> Any:
         end = cache.get_seq_length() + fed.shape[1]
         return model(
             input_ids=fed,
-            attention_mask=mask[:, :end],
+            attention_mask=mask[: len(fed), :end],
             past_key_values=cache,
             use_cache=True,
             # of the source only the last position; of what follows it all, and never more than were fed

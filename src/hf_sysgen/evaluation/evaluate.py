@@ -174,8 +174,11 @@ def _decode_from(
     model: Seq2SeqLM, split: Any, rows: np.ndarray, start: int, eos_id: int, records: dict[int, dict[str, Any]]
 ) -> None:
     """Put prediction and free-running loss into the records of rows whose first `start` choices are the reference's."""
+    # the longest first: rows that have come to the end of their reference leave the batch
+    rows = rows[np.argsort(-split.targets.lengths[rows], kind="stable")]
     source, source_mask, target, real = _batch(model, split, rows)
-    ids, logits = greedy_decode(model, source, source_mask, target.shape[1], given=target[:, :start])
+    lengths = real.sum(dim=1).tolist()
+    ids, logits = greedy_decode(model, source, source_mask, target.shape[1], given=target[:, :start], lengths=lengths)
     losses = _row_losses(logits, target, real).tolist()
     for row, row_ids, loss in zip(rows.tolist(), ids.tolist(), losses, strict=True):
         # columns beyond a row's own reference and EOS are there for longer neighbours
@@ -186,5 +189,6 @@ def _decode_from(
 
 def _row_losses(logits: torch.Tensor, target: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
     """Mean cross-entropy over the real tokens of each row: logits (B, T, V), target (B, T) -> (B,)."""
-    losses = nn.functional.cross_entropy(logits.float().transpose(1, 2), target, ignore_index=IGNORED, reduction="none")
+    flat = (logits.float().flatten(0, 1), target.flatten())
+    losses = nn.functional.cross_entropy(*flat, ignore_index=IGNORED, reduction="none").view_as(target)
     return losses.sum(dim=1) / real.sum(dim=1)

@@ -75,8 +75,8 @@ class EdgeCacheSlot(CacheLayerMixin):
     def reset(self):
         self.length = 0
 
-    def index(self, rows: torch.Tensor):
-        self.buffers = [None if buffer is None else buffer.index_select(0, rows) for buffer in self.buffers]
+    def index(self, rows: torch.Tensor | slice):
+        self.buffers = [None if buffer is None else buffer[rows] for buffer in self.buffers]
 
     def reorder_cache(self, beam_idx: torch.LongTensor):
         self.index(beam_idx)
@@ -84,7 +84,7 @@ class EdgeCacheSlot(CacheLayerMixin):
     def batch_repeat_interleave(self, repeats: int):
         self.buffers = [None if b is None else b.repeat_interleave(repeats, dim=0) for b in self.buffers]
 
-    def batch_select_indices(self, indices: torch.Tensor):
+    def batch_select_indices(self, indices: torch.Tensor | slice):
         self.index(indices)
 
 
