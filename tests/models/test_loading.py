@@ -133,7 +133,7 @@ def lstm_names() -> dict[str, str]:
 def conv_names() -> dict[str, str]:
     """As [`frozen_names`], for stacks of convolutions."""
     linear = {"direction": "E E", "length": "E 1", "bias": "E"}
-    convolution = {"direction": "2E E R", "length": "2E 1 1", "bias": "2E"}
+    convolution = {"direction": "2E R E", "length": "2E 1 1", "bias": "2E"}
     parts = {"lm_head": {"direction": "V E", "length": "V 1", "bias": "V"}}
     for side, rows, depth in (("encoder", "S", 2), ("decoder", "V", 3)):
         parts |= {

@@ -235,6 +235,27 @@ def test_what_shows_only_with_the_data(changes, message, tmp_path, few_examples,
     assert not list(tmp_path.glob("run/*"))
 
 
+@pytest.mark.parametrize(
+    ("model", "start"),
+    [
+        ("universal_transformer", ["<s>"]),
+        ("torch_transformer", ["<s>"]),
+        ("role_filler_transformer", ["<s>"]),
+        ("sag_t5_transformer", []),
+        ("conv_seq2seq", []),
+        ("lstm_seq2seq", []),
+    ],
+)
+def test_sources_start_as_those_of_the_authors(model, start, tmp_path, few_examples):
+    task = prepare_task(tiny_recipe(tmp_path, model=model))
+    tokenizer = task.vocabulary.tokenizer
+    words = task.benchmark["train"]["input"][0].split()
+    ids = task.splits["train"][numpy.arange(1)]["input_ids"][0]
+    assert tokenizer.convert_ids_to_tokens(ids.tolist()) == [*start, *words, "</s>"]
+    known = {word for split in task.benchmark.values() for text in split["input"] for word in text.split()}
+    assert task.build_model("sdpa").config.source_vocab_size == len({*known, *start, "</s>"})
+
+
 def test_early_stopping_needs_a_validation_split(tmp_path, few_examples, monkeypatch):
     without = {name: split for name, split in short_scan().items() if name != "validation"}
     monkeypatch.setattr(hf_sysgen.training.tasks, "load_benchmark", lambda *args, **kwargs: without)

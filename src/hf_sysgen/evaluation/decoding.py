@@ -22,7 +22,8 @@ class PreallocatedLayer(DynamicLayer):
 
     def __init__(self, capacity: int):
         super().__init__()
-        self.capacity, self.buffers = capacity, []
+        self.capacity = capacity
+        self.buffers: list[torch.Tensor] = []
 
     def update(self, key_states, value_states, *args, **kwargs):
         if not self.is_initialized:
@@ -121,7 +122,7 @@ def greedy_decode(
         fed = torch.cat((fed, given), dim=1)
     for done in range(num_given, num_steps):
         active = bisect.bisect_left(lengths, -done, key=operator.neg)
-        if active < len(fed):
+        if cache is not None and active < len(fed):
             fed = fed[:active]
             keep_rows(cache, active)
         output = step(fed, cache)

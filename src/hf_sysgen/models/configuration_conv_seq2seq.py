@@ -1,5 +1,7 @@
 """Configuration of the convolutional encoder-decoder, a baseline in the SCAN table of Chaabouni et al. 2021."""
 
+from typing import ClassVar
+
 from huggingface_hub.dataclasses import strict
 
 from .configuration_encoder_decoder import Seq2SeqConfig
@@ -26,6 +28,8 @@ class ConvSeq2SeqConfig(Seq2SeqConfig):
     """
 
     model_type = "conv_seq2seq"
+    # so are the files in bin-data of robertodessi/SCAN-CNN: words and one end symbol
+    source_starts: ClassVar[bool] = False
 
     encoder_layers: int = 6
     decoder_layers: int = 6

@@ -1,6 +1,6 @@
 """What the configurations of all models from sequence to sequence share."""
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from huggingface_hub.dataclasses import strict
 
@@ -44,6 +44,9 @@ class Seq2SeqConfig(CheckedConfig):
     table covers `[source_id_offset, source_id_offset + source_vocab_size)`; the two ranges overlap in the words that
     both languages use. A joint vocabulary is `source_id_offset=0`.
 
+    Attributes:
+        source_starts: whether the vocabulary of a training setup puts SOS before each source.
+
     Args:
         vocab_size: rows of the decoder table: target words and the symbol that is both SOS and EOS.
         source_vocab_size: rows of the encoder table: source words, EOS and, where a paper has one, the encoder's SOS.
@@ -62,6 +65,7 @@ class Seq2SeqConfig(CheckedConfig):
 
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
     attribute_map = {"num_hidden_layers": "encoder_layers"}  # noqa: RUF012
+    source_starts: ClassVar[bool] = True
 
     vocab_size: int = 7
     source_vocab_size: int = 15

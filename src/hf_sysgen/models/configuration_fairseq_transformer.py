@@ -1,6 +1,6 @@
 """Configuration of fairseq's Transformer (v0.10.2), the base of Chaabouni et al. 2021."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from huggingface_hub.dataclasses import strict
 
@@ -44,6 +44,8 @@ class FairseqTransformerConfig(EncoderDecoderConfig):
     """
 
     model_type = "fairseq_transformer"
+    # fairseq reads `words </s>` (data/dictionary.py:292-317 of 0.10.2)
+    source_starts: ClassVar[bool] = False
 
     num_attention_heads: int = 4
     encoder_layers: int = 4

@@ -152,8 +152,8 @@ class Task(ABC):
 
 class Seq2SeqTask(Task):
     """
-    Texts to texts, decoded greedily. The vocabulary is of all splits. Of a model with one table for both sides (Edge
-    Transformer) it is joint, and has no start symbol, which such a model does without.
+    Texts to texts, decoded greedily. The vocabulary is of all splits, and has a start symbol where the authors of the
+    model put one before sources. Of a model with one table for both sides (Edge Transformer) it is joint.
 
     Attributes:
         vocabulary: the tokenizer, and which ids the model's two tables cover.
@@ -186,7 +186,7 @@ class Seq2SeqTask(Task):
             targets,
             joint=self.recipe.joint_vocabulary,
             characters=self.recipe.tokens == "characters",
-            start=self.has_source_table,
+            start=getattr(CONFIGS[self.recipe.model], "source_starts", False),
         )
 
     def encode(self, sources: list[str], targets: list[str]) -> tuple[list[list[int]], list[list[int]]]:
