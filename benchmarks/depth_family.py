@@ -1,6 +1,6 @@
 """
-The path of Petty et al. 2023 in less than an hour of two cores: depths 1, 2, 4 and 8 at equal parameters, pretrained on
-a small text, fine-tuned on COGS-vf, and the paper's figures of them.
+The path of Petty et al. 2023 in small: depths 1, 2, 4 and 8 at equal parameters, pretrained on a small text, fine-tuned
+on COGS-vf, and the paper's figures of them.
 
 `python benchmarks/depth_family.py PASSAGES.jsonl` (records with `text`, or with a passage cut into `prefix` and
 `gold_completion`) writes the text in C4's layout, every tenth passage for validation, trains a tokenizer on the others,
@@ -27,6 +27,7 @@ from hf_sysgen.data.byte_pairs import save_byte_pairs
 from hf_sysgen.data.c4_files import write_shards
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation import analyse
+from hf_sysgen.evaluation.figures import check_picture
 from hf_sysgen.evaluation.results import RESULTS, read_results
 from hf_sysgen.training.run_sweep import run_sweep
 from hf_sysgen.training.sweep import load_sweep
@@ -43,6 +44,7 @@ def main() -> None:
     parser.add_argument("--figures", type=Path, default=FOLDER / "figures")
     parser.add_argument("--results", type=Path, default=HERE / "results")
     arguments = parser.parse_args()
+    check_picture(arguments.figures / "figure.png")
     start = time.monotonic()
     texts = read_texts(arguments.passages)
     write_shards(FOLDER / "text", "validation", texts[::10], 1)

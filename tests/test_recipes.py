@@ -367,7 +367,7 @@ def test_names_are_frozen():
         "paper_cell", "paper_test", "paper_validation", "max_tokens", "batches_per_update", "pretrained",
         "optimizer", "momentum", "role_scheme", "subwords", "epochs", "beams", "length_penalty", "paper_metric",
         "validation_examples", "kept_steps", "size_class", "tokenizer", "context_length", "streams",
-        "sample_losses", "resample",
+        "sample_losses", "resample", "source_start",
     }  # fmt: skip
 
 

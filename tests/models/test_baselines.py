@@ -463,10 +463,10 @@ def test_number_of_parameters() -> None:
         conv = BASELINES["conv_seq2seq"][2](ConvSeq2SeqConfig())
     cell = 4 * 100 * (100 + 100) + 2 * 4 * 100
     attention = 2 * 100 * 100 + 100 + 100
-    assert lstm.num_parameters() == 100 * (15 + 7) + cell + (cell + 4 * 100 * 100) + attention + 7 * 200 + 7
+    assert lstm.num_parameters() == 100 * (14 + 7) + cell + (cell + 4 * 100 * 100) + attention + 7 * 200 + 7
     linear, convolution = 128 * 128 + 2 * 128, 256 * 128 * 5 + 2 * 256
     stack = 2 * linear + 6 * convolution + 1024 * 128
-    assert conv.num_parameters() == 2 * stack + 6 * 2 * linear + 128 * (15 + 7) + 7 * 128 + 2 * 7
+    assert conv.num_parameters() == 2 * stack + 6 * 2 * linear + 128 * (14 + 7) + 7 * 128 + 2 * 7
 
 
 @pytest.mark.parametrize(

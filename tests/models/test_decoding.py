@@ -54,11 +54,16 @@ def test_rows_that_end_early_leave(model_and_source, num_given):
         assert not logits[row, length:].any()
 
 
-@pytest.mark.parametrize("lengths", [[3, 4, 13, 4, 4], [14, 3, 3, 3, 3], [12, 3, 3, 3, 3], [13, 9, 9, 9, 2]], ids=str)
+@pytest.mark.parametrize(
+    "lengths",
+    [[3, 4, 13, 4, 4], [14, 3, 3, 3, 3], [12, 3, 3, 3, 3], [13, 9, 9, 9, 2], [13, 3, 3, 3], [13, 3, 3, 3, 3, 3]],
+    ids=str,
+)
 def test_lengths_that_are_no_lengths(lengths):
     model = tiny_model("sysgen_transformer")
     batch = ragged_batch(model.config)
     source = {name: batch[name] for name in ("input_ids", "attention_mask")}
     given = torch.zeros(5, 2, dtype=torch.long)
-    with pytest.raises(ValueError, match="lengths must fall from num_steps=13 to more than the 2 given tokens"):
+    message = "lengths of 5 rows must fall from num_steps=13 to more than the 2 given tokens"
+    with pytest.raises(ValueError, match=message):
         greedy_decode(model, **source, num_steps=STEPS, given=given, lengths=lengths)

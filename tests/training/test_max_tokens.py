@@ -137,7 +137,7 @@ def test_one_epoch_of_resampled_examples_is_a_run(tmp_path):
 @given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 20))
 def test_processes_share_the_batches(per_update, world, seed):
     split = split_of(50, seed)
-    ranks = [MaxTokensBatches(split, 30, 9, seed, per_update, rank=rank, world=world) for rank in range(world)]
+    ranks = [MaxTokensBatches(split, 30, 9, seed, per_update, rank, world) for rank in range(world)]
     parts = [[part.tolist() for part in rank] for rank in ranks]
     count = ranks[0].parts
     assert {len(rank) for rank in parts} == {9 * count} == {len(rank) for rank in ranks}

@@ -235,6 +235,22 @@ def test_what_shows_only_with_the_data(changes, message, tmp_path, few_examples,
     assert not list(tmp_path.glob("run/*"))
 
 
+def test_a_decoder_reads_its_prompt_without_a_start(tmp_path):
+    recipe = tiny_recipe(tmp_path, model="depth_width_decoder", source_start=True, joint_vocabulary=True)
+    with pytest.raises(RecipeError, match="source_start=True has no effect on model=depth_width_decoder"):
+        prepare_task(recipe)
+
+
+@pytest.mark.parametrize("model", ["universal_transformer", "sag_transformer", "role_filler_transformer"])
+@pytest.mark.parametrize("start", [True, False])
+def test_a_recipe_may_say_how_sources_start(model, start, tmp_path, few_examples):
+    recipe = tiny_recipe(tmp_path, model=model, source_start=start)
+    ids = prepare_task(recipe).splits["train"][numpy.arange(3)]["input_ids"]
+    assert run_recipe(recipe)["steps"] == recipe.steps
+    tokenizer = AutoTokenizer.from_pretrained(recipe.run_dir / "model")
+    assert (tokenizer.convert_ids_to_tokens(ids[:, 0].tolist()) == ["<s>"] * 3) == start
+
+
 @pytest.mark.parametrize(
     ("model", "start"),
     [

@@ -147,7 +147,7 @@ def sentence_tokenizer(sentences: Iterable[str], root: str | None = None) -> Pre
 def encode_sources(
     tokenizer: PreTrainedTokenizerFast, texts: list[str], id_range: range | None = None
 ) -> list[list[int]]:
-    """Ids of `<s> words </s>` for each text.
+    """Ids of `<s> words </s>` for each text; without `<s>` of a tokenizer that has none.
 
     Args:
         id_range: ids that the encoder's table covers; `None` skips the check.

@@ -48,7 +48,7 @@ class TokenizedSplit(Dataset):
     A split of a benchmark as token ids, indexed by whole batches.
 
     Args:
-        sources: `<s> words </s>` ids of every example; targets: `words </s>` ids.
+        sources: `<s> words </s>` ids of every example, or `words </s>`; targets: `words </s>` ids.
         pad_id: what fills short sources; attention masks tell, not this id.
         train_eos: whether the EOS of a target is a label.
     """

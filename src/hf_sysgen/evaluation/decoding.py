@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from transformers import Cache, DynamicCache, EncoderDecoderCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
+from transformers.modeling_outputs import BaseModelOutput
 
 
 class PreallocatedLayer(DynamicLayer):
@@ -110,9 +111,11 @@ def greedy_decode(
     """
     rows, num_given = input_ids.shape[0], 0 if given is None else given.shape[1]
     lengths = [num_steps] * rows if lengths is None else list(lengths)
-    if sorted(lengths, reverse=True) != lengths or max(lengths) != num_steps or min(lengths) <= num_given:
+    falling = sorted(lengths, reverse=True) == lengths and len(lengths) == rows
+    if not falling or max(lengths) != num_steps or min(lengths) <= num_given:
         raise ValueError(
-            f"lengths must fall from num_steps={num_steps} to more than the {num_given} given tokens, not {lengths}"
+            f"lengths of {rows} rows must fall from num_steps={num_steps} to more than the {num_given} given tokens, "
+            f"not {lengths}"
         )
     begin = _encode if model.config.is_encoder_decoder else _prompt
     step, fed, cache = begin(model, input_ids, attention_mask, num_steps)
@@ -128,9 +131,16 @@ def greedy_decode(
         output = step(fed, cache)
         cache = output.past_key_values
         fed = output.logits[:, -1:].argmax(dim=-1)
-        ids.append(nn.functional.pad(fed, (0, 0, 0, rows - active)))
-        logits.append(nn.functional.pad(output.logits, (0, 0, 0, 0, 0, rows - active)))
+        ids.append(_filled(fed, rows))
+        logits.append(_filled(output.logits, rows))
     return torch.cat(ids, dim=1), torch.cat(logits, dim=1)
+
+
+def _filled(tensor: torch.Tensor, rows: int) -> torch.Tensor:
+    """(R, ...) with rows of zeros behind it -> (rows, ...)."""
+    if len(tensor) == rows:
+        return tensor
+    return torch.cat((tensor, tensor.new_zeros(rows - len(tensor), *tensor.shape[1:])))
 
 
 def keep_rows(cache: Cache, count: int) -> None:
@@ -150,11 +160,11 @@ def _encode(
     model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, num_steps: int
 ) -> tuple[Step, torch.Tensor, Cache | None]:
     """How a decoder beside an encoder takes a step, the start symbol that it reads first (B, 1), and a cache."""
-    encoded = model.get_encoder()(input_ids=input_ids, attention_mask=attention_mask)
+    states = model.get_encoder()(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
 
     def step(fed: torch.Tensor, cache: Cache | None) -> Any:
         return model(
-            encoder_outputs=type(encoded)(**{name: part[: len(fed)] for name, part in encoded.items()}),
+            encoder_outputs=BaseModelOutput(last_hidden_state=states[: len(fed)]),
             attention_mask=attention_mask[: len(fed)],
             decoder_input_ids=fed,
             past_key_values=cache,

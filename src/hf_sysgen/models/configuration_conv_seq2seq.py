@@ -1,7 +1,5 @@
 """Configuration of the convolutional encoder-decoder, a baseline in the SCAN table of Chaabouni et al. 2021."""
 
-from typing import ClassVar
-
 from huggingface_hub.dataclasses import strict
 
 from .configuration_encoder_decoder import Seq2SeqConfig
@@ -28,9 +26,10 @@ class ConvSeq2SeqConfig(Seq2SeqConfig):
     """
 
     model_type = "conv_seq2seq"
-    # so are the files in bin-data of robertodessi/SCAN-CNN: words and one end symbol
-    source_starts: ClassVar[bool] = False
+    # the files in bin-data of robertodessi/SCAN-CNN hold words and one end symbol
+    source_starts = False
 
+    source_vocab_size: int = 14
     encoder_layers: int = 6
     decoder_layers: int = 6
     kernel_size: int = 5

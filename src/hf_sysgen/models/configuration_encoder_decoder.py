@@ -1,6 +1,6 @@
 """What the configurations of all models from sequence to sequence share."""
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from huggingface_hub.dataclasses import strict
 
@@ -45,7 +45,8 @@ class Seq2SeqConfig(CheckedConfig):
     both languages use. A joint vocabulary is `source_id_offset=0`.
 
     Attributes:
-        source_starts: whether the vocabulary of a training setup puts SOS before each source.
+        source_starts: whether the authors of the model put SOS before each source; what a recipe does that says
+            nothing of it.
 
     Args:
         vocab_size: rows of the decoder table: target words and the symbol that is both SOS and EOS.
@@ -65,7 +66,7 @@ class Seq2SeqConfig(CheckedConfig):
 
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
     attribute_map = {"num_hidden_layers": "encoder_layers"}  # noqa: RUF012
-    source_starts: ClassVar[bool] = True
+    source_starts = True
 
     vocab_size: int = 7
     source_vocab_size: int = 15

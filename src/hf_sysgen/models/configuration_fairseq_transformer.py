@@ -1,6 +1,6 @@
 """Configuration of fairseq's Transformer (v0.10.2), the base of Chaabouni et al. 2021."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from huggingface_hub.dataclasses import strict
 
@@ -45,8 +45,9 @@ class FairseqTransformerConfig(EncoderDecoderConfig):
 
     model_type = "fairseq_transformer"
     # fairseq reads `words </s>` (data/dictionary.py:292-317 of 0.10.2)
-    source_starts: ClassVar[bool] = False
+    source_starts = False
 
+    source_vocab_size: int = 14
     num_attention_heads: int = 4
     encoder_layers: int = 4
     decoder_layers: int = 4

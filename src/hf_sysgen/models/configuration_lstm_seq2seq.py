@@ -1,6 +1,6 @@
 """Configuration of the LSTM encoder-decoder with attention, a baseline in the papers' SCAN tables."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from huggingface_hub.dataclasses import strict
 
@@ -30,9 +30,10 @@ class LstmSeq2SeqConfig(Seq2SeqConfig):
     """
 
     model_type = "lstm_seq2seq"
-    # Lake & Baroni 2018 tell of none
-    source_starts: ClassVar[bool] = False
+    # Lake & Baroni 2018 tell of no start symbol
+    source_starts = False
 
+    source_vocab_size: int = 14
     hidden_size: int = 100
     encoder_layers: int = 1
     decoder_layers: int = 1

@@ -140,16 +140,15 @@ class MaxTokensBatches(StepBatches):
         steps: int,
         seed: int,
         batches_per_update: int = 1,
-        resample: int | None = None,
         rank: int = 0,
         world: int = 1,
+        resample: int | None = None,
     ):
         self.split, self.steps, self.seed, self.rank, self.world = split, steps, seed, rank, world
         self.batches_per_update, self.first_step = batches_per_update, 0
         self.parts = parts_of_max_tokens(batches_per_update, world)
         rows = np.arange(len(split))
         if resample is not None:
-            # a stream of its own: that of `seed` alone shuffles what is packed
             rows = np.random.default_rng((seed, resample)).integers(len(split), size=resample)
         sources, targets = split.side_lengths()
         self.batches = [rows[batch] for batch in pack(sources[rows], targets[rows], max_tokens, seed)]

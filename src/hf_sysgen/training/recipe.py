@@ -70,6 +70,8 @@ class Recipe:
         streams: for pretraining: parts that the shards of the text are dealt out to. Each makes examples of its own
             text, and an update takes equally many from all, whatever the number of processes, which share the streams.
         validation_examples: for pretraining: how many, from the beginning of the split, perplexity is of.
+        source_start: whether a start symbol stands before each source; `null` for as the authors of the model have it
+            (Csordas et al. and Russin et al. do, fairseq does not).
         joint_vocabulary: whether source and target share one vocabulary (COGS, PCFG) or have their own (SCAN, CFQ).
         role_scheme: roles of words for a model that reads them: one of `role_schemes()` of `hf_sysgen.data.roles`, or
             the path of a file (.yaml, .yml, .json); `null` takes each word as its own role.
@@ -87,8 +89,8 @@ class Recipe:
             `max_tokens` takes fairseq's batches of examples of similar length, in another order each epoch.
         max_tokens: most tokens of a batch under `sampling: max_tokens`: examples times the longest source or target.
         batches_per_update: such batches in an update, over all processes: fairseq's GPUs times update_freq.
-        resample: such batches are of so many training examples, drawn with replacement before training, and an epoch
-            is one pass over these (Dessi & Baroni 2019); `null` for each example once.
+        resample: draw so many training examples with replacement, once, and make the batches of these; an epoch is one
+            pass over them (Dessi & Baroni 2019). `null` for each example once.
         train_eos: whether EOS is a label; without it only oracle-length evaluation makes sense (Newman et al. 2020).
         optimizer: `adam`, or `nesterov`: gradient descent with Nesterov's momentum, as fairseq's `nag` at a
             constant learning rate).
@@ -148,6 +150,7 @@ class Recipe:
     context_length: int = 1024
     streams: int = 1
     validation_examples: int = 1000
+    source_start: bool | None = None
     joint_vocabulary: bool = False
     role_scheme: str | None = None
     seed: int = 0

@@ -49,7 +49,11 @@ def states_text(sweep: Sweep) -> str:
         for run, (state, more) in zip(sweep.runs, states, strict=True)
     ]
     counts = Counter(state for state, _ in states)
-    return "\n".join([*lines, f"{len(lines)} runs: " + ", ".join(f"{counts[state]} {state}" for state in STATES)])
+    return "\n".join([*lines, f"{counted(len(lines))}: " + ", ".join(f"{counts[state]} {state}" for state in STATES)])
+
+
+def counted(runs: int) -> str:
+    return "1 run" if runs == 1 else f"{runs} runs"
 
 
 def run_sweep(sweep: Sweep, at_once: int | None = None, accelerate: Path | None = None) -> int:
@@ -71,7 +75,7 @@ def run_sweep(sweep: Sweep, at_once: int | None = None, accelerate: Path | None 
         if lock is None:
             raise SweepError(f"{sweep.path} is being run here by another process; `--dry-run` shows how far it is")
         left = [run for run in sweep.runs if state_of(run)[0] != "finished"]
-        print(f"{len(sweep.runs)} runs, {len(sweep.runs) - len(left)} of them finished already", flush=True)
+        print(f"{counted(len(sweep.runs))}, {len(sweep.runs) - len(left)} of them finished already", flush=True)
         failures = _Training(TrainingProcesses(at_once, len(left), accelerate), len(left)).all(left) if left else []
     for run, _, message in failures:
         print(f"error: {run.name} failed: {message}; everything it said is in {run.log}", file=sys.stderr)

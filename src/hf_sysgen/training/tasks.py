@@ -152,8 +152,8 @@ class Task(ABC):
 
 class Seq2SeqTask(Task):
     """
-    Texts to texts, decoded greedily. The vocabulary is of all splits, and has a start symbol where the authors of the
-    model put one before sources. Of a model with one table for both sides (Edge Transformer) it is joint.
+    Texts to texts, decoded greedily. The vocabulary is of all splits. Of a model with one table for both sides (Edge
+    Transformer) it is joint, and has no start symbol, which such a model does without.
 
     Attributes:
         vocabulary: the tokenizer, and which ids the model's two tables cover.
@@ -186,8 +186,15 @@ class Seq2SeqTask(Task):
             targets,
             joint=self.recipe.joint_vocabulary,
             characters=self.recipe.tokens == "characters",
-            start=getattr(CONFIGS[self.recipe.model], "source_starts", False),
+            start=self.source_start,
         )
+
+    @property
+    def source_start(self) -> bool:
+        """Whether a start symbol stands before each source."""
+        if self.recipe.source_start is None:
+            return self.has_source_table and getattr(CONFIGS[self.recipe.model], "source_starts", True)
+        return self.recipe.source_start
 
     def encode(self, sources: list[str], targets: list[str]) -> tuple[list[list[int]], list[list[int]]]:
         """Ids of both sides of some examples."""
@@ -269,6 +276,13 @@ def prepare_task(recipe: Recipe) -> Task:
     if (wanted == "translation") != (recipe.tokens in SUBWORDS):
         right = "bpe or sentencepiece" if wanted == "translation" else "words or characters"
         raise RecipeError(f"tokens={recipe.tokens} does not go with benchmark={recipe.benchmark}; use {right}")
+    if recipe.source_start is not None and not (
+        wanted == "seq2seq" and hasattr(CONFIGS[recipe.model], "source_vocab_size")
+    ):
+        raise RecipeError(
+            f"source_start={recipe.source_start} has no effect on model={recipe.model} and "
+            f"benchmark={recipe.benchmark}; remove it"
+        )
     if wanted != "translation" and recipe.beams > 1:
         raise RecipeError(
             f"beams={recipe.beams} has no effect on benchmark={recipe.benchmark}, which is not translated"

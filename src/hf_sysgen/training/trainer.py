@@ -411,7 +411,7 @@ def training_arguments(recipe: Recipe) -> Seq2SeqTrainingArguments:
         adam_epsilon=recipe.adam_epsilon,
         weight_decay=recipe.weight_decay,
         optim="adamw_torch_fused" if recipe.optimizer == "adam" else "sgd",
-        optim_args=None if recipe.optimizer == "adam" else f"momentum={recipe.momentum},nesterov=true,fused=true",
+        optim_args=None if recipe.optimizer == "adam" else f"momentum={recipe.momentum},nesterov=true",
         max_grad_norm=recipe.max_grad_norm,
         bf16=recipe.precision == "bf16",
         fp16=recipe.precision == "fp16",
