@@ -224,7 +224,7 @@ def table_and_cell(printed: str, spread: str | None = "std", seeds: int | None =
 
 
 def measurement(*values: float, budget: float = 1.0, changes: tuple = ()) -> Measurement:
-    return Measurement("name", values, tuple(range(len(values))), budget, (7, 7), changes, ())
+    return Measurement("name", values, tuple(range(len(values))), budget, (7, 7), 7, changes, ())
 
 
 def test_mean_and_spread():
@@ -349,9 +349,14 @@ def test_the_budget_of_runs_that_epochs_end():
     run["splits"]["test_iid"] = {**run["splits"]["test"], "bleu": 7.5}
     run["steps"] = 34_567
     one = found("chaabouni2021-table7", "ne-en", "SAG", [run])
-    assert (one.ours[0].values, one.ours[0].budget, one.ours[0].steps) == ((7.5,), 1.0, (34_567, None))
+    assert (one.ours[0].values, one.ours[0].budget, one.ours[0].steps) == ((7.5,), 1.0, (34_567, 34_567))
+    assert one.ours[0].paper_steps is None
     assert one.verdict == reproduction.OPEN
     assert next(measured_cells(one))[5] == "34,567 steps (100% of examples)"
+    other = {**run, "seed": 1, "steps": 34_789}
+    one = found("chaabouni2021-table7", "ne-en", "SAG", [run, other])
+    assert [measured.seeds for measured in one.ours] == [(0, 1)]
+    assert next(measured_cells(one))[5] == "34,567 to 34,789 steps (100% of examples)"
     run["recipe"]["epochs"] = 25
     one = found("chaabouni2021-table7", "ne-en", "SAG", [run])
     assert (one.ours[0].budget, one.verdict) == (0.25, reproduction.SMALLER)

@@ -64,8 +64,8 @@ def number(value: float | None, cell: Cell, signed: bool = False) -> str:
 
 def budget(one: Measurement) -> str:
     """Updates of ours of those of the paper's setup, and the share of its examples."""
-    ours, theirs = one.steps
-    steps = f"{ours:,} steps" if theirs is None else f"{ours:,} of {theirs:,} steps"
+    ours = " to ".join(f"{steps:,}" for steps in sorted(set(one.steps)))
+    steps = f"{ours} steps" if one.paper_steps is None else f"{ours} of {one.paper_steps:,} steps"
     share = "" if one.budget is None else f" ({one.budget:.{0 if one.budget >= 0.1 else 1}%} of examples)"
     return f"{steps}{share}"
 

@@ -71,7 +71,8 @@ class Measurement:
         values: of each run, in the cell's unit, by increasing seed.
         seeds: theirs.
         budget: examples seen in training as a share of the paper's, `None` where either is unknown.
-        steps: optimizer updates of each run, and those of the recipe of the paper's cell, `None` where epochs end it.
+        steps: fewest and most optimizer updates of a run; equal unless epochs ended them.
+        paper_steps: those of the recipe of the paper's cell, `None` where epochs end it.
         changes: how the runs' recipe differs from that of the cell: "key: ours for theirs".
         records: the runs.
     """
@@ -80,7 +81,8 @@ class Measurement:
     values: tuple[float, ...]
     seeds: tuple[int, ...]
     budget: float | None
-    steps: tuple[int, int | None]
+    steps: tuple[int, int]
+    paper_steps: int | None
     changes: tuple[str, ...]
     records: tuple[Record, ...]
 
@@ -239,22 +241,26 @@ def _measurements(
     if cell.run is None:
         return []
     scale = 100.0 if cell.unit == "percent" else 1.0
-    groups: dict[tuple[str, int], dict[int, tuple[float, Record]]] = defaultdict(dict)
+    groups: dict[tuple[str, Any], dict[int, tuple[float, Record]]] = defaultdict(dict)
     for overrides, record in by_recipe.get(cell.run.recipe, ()):
         value = measured(record, cell.run.measure)
         if value is not None and _matches(cell.run, overrides):
             # one run a seed: a copy of its record is no second one
-            groups[record["name"], record["steps"]].setdefault(record["seed"], (value * scale, record))
+            length = _ended_by_epochs(record) or record["steps"]
+            groups[record["name"], length].setdefault(record["seed"], (value * scale, record))
     setup = _setup(cell.run, setups)
     found = []
-    for (name, steps), runs in groups.items():
+    for (name, _), runs in groups.items():
         seeds = sorted(runs)
         records = tuple(runs[seed][1] for seed in seeds)
         budget = _budget(records[0], setup)
         changes = _changes(records[0]["recipe"], setup)
         values = tuple(runs[seed][0] for seed in seeds)
+        steps = [record["steps"] for record in records]
         theirs = None if setup.get("epochs") else setup.get("steps")
-        found.append(Measurement(name, values, tuple(seeds), budget, (steps, theirs), changes, records))
+        found.append(
+            Measurement(name, values, tuple(seeds), budget, (min(steps), max(steps)), theirs, changes, records)
+        )
     return sorted(found, key=lambda one: (-min(one.budget or 0.0, 1.0), len(one.changes), one.name))
 
 
@@ -281,13 +287,20 @@ def _examples(keys: Mapping[str, Any], steps: int) -> float:
     return float(steps) * size
 
 
+def _ended_by_epochs(record: Record) -> str | None:
+    """
+    The epochs of a run that they ended, in words: how many steps they have depends on the batches. It is known by the
+    steps that the run had left.
+    """
+    epochs = record["recipe"].get("epochs")
+    return f"{epochs} epochs" if epochs and record["steps"] < record["recipe"]["steps"] else None
+
+
 def _budget(record: Record, setup: Mapping[str, Any]) -> float | None:
     if not setup.get("steps"):
         return None
     if setup.get("epochs"):
-        # the steps that epochs have depend on the batches; that epochs ended a run is known by the steps it had left
-        ended = record["recipe"].get("epochs") and record["steps"] < record["recipe"]["steps"]
-        return record["recipe"]["epochs"] / setup["epochs"] if ended else None
+        return record["recipe"]["epochs"] / setup["epochs"] if _ended_by_epochs(record) else None
     if bool(record["recipe"].get("batch_size")) != bool(setup.get("batch_size")):
         return None
     return _examples(record["recipe"], record["steps"]) / _examples(setup, setup["steps"])
