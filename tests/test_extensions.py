@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import shutil
 import sys
 from pathlib import Path
 
@@ -206,8 +207,9 @@ def test_a_folder_that_is_not_there(monkeypatch, tmp_path):
 
 COMMANDS = [
     ["list"], ["train", "recipe.yaml"], ["compare", "recipe.yaml"], ["evaluate", "model", "scan"], ["predict", "jump"],
-    ["look", "attention", "model", "jump"], ["look", "biases", "model"], ["publish", "model", "me/model"],
-    ["card", "results.json"], ["data", "list"], ["data", "describe", "scan"],
+    ["look", "attention", "model", "jump"], ["look", "biases", "model"], ["look", "example", "run"],
+    ["look", "story", "model", "Ann wife Bob, Ann ? Bob"], ["publish", "model", "me/model"], ["card", "results.json"],
+    ["sweep", "sweep.yaml"], ["data", "list"], ["data", "describe", "scan"],
 ]  # fmt: skip
 
 
@@ -216,7 +218,10 @@ COMMANDS = [
 def test_commands_that_read_it_say_so(words, tmp_path):
     """In a fresh process, where the first import of the models or benchmarks reads the folder."""
     (tmp_path / "recipe.yaml").write_text("model: sysgen_transformer\n")
+    (tmp_path / "sweep.yaml").write_text("recipes: [recipe.yaml]\nseeds: [0]\n")
     (tmp_path / "results.json").write_text("{}")
+    (tmp_path / "run").mkdir()
+    shutil.copy(ROOT / "benchmarks" / "results" / "clutrr_edge_234_quick-seed0.json", tmp_path / "run" / "results.json")
     output = ["-o", "picture.png"] if words[0] == "look" else []
     done = command(["-m", "hf_sysgen.cli", *words, *output], tmp_path, **{EXTENSIONS_VARIABLE: "none"})
     assert done.returncode == 2, done.stderr
