@@ -61,10 +61,10 @@ def main() -> None:
         (tuned, analyse.lexical_structural),
         ([*pretrained, *tuned], partial(analyse.matched_perplexity, recipe=recipe)),
         (tuned, partial(analyse.equal_loss, loss=None)),
-        (tuned, analyse.ranks),
+        (tuned, analyse.feed_forward_ranks),
     ):
         print(analyse.analyse(runs, arguments.figures, find))
-    print(f"{minutes:.1f} minutes of text, tokenizer, pretraining and fine-tuning")
+    print(f"{minutes:.1f} minutes of text, tokenizer, pretraining and fine-tuning, as far as they were not done before")
 
 
 def trained(name: str, results: Path) -> list[Path]:

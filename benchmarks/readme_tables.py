@@ -12,6 +12,7 @@ import argparse
 import json
 import re
 import unicodedata
+from functools import partial
 from pathlib import Path
 
 from dataset_statistics import cell as statistic
@@ -210,13 +211,26 @@ def crossing_table() -> str:
     return markdown(header, rows, numbers=False)
 
 
-def curves(path: Path, names: tuple[str, ...]) -> None:
-    """Accuracy over training of kept runs. In few colours, because every clone carries it."""
-    from PIL import Image
-
+def curves(names: tuple[str, ...], path: Path) -> None:
+    """Accuracy over training of kept runs."""
     from hf_sysgen.evaluation.plots import plot_accuracies
 
     plot_accuracies([first_record(name) for name in names], path)
+
+
+def depth_figure(analysis: str, start: str, path: Path) -> None:
+    """A figure of Petty et al. 2023, made from the kept records whose names start so."""
+    from hf_sysgen.evaluation import analyse
+    from hf_sysgen.evaluation.figures import save
+
+    records = [read_results(file) for file in sorted(RESULTS_FOLDER.glob(f"{start}*.json"))]
+    save(getattr(analyse, analysis)([(RESULTS_FOLDER, record) for record in records]).draw(), path)
+
+
+def in_few_colours(path: Path) -> None:
+    """Make a picture small, because every clone carries it."""
+    from PIL import Image
+
     with Image.open(path) as picture:
         few = picture.convert("RGB").quantize(32, dither=Image.Dither.NONE)
     few.save(path, optimize=True)
@@ -302,8 +316,13 @@ TABLES = {
     "docs/benchmarks.md": {"configs": configs_table, "statistics": statistics_table, "loading": loading_table},
 }
 
-# picture: whose curves it has
-PICTURES = {"docs/scan_length26_quick.png": QUICK, "docs/cogs_graph_edge_quick.png": ("cogs_graph_edge_quick",)}
+# picture: what draws it from kept records
+PICTURES = {
+    "docs/scan_length26_quick.png": partial(curves, QUICK),
+    "docs/cogs_graph_edge_quick.png": partial(curves, ("cogs_graph_edge_quick",)),
+    "docs/depth_family_perplexity.png": partial(depth_figure, "perplexity_depth", "pretrain_quick_"),
+    "docs/depth_family_cases.png": partial(depth_figure, "lexical_structural", "cogs_vf_quick"),
+}
 
 
 def filled(name: str) -> str:
@@ -333,8 +352,9 @@ def main() -> None:
     # all is made before anything is written
     for path, text in texts().items():
         write_whole(path, text)
-    for name, runs in PICTURES.items():
-        curves(ROOT / name, runs)
+    for name, draw in PICTURES.items():
+        draw(ROOT / name)
+        in_few_colours(ROOT / name)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from hf_sysgen.cli import app
 from hf_sysgen.evaluation import devil_analyses as devil
+from hf_sysgen.evaluation.analyse import feed_forward_ranks, read_runs
 from hf_sysgen.evaluation.depth_analyses import (
     accuracy_at_loss,
     at_equal_loss,
@@ -270,6 +271,11 @@ def test_ranks_of_a_checkpoint(tmp_path):
             layer.feed_forward.gate_up_proj.weight.copy_(torch.cat((gate, up)))
             layer.feed_forward.down_proj.weight.copy_(down.T)
     model.save_pretrained(tmp_path / "model")
+    # as a fine-tuned run, whose recipe has no sizes
+    (folder, record), *_ = read_runs([keep(tmp_path / "runs", made(splits={"test": 0.5}))])
+    model.save_pretrained(folder / "model")
+    rows = feed_forward_ranks([(folder, {**record, "pretrained_fields": sizes})]).rows
+    assert [row[1:5] for row in rows] == [(2, 4 / 6, name, 4) for name in ("gate", "input", "output")]
     found = {one.projection: one for one in ranks(tmp_path)}
     assert {name: one.full for name, one in found.items()} == {"gate": 4, "input": 4, "output": 4}
     assert found["gate"].effective == pytest.approx((4 + 2) / 2, abs=1e-3)

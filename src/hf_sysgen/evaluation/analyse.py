@@ -350,10 +350,11 @@ def feed_forward_ranks(runs: Runs) -> Finding:
         curves: dict[str, list[Line]] = {}
         points: dict[str, list[tuple[float, float]]] = {}
         for record in records:
-            depth = record["recipe"]["num_hidden_layers"]
-            ratio = record["recipe"]["hidden_size"] / record["recipe"]["intermediate_size"]
+            depth, width, inner = (
+                depth_analyses.size(record, key) for key in ("num_hidden_layers", "hidden_size", "intermediate_size")
+            )
             for one in depth_analyses.ranks(folders[id(record)]):
-                rows.append((name, depth, ratio, one.projection, one.full, one.effective))
+                rows.append((name, depth, width / inner, one.projection, one.full, one.effective))
                 curves.setdefault(one.projection, []).append(Line(_layers(depth), one.cumulative))
                 points.setdefault(one.projection, []).append((depth, one.effective))
         for projection, lines in curves.items():
