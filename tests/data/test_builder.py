@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -21,6 +22,7 @@ import hf_sysgen.data.download
 import hf_sysgen.data.sources
 from hf_sysgen.data import BenchmarkInfo, ConfigInfo, DataError, Source, load_benchmark
 from hf_sysgen.data.builder import BenchmarkBuilder, builder_configs
+from hf_sysgen.data.registry import benchmark_builder
 from hf_sysgen.data.scan_sources import SCAN
 from hf_sysgen.data.sources import DamagedData, locate, open_file
 
@@ -105,6 +107,56 @@ def test_prepared_data_that_was_damaged(tmp_path: Path, damage: str) -> None:
     assert len(prepared(tmp_path)["train"]) == 3
 
 
+@pytest.mark.parametrize("is_prepared", [False, True])
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+def test_cache_that_may_not_be_written_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_prepared: bool
+) -> None:
+    """Intact data is not called damaged; whoever runs this may write everywhere, so the lock says what the disk would."""
+    if is_prepared:
+        prepared(tmp_path)
+
+    def refuse(path: str) -> None:
+        raise OSError(number, os.strerror(number), path)
+
+    monkeypatch.setattr(datasets.builder, "FileLock", refuse)
+    message = rf"^toy only: cannot use the cache {tmp_path} \(.*\); set HF_DATASETS_CACHE to a folder that you may write"
+    with pytest.raises(DataError, match=message) as caught:
+        prepared(tmp_path)
+    assert not isinstance(caught.value, DamagedData)
+
+
+@pytest.mark.parametrize("folder", ["", "below"])
+def test_cache_in_a_file_s_place(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=r"^toy only: cannot use the cache .*file"):
+        prepared(tmp_path / "file" / folder)
+
+
+def test_what_a_reader_may_not_read_is_not_the_cache(tmp_path: Path) -> None:
+    fault = PermissionError(errno.EACCES, "Permission denied", "/elsewhere/toy.txt")
+    with pytest.raises(datasets.exceptions.DatasetGenerationError):
+        prepared(tmp_path, fault)
+    with pytest.raises(DataError, match="cannot use the cache"):
+        prepared(tmp_path, PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "toy")))
+
+
+def test_changed_code_of_one_s_own_prepares_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules[Toy.__module__]
+    for number, text in enumerate(("first", "second", "first")):
+        (tmp_path / f"{number}.py").write_text(text)
+    folders = []
+    for number in range(3):
+        monkeypatch.setattr(module, "__file__", str(tmp_path / f"{number}.py"))
+        folders.append(Toy(cache_dir=tmp_path / "cache").cache_dir)
+    assert folders[0] == folders[2] != folders[1]
+
+
+def test_the_package_s_own_code_is_known_by_its_version(tmp_path: Path) -> None:
+    builder = benchmark_builder("scan", "length", cache_dir=tmp_path)
+    assert builder.cache_dir.endswith(SCAN.configs["length"].fingerprint)
+
+
 def test_modules_stay_as_they_are(tmp_path: Path) -> None:
     script = (
         "import pathlib, sys, hf_sysgen.data.builder as builder\n"
@@ -149,6 +201,8 @@ def test_counts_are_checked(tmp_path: Path) -> None:
     assert [check.holds for check in builder.checks(data)] == [True, True]
     data["test"] = data["test"].select(range(2))
     assert list(builder.checks(data))[1] == ("test has 3 examples", False, "2")
+    del data["test"]
+    assert list(builder.checks(data))[1] == ("there is a split test", False, "only train")
 
 
 PREPARE = """

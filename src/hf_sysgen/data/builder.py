@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -13,6 +15,10 @@ import datasets
 from hf_sysgen.data.download import causes, one_line
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.sources import DamagedData, DataError, locate, no_space
+
+
+# a folder that one may not use, or a file in its place
+_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
 
 
 class Check(NamedTuple):
@@ -40,7 +46,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
 
     A subclass sets `BENCHMARK` and `BUILDER_CONFIGS = builder_configs(BENCHMARK, version)`. The version must rise when
     the subclass makes other examples of the same files: prepared data is kept by benchmark, config, version and
-    fingerprint.
+    fingerprint. Of a benchmark of one's own the fingerprint has the code in it, too.
 
     Args:
         cache_dir: root of the cache, defaults to that of `datasets`.
@@ -50,8 +56,8 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         **kwargs: as in `datasets.DatasetBuilder`.
 
     Raises:
-        DataError: unknown config; prepared data that was damaged; (on preparation) a file that cannot be had or is not
-            the one expected.
+        DataError: unknown config; prepared data that was damaged; a cache that cannot be used; (on preparation) a file
+            that cannot be had or is not the one expected.
     """
 
     BENCHMARK: ClassVar[BenchmarkInfo]
@@ -79,7 +85,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
                 cache_dir=None if cache_dir is None else str(cache_dir),
                 # without these two the cache folder is named after the module alone
                 dataset_name=self.BENCHMARK.name,
-                hash=self.benchmark_config.fingerprint,
+                hash=self._fingerprint(),
                 config_name=self.benchmark_config.name,
                 **kwargs,
             )
@@ -88,6 +94,14 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
     def config_info(cls, config_name: str | None, data_dir: str | Path | None) -> ConfigInfo:
         """The split family of that name; a subclass may complete it by what only the files in `data_dir` say."""
         return cls.BENCHMARK.config(config_name)
+
+    def _fingerprint(self) -> str:
+        """Of the files, and of the code where it is not this package's: whoever writes it changes it all the time."""
+        files, module = self.benchmark_config.fingerprint, type(self).__module__
+        code = getattr(sys.modules[module], "__file__", None)
+        if module.startswith("hf_sysgen.") or code is None:
+            return files
+        return hashlib.sha256(files.encode() + Path(code).read_bytes()).hexdigest()[:16]
 
     def locate_sources(self) -> dict[str, str]:
         """The config's files, by what they are for, on this machine and checked (once by each builder)."""
@@ -108,8 +122,9 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         """As in `datasets.DatasetBuilder`. A `data_dir` is looked at also where the data is prepared already.
 
         Raises:
-            DataError: a file is absent or wrong, an example cannot be made of it, the cache's disk is full, or the
-                benchmark's optional dependency is not installed. Nothing is left that could be taken for prepared data.
+            DataError: a file is absent or wrong, an example cannot be made of it, the cache's disk is full or cannot be
+                written to, or the benchmark's optional dependency is not installed. Nothing is left that could be taken
+                for prepared data.
         """
         if self._data_dir is not None:
             self.locate_sources()
@@ -126,7 +141,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         """As in `datasets.DatasetBuilder`.
 
         Raises:
-            DamagedData: the prepared data cannot be read.
+            DataError: the cache cannot be used; DamagedData: the prepared data cannot be read.
         """
         with self._intact():
             return super().as_dataset(*args, **kwargs)
@@ -138,6 +153,8 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
             yield
         # Arrow's own errors are of these kinds, as is what JSON says
         except (OSError, ValueError) as error:
+            if unusable := self._unusable_cache(error):
+                raise unusable from error
             folder = getattr(self, "_cache_dir", "")
             if isinstance(error, DataError) or not Path(folder, datasets.config.DATASET_INFO_FILENAME).is_file():
                 raise
@@ -156,9 +173,25 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
                 f"{what}: no space left in {self.cache_dir} ({one_line(error)}): its files have {self._num_bytes}; "
                 "free some, or set HF_DATASETS_CACHE to a folder on another disk"
             )
+        if unusable := self._unusable_cache(error):
+            return unusable
         if isinstance(error, ImportError) and self.BENCHMARK.extra:
             return DataError(f"{what}: {error}; pip install hf-sysgen[{self.BENCHMARK.extra}]")
         return None
+
+    def _unusable_cache(self, error: BaseException) -> DataError | None:
+        """What to tell a user who may not write where the cache is, or read there; None for any other error."""
+        if not isinstance(error, OSError) or error.errno not in _FORBIDDEN:
+            return None
+        root = Path(self._cache_dir_root)
+        # Arrow names no file; where it is elsewhere, the cache is not to blame
+        path = Path(str(error.filename or root))
+        if not (path.is_relative_to(root) or root.is_relative_to(path)):
+            return None
+        return DataError(
+            f"{self.BENCHMARK.name} {self.benchmark_config.name}: cannot use the cache {root} ({one_line(error)}); set "
+            "HF_DATASETS_CACHE to a folder that you may write in"
+        )
 
     @property
     def _num_bytes(self) -> str:
@@ -179,7 +212,9 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         is forty times as fast as going through a column.
         """
         for split, expected in self.benchmark_config.num_examples.items():
-            if expected is not None:
+            if split not in dataset:
+                yield Check(f"there is a split {split}", False, f"only {', '.join(dataset)}")
+            elif expected is not None:
                 found = len(dataset[split])
                 fact = f"{split} has {expected:,} examples"
                 yield Check(fact, found == expected, "" if found == expected else f"{found:,}")
