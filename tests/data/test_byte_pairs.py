@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 
+import datasets
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tiny_runs import command
 from tiny_text import text_benchmark, texts, write_text
 from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
+import hf_sysgen.data.byte_pairs
 import hf_sysgen.data.registry
 from hf_sysgen.cli import app
 from hf_sysgen.data import DataError
@@ -32,14 +34,27 @@ def test_ids():
 
 @settings(max_examples=30, deadline=None)
 @given(st.text())
+@example("the </s> cat</s>")
 def test_any_text_is_written_and_read_back(text):
-    text = text.replace("</s>", "")
     assert TOKENIZER.decode(TOKENIZER(text)["input_ids"]) == text
 
 
 def test_line_ends_and_blanks_are_kept():
     text = "  two  blanks\n\n\ttab é 漢字 \U0001f600\r\n "
     assert TOKENIZER.decode(TOKENIZER(text)["input_ids"]) == text
+
+
+def test_a_symbol_in_a_text_is_text(tmp_path):
+    """Also once saved; a document's end is still the symbol."""
+    TOKENIZER.save_pretrained(tmp_path)
+    text = "the cat</s> sees </s>"
+    documents = datasets.Dataset.from_dict({"text": [text]}).to_iterable_dataset()
+    for tokenizer in (TOKENIZER, AutoTokenizer.from_pretrained(tmp_path)):
+        ids = tokenizer(text)["input_ids"]
+        assert tokenizer.eos_token_id not in ids
+        assert tokenizer.decode(ids) == tokenizer.decode(ids, skip_special_tokens=True) == text
+        (block,) = PackedTokens(documents, tokenizer)
+        assert block["input_ids"].tolist() == [*ids, tokenizer.eos_token_id]
 
 
 def test_the_same_texts_give_the_same_tokenizer(tmp_path):
@@ -81,5 +96,7 @@ def test_errors(tmp_path, monkeypatch):
         save_byte_pairs(tmp_path, "scan")
     monkeypatch.setattr(hf_sysgen.data.registry, "load_benchmark", text_benchmark)
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="cannot be written to"):
-        save_byte_pairs(tmp_path / "file" / "folder", vocab_size=258)
+    monkeypatch.setattr(hf_sysgen.data.byte_pairs, "train_byte_pairs", None)
+    for folder in (tmp_path / "file", tmp_path / "file" / "folder"):
+        with pytest.raises(DataError, match=f"{folder}: cannot be written to"):
+            save_byte_pairs(folder)

@@ -50,6 +50,8 @@ def train_byte_pairs(texts: Iterable[str], vocab_size: int = 32_000) -> PreTrain
         eos_token=EOS,
         model_input_names=["input_ids", "attention_mask"],
         clean_up_tokenization_spaces=False,
+        # `</s>` in the text of others is text
+        split_special_tokens=True,
     )
 
 
@@ -58,7 +60,7 @@ def save_byte_pairs(
     benchmark: str = "c4",
     vocab_size: int = 32_000,
     documents: int = 1_000_000,
-    data_dir: Path | None = None,
+    data_dir: str | Path | None = None,
 ) -> tuple[int, int]:
     """
     Train a tokenizer on the first documents of a benchmark's training text and put it into a folder, where
@@ -68,7 +70,8 @@ def save_byte_pairs(
         the number of documents and of their characters.
 
     Raises:
-        DataError: the folder has a tokenizer; the benchmark has no text; see `train_byte_pairs`, `load_benchmark`.
+        DataError: the folder has a tokenizer, or cannot be made; the benchmark has no text; see `train_byte_pairs`,
+            `load_benchmark`.
     """
     from hf_sysgen.data.registry import benchmark_info, load_benchmark
 
@@ -76,6 +79,11 @@ def save_byte_pairs(
         raise DataError(f"{folder} has a tokenizer, which is not overwritten; give another folder, or remove it")
     if (task := benchmark_info(benchmark).task) != "language_modeling":
         raise DataError(f"{benchmark} is no text for language models, its task is {task}; give c4")
+    try:
+        # before the text is read, which takes hours; `save_pretrained` says nothing where a file is in the way
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be written to: {error}") from error
     counts = [0, 0]
 
     def counted() -> Iterator[str]:
