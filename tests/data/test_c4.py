@@ -136,6 +136,9 @@ def test_where_shards_are(folder: Path, tmp_path: Path, monkeypatch: pytest.Monk
     # a mirror of other benchmarks
     monkeypatch.setenv("HF_SYSGEN_DATA_DIR", str(tmp_path))
     assert shard_addresses("train") == hub
+    monkeypatch.setenv("HF_SYSGEN_DATA_DIR", str(tmp_path / "absent"))
+    with pytest.raises(DataError, match=r"^c4 en: HF_SYSGEN_DATA_DIR=.*absent is not a folder; correct or unset it$"):
+        shard_addresses("train")
     with pytest.raises(DataError, match="or another shard of train in data_dir"):
         load_benchmark("c4", data_dir=tmp_path)
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import errno
 import gzip
 import hashlib
+import io
+import os
 import resource
 import socket
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,8 +30,10 @@ from hf_sysgen.data.sources import (
     DATA_DIR_VARIABLE,
     DamagedData,
     DataError,
+    MemberSource,
     Source,
     WebSource,
+    as_found,
     locate,
     no_space,
     open_file,
@@ -134,6 +139,40 @@ def test_data_dir_before_mirror_before_rebuild(tmp_path: Path, monkeypatch: pyte
     assert locate(source, tmp_path / "data", tmp_path / "cache") == in_data_dir
 
 
+def archived(folder: Path) -> MemberSource:
+    """A file of an archive that is in a folder laid out like a mirror."""
+    path = folder / "bench" / "all.tar"
+    path.parent.mkdir(parents=True)
+    with tarfile.open(path, "w") as archive:
+        member = tarfile.TarInfo("inner/train.txt")
+        member.size = len(CONTENT)
+        archive.addfile(member, io.BytesIO(CONTENT))
+    whole = replace(
+        SOURCE, path="all.tar", sha256=hashlib.sha256(path.read_bytes()).hexdigest(), num_bytes=None,
+        mirror="bench/all.tar",
+    )  # fmt: skip
+    return MemberSource(**{**vars(SOURCE), "path": "inner/train.txt"}, archive=whole)
+
+
+def test_archive_in_the_data_dir(tmp_path: Path) -> None:
+    source = archived(tmp_path / "data")
+    path = locate(source, tmp_path / "data", tmp_path / "cache")
+    assert path.parent == tmp_path / "cache" / "downloads"
+    assert path.read_bytes() == CONTENT
+    # the file itself comes first
+    assert locate(source, mirrored(tmp_path / "data").parents[1], tmp_path / "cache").parent == tmp_path / "data/bench"
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"no file bench/train.txt\[.gz\] and no archive bench/all.tar in data_dir"):
+        locate(source, tmp_path / "empty", tmp_path / "cache")
+
+
+def test_wrong_archive_in_the_data_dir(tmp_path: Path) -> None:
+    source = archived(tmp_path / "data")
+    (tmp_path / "data" / "bench" / "all.tar").write_bytes(b"another")
+    with pytest.raises(DamagedData, match=r"all\.tar has 7 bytes"):
+        locate(source, tmp_path / "data", tmp_path / "cache")
+
+
 def test_data_dir_without_the_file(tmp_path: Path) -> None:
     message = refused(replace(SOURCE, rebuild=lambda: CONTENT), data_dir=tmp_path)
     assert "bench/train.txt" in message
@@ -144,6 +183,8 @@ def test_mirror_that_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv(DATA_DIR_VARIABLE, str(tmp_path / "absent"))
     message = refused(replace(SOURCE, rebuild=lambda: CONTENT), cache_dir=tmp_path)
     assert f"{DATA_DIR_VARIABLE}={tmp_path / 'absent'}" in message
+    with pytest.raises(DataError, match="absent is not a folder; correct or unset it"):
+        as_found(SOURCE)
 
 
 @pytest.mark.parametrize("zipped", [False, True])
@@ -355,6 +396,8 @@ def test_first_content_counts(tmp_path: Path, upstream: Upstream) -> None:
     path = locate(UNKNOWN, cache_dir=tmp_path)
     record = path.with_name(path.name + ".sha256")
     assert record.read_text() == f"{SOURCE.sha256}  {path.name}\n"
+    # a shared cache is for all to read
+    assert record.stat().st_mode == path.stat().st_mode
     assert files_below(tmp_path) in ([path, record], [record, path])
     # the same content from elsewhere will do
     assert read(locate(UNKNOWN, mirrored(tmp_path / "data").parents[1], tmp_path)) == CONTENT
@@ -362,7 +405,7 @@ def test_first_content_counts(tmp_path: Path, upstream: Upstream) -> None:
     other = mirrored(tmp_path / "other", b"other").parents[1]
     message = refused(UNKNOWN, other, tmp_path)
     assert f"expected sha256 {SOURCE.sha256}" in message
-    assert f"delete {record}" in message
+    assert f"delete {record} and what was prepared from the first, the benchmark's folder in {tmp_path}" in message
     path.unlink()
     upstream.files[PATH] = b"changed"
     assert f"delete {record}" in refused(UNKNOWN, cache_dir=tmp_path)
@@ -472,6 +515,19 @@ def test_git_blob(tmp_path: Path, suffix: str) -> None:
     message = f"has {len(CONTENT) - 1} bytes with git blob id [0-9a-f]{{40}}, expected git blob id {GIT_BLOB}; delete"
     with pytest.raises(DataError, match=message):
         locate(BLOB_SOURCE, tmp_path)
+
+
+@pytest.mark.parametrize(("source", "times"), [(SOURCE, 1), (BLOB_SOURCE, 2)], ids=["sha256", "git blob"])
+def test_read_no_more_than_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Source, times: int) -> None:
+    read, chunks = [], hf_sysgen.data.sources._chunks
+    monkeypatch.setattr(hf_sysgen.data.sources, "_chunks", lambda *place: read.append(place) or chunks(*place))
+    path = mirrored(tmp_path)
+    assert locate(source, tmp_path) == locate(source, tmp_path) == path
+    assert len(read) == times
+    # of the same size
+    path.write_bytes(CONTENT[::-1])
+    os.utime(path, ns=(0, 0))
+    assert "expected" in refused(source, tmp_path)
 
 
 def test_git_blob_in_cache(tmp_path: Path) -> None:

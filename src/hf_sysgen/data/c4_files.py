@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hf_sysgen.data.c4_sources import REPOSITORY, REVISION, shard_names
 from hf_sysgen.data.download import one_line
-from hf_sysgen.data.sources import DATA_DIR_VARIABLE, DamagedData, DataError
+from hf_sysgen.data.sources import DamagedData, DataError, mirror_folder
 
 COLUMNS = ("text", "timestamp", "url")
 
@@ -25,14 +24,13 @@ def shard_addresses(split: str, data_dir: str | Path | None = None) -> list[str]
             Without it, the mirror folder in `HF_SYSGEN_DATA_DIR` where that has shards of the split, or else the hub.
 
     Raises:
-        DataError: the folder has no shard of the split.
+        DataError: `data_dir` has no shard of the split, or `HF_SYSGEN_DATA_DIR` names no folder.
     """
     names = shard_names(split)
     if data_dir is not None and "://" in str(data_dir):
         return [f"{str(data_dir).rstrip('/')}/c4/en/{name}" for name in names]
-    folder = data_dir or os.environ.get(DATA_DIR_VARIABLE)
-    if folder:
-        paths = [Path(folder, "c4", "en", name).expanduser() for name in names]
+    if folder := Path(data_dir).expanduser() if data_dir is not None else mirror_folder("c4 en"):
+        paths = [folder / "c4" / "en" / name for name in names]
         if present := [str(path) for path in paths if path.is_file()]:
             return present
         if data_dir is not None:

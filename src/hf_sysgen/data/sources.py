@@ -8,12 +8,13 @@ not have that checksum. Where nobody knows one, the first content seen counts.
 from __future__ import annotations
 
 import errno
+import functools
 import gzip
 import hashlib
 import logging
 import os
 import shutil
-import tempfile
+import uuid
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -113,7 +114,7 @@ class WebSource(Source):
 
 @dataclass(frozen=True)
 class MemberSource(Source):
-    """One file of an upstream archive. A mirror has the file itself; the cache gets it out of the archive.
+    """One file of an upstream archive. A mirror has the file itself, or the archive, which the cache gets it out of.
 
     Attributes:
         path: path inside the archive; checksum and size are those of the file, too.
@@ -147,21 +148,38 @@ def locate(source: Source, data_dir: str | Path | None = None, cache_dir: str | 
         DataError: the file is absent, cannot be had, cannot be written to the cache, or has another sha256.
     """
     if data_dir is not None:
-        path = _find(Path(data_dir).expanduser(), source, cache_dir)
-        if path is None:
-            raise DataError(
-                f"{source.name}: no file {source.mirror}[.gz] in data_dir {data_dir}; "
-                "put it there, or leave data_dir out to have it fetched"
-            )
-        return path
-    if mirror := os.environ.get(DATA_DIR_VARIABLE):
-        folder = Path(mirror).expanduser()
-        if not folder.is_dir():
-            raise DataError(f"{source.name}: {DATA_DIR_VARIABLE}={mirror} is not a folder; correct or unset it")
-        # a mirror may hold some benchmarks only
+        folder, wanted = Path(data_dir).expanduser(), f"{source.mirror}[.gz]"
         if path := _find(folder, source, cache_dir):
             return path
+        if isinstance(source, MemberSource):
+            if any(path.is_file() for path, _ in _places(folder, source.archive)):
+                return _cached(source, cache_dir, data_dir)
+            wanted += f" and no archive {source.archive.mirror}"
+        raise DataError(
+            f"{source.name}: no file {wanted} in data_dir {data_dir}; "
+            "put it there, or leave data_dir out to have it fetched"
+        )
+    # a mirror may hold some benchmarks only
+    if (mirror := mirror_folder(source.name)) and (path := _find(mirror, source, cache_dir)):
+        return path
     return _cached(source, cache_dir)
+
+
+def mirror_folder(what: str) -> Path | None:
+    """The mirror folder that `HF_SYSGEN_DATA_DIR` names, None where it is not set.
+
+    Args:
+        what: what is looked for, for the error.
+
+    Raises:
+        DataError: there is no such folder.
+    """
+    if not (named := os.environ.get(DATA_DIR_VARIABLE)):
+        return None
+    folder = Path(named).expanduser()
+    if not folder.is_dir():
+        raise DataError(f"{what}: {DATA_DIR_VARIABLE}={named} is not a folder; correct or unset it")
+    return folder
 
 
 def as_found(source: Source, data_dir: str | Path | None = None) -> Source | None:
@@ -170,20 +188,16 @@ def as_found(source: Source, data_dir: str | Path | None = None) -> Source | Non
     For what users make themselves: nobody else can say what it holds.
 
     Raises:
-        DamagedData: the file cannot be read.
+        DataError: `HF_SYSGEN_DATA_DIR` names no folder; DamagedData: the file cannot be read.
     """
-    folder = data_dir or os.environ.get(DATA_DIR_VARIABLE)
-    plain = Path(folder or "", source.mirror).expanduser()
-    for path in (plain, plain.with_name(plain.name + ".gz")):
-        if folder and path.is_file():
-            digest, num_bytes = hashlib.sha256(), 0
+    folder = Path(data_dir).expanduser() if data_dir else mirror_folder(source.name)
+    for path, opener in _places(folder, source) if folder else ():
+        if path.is_file():
             try:
-                for chunk in _chunks(path, gzip.open if path.suffix == ".gz" else open):
-                    digest.update(chunk)
-                    num_bytes += len(chunk)
+                num_bytes, sha256 = _digest(path, opener, "sha256")
             except (EOFError, OSError, zlib.error) as error:
                 raise DamagedData(f"{source.name}: cannot read {path} ({one_line(error)}); make it anew") from error
-            return replace(source, sha256=digest.hexdigest(), num_bytes=num_bytes)
+            return replace(source, sha256=sha256, num_bytes=num_bytes)
     return None
 
 
@@ -199,6 +213,17 @@ def read_lines(path: str | Path) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file that gets its name, in one step, only when it is whole. Whoever may read the cache may read it."""
+    # not `tempfile`, whose files are their owner's alone
+    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+    try:
+        partial.write_bytes(content)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
 def no_space(error: BaseException) -> bool:
     """Whether a file could not be written because the disk, or what one may use of it, is full."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -206,35 +231,57 @@ def no_space(error: BaseException) -> bool:
 
 def _find(folder: Path, source: Source, cache_dir: str | Path | None) -> Path | None:
     """The checked file in a mirror folder, or None where the folder has none."""
-    plain = folder / source.mirror
-    zipped = plain.with_name(plain.name + ".gz")
-    for path, opener in ((plain, open), (zipped, gzip.open)):
+    for path, opener in _places(folder, source):
         if path.is_file():
             _check(source, path, opener, "delete or replace that file", cache_dir)
             return path
     return None
 
 
+def _places(folder: Path, source: Source) -> tuple[tuple[Path, Callable], ...]:
+    """Where a mirror folder may have a file, each with what opens it."""
+    plain = folder / source.mirror
+    return (plain, open), (plain.with_name(plain.name + ".gz"), gzip.open)
+
+
 def _check(source: Source, path: Path, opener: Callable, advice: str, cache_dir: str | Path | None) -> None:
     """Raise a DataError unless the file's content is the source's."""
     kind, expected = source.checksum_kind, source.checksum
     try:
-        num_bytes = sum(map(len, _chunks(path, opener)))
-        digest = hashlib.sha256() if kind == "sha256" else hashlib.sha1(b"blob %d\0" % num_bytes)
-        for chunk in _chunks(path, opener):
-            digest.update(chunk)
+        num_bytes, found = _digest(path, opener, kind)
     except (EOFError, OSError, zlib.error) as error:
         raise DamagedData(f"{source.name}: cannot read {path} ({one_line(error)}); {advice}") from error
-    found = digest.hexdigest()
     what = f"{path} has {num_bytes} bytes with {kind} {found}"
     if not expected:
         if source.num_bytes not in (None, num_bytes):
             raise DamagedData(f"{source.name}: {what}, expected {source.num_bytes} bytes; {advice}")
         expected, record = _recorded(source, found, cache_dir)
-        advice += f"; expected is what the first content seen here had: to accept another, delete {record}"
+        advice += (
+            f"; expected is what the first content seen here had: to accept another, delete {record} and what was "
+            f"prepared from the first, the benchmark's folder in {record.parent.parent}"
+        )
     if found != expected:
         size = "" if source.num_bytes is None else f"{source.num_bytes} bytes with "
         raise DamagedData(f"{source.name}: {what}, expected {size}{kind} {expected}; {advice}")
+
+
+def _digest(path: Path, opener: Callable, kind: str) -> tuple[int, str]:
+    """Size of a file's content, in bytes, and its hexadecimal sha256 or git blob id."""
+    now = path.stat()
+    return _digest_of(path, opener, kind, (now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns))
+
+
+# an archive is asked for anew by each of its files
+@functools.lru_cache
+def _digest_of(path: Path, opener: Callable, kind: str, state: tuple[int, ...]) -> tuple[int, str]:
+    """As `_digest`; a file is read again only in another state."""
+    # git puts the size before the content, which is read twice for it
+    start = b"" if kind == "sha256" else b"blob %d\0" % sum(map(len, _chunks(path, opener)))
+    digest, num_bytes = (hashlib.sha256 if kind == "sha256" else hashlib.sha1)(start), 0
+    for chunk in _chunks(path, opener):
+        digest.update(chunk)
+        num_bytes += len(chunk)
+    return num_bytes, digest.hexdigest()
 
 
 def _chunks(path: Path, opener: Callable) -> Iterator[bytes]:
@@ -250,9 +297,7 @@ def _recorded(source: Source, found: str, cache_dir: str | Path | None) -> tuple
     try:
         if not record.is_file():
             record.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=record.parent, delete=False, encoding="utf-8") as file:
-                file.write(f"{found}  {path.name}\n")
-            os.replace(file.name, record)
+            write_whole(record, f"{found}  {path.name}\n".encode())
         return record.read_text(encoding="utf-8").split()[0], record
     except OSError as error:
         raise _unwritable(source, record.parent, error) from error
@@ -269,8 +314,8 @@ def _entry(source: Source, cache_dir: str | Path | None) -> Path:
     return Path(cache_dir).expanduser() / "downloads" / f"{key}-{Path(source.path).name}"
 
 
-def _cached(source: Source, cache_dir: str | Path | None) -> Path:
-    """The file in the cache, put there first if needed.
+def _cached(source: Source, cache_dir: str | Path | None, data_dir: str | Path | None = None) -> Path:
+    """The file in the cache, put there first if needed; `data_dir` may have the archive that it is a member of.
 
     A file gets its name, in one step, only after its content was checked, by the process that holds its lock. So what
     an interrupted process leaves can be gone on with, but never be taken for the file.
@@ -288,7 +333,7 @@ def _cached(source: Source, cache_dir: str | Path | None) -> Path:
             if not _is_whole(source, path, cache_dir):
                 if path.is_file():
                     log.warning("%s: %s was damaged after it was checked; getting it anew", source.name, path)
-                _fill(source, unfinished, cache_dir)
+                _fill(source, unfinished, cache_dir, data_dir)
                 os.replace(unfinished, path)
     except OSError as error:
         raise _unwritable(source, path.parent, error) from error
@@ -304,7 +349,7 @@ def _is_whole(source: Source, path: Path, cache_dir: str | Path | None) -> bool:
     return False
 
 
-def _fill(source: Source, path: Path, cache_dir: str | Path | None) -> None:
+def _fill(source: Source, path: Path, cache_dir: str | Path | None, data_dir: str | Path | None) -> None:
     """Make or download the file, and check it. Only a download that broke off stays, for the next attempt."""
     downloaded = source.rebuild is None and not isinstance(source, MemberSource)
     resumed = bool(source.checksum) and path.is_file() and downloaded
@@ -315,7 +360,7 @@ def _fill(source: Source, path: Path, cache_dir: str | Path | None) -> None:
             path.write_bytes(source.rebuild())
             advice = "the rebuilt file is not the upstream one: reinstall hf-sysgen"
         elif isinstance(source, MemberSource):
-            _extract(source, path, cache_dir)
+            _extract(source, path, cache_dir, data_dir)
             advice = f"upstream's archive is not the one expected: set {DATA_DIR_VARIABLE} to a folder that holds it"
         else:
             _download(source, path)
@@ -331,14 +376,15 @@ def _fill(source: Source, path: Path, cache_dir: str | Path | None) -> None:
         if not (resumed and isinstance(error, DataError)) or kept:
             raise
         # the beginning that an earlier process left was not this file's
-        _fill(source, path, cache_dir)
+        _fill(source, path, cache_dir, data_dir)
 
 
-def _extract(source: MemberSource, path: Path, cache_dir: str | Path | None) -> None:
+def _extract(source: MemberSource, path: Path, cache_dir: str | Path | None, data_dir: str | Path | None) -> None:
     # archives.py raises DataError
     from hf_sysgen.data.archives import open_member
 
-    with open_member(locate(source.archive, cache_dir=cache_dir), source.path) as member, open(path, "wb") as file:
+    archive = locate(source.archive, data_dir, cache_dir)
+    with open_member(archive, source.path) as member, open(path, "wb") as file:
         shutil.copyfileobj(member, file)
 
 
