@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,7 @@ def test_bpe_is_subword_nmt_s(tmp_path: Path, joint: bool) -> None:
 
 
 def test_what_a_side_does_not_know(tmp_path: Path) -> None:
-    vocabulary = bpe_vocabulary(["x y z zz"], ["a b"], 1, joint=False, cache_dir=tmp_path)
+    vocabulary = bpe_vocabulary(["x y zz zz"], ["a b"], 1, joint=False, cache_dir=tmp_path)
     tokenizer = vocabulary.tokenizer
     eos, unknown = tokenizer.eos_token_id, tokenizer.unk_token_id
     assert vocabulary.vocab_size == 4
@@ -119,9 +120,9 @@ def test_pieces_are_sentencepiece_s(
     )
 
 
-@pytest.mark.parametrize("learn", [bpe_vocabulary, sentencepiece_vocabulary])
-def test_a_saved_tokenizer_is_the_same(tmp_path: Path, learn) -> None:
-    tokenizer = learn(SOURCES, TARGETS, 40, cache_dir=tmp_path).tokenizer
+@pytest.mark.parametrize(("learn", "size"), [(bpe_vocabulary, 29), (sentencepiece_vocabulary, 40)])
+def test_a_saved_tokenizer_is_the_same(tmp_path: Path, learn, size: int) -> None:
+    tokenizer = learn(SOURCES, TARGETS, size, cache_dir=tmp_path).tokenizer
     tokenizer.save_pretrained(tmp_path / "saved")
     assert not list((tmp_path / "saved").glob("*.py"))
     texts = ["the katze saw", f"a {UNKNOWN} </s> dog"]
@@ -145,18 +146,26 @@ def test_learned_once(tmp_path: Path) -> None:
     get(4, "a")
     get(3, "b")
     assert len(calls) == 3
+    # a shared cache is for all to read
+    umask = os.umask(0)
+    os.umask(umask)
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "subwords").glob("*[!k]")} == {0o666 & ~umask}
     assert sorted(path.suffix for path in (tmp_path / "subwords").iterdir()) == ["", "", "", *[".lock"] * 3]
 
 
 def test_the_same_pieces_anew(tmp_path: Path) -> None:
-    for learn in (bpe_vocabulary, sentencepiece_vocabulary):
-        first, second = (learn(SOURCES, TARGETS, 40, cache_dir=tmp_path / name).tokenizer for name in ("a", "b"))
+    for learn, size in ((bpe_vocabulary, 29), (sentencepiece_vocabulary, 40)):
+        first, second = (learn(SOURCES, TARGETS, size, cache_dir=tmp_path / name).tokenizer for name in ("a", "b"))
         assert first.backend_tokenizer.to_str() == second.backend_tokenizer.to_str()
 
 
 def test_errors(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"subwords=5000: cannot be learned from 12 pairs: .*Vocabulary size too high"):
         sentencepiece_vocabulary(SOURCES, TARGETS, 5000, cache_dir=tmp_path)
+    with pytest.raises(
+        DataError, match=r"^subwords=30: 12 pairs give only 29 merges; give more text, or ask"
+    ):
+        bpe_vocabulary(SOURCES, TARGETS, 30, cache_dir=tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be kept"):
         bpe_vocabulary(SOURCES, TARGETS, 3, cache_dir=tmp_path / "file")

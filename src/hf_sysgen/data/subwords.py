@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import os
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hf_sysgen.data.sources import DataError
+from hf_sysgen.data.sources import DataError, write_whole
 from hf_sysgen.data.tokenization import EOS, Vocabulary
 from hf_sysgen.data.translation import learn_bpe, learn_sentencepiece, library
 
@@ -65,6 +63,11 @@ def bpe_vocabulary(
 
     codes = learned("bpe", "subword-nmt", num_merges, lines, learn, cache_dir).decode()
     merges = [tuple(code.split(" ")) for code in codes.splitlines()[1:]]
+    if len(merges) < num_merges:
+        raise DataError(
+            f"subwords={num_merges}: {len(sources):,} pairs give only {len(merges):,} merges; give more text, or ask "
+            "for fewer"
+        )
     words = {word for line in lines for word in line.split(" ") if word}
     letters = sorted({letter for word in words for letter in (*word[:-1], word[-1] + END_OF_WORD)})
     pieces = list(dict.fromkeys([*letters, *(part for merge in merges for part in merge), *map("".join, merges)]))
@@ -217,10 +220,7 @@ def learned(
             path.parent.mkdir(parents=True, exist_ok=True)
             with filelock.FileLock(f"{path}.lock"):
                 if not path.is_file():
-                    content = learn()
-                    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-                        file.write(content)
-                    os.replace(file.name, path)
+                    write_whole(path, learn())
         return path.read_bytes()
     except OSError as error:
         raise DataError(f"{path}: cannot be kept: {error}; set HF_DATASETS_CACHE to another folder") from error
