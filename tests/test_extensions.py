@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import runpy
@@ -197,6 +198,30 @@ def test_what_is_wrong_with_a_benchmark(text, taken, message, folder):
     (folder / "benchmark_reverse.py").write_text(text)
     with pytest.raises(ExtensionError, match=message):
         own_benchmarks(taken)
+
+
+def test_what_is_no_benchmark_info(folder):
+    (folder / "benchmark_reverse.py").write_text("class Reverse:\n    BENCHMARK = 'reverse'\n")
+    with pytest.raises(ExtensionError, match=r"reverse\.py: BENCHMARK of Reverse must be a BenchmarkInfo, not str"):
+        own_benchmarks(())
+
+
+def test_a_benchmark_that_is_built_on_the_package_s(folder, monkeypatch):
+    (folder / "benchmark_reverse.py").write_text(
+        f"{BENCHMARK}\n\nfrom hf_sysgen.data import benchmark_info\nSCAN = benchmark_info('scan')\n"
+    )
+    # as in a fresh process
+    monkeypatch.delitem(sys.modules, "hf_sysgen.data.registry")
+    registry = importlib.import_module("hf_sysgen.data.registry")
+    monkeypatch.setattr("hf_sysgen.data.registry", registry)
+    assert registry.benchmark_info("reverse").name == "reverse"
+
+
+def test_a_folder_at_home(folder, monkeypatch):
+    (folder / "benchmark_reverse.py").write_text(BENCHMARK)
+    monkeypatch.setenv("HOME", str(folder.parent))
+    monkeypatch.setenv(EXTENSIONS_VARIABLE, f"~/{folder.name}")
+    assert extension_files("benchmark") == [folder / "benchmark_reverse.py"]
 
 
 def test_a_folder_that_is_not_there(monkeypatch, tmp_path):

@@ -51,7 +51,7 @@ def extension_files(kind: str) -> list[Path]:
     named = os.environ.get(EXTENSIONS_VARIABLE)
     if not named:
         return []
-    folder = Path(named).resolve()
+    folder = Path(named).expanduser().resolve()
     if not folder.is_dir():
         raise ExtensionError(f"{EXTENSIONS_VARIABLE}={named} is no folder; name one, or unset it")
     files = {one: sorted(folder.glob(f"{one}_*.py")) for one in KINDS}
@@ -71,7 +71,8 @@ def own_benchmarks(taken: Collection[str]) -> dict[str, Any]:
         taken: names of the package's benchmarks.
 
     Raises:
-        ExtensionError: a file cannot be imported or has no builder, or a name is wrong or taken.
+        ExtensionError: a file cannot be imported or has no builder, a builder's `BENCHMARK` is none, or a name is wrong
+            or taken.
     """
     found: dict[str, Any] = {}
     for path in extension_files("benchmark"):
@@ -81,6 +82,11 @@ def own_benchmarks(taken: Collection[str]) -> dict[str, Any]:
             raise ExtensionError(f"{path}: no subclass of BenchmarkBuilder with a BENCHMARK in it")
         for builder in builders:
             info, right = builder.BENCHMARK, f"{path.stem}:{builder.__name__}"
+            # told by what it has: nothing is imported from `data` here
+            if not all(hasattr(info, one) for one in ("name", "builder", "configs")):
+                raise ExtensionError(
+                    f"{path}: BENCHMARK of {builder.__name__} must be a BenchmarkInfo, not {type(info).__name__}"
+                )
             if info.builder != right:
                 raise ExtensionError(f"{path}: builder={info.builder!r} of {info.name} must be {right!r}")
             if info.name in taken or info.name in found:

@@ -47,7 +47,6 @@ _BENCHMARKS = {
         SCAN,
     )
 }  # fmt: skip
-_BENCHMARKS |= own_benchmarks(_BENCHMARKS)
 
 
 def list_benchmarks() -> list[BenchmarkInfo]:
@@ -109,3 +108,7 @@ def benchmark_builder(
     module, _, class_name = benchmark.builder.partition(":")
     builder_class = getattr(importlib.import_module(module), class_name)
     return builder_class(config_name=config_name, data_dir=data_dir, cache_dir=cache_dir)
+
+
+# at the end, as these files may use what stands above
+_BENCHMARKS |= own_benchmarks(_BENCHMARKS)
