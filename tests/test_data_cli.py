@@ -5,17 +5,23 @@ from __future__ import annotations
 import itertools
 import re
 import statistics
+import sys
+import warnings
 from pathlib import Path
 
 import datasets
+import huggingface_hub.constants
 import pytest
 from typer.testing import CliRunner
 
 import hf_sysgen.data.builder
+import hf_sysgen.data.byte_pairs
+import hf_sysgen.data.describe
 import hf_sysgen.data.sources
 from hf_sysgen.cli import app
 from hf_sysgen.data import list_benchmarks, load_benchmark
 from hf_sysgen.data.scan_sources import SCAN
+from hf_sysgen.data_cli import quiet
 
 
 @pytest.fixture(autouse=True)
@@ -77,6 +83,7 @@ def test_describe_all_configs() -> None:
 
 def test_lengths(cache: Path) -> None:
     assert "add --lengths" in invoke("describe", "scan", "length", "--cache-dir", cache).output
+    assert invoke("describe", "scan", "length", "--cache-dir", cache, "--lengths").stderr == ""
     rows = [line.split() for line in _lengths(cache, "--lengths")]
     data = load_benchmark("scan", "length", cache_dir=cache)
     for split, column in itertools.product(("train", "test"), ("input", "target")):
@@ -110,6 +117,46 @@ def test_a_stream_is_not_prepared(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert result.stdout == "c4 en: read as a stream, there is nothing to prepare\n"
     assert "Read as a stream: lengths and vocabulary are not known" in invoke("describe", "c4").stdout
+
+
+def test_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only the config at work is left."""
+    tried = []
+
+    def interrupt(self, *_, **__):
+        tried.append(self.config.name)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(hf_sysgen.data.builder.BenchmarkBuilder, "download_and_prepare", interrupt)
+    result = invoke("prepare", "scan", "--cache-dir", tmp_path)
+    assert (result.exit_code, result.stderr) == (130, "error: interrupted\n")
+    assert tried == ["simple"]
+
+
+def test_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+    monkeypatch.setattr(hf_sysgen.data.describe, "describe_text", lambda *_, data_dir, **__: given.append(data_dir))
+    assert invoke("describe", "c4", "--data-dir", "https://host/folder").exit_code == 0
+    monkeypatch.setattr(
+        hf_sysgen.data.byte_pairs, "save_byte_pairs", lambda *_, data_dir: given.append(data_dir) or (1, 1)
+    )
+    assert invoke("tokenizer", "folder", "--data-dir", "https://host/folder").exit_code == 0
+    assert given == ["https://host/folder"] * 2
+
+
+@pytest.mark.parametrize("decided", [True, False, None])
+def test_quiet_leaves_what_the_environment_decides(monkeypatch: pytest.MonkeyPatch, decided: bool | None) -> None:
+    """Nothing is warned of, and afterwards bars are as they were."""
+    for module in (datasets.config, sys.modules["datasets.utils.tqdm"]):
+        monkeypatch.setattr(module, "HF_DATASETS_DISABLE_PROGRESS_BARS", decided)
+    for module in (huggingface_hub.constants, sys.modules["huggingface_hub.utils.tqdm"]):
+        monkeypatch.setattr(module, "HF_HUB_DISABLE_PROGRESS_BARS", decided)
+    monkeypatch.setattr(sys.modules["datasets.utils.tqdm"], "_hf_datasets_progress_bars_disabled", bool(decided))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with quiet():
+            assert datasets.are_progress_bars_disabled() == (decided is not False)
+    assert datasets.are_progress_bars_disabled() == bool(decided)
 
 
 def test_prepare_what_cannot_be_had(tmp_path: Path) -> None:
@@ -191,3 +238,4 @@ def test_wrong_names(command: str) -> None:
 def test_describe_wrong_names() -> None:
     assert_one_line_error(invoke("describe", "scam"), "did you mean 'scan'")
     assert_one_line_error(invoke("describe", "scan", "lenght"), "did you mean 'length'")
+    assert_one_line_error(invoke("describe", "scan", "--lengths"), "scan has several configs, name one of: simple, ")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hf_sysgen.errors import reported
+from hf_sysgen.errors import INTERRUPTED, reported
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -26,7 +26,8 @@ Name = Annotated[str, typer.Argument(help="a benchmark, see `hf-sysgen data list
 OptionalName = Annotated[str | None, typer.Argument(help="a benchmark, see `hf-sysgen data list`")]
 Config = Annotated[str | None, typer.Argument(help="one of its configs; default: all of them")]
 All = Annotated[bool, typer.Option("--all", help="all benchmarks, but for configs of over 10 million examples")]
-DataDir = Annotated[Path | None, typer.Option(help="folder with the benchmarks' files")]
+# not a Path, which would take a slash from the address that C4 may have
+DataDir = Annotated[str | None, typer.Option(help="folder with the benchmarks' files")]
 CacheDir = Annotated[Path | None, typer.Option(help="root of the cache; default: that of datasets")]
 
 
@@ -52,7 +53,9 @@ def describe(
     with reported() as outcome:
         from hf_sysgen.data.describe import describe_text
 
-        print(describe_text(name, config, lengths=lengths, data_dir=data_dir, cache_dir=cache_dir))
+        with quiet():
+            text = describe_text(name, config, lengths=lengths, data_dir=data_dir, cache_dir=cache_dir)
+        print(text)
     raise typer.Exit(outcome.status)
 
 
@@ -84,6 +87,8 @@ def prepare(
                 took = "was prepared" if known else f"{seconds:.1f} s, {rows / seconds:,.0f} rows/s"
                 print(f"{benchmark} {one}: {rows:,} examples, {took}, {builder.cache_dir}", flush=True)
             status = max(status, one_outcome.status)
+            if one_outcome.status == INTERRUPTED:
+                break
     raise typer.Exit(outcome.status or status)
 
 
@@ -164,12 +169,15 @@ def _chosen(name: str | None, config: str | None, every: bool) -> Iterator[tuple
 def quiet() -> Iterator[None]:
     """No progress bars of `datasets` and the hub where nobody looks at a terminal."""
     import datasets
+    import huggingface_hub.constants
     import huggingface_hub.utils as hub
 
-    if sys.stderr.isatty():
+    with ExitStack() as stack:
+        # where the environment decides, trying to is warned of
+        if not sys.stderr.isatty() and huggingface_hub.constants.HF_HUB_DISABLE_PROGRESS_BARS is None:
+            stack.enter_context(hub.disable_progress_bars())
+        decided = datasets.config.HF_DATASETS_DISABLE_PROGRESS_BARS is not None
+        if not sys.stderr.isatty() and not decided and not datasets.are_progress_bars_disabled():
+            datasets.disable_progress_bars()
+            stack.callback(datasets.enable_progress_bars)
         yield
-        return
-    datasets.disable_progress_bars()
-    with hub.disable_progress_bars():
-        yield
-    datasets.enable_progress_bars()

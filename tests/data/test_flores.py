@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from hf_sysgen.data import DataError, load_benchmark
 from hf_sysgen.data.archives import open_member
+from hf_sysgen.data.describe import _measured
 from hf_sysgen.data.flores import Flores
 from hf_sysgen.data.flores_sources import FLORES, UPSTREAM_SPLITS
 from hf_sysgen.data.translation import learn_sentencepiece, sentencepiece_encoder
@@ -38,6 +40,8 @@ def test_definition(load: Callable[[str], Any], tmp_path: Path, config: str) -> 
     checks = list(Flores(config_name=config, cache_dir=tmp_path).checks(dataset))
     assert [check for check in checks if not check.holds] == []
     assert len(checks) == 3 + 2 * 3 + 1
+    # no split is train, so nothing is said of words that it lacks
+    assert re.search(r"Vocabulary\n +input: [\d,]+ different words; target: ", _measured(dataset))
     for part in dataset.values():
         assert part.column_names == ["input", "target", "document"]
         for column in part.column_names:

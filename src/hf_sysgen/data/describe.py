@@ -43,7 +43,8 @@ def describe_text(
 
     Args:
         name: a benchmark.
-        config: a config of it; may be left out where there is only one, else all are described in brief.
+        config: a config of it; may be left out where there is only one, else all are described in brief, without
+            `lengths`.
         lengths: whether to prepare the data where it is not, to tell lengths and vocabulary.
         data_dir: as in `load_benchmark`.
         cache_dir: as in `load_benchmark`.
@@ -52,7 +53,7 @@ def describe_text(
         DataError: unknown name or config, or with `lengths` what `load_benchmark` raises.
     """
     benchmark = benchmark_info(name)
-    if config is None and len(benchmark.configs) > 1:
+    if config is None and len(benchmark.configs) > 1 and not lengths:
         return _benchmark_page(benchmark)
     info = benchmark.config(config)
     parts = [
@@ -148,9 +149,11 @@ def _measured(dataset: datasets.DatasetDict) -> str:
             found = set().union(*words.values())
             known |= found
             vocabulary = f"{column}: {len(found):,} different words"
-            new = {split: len(part - words["train"]) for split, part in words.items() if split != "train"}
-            unseen = ", ".join(f"{split} {count:,}" for split, count in new.items())
-            vocabularies.append(f"{vocabulary}, not in train: {unseen}")
+            if "train" in words:
+                new = {split: len(part - words["train"]) for split, part in words.items() if split != "train"}
+                unseen = ", ".join(f"{split} {count:,}" for split, count in new.items())
+                vocabulary += f", not in train: {unseen}"
+            vocabularies.append(vocabulary)
     if not vocabularies:
         return ""
     vocabularies.append(f"both: {len(known):,}")
