@@ -112,7 +112,7 @@ def test_prepared_data_that_was_damaged(tmp_path: Path, damage: str) -> None:
 def test_cache_that_may_not_be_written_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_prepared: bool
 ) -> None:
-    """Intact data is not called damaged; whoever runs this may write everywhere, so the lock says what the disk would."""
+    """Intact data is not called damaged. Whoever runs this may write everywhere, so the lock says what a disk would."""
     if is_prepared:
         prepared(tmp_path)
 
@@ -120,7 +120,7 @@ def test_cache_that_may_not_be_written_in(
         raise OSError(number, os.strerror(number), path)
 
     monkeypatch.setattr(datasets.builder, "FileLock", refuse)
-    message = rf"^toy only: cannot use the cache {tmp_path} \(.*\); set HF_DATASETS_CACHE to a folder that you may write"
+    message = rf"^toy only: cannot use the cache {tmp_path} \(.*\); set HF_DATASETS_CACHE to a folder that you may "
     with pytest.raises(DataError, match=message) as caught:
         prepared(tmp_path)
     assert not isinstance(caught.value, DamagedData)

@@ -16,7 +16,6 @@ from hf_sysgen.data.download import causes, one_line
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.sources import DamagedData, DataError, locate, no_space
 
-
 # a folder that one may not use, or a file in its place
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
 
