@@ -212,7 +212,8 @@ def test_words_of_a_file_are_text(tmp_path):
         ("source: [a]\ntarget: {a: b}\n", "source in line 1 must be a mapping"),
         ("- a\n", "the file in line 1 must be a mapping"),
         ("", "the file must be a mapping"),
-        ("source: {a: b\n", "not YAML or JSON in line 2"),
+        ("source: {a: b\n", "not YAML in line 2"),
+        ("source: {a b: c}\ntarget: {}\n", "line 1: a key must be one word, not 'a b'"),
         ("source: {[a]: b}\ntarget: {}\n", "line 1: a key must be one word"),
     ],
 )
@@ -222,6 +223,35 @@ def test_files_that_are_no_schemes(text, message, tmp_path):
         role_scheme(path)
     assert message in str(caught.value)
     assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_letters_of_json(tmp_path):
+    text = json.dumps({"source": {"\U0001f600": "a b", "x": 1}, "target": {}})
+    assert "\\ud83d\\ude00" in text
+    scheme = role_scheme(write(tmp_path, text, "mine.json"))
+    assert scheme.named_roles("source") == {"\U0001f600": "a b", "x": "1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"source": {"a": null}, "target": {}}', "the source word 'a' has no role; write its name after it"),
+        ('{"source": {"a": true}, "target": {}}', "the source word 'a' has no role"),
+        ('{"source": {"a": "b", "a": "c"}, "target": {}}', "'a' stands twice in source"),
+        ('{"source": {"a b": "c"}, "target": {}}', "a key must be one word, not 'a b'"),
+        ('{"source": {"": "c"}, "target": {}}', "a key must be one word"),
+        ('{"source": ["a"], "target": {}}', "source must be a mapping"),
+        ("[]", "the file must be a mapping"),
+        ('{"source": {},\n "target": {a: b}}', "not JSON in line 2: "),
+        ("", "not JSON in line 1: "),
+    ],
+)
+def test_json_that_is_no_scheme(text, message, tmp_path):
+    path = write(tmp_path, text, "mine.json")
+    with pytest.raises(DataError) as caught:
+        role_scheme(path)
+    assert str(caught.value).startswith(f"{path}: {message}")
     assert "\n" not in str(caught.value)
 
 

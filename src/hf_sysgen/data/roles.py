@@ -11,6 +11,7 @@ mappings from words to names of roles:
 from __future__ import annotations
 
 import importlib
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -206,24 +207,27 @@ def _named() -> dict[str, NamedScheme]:
 
 def read_role_scheme(path: Path) -> RoleScheme:
     """
-    A scheme from a file; words and roles are text, whatever YAML would make of them (`no`, `1`).
+    A scheme from a file; words and roles are text, whatever YAML would make of them (`no`, `1`). A file whose name ends
+    in `.json` is read as JSON.
 
     Raises:
         DataError: the file cannot be read, is not two mappings `source` and `target`, or has a word twice or without a
-            role. One line, naming the line and the word.
+            role. One line, naming the word and, of YAML, the line.
     """
     import yaml
 
     try:
-        text = path.read_text(encoding="utf-8")
-        # JSON without tabs is YAML too; nodes, because a dict forgets a word that stands twice
-        root = yaml.compose(text.replace("\t", " ") if path.suffix == ".json" else text, Loader=yaml.BaseLoader)
+        text = path.read_text(encoding="utf-8-sig")
+        # nodes, because a dict forgets a word that stands twice
+        root = _json_root(text) if path.suffix == ".json" else yaml.compose(text, Loader=yaml.BaseLoader)
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot read the role scheme: {error}") from error
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path}: not JSON in line {error.lineno}: {error.msg}") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark else ""
-        raise DataError(f"{path}: not YAML or JSON{where}: {getattr(error, 'problem', error)}") from error
+        raise DataError(f"{path}: not YAML{where}: {getattr(error, 'problem', error)}") from error
     sides = dict(_entries(root, "the file", path))
     if set(sides) != {"source", "target"}:
         raise DataError(
@@ -236,19 +240,40 @@ def read_role_scheme(path: Path) -> RoleScheme:
     return RoleScheme.of_names(source, target, name=path.stem)
 
 
+def _json_root(text: str) -> Any:
+    """JSON as the nodes that YAML would be; what is neither a mapping nor text or a number is an empty sequence."""
+    import yaml
+
+    def node(value: Any) -> Any:
+        if isinstance(value, yaml.Node):
+            return value
+        return yaml.ScalarNode("", value) if isinstance(value, str) else yaml.SequenceNode("", [])
+
+    def mapping(pairs: list[tuple[str, Any]]) -> Any:
+        return yaml.MappingNode("", [(node(key), node(value)) for key, value in pairs])
+
+    return node(json.loads(text, object_pairs_hook=mapping, parse_int=str, parse_float=str))
+
+
+def _line(node: Any, before: str = "", after: str = ": ") -> str:
+    """Where a node is, which only YAML tells."""
+    return f"{before}line {node.start_mark.line + 1}{after}" if node and node.start_mark else ""
+
+
 def _entries(node: Any, what: str, path: Path) -> list[tuple[str, Any]]:
     """Key and value node of a mapping; each key stands once."""
     import yaml
 
     if not isinstance(node, yaml.MappingNode):
-        where = f" in line {node.start_mark.line + 1}" if node else ""
-        raise DataError(f"{path}: {what}{where} must be a mapping, `word: role`")
+        raise DataError(f"{path}: {what}{_line(node, ' in ', '')} must be a mapping, `word: role`")
     seen: set[str] = set()
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode) or not key.value:
-            raise DataError(f"{path}: line {key.start_mark.line + 1}: a key must be one word")
+            raise DataError(f"{path}: {_line(key)}a key must be one word")
+        if " " in key.value:
+            raise DataError(f"{path}: {_line(key)}a key must be one word, not {key.value!r}")
         if key.value in seen:
-            raise DataError(f"{path}: line {key.start_mark.line + 1}: {key.value!r} stands twice in {what}")
+            raise DataError(f"{path}: {_line(key)}{key.value!r} stands twice in {what}")
         seen.add(key.value)
     return [(key.value, value) for key, value in node.value]
 
@@ -257,7 +282,5 @@ def _role(word: str, node: Any, side: str, path: Path) -> str:
     import yaml
 
     if not isinstance(node, yaml.ScalarNode) or not node.value:
-        raise DataError(
-            f"{path}: line {node.start_mark.line + 1}: the {side} word {word!r} has no role; write its name after it"
-        )
+        raise DataError(f"{path}: {_line(node)}the {side} word {word!r} has no role; write its name after it")
     return node.value
