@@ -288,6 +288,29 @@ def test_uneven_archive(tmp_path: Path, english: str, french: str, message: str)
         list(europarl_pairs(path))
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["sentences", "absent.tgz", "new"], "absent.tgz: member europarl-v7.fr-en.en: cannot read the archive"),
+        (["spacy", "good", "absent.en", "new"], "absent.en: cannot be read: FileNotFoundError"),
+        (["spacy", "bad", "sentences.en", "new"], "spaCy model bad: has no parser but tagger"),
+        (["spacy", "good", "sentences.en", "no/new"], "no/new: cannot be written: FileNotFoundError"),
+    ],
+)
+def test_a_command_that_cannot_be_done(
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """One line, status 2, and no file that could be taken for a result."""
+    spacy = types.SimpleNamespace(load=lambda model: Pipeline("tagger", *(["parser"] if model == "good" else [])))
+    monkeypatch.setitem(sys.modules, "spacy", spacy)
+    monkeypatch.chdir(tmp_path)
+    Path("sentences.en").write_text("A source\n", encoding="utf-8")
+    assert main(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {message}")
+    assert [path.name for path in tmp_path.iterdir()] == ["sentences.en"]
+
+
 class Token(types.SimpleNamespace):
     """What we use of spaCy's."""
 
@@ -318,6 +341,7 @@ def test_spacy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = read((tmp_path / "out").read_text(encoding="utf-8").splitlines(), "out")
     assert first == [Word("New", "new", 3, "amod"), Word("_", "_", 3, "amod"), Word("response", "response", 0, "amod")]
     assert [word.form for word in second] == ["a", "source"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
     with pytest.raises(DataError, match="spaCy model absent: no model"):
         SpacyParser("absent")
     with pytest.raises(DataError, match="spaCy model bad: has no parser but tagger"):

@@ -15,14 +15,18 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Protocol
 
 from hf_sysgen.data.archives import open_member
 from hf_sysgen.data.conllu import Word, read_conllu
+from hf_sysgen.data.download import one_line
 from hf_sysgen.data.noun_adjective_rule import nouns
 from hf_sysgen.data.sources import DamagedData, DataError, open_file
+from hf_sysgen.errors import reported
 
 # how the Penn Treebank writes brackets
 _BRACKET = re.compile("-[LR][RSC]B-")
@@ -152,7 +156,32 @@ def _letters(texts: Iterable[str]) -> str:
     return _NO_LETTER.sub("", "".join(_BRACKET.sub("", text) for text in texts).lower())
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+@contextmanager
+def _written(path: str) -> Iterator[IO[str]]:
+    """A text file that is there only once it is whole. Raises DataError: it cannot be written."""
+    unfinished = Path(f"{path}.unfinished")
+    try:
+        with open(unfinished, "w", encoding="utf-8") as file:
+            yield file
+        unfinished.replace(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written: {one_line(error)}") from error
+    finally:
+        with suppress(OSError):
+            unfinished.unlink()
+
+
+def _sentences(path: str) -> Iterator[str]:
+    """The lines of a text file. Raises DataError: it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", newline="\n") as lines:
+            for line in lines:
+                yield line.rstrip("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read: {one_line(error)}") from error
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     listing = commands.add_parser("sentences", help="write the sentences that need a parse, one a line")
@@ -163,17 +192,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parsing.add_argument("sentences")
     parsing.add_argument("output")
     options = parser.parse_args(arguments)
-    if options.command == "sentences":
-        with open(options.output, "w", encoding="utf-8") as output:
-            output.writelines(f"{sentence}\n" for sentence in sentences_to_parse(europarl_pairs(options.archive)))
-        return
-    model: Parser = SpacyParser(options.model)
-    with (
-        open(options.sentences, encoding="utf-8", newline="\n") as lines,
-        open(options.output, "w", encoding="utf-8") as output,
-    ):
-        write_conllu(model.parse(line.rstrip("\n") for line in lines), output)
+    with reported() as outcome:
+        if options.command == "sentences":
+            with _written(options.output) as output:
+                output.writelines(f"{sentence}\n" for sentence in sentences_to_parse(europarl_pairs(options.archive)))
+        else:
+            model: Parser = SpacyParser(options.model)
+            with _written(options.output) as output:
+                write_conllu(model.parse(_sentences(options.sentences)), output)
+    return outcome.status
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
