@@ -110,6 +110,25 @@ def speed_table() -> str:
     return "\n\n".join([*tables, note])
 
 
+def authors_table() -> str:
+    """Training and evaluation beside the code of Csordas et al. 2021, from benchmarks/authors_code.json."""
+    record = json.loads((HERE / "authors_code.json").read_text(encoding="utf-8"))
+    ratios = {(row["what"], row["name"]): row["times_as_fast"] for row in record["results"]}
+    kinds = list(dict.fromkeys(what for what, _ in ratios))
+    names = dict.fromkeys(name for _, name in ratios)
+    rows = [
+        (f"`{name}`", *(f"{ratios[what, name]:.1f}" if (what, name) in ratios else "" for what in kinds))
+        for name in names
+    ]
+    note = (
+        f"Times as fast as the authors' code, in one run on one thread of an {record['device']}, by the processor time it "
+        f"got (load average {max(record['load_average']):.0f}): medians of the ratios within {record['rounds']} rounds, "
+        "of evaluation half as many. SCAN, cutoff 26. Padded: the same batch of that many examples; grouped: the same "
+        "update from four parts of similar length, as recipes have it. Evaluation: of the zoo's models, whole splits."
+    )
+    return f"{markdown(('times as fast', *kinds), rows)}\n\n{note}"
+
+
 def gated_table() -> str:
     """The models of Chaabouni et al. and of Russin et al. beside their bases, from benchmarks/gated_attention.json."""
     record = json.loads((HERE / "gated_attention.json").read_text(encoding="utf-8"))
@@ -309,6 +328,7 @@ TABLES = {
         "benchmarks": benchmarks_table,
         "crossing": crossing_table,
         "speed": speed_table,
+        "authors": authors_table,
         "gated": gated_table,
         "triangular": triangular_table,
     },
