@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -54,6 +55,19 @@ def inside_model_file(step: int) -> None:
 def before_complete(step: int) -> None:
     """Everything of a checkpoint is written, but it is not marked."""
     _before(trainer.Path, "touch", lambda path, *_: path.parent.name == f"checkpoint-{step}")
+
+
+def inside_removal(step: int) -> None:
+    """Of an older checkpoint, which makes room for a new one, the weights are gone already."""
+    remove = shutil.rmtree
+
+    def doomed(path, *args, **kwargs):
+        if Path(path).name == f"checkpoint-{step}":
+            (Path(path) / "model.safetensors").unlink()
+            die()
+        return remove(path, *args, **kwargs)
+
+    shutil.rmtree = doomed
 
 
 def inside_evaluation(call: int) -> None:

@@ -13,8 +13,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tiny_runs import read_lines, small_scan, tiny_recipe, train_process, weights, write_recipe
+from transformers import TrainerControl, TrainerState
 
 import hf_sysgen.training.trainer
+from hf_sysgen.errors import RunFailed
 from hf_sysgen.evaluation.checkpoints import load_checkpoint
 from hf_sysgen.evaluation.evaluate import evaluate_split
 from hf_sysgen.evaluation.metrics import summarize
@@ -320,8 +322,13 @@ def overfit_and(moment=None) -> None:
 
 @pytest.mark.parametrize(
     "moment",
-    [functools.partial(kills.after_step, 4), functools.partial(kills.inside_file, "results.json")],
-    ids=["while waiting for an improvement", "after stopping"],
+    [
+        functools.partial(kills.after_step, 4),
+        # step 2 is the best one and step 4 has just been saved
+        functools.partial(kills.inside_removal, 3),
+        functools.partial(kills.inside_file, "results.json"),
+    ],
+    ids=["while waiting for an improvement", "while an older checkpoint is removed", "after stopping"],
 )
 def test_early_stopping_survives_a_kill(moment, tmp_path):
     recipe = write_recipe(
@@ -339,6 +346,36 @@ def test_early_stopping_survives_a_kill(moment, tmp_path):
     assert weights(tmp_path / "whole" / "run" / "model") == weights(tmp_path / "killed" / "run" / "model")
     assert whole["splits"] == killed["splits"]
     assert "missing keys" not in again.err
+
+
+def test_the_best_step_may_be_a_kept_one(tmp_path, few_examples, monkeypatch):
+    """Which lies between the evaluations that the checkpoints go with."""
+    evaluations(monkeypatch, [1.0, 2.0, 3.0], "loss")
+    record = run_recipe(tiny_recipe(tmp_path, early_stopping="loss", kept_steps=[2]))
+    assert record["best_step"] == 2
+    assert weights(tmp_path / "run" / "model") == weights(tmp_path / "run" / "step-2")
+
+
+def test_a_run_that_was_moved_keeps_its_best_weights(tmp_path, few_examples, monkeypatch):
+    """Even where another run has taken its old place."""
+    evaluations(monkeypatch, [1.0, 2.0], "loss")
+    with monkeypatch.context() as patch:
+        patch.setattr(hf_sysgen.training.run, "write_predictions", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run_recipe(tiny_recipe(tmp_path, early_stopping="loss"))
+    moved = (tmp_path / "run").rename(tmp_path / "moved")
+    recipe = tiny_recipe(tmp_path, early_stopping="loss", output_dir=str(moved))
+    best = (moved / "checkpoint-3").rename(tmp_path / "elsewhere")
+    with pytest.raises(RunFailed, match="moved/checkpoint-3, which holds the best weights so far, is absent: put it"):
+        run_recipe(recipe)
+    best.rename(moved / "checkpoint-3")
+    (tmp_path / "run" / "checkpoint-3").mkdir(parents=True)
+    assert run_recipe(recipe)["best_step"] == 3
+    assert weights(moved / "model") == weights(moved / "checkpoint-3")
+
+
+def interrupt(*args) -> None:
+    raise KeyboardInterrupt
 
 
 # divergence

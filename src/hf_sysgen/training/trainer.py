@@ -31,6 +31,7 @@ from transformers import (
 from transformers.trainer_callback import ExportableState, PrinterCallback
 
 from hf_sysgen.errors import RunFailed
+from hf_sysgen.evaluation.results import write_whole
 from hf_sysgen.evaluation.samples import write_evaluation
 from hf_sysgen.training.batches import Batches, StepBatches, parts_of_max_tokens
 from hf_sysgen.training.recipe import Recipe
@@ -245,7 +246,8 @@ class SysgenTrainer(Seq2SeqTrainer):
     def train(self, resume_from_checkpoint: str | None = None, **kwargs):
         self.first_step, self.resumed_from = 0, None
         if resume_from_checkpoint is not None:
-            state = TrainerState.load_from_json(str(Path(resume_from_checkpoint) / "trainer_state.json"))
+            with self.accelerator.main_process_first():
+                state: Any = state_to_resume(Path(resume_from_checkpoint))
             self.first_step, self.resumed_from = state.global_step, Path(resume_from_checkpoint)
             if state.stateful_callbacks["TrainerControl"]["args"]["should_training_stop"]:
                 # early stopping had ended the training when the run was killed
@@ -309,6 +311,8 @@ class SysgenTrainer(Seq2SeqTrainer):
     def _maybe_log_save_evaluate(self, tr_loss, *args, **kwargs):
         kept = self.state.global_step in self.recipe.kept_steps
         self.control.should_evaluate |= kept
+        # it may be the best one, whose weights must be among the saved ones
+        self.control.should_save |= kept and self.recipe.early_stopping != "none"
         if self.control.should_log or self.control.should_save or self.control.should_evaluate:
             self._require_finite()
         if kept:
@@ -329,6 +333,8 @@ class SysgenTrainer(Seq2SeqTrainer):
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
             (checkpoint / COMPLETE).touch()
+            # only now: until then a killed run has the older ones alone
+            remove_old_checkpoints(checkpoint.parent, self.state.best_global_step)
 
     def save_weights(self, folder: Path) -> None:
         """The model as a checkpoint that travels, with what its task adds; whole or not at all."""
@@ -421,8 +427,8 @@ def training_arguments(recipe: Recipe) -> Seq2SeqTrainingArguments:
         eval_steps=recipe.eval_every if evaluating else None,
         save_strategy="steps",
         save_steps=save_steps,
-        # two, because the newest may be cut short
-        save_total_limit=2,
+        # the Trainer removes older checkpoints before the new one is complete; `remove_old_checkpoints` does after
+        save_total_limit=None,
         logging_steps=recipe.log_every,
         logging_nan_inf_filter=False,
         ignore_data_skip=True,
@@ -459,6 +465,41 @@ def last_checkpoint(run_dir: Path) -> Path | None:
             continue
         found.append((int(folder.name.rpartition("-")[2]), folder))
     return max(found)[1] if found else None
+
+
+def state_to_resume(checkpoint: Path) -> TrainerState:
+    """
+    The Trainer's state in a checkpoint. It holds the best checkpoint as a path, which is made to lie beside this one,
+    in the file too: the run's folder may have been moved since.
+
+    Raises:
+        RunFailed: the best checkpoint is absent.
+    """
+    file = checkpoint / "trainer_state.json"
+    state = TrainerState.load_from_json(str(file))
+    if state.best_global_step:
+        best = checkpoint.with_name(f"checkpoint-{state.best_global_step}")
+        if not best.is_dir():
+            raise RunFailed(
+                f"{best}, which holds the best weights so far, is absent: put it back, or remove "
+                f"{checkpoint.parent} to start anew"
+            )
+        if state.best_model_checkpoint != str(best):
+            state.best_model_checkpoint = str(best)
+            write_whole(file, json.dumps(dataclasses.asdict(state), indent=2, sort_keys=True) + "\n")
+    return state
+
+
+def remove_old_checkpoints(run_dir: Path, best_step: int | None) -> None:
+    """Of a run's checkpoints keep the newest and the best one, or where that makes one alone the newest two."""
+    _, *older = sorted((int(folder.name.rpartition("-")[2]) for folder in run_dir.glob("checkpoint-*")), reverse=True)
+    kept = [best_step] if best_step in older else older[:1]
+    for step in older:
+        if step not in kept:
+            folder = run_dir / f"checkpoint-{step}"
+            # first, so that what a kill leaves of it is not taken for a checkpoint
+            (folder / COMPLETE).unlink(missing_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def read_history(state: TrainerState) -> list[dict[str, float]]:
