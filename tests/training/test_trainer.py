@@ -26,7 +26,7 @@ from hf_sysgen.train import main
 from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks import prepare_task
-from hf_sysgen.training.trainer import SysgenTrainer, last_checkpoint, training_arguments
+from hf_sysgen.training.trainer import Progress, SysgenTrainer, last_checkpoint, training_arguments
 
 
 def losses(record) -> list[float]:
@@ -448,6 +448,46 @@ def test_progress_lines(tmp_path, few_examples, capfd):
     assert [line.split()[1] for line in lines] == ["3/6", "6/6"]
     assert all(" loss=" in line and " validation=" in line and " test=" in line for line in lines)
     json.loads((tmp_path / "run" / "results.json").read_text())
+
+
+def test_progress_between_evaluations(monkeypatch, capsys):
+    """Also where nothing is logged for long."""
+    now = [0.0]
+    monkeypatch.setattr(hf_sysgen.training.trainer.time, "monotonic", lambda: now[0])
+    progress, state = Progress(), TrainerState(max_steps=90)
+    quiet, logging = TrainerControl(), TrainerControl(should_log=True)
+    for step, control in ((1, quiet), (2, quiet), (3, logging), (4, quiet)):
+        now[0] += 20
+        state.global_step = step
+        progress.on_step_end(None, state, control)
+        if control.should_log:
+            progress.on_log(None, state, control, {"loss": 0.5})
+    now[0] += 20
+    progress.on_log(None, state, quiet, {"loss": 0.25})
+    assert capsys.readouterr().err.splitlines() == ["step 2/90", "step 4/90 loss=0.500"]
+
+
+def test_static_batches_resume_where_they_were(tmp_path, few_examples, monkeypatch):
+    """Without another checkpoint at once: that the step of the last one was to be saved is no news."""
+    saved = []
+    save, at_end = SysgenTrainer._save_checkpoint, Progress.on_step_end
+
+    def spy(self, *args):
+        saved.append(self.state.global_step)
+        save(self, *args)
+
+    def stop(self, args, state, control, **kwargs):
+        if state.global_step == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(SysgenTrainer, "_save_checkpoint", spy)
+    recipe = tiny_recipe(tmp_path, static_batches=True, eval_every=0)
+    monkeypatch.setattr(Progress, "on_step_end", stop)
+    with pytest.raises(KeyboardInterrupt):
+        run_recipe(recipe)
+    monkeypatch.setattr(Progress, "on_step_end", at_end)
+    run_recipe(recipe)
+    assert saved == [2, 4, 6]
 
 
 @pytest.mark.slow

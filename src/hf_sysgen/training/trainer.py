@@ -93,6 +93,8 @@ class Progress(TrainerCallback):
     def on_step_end(self, args, state, control, **kwargs):
         if self.bar is not None:
             self.bar.update(state.global_step - self.bar.n)
+        elif state.is_world_process_zero and not control.should_log:
+            self.line_if_due(state)
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         if not logs or not state.is_world_process_zero:
@@ -106,10 +108,14 @@ class Progress(TrainerCallback):
                 self.shown[key.removeprefix("eval_")] = f"{value:.2f}"
         if self.bar is not None:
             self.bar.set_postfix(self.shown)
-        elif self.evaluated(logs) or time.monotonic() - self.last_line > self.EVERY_SECONDS:
+        else:
+            self.line_if_due(state, self.evaluated(logs))
+
+    def line_if_due(self, state: TrainerState, due: bool = False) -> None:
+        if due or time.monotonic() - self.last_line > self.EVERY_SECONDS:
             self.last_line = time.monotonic()
-            numbers = " ".join(f"{name}={value}" for name, value in self.shown.items())
-            print(f"step {state.global_step}/{state.max_steps} {numbers}", file=sys.stderr, flush=True)
+            numbers = "".join(f" {name}={value}" for name, value in self.shown.items())
+            print(f"step {state.global_step}/{state.max_steps}{numbers}", file=sys.stderr, flush=True)
 
     @staticmethod
     def evaluated(logs: Mapping[str, float]) -> bool:
@@ -222,6 +228,8 @@ class SysgenTrainer(Seq2SeqTrainer):
             stops = [state.max_steps, *(period * (state.global_step // period + 1) for period in every if period)]
             stops += [step for step in self.recipe.kept_steps if step > state.global_step]
             count = int(min(stops)) - state.global_step
+            # what a checkpoint brings back of its own step is done
+            self.control = self.callback_handler.on_step_begin(self.args, state, self.control)
             model.train()
             self._tr_loss += updates.run(state.global_step, count, after_each=self.lr_scheduler.step)
             state.global_step += count
