@@ -21,7 +21,7 @@ from hf_sysgen.evaluation.results import check_record, read_results
 from hf_sysgen.evaluation.samples import read_evaluations
 from hf_sysgen.train import main
 from hf_sysgen.training.recipe import RecipeError, load_recipe
-from hf_sysgen.training.run import run_recipe
+from hf_sysgen.training.run import attention_of, run_recipe
 from hf_sysgen.training.tasks import prepare_task
 
 COLUMNS = {"split", "row", "input", "target", "prediction", "exact", "loss", "loss_teacher", "target_length",
@@ -226,6 +226,10 @@ def test_damaged_recipe_copy(tmp_path, capsys):
         ({"batch_size": 9, "length_groups": 2}, "batch_size=9 is not a multiple of length_groups=2"),
         ({"batch_size": 62, "sampling": "epochs"}, "batch_size=62 is more than the 61 training examples"),
         ({"tracker": "trackio"}, "tracker=trackio is not installed"),
+        (
+            {"sampling": "epochs", "epochs": 1, "steps": 100, "kept_steps": [5, 50]},
+            "kept_steps=[5, 50] must end by step 8, where epochs=1 do",
+        ),
     ],
 )
 def test_what_shows_only_with_the_data(changes, message, tmp_path, few_examples, capsys):
@@ -233,6 +237,14 @@ def test_what_shows_only_with_the_data(changes, message, tmp_path, few_examples,
     assert message in refused([path], capsys)
     # nothing that the corrected recipe would stumble on
     assert not list(tmp_path.glob("run/*"))
+
+
+@pytest.mark.parametrize("model", ["edge_transformer", "graph_attention_network", "relation_aware_transformer"])
+def test_attention_that_a_model_does_not_have(model, tmp_path):
+    keys = {"model": model, "benchmark": "clutrr", "config": "k_234"}
+    with pytest.raises(RecipeError, match=f"attention=sdpa: model={model} has no such attention; use auto or eager"):
+        attention_of(tiny_recipe(tmp_path, **keys, attention="sdpa"))
+    assert attention_of(tiny_recipe(tmp_path, **keys, attention="eager")) == "eager"
 
 
 def test_a_decoder_reads_its_prompt_without_a_start(tmp_path):

@@ -42,11 +42,19 @@ def quiet_libraries() -> None:
 
 
 def attention_of(recipe: Recipe) -> str:
-    """The implementation of attention that a recipe means."""
+    """
+    The implementation of attention that a recipe means.
+
+    Raises:
+        RecipeError: the model has no such one.
+    """
+    fastest = fastest_attention(MODELS[CONFIGS[recipe.model]][AutoModel])
+    if recipe.attention == "sdpa" and fastest != "sdpa":
+        raise RecipeError(f"attention=sdpa: model={recipe.model} has no such attention; use auto or eager")
     if recipe.attention != "auto":
         return recipe.attention
     # PyTorch has no fused CPU kernel with dropout; its fallback is slower than the plain form
-    return "eager" if on_cpu() else fastest_attention(MODELS[CONFIGS[recipe.model]][AutoModel])
+    return "eager" if on_cpu() else fastest
 
 
 def check_run_dir(recipe: Recipe) -> Path:

@@ -141,10 +141,17 @@ class SysgenTrainer(Seq2SeqTrainer):
         recipe: a checked recipe.
         model: what to train.
         task: its split `train` is trained on, the others are evaluated.
+
+    Raises:
+        ValueError: one of `kept_steps` lies behind the last epoch.
     """
 
     def __init__(self, recipe: Recipe, model: PreTrainedModel, task: Task):
         recipe = dataclasses.replace(recipe, steps=steps_of(recipe, task))
+        if recipe.kept_steps and recipe.kept_steps[-1] > recipe.steps:
+            raise ValueError(
+                f"kept_steps={list(recipe.kept_steps)} must end by step {recipe.steps}, where epochs={recipe.epochs} do"
+            )
         self.recipe, self.task, self.splits = recipe, task, task.splits
         callbacks: list[TrainerCallback] = [Clock(), Progress()]
         if recipe.early_stopping != "none":
