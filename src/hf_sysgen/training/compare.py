@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from hf_sysgen.data import benchmark_info, load_benchmark
+from hf_sysgen.data.tokenization import encode_sources
+from hf_sysgen.evaluation.checkpoints import load_checkpoint, source_ids
+from hf_sysgen.evaluation.figures import check_picture
 from hf_sysgen.evaluation.plots import plot_accuracies
 from hf_sysgen.evaluation.report import table
 from hf_sysgen.evaluation.results import MODEL, RESULTS, read_results
@@ -39,14 +42,25 @@ def compare_recipes(
         exit status: 0 if all runs finished, else that of a run: 2 where the input of every failed one cannot be run.
 
     Raises:
-        RecipeError: a recipe is wrong, or two recipes share a folder.
+        RecipeError: a recipe is wrong, two recipes share a folder, or they have no metric in common that tells whose
+            checkpoint is to translate.
+        PictureError: the plot's name ends otherwise.
+        CheckpointError, DataError: that checkpoint writes no texts, or cannot read a sentence.
     """
+    if plot is not None:
+        check_picture(plot)
     recipes = [load_recipe(file, overrides) for file in files]
     if len({recipe.run_dir for recipe in recipes}) < len(recipes):
         raise RecipeError("output_dir: two of the recipes have one folder; give each its own name or seed")
     for recipe in recipes:
         if "test" not in benchmark_info(recipe.benchmark).config(recipe.config).splits:
             raise RecipeError(f"{recipe.name}: {recipe.benchmark} {recipe.config} has no split `test` to compare on")
+    metrics = sorted({recipe.paper_metric for recipe in recipes})
+    if sentences and len(metrics) > 1:
+        raise RecipeError(
+            f"--translate: is by the best of the recipes, which have several metrics ({', '.join(metrics)}); "
+            "leave it out"
+        )
     pool = TrainingProcesses(processes, len(recipes))
 
     def train(job: tuple[Path, Recipe], slot: int) -> int:
@@ -113,6 +127,9 @@ def _translate(recipe: Recipe, sentences: Sequence[str]) -> int:
     import hf_sysgen.hub
 
     checkpoint = recipe.run_dir / MODEL
+    # told in one line, before a process stumbles on it: a word that the model does not know
+    model, tokenizer = load_checkpoint(checkpoint)
+    encode_sources(tokenizer, list(sentences), source_ids(model))
     script = Path(hf_sysgen.hub.__file__).with_name("stranger.py")
     print(f"\n{checkpoint}, loaded with trust_remote_code=True in a process without this package:", flush=True)
     with tempfile.TemporaryDirectory() as elsewhere:
