@@ -103,6 +103,11 @@ def test_an_epoch_takes_every_batch_once_in_another_order():
     assert len({tuple(epoch) for epoch in epochs}) == 3
 
 
+def test_the_highest_seed_has_epochs_too():
+    batches = MaxTokensBatches(split_of(70), 30, 99, seed=2**32 - 1)
+    assert sorted(np.concatenate([batches.rows(step) for step in range(batches.updates_per_epoch)])) == list(range(70))
+
+
 def test_examples_are_resampled_once():
     split = split_of(7)
     batches = MaxTokensBatches(split, 30, 99, seed=4, resample=1000)

@@ -163,7 +163,7 @@ class MaxTokensBatches(StepBatches):
         epoch, index = divmod(step, self.updates_per_epoch)
         if self._epoch[0] != epoch:
             order = np.arange(len(self.batches))
-            np.random.RandomState(self.seed + epoch + 1).shuffle(order)
+            np.random.RandomState((self.seed + epoch + 1) % 2**32).shuffle(order)
             self._epoch = (epoch, order)
         start = index * self.batches_per_update
         return [self.batches[at] for at in self._epoch[1][start : start + self.batches_per_update]]
