@@ -204,7 +204,22 @@ def test_unknown_keys_name_the_closest():
         ({"schedule": "cosine"}, "schedule='cosine' is none of constant, noam, inverse_sqrt, linear"),
         ({"schedule": "noam"}, "schedule=noam needs warmup_steps"),
         ({"schedule": "linear", "warmup_steps": 6}, "warmup_steps=6 must be less than steps=6"),
-        ({"warmup_steps": 5}, "warmup_steps=5 has no effect"),
+        ({"warmup_steps": 5}, "warmup_steps=5 has no effect under schedule=constant"),
+        ({"warmup_init_lr": 0.5}, "warmup_init_lr=0.5 has no effect under schedule=constant"),
+        (
+            {"schedule": "noam", "warmup_steps": 5, "warmup_init_lr": 0.5},
+            "warmup_init_lr=0.5 has no effect under schedule=noam",
+        ),
+        ({"early_stopping_patience": 2}, "early_stopping_patience=2 has no effect under early_stopping=none"),
+        ({"sample_losses": True, "eval_every": 0}, "sample_losses=true needs evaluations"),
+        (
+            {"optimizer": "nesterov", "momentum": 0.9, "adam_beta1": 0.8},
+            "adam_beta1=0.8 has no effect under optimizer=nesterov",
+        ),
+        (
+            {"optimizer": "nesterov", "momentum": 0.9, "adam_epsilon": 1.0},
+            "adam_epsilon=1.0 has no effect under optimizer=nesterov",
+        ),
         ({"length_groups": 99}, "length_groups=99 is more than batch_size=8"),
         ({"label_smoothing": 1.0}, "label_smoothing=1.0 must be in"),
         ({"adam_beta2": 1}, "adam_beta2=1.0 must be in"),
@@ -226,6 +241,7 @@ def test_unknown_keys_name_the_closest():
         ({"embedding_scaling": "ped"}, "position_scheme='relative'"),
         ({"learning_rate": 10**400}, "learning_rate: expected a finite number"),
         ({"seed": 2**32}, "seed=4294967296 must be less than 2^32"),
+        ({"steps": 10**20}, "steps=100000000000000000000 must be less than 2^32"),
         ({"paper_test": 98.2}, "paper_test=98.2 must be in [0, 1]"),
         ({"num_attention_heads": True}, "num_attention_heads"),
         ({"vocab_size": 9}, "vocab_size: is derived from the benchmark's words"),
@@ -273,6 +289,8 @@ def test_numbers_with_exponents_are_numbers(tmp_path):
         ("model: 2020-13-45\n", "unknown model '2020-13-45'"),
         ("a: 1\n---\na: 2\n", "not YAML in line 2"),
         ("a: !!python/object/apply:os.system ['true']\n", "not YAML"),
+        ("a: !!timestamp a\n", "not YAML: a tag does not fit its value"),
+        ("a: !!bool a\n", "not YAML: a tag does not fit its value"),
     ],
 )
 def test_files_that_are_no_recipes(tmp_path, text, message):
@@ -292,8 +310,9 @@ def test_files_that_cannot_be_read_and_overrides_that_are_none(tmp_path):
     for override in ("steps", "=3", ""):
         with pytest.raises(RecipeError, match="an override is key=value"):
             load_recipe(path, [override])
-    with pytest.raises(RecipeError, match="not YAML"):
-        load_recipe(path, ["steps=[1"])
+    for value in ("[1", "!!timestamp a", "!!bool a", "!!int a"):
+        with pytest.raises(RecipeError, match="not YAML"):
+            load_recipe(path, [f"steps={value}"])
     with pytest.raises(RecipeError, match="unknown key 'stepz'"):
         load_recipe(path, ["stepz=3"])
 
@@ -313,12 +332,30 @@ def test_an_override_that_makes_another_cell(tmp_path):
     assert loaded("config=length_cutoff_26") == same  # as in the file
     assert loaded("config=length_cutoff_22") == ("cell,config=length_cutoff_22", None, None, None)
     assert loaded("config=length", "paper_test=0.2") == ("cell,config=length", None, 0.2, None)
-    assert loaded("steps=7", "seed=1", "dropout=0.5") == ("cell,steps=7,dropout=0.5", None, None, None)
+    for overrides in (("steps=7", "seed=1", "dropout=0.5"), ("dropout=0.5", "steps=7")):
+        assert loaded(*overrides) == ("cell,dropout=0.5,steps=7", None, None, None)
     folder = load_recipe(path, ["config=../../a b", "output_dir=null", "seed=2"]).run_dir
     assert folder == Path("runs") / "cell,config=..-..-a-b" / "seed2"
     long = [loaded(f"config={letter * 300}")[0] for letter in "ab"]
     assert all(len(name) < 170 for name in long)
     assert long[0] != long[1]
+
+
+def test_an_override_of_what_the_file_leaves_out(tmp_path):
+    """There the default of the model's config holds: another value is another cell, the same one none."""
+    keys = {**TINY, "model": "role_filler_transformer", "config": "addprim_jump", "paper_test": 0.5}
+    path = write(tmp_path, yaml.safe_dump(keys))
+
+    def loaded(*overrides: str) -> tuple:
+        recipe = load_recipe(path, overrides)
+        return recipe.name, recipe.paper_test
+
+    assert loaded() == loaded("attention_threshold=0.08", "dropout=0.1") == ("r", 0.5)
+    assert loaded("attention_threshold=null") == ("r,attention_threshold=None", None)
+    # a checkpoint need not have the defaults
+    keys = {key: value for key, value in TINY.items() if key not in SIZES}
+    write(tmp_path, yaml.safe_dump({**keys, "model": "depth_width_decoder", "pretrained": "somewhere"}))
+    assert loaded("dropout=0.1") == ("r,dropout=0.1", None)
 
 
 def test_shipped_recipes_are_found_from_anywhere(tmp_path, monkeypatch):
@@ -346,6 +383,13 @@ def test_an_override_may_mend_the_file(tmp_path):
     assert load_recipe(path, ["hidden_size=18"]).model_fields["hidden_size"] == 18
     with pytest.raises(RecipeError, match="hidden_size=17"):
         load_recipe(path)
+
+
+def test_texts_that_look_like_numbers_stay_texts(tmp_path):
+    """In what a run's folder keeps."""
+    for text in ("1e3", "12", "1.5e-7", "2020-01-01", "null"):
+        recipe = parse_recipe({**TINY, "config": text})
+        assert load_recipe(write(tmp_path, dump_recipe(recipe))).config == text
 
 
 def test_hash_is_over_what_decides_the_result():

@@ -146,6 +146,28 @@ def test_losses_of_every_example(tmp_path, few_examples):
             assert sum(one.exact) / 5 == logged[one.step][f"eval_{split}_accuracy"]
 
 
+def test_losses_that_a_run_has_not_kept(tmp_path, few_examples, capsys):
+    """Nothing brings them back; the other way round there is nothing to miss."""
+    path = str(write_recipe(tmp_path, output_dir=str(tmp_path / "run"), steps=2, eval_every=1))
+    assert main([path]) == 0
+    before = snapshot(tmp_path)
+    capsys.readouterr()
+    assert "was started without, whose evaluations have left none; choose" in refused(
+        [path, "sample_losses=true"], capsys
+    )
+    assert snapshot(tmp_path) == before
+    words = [path, "sample_losses=true", f"output_dir={tmp_path / 'other'}"]
+    assert main(words) == main([*words, "sample_losses=false"]) == 0
+
+
+def test_a_default_that_is_given_outright_is_the_same_run(tmp_path, few_examples):
+    words = [str(write_recipe(tmp_path, output_dir=str(tmp_path / "run"), steps=1))]
+    assert main(words) == 0
+    before = snapshot(tmp_path / "run")
+    assert main([*words, "dropout=0.1"]) == 0
+    assert snapshot(tmp_path / "run") == before
+
+
 def test_losses_of_examples_that_are_never_right(tmp_path):
     with pytest.raises(RecipeError, match="iwslt14 has none that are"):
         prepare_task(tiny_recipe(tmp_path, benchmark="iwslt14", config="de_en", sample_losses=True))

@@ -219,8 +219,20 @@ class Recipe:
         return keys | dict(keys.pop("model_fields"))
 
     @property
+    def filled(self) -> dict[str, Any]:
+        """`to_dict` with the fields of the model's config that are left out, where their defaults hold."""
+        from hf_sysgen.models import CONFIGS
+
+        # a checkpoint to go on from decides what is left out
+        defaults = _field_defaults(CONFIGS[self.model]) if self.pretrained is None else {}
+        return defaults | self.to_dict()
+
+    @property
     def hash(self) -> str:
-        """Equal for recipes that compute the same: 16 hex digits over all keys but those that only place the run."""
+        """
+        16 hex digits over all keys but those that only place the run. Recipes of one hash compute the same; of two that
+        do, one may leave out a field of the model's config to which the other gives its default.
+        """
         content = {key: value for key, value in self.to_dict().items() if key not in self.NEUTRAL}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -235,6 +247,16 @@ _TYPES = {name: hint for name, hint in get_type_hints(Recipe).items() if name in
 _POSITIVE = ("steps", "batch_size", "length_groups", "learning_rate", "eval_batch_size", "save_every", "log_every",
              "early_stopping_patience", "adam_epsilon", "max_tokens", "batches_per_update", "resample",
              "subwords", "epochs", "beams", "streams", "validation_examples")  # fmt: skip
+# keys that only some values of another key make use of, with that one and the values under which they do nothing
+_NO_EFFECT = {
+    "warmup_steps": ("schedule", ("constant",)),
+    "warmup_init_lr": ("schedule", ("constant", "noam", "linear")),
+    "momentum": ("optimizer", ("adam",)),
+    "adam_beta1": ("optimizer", ("nesterov",)),
+    "adam_beta2": ("optimizer", ("nesterov",)),
+    "adam_epsilon": ("optimizer", ("nesterov",)),
+    "early_stopping_patience": ("early_stopping", ("none",)),
+}
 _NOT_NEGATIVE = ("seed", "warmup_steps", "warmup_init_lr", "weight_decay", "max_grad_norm", "eval_every")
 
 
@@ -273,8 +295,11 @@ def override_recipe(path: Path, keys: Mapping[str, Any], given: Mapping[str, Any
                 original = parse_recipe(keys, name=path.stem)
     except RecipeError as error:
         raise RecipeError(f"{path}: {error}") from error
-    ours, theirs = recipe.to_dict(), original.to_dict()
-    changes = [f"{key}={ours[key]}" for key in given if key not in Recipe.SAME_CELL and ours[key] != theirs.get(key)]
+    ours, theirs = recipe.filled, original.filled
+    # sorted, as in sweeps: the same cell is one run, in whatever order it is given
+    changes = [
+        f"{key}={ours[key]}" for key in sorted(given) if key not in Recipe.SAME_CELL and ours[key] != theirs.get(key)
+    ]
     if not changes:
         return recipe
     paper: dict[str, Any] = {key: getattr(recipe, key) if key in given else None for key in PAPER_KEYS}
@@ -326,7 +351,7 @@ def read_mapping(path: Path, what: str) -> dict[Any, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path}: cannot read the {what}: {error}") from error
     try:
-        keys = yaml.load(text, Loader=_loader())
+        keys = _read_yaml(text)
     except (yaml.YAMLError, ValueError) as error:
         where = getattr(error, "problem_mark", None)
         line = f" in line {where.line + 1}" if where else ""
@@ -347,7 +372,7 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
         if not equals or not key:
             raise RecipeError(f"{override!r}: an override is key=value")
         try:
-            given[key] = yaml.load(value, Loader=_loader())
+            given[key] = _read_yaml(value)
         except (yaml.YAMLError, ValueError) as error:
             raise RecipeError(f"{override!r}: the value is not YAML") from error
     return given
@@ -425,6 +450,15 @@ def _field_names(config_class: type) -> set[str]:
     return {f.name for f in dataclasses.fields(config_class)}
 
 
+def _field_defaults(model_config: type) -> dict[str, Any]:
+    own = own_fields(model_config)
+    return {
+        f.name: f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
+        for f in dataclasses.fields(model_config)
+        if f.name in own
+    }
+
+
 def _checked_model_fields(model_config: type, fields: dict[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
     from huggingface_hub.errors import StrictDataclassError
 
@@ -464,8 +498,9 @@ def _check_consistency(recipe: Recipe) -> None:
         raise RecipeError(f"{given[0]}={getattr(recipe, given[0])} has no effect under sampling={recipe.sampling}")
     elif recipe.length_groups > recipe.batch_size:
         raise RecipeError(f"length_groups={recipe.length_groups} is more than batch_size={recipe.batch_size}")
-    if recipe.schedule == "constant" and recipe.warmup_steps:
-        raise RecipeError(f"warmup_steps={recipe.warmup_steps} has no effect under schedule=constant")
+    for key, (other, values) in _NO_EFFECT.items():
+        if getattr(recipe, other) in values and getattr(recipe, key) != getattr(Recipe, key):
+            raise RecipeError(f"{key}={getattr(recipe, key)} has no effect under {other}={getattr(recipe, other)}")
     if recipe.schedule != "constant" and not recipe.warmup_steps:
         raise RecipeError(f"schedule={recipe.schedule} needs warmup_steps")
     if recipe.schedule == "linear" and recipe.warmup_steps >= recipe.steps:
@@ -494,8 +529,9 @@ def _check_consistency(recipe: Recipe) -> None:
     kept = [0, *recipe.kept_steps, recipe.steps + 1]
     if sorted(set(kept)) != kept:
         raise RecipeError(f"kept_steps={kept[1:-1]} must be increasing numbers from 1 to steps={recipe.steps}")
-    if recipe.seed >= 2**32:
-        raise RecipeError(f"seed={recipe.seed} must be less than 2^32")
+    for key in ("seed", "steps"):
+        if getattr(recipe, key) >= 2**32:
+            raise RecipeError(f"{key}={getattr(recipe, key)} must be less than 2^32")
     highest = {"bleu": 100, "perplexity": sys.float_info.max}.get(recipe.paper_metric, 1)
     for key in ("paper_test", "paper_validation"):
         if (number := getattr(recipe, key)) is not None and not 0 <= number <= highest:
@@ -508,6 +544,8 @@ def _check_consistency(recipe: Recipe) -> None:
         raise RecipeError(f"eval_examples={recipe.eval_examples} must be at least 1, or null for all")
     if recipe.early_stopping != "none" and not recipe.eval_every:
         raise RecipeError("early_stopping needs evaluations: set eval_every")
+    if recipe.sample_losses and not (recipe.eval_every or recipe.kept_steps):
+        raise RecipeError("sample_losses=true needs evaluations: set eval_every")
 
 
 def _check_subwords(recipe: Recipe) -> None:
@@ -521,8 +559,6 @@ def _check_subwords(recipe: Recipe) -> None:
 
 
 def _check_optimizer(recipe: Recipe) -> None:
-    if recipe.optimizer == "adam" and recipe.momentum:
-        raise RecipeError(f"momentum={recipe.momentum} has no effect under optimizer=adam; that has adam_beta1")
     if recipe.optimizer == "nesterov":
         if not recipe.momentum:
             raise RecipeError("optimizer=nesterov needs momentum")
@@ -607,6 +643,12 @@ def _kind(value: Any) -> str:
     return names.get(type(value), repr(value))
 
 
+# what add_implicit_resolver takes: numbers such as 1e-3, which PyYAML reads as text
+_EXPONENTS = (
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+)  # fmt: skip
+
+
 def _loader() -> type:
     """PyYAML's safe loader, except that it reads 1e-3 as a number and refuses a key that stands twice."""
     import yaml
@@ -632,14 +674,28 @@ def _loader() -> type:
         key: [(tag, pattern) for tag, pattern in value if tag != "tag:yaml.org,2002:timestamp"]
         for key, value in Loader.yaml_implicit_resolvers.items()
     }
-    Loader.add_implicit_resolver(
-        "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
-    )
+    Loader.add_implicit_resolver(*_EXPONENTS)
     return Loader
+
+
+def _read_yaml(text: str) -> Any:
+    """Raises yaml.YAMLError or ValueError."""
+    import yaml
+
+    try:
+        return yaml.load(text, Loader=_loader())
+    except (AttributeError, LookupError) as error:
+        # PyYAML's own, of e.g. `!!timestamp a` and `!!bool a`
+        raise ValueError("a tag does not fit its value") from error
 
 
 def dump_recipe(recipe: Recipe) -> str:
     """The recipe as YAML, every key with its value: what a run directory keeps."""
     import yaml
 
-    return yaml.safe_dump(recipe.to_dict(), sort_keys=False)
+    class Dumper(yaml.SafeDumper):
+        pass
+
+    # or a text that our loader reads as a number would stand without quotes
+    Dumper.add_implicit_resolver(*_EXPONENTS)
+    return yaml.dump(recipe.to_dict(), Dumper=Dumper, sort_keys=False)

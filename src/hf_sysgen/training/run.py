@@ -62,21 +62,27 @@ def check_run_dir(recipe: Recipe) -> Path:
     The run's folder. Nothing is written yet: a recipe that turns out wrong must not hold the folder.
 
     Raises:
-        RecipeError: the folder holds a run of another recipe, or files that no run of ours wrote.
+        RecipeError: the folder holds a run of another recipe, or one without the losses that this one is to keep, or
+            files that no run of ours wrote.
     """
     run_dir = recipe.run_dir
     copy = run_dir / RECIPE_COPY
     if copy.exists():
         other = load_recipe(copy)
-        if other.hash != recipe.hash:
-            ours, theirs = recipe.to_dict(), other.to_dict()
-            differing = sorted(
-                key for key in {*ours, *theirs} if key not in Recipe.NEUTRAL and ours.get(key) != theirs.get(key)
-            )
+        ours, theirs = recipe.filled, other.filled
+        differing = sorted(
+            key for key in {*ours, *theirs} if key not in Recipe.NEUTRAL and ours.get(key) != theirs.get(key)
+        )
+        if differing:
             changes = ", ".join(f"{key}: {theirs.get(key)!r} there, {ours.get(key)!r} here" for key in differing)
             raise RecipeError(
                 f"output_dir: {run_dir} holds a run of another recipe ({changes}); choose another output_dir, or "
                 "remove that folder"
+            )
+        if recipe.sample_losses and not other.sample_losses:
+            raise RecipeError(
+                f"sample_losses=true: {run_dir} holds a run that was started without, whose evaluations have left "
+                "none; choose another output_dir, or remove that folder"
             )
         return run_dir
     if run_dir.exists() and (
