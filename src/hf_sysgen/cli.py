@@ -227,9 +227,11 @@ def sweep(
     from hf_sysgen.train import INTERRUPTED
 
     with reported(INTERRUPTED) as outcome:
-        from hf_sysgen.training.sweep import load_sweep
+        from hf_sysgen.training.sweep import SweepError, load_sweep
 
         loaded = load_sweep(file, overrides or [])
+        if accelerate is not None and not accelerate.is_file():
+            raise SweepError(f"--accelerate: there is no file {accelerate}; recipes/accelerate has some to start from")
         loaded = loaded.only(run) if run else loaded
         from hf_sysgen.training.run_sweep import run_sweep, states_text, submit_sweep
 

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -103,7 +104,7 @@ def test_overrides(folder):
     path = write_sweep(folder, cells=[{"steps": 3}, {"steps": 4}], axes={"dropout": [0.1, 0.2]})
     quick = load_sweep(path, ["steps=5", "seeds=[7]"])
     assert [run.name for run in quick.runs] == [
-        "runs/tiny,dropout=0.1,steps=5/seed7",
+        "runs/tiny,steps=5/seed7",  # 0.1 is the default
         "runs/tiny,dropout=0.2,steps=5/seed7",
     ]
     assert [run.recipe.model_fields["dropout"] for run in load_sweep(path, ["dropout=0.5"]).runs] == [0.5] * 8
@@ -143,6 +144,9 @@ def test_overrides(folder):
         ({"axes": {"benchmark": ["skan"]}}, "unknown benchmark 'skan'"),
         ({"select": "accuracy"}, "select: expected a split and a metric"),
         ({"select": ["test", "accuracy"]}, "select: expected a split and a metric"),
+        ({"select": "train accuracy"}, "select: what is trained on is not measured"),
+        ({"axes": {1: [2], "steps": [3]}}, "1: keys are words"),
+        ({"cells": [{"steps": 3}, {None: 4}]}, "None: keys are words"),
         ({"select": "dev accuracy"}, "scan length_cutoff_26 has no split 'dev'; it has train, validation, test"),
     ],
     ids=str,
@@ -163,6 +167,8 @@ def test_wrong_files(folder, changes, message):
         (["steps"], "'steps': an override is key=value"),
         (["seed=3"], "seed: is decided by `seeds`"),
         (["seeds=3"], "seeds: expected a list"),
+        (["--accelerate", "absent.yaml"], "--accelerate: there is no file absent.yaml"),
+        (["--accelerate", "absent.yaml", "--slurm", ""], "--accelerate: there is no file absent.yaml"),
         (["--run", "runs/tiny/seed4"], "has no run 'runs/tiny/seed4', did you mean 'runs/tiny/seed"),
     ],
 )
@@ -222,6 +228,11 @@ def test_what_the_rule_selects(folder):
     wrong = sweep(path, "select=test bleu")
     assert wrong.exit_code == 2
     assert "test has no metric 'bleu'; it has examples, accuracy, loss" in wrong.stderr
+    for record in (folder / "runs").rglob(RESULTS):
+        record.write_text(record.read_text().replace('"test"', '"other"'))
+    wrong = sweep(path)
+    assert wrong.exit_code == 2
+    assert "results.json: has no split 'test'; it has validation, other" in wrong.stderr
 
 
 def test_a_folder_of_another_recipe_fails_alone(folder):
@@ -237,6 +248,14 @@ def test_a_folder_of_another_recipe_fails_alone(folder):
     assert "runs/tiny/seed0 holds a run of another recipe" in first
     assert "runs/tiny/seed2/results.json: cannot read results" in second
     assert starts(folder) == {"runs/tiny/seed1": 1, "runs/tiny/seed3": 1}
+
+
+def test_a_run_whose_folder_was_removed_is_new(folder):
+    """Though its log says how it ended."""
+    path = write_sweep(folder, seeds=[0])
+    assert sweep(path).exit_code == 0
+    shutil.rmtree(folder / "runs/tiny/seed0")
+    assert "new        runs/tiny/seed0\n" in sweep(path, "--dry-run").stdout
 
 
 def test_two_sweeps_share_their_runs(folder):

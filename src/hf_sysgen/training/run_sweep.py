@@ -184,7 +184,10 @@ def selection_text(runs: Iterable[Run], select: Selection) -> str:
 
 def _value(run: Run, select: Selection) -> float:
     path = run.recipe.run_dir / RESULTS
-    split = read_results(path)["splits"][select.split]
+    splits = read_results(path)["splits"]
+    if select.split not in splits:
+        raise ResultsError(f"{path}: has no split {select.split!r}; it has {', '.join(splits)}")
+    split = splits[select.split]
     value = split.get(select.metric, select)
     if not isinstance(value, int | float | None):
         metrics = ", ".join(name for name, value in split.items() if isinstance(value, int | float))

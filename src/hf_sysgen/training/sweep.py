@@ -162,6 +162,8 @@ def _runs(path: Path, keys: Mapping[str, Any], given: Mapping[str, Any]) -> Iter
     if not isinstance(axes, dict):
         raise SweepError("axes: expected `key: [values]` lines")
     for key in (*given, *axes, *(key for cell in cells for key in cell)):
+        if not isinstance(key, str):
+            raise SweepError(f"{key!r}: keys are words")
         if key in NOT_AXES:
             raise SweepError(f"{key}: is decided by {NOT_AXES[key]}, remove it")
     for key in axes:
@@ -219,6 +221,8 @@ def _selection(text: Any, runs: Sequence[Run]) -> Selection | None:
     words = text.split() if isinstance(text, str) else []
     if len(words) != 2:
         raise SweepError(f"select: expected a split and a metric, such as `validation accuracy`, got {text!r}")
+    if words[0] == "train":
+        raise SweepError("select: what is trained on is not measured; name another split")
     from hf_sysgen.data import benchmark_info
 
     for recipe in (run.recipe for run in runs):
@@ -267,7 +271,8 @@ def state_of(run: Run) -> tuple[str, str]:
 def failure_of(log: Path) -> str | None:
     """The last error of a log whose last attempt failed."""
     *lines, last = ["", *_tail(log)]
-    if not last.startswith(ENDED):
+    # what ended well has failed nowhere, though its folder may have been removed since
+    if not last.startswith(ENDED) or last == f"{ENDED}0":
         return None
     # what we print ends in one such line; of a traceback the last line says most
     errors = [line for line in lines if line.startswith("error: ")]
