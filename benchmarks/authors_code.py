@@ -8,7 +8,7 @@ thread by the processor time it got; ratios are within a round.
 
 - `train`: an update of the SCAN setup (cutoff 26, 256 or 64 examples drawn with replacement): forward, loss, backward,
   clipping and Adam, as `tasks/task.py:260-295` has it, from a batch that lies ready. `padded`: ours, the same batch;
-  `grouped`: ours, the same examples in four parts of similar length, which the recipes of this package do.
+  `grouped`: ours, the same examples in parts of similar length, as the recipes of this package have it.
 - `evaluate`: every example of a split. Theirs decodes batches of 256 in the order of the file, each up to its longest
   reference, whatever the weights are; ours is `evaluate_split`, whose time depends on how much is right, so it runs
   a trained model of the zoo.
@@ -50,6 +50,8 @@ THEIRS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 TRAINED = ("scan_length26_quick_universal", "scan_length26_quick_relative_universal")
 SPLITS = {"validation": "IID", "test": "longer"}
+# batch size: parts of an update, as recipes have them
+GROUPS = {256: 4, 64: 2}
 # of SCAN's commands and actions
 WORDS = (13, 6)
 
@@ -116,7 +118,8 @@ def their_evaluation(interface: Any, ready: list[dict[str, torch.Tensor]]) -> No
 def measure_training(theirs: Theirs, setup: dict, size: int, rounds: int) -> list[dict]:
     setup = {**setup, "batch_size": size}
     # every contender learns from the same examples
-    data = {kind: batches(setup, groups, rounds + 1, "cpu") for kind, groups in (("padded", 1), ("grouped", 4))}
+    parts = {"padded": 1, "grouped": GROUPS[size]}
+    data = {kind: batches(setup, groups, rounds + 1, "cpu") for kind, groups in parts.items()}
     ready = [their_batch(step[0], WORDS) for step in data["padded"]]
     actions: dict[str, Callable[[int], None]] = {}
     for name in THEIRS:
@@ -176,7 +179,7 @@ def main() -> None:
     theirs, setup = Theirs(arguments.checkout), scan_setup()
     load = [os.getloadavg()[0]]
     results = []
-    for size in (256, 64):
+    for size in GROUPS:
         results += measure_training(theirs, setup, size, arguments.rounds)
     results += measure_evaluation(theirs, setup, -(-arguments.rounds // 2))
     load.append(os.getloadavg()[0])
