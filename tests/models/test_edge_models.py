@@ -29,6 +29,8 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
+    Trainer,
+    TrainingArguments,
 )
 from transformers.modeling_layers import GradientCheckpointingLayer
 
@@ -456,6 +458,30 @@ def test_embeddings_instead_of_ids() -> None:
         torch.testing.assert_close(first_output(model(**other, inputs_embeds=embeds)), first_output(model(**batch)))
 
 
+@pytest.mark.parametrize("name", ["relation", "semantic graph", "dependencies", "rat", "gat", "biaffine"])
+def test_accumulated_gradients_under_transformers_trainer(name: str, tmp_path: Path) -> None:
+    """Two equal examples make the update of one."""
+    batch = edge_batch(name)
+    example = {key: tensor[0] for key, tensor in batch.items()}
+    changes = {"dropout": 0.0, **({"node_init": "zeros"} if name == "gat" else {})}
+    if name == "biaffine":
+        changes["biaffine_dropout"] = 0.0
+    weights = []
+    for parts in (1, 2):
+        model = tiny_edge(name, **changes)
+        args = TrainingArguments(
+            str(tmp_path), per_device_train_batch_size=1, gradient_accumulation_steps=parts, max_steps=1, optim="sgd",
+            learning_rate=0.1, max_grad_norm=0.0, lr_scheduler_type="constant", remove_unused_columns=False,
+            use_cpu=True, report_to=[], save_strategy="no", logging_strategy="no", disable_tqdm=True,
+        )  # fmt: skip
+        Trainer(model, args, train_dataset=[example] * parts).train()
+        weights.append(dict(model.named_parameters()))
+    start = dict(tiny_edge(name, **changes).named_parameters())
+    assert any(not torch.equal(start[key], weights[0][key]) for key in start)
+    for key, weight in weights[0].items():
+        torch.testing.assert_close(weights[1][key], weight, rtol=0, atol=1e-12)
+
+
 def test_more_words(translation) -> None:
     translation.resize_token_embeddings(23)
     assert translation.config.vocab_size == 23
@@ -477,7 +503,9 @@ def test_saved_and_found_by_its_auto_class(name: str, tmp_path: Path) -> None:
     assert not loading["missing_keys"]
     assert not loading["unexpected_keys"]
     stored = load_file(tmp_path / "model.safetensors")
-    assert sum(tensor.numel() for tensor in stored.values()) == model.num_parameters()
+    vectors = sum(buffer.numel() for buffer in model.buffers())
+    assert vectors == (13 * 6 if name == "gat" else 0)
+    assert sum(tensor.numel() for tensor in stored.values()) == model.num_parameters() + vectors
     assert type(base) is REGISTERED[MODELS[name][1]][AutoModel]
 
 

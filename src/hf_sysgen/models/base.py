@@ -11,6 +11,9 @@ class SysgenPreTrainedModel(PreTrainedModel):
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     _can_compile_fullgraph = True
+    # a Trainer that accumulates gradients divides a loss by their number, unless the model divides by that of all items
+    # in the batch: language models do, and say so
+    accepts_loss_kwargs = False
 
     def _init_weights(self, module: nn.Module):
         if hasattr(module, "reset_weights"):
