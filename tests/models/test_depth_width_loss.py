@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from depth_width_tiny import (
@@ -16,6 +18,7 @@ from depth_width_tiny import (
 )  # fmt: skip
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import Trainer, TrainingArguments
 from transformers.utils import find_labels
 
 from hf_sysgen.models import DepthWidthForCausalLM, chunked_loss
@@ -197,3 +200,15 @@ def test_trainer_counts_the_labels_that_the_loss_counts() -> None:
     assert tiny_decoder("rotary").loss_type == "ForCausalLM"
     # otherwise evaluation would give no loss
     assert find_labels(DepthWidthForCausalLM) == ["labels"]
+
+
+def test_labels_are_moved_before_they_are_smoothed(tmp_path: Path) -> None:
+    """The Trainer of transformers asks for the class by name."""
+    model, ids = tiny_decoder("rotary"), random_ids()
+    labels = ragged_labels(ids)
+    args = TrainingArguments(str(tmp_path), label_smoothing_factor=0.1, use_cpu=True, report_to=[])
+    found = Trainer(model, args).compute_loss(model, {"input_ids": ids, "labels": labels})
+    expected = nn.functional.cross_entropy(
+        model(input_ids=ids).logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), label_smoothing=0.1
+    )
+    torch.testing.assert_close(found, expected)

@@ -16,6 +16,7 @@ from transformers import (
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
 )
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 # this file is the one that no checkpoint carries
 from hf_sysgen.extensions import own_models
@@ -220,6 +221,9 @@ CONFIGS = {config.model_type: config for config in MODELS}
 def _register(config: Any, classes: dict[Any, Any]) -> None:
     AutoConfig.register(config.model_type, config, exist_ok=True)
     config.register_for_auto_class()
+    if AutoModelForCausalLM in classes:
+        # where the Trainer looks whether labels are to be moved before they are smoothed
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[config.model_type] = classes[AutoModelForCausalLM].__name__
     for auto_class, model in classes.items():
         auto_class.register(config, model, exist_ok=True)
         model.register_for_auto_class(auto_class.__name__)
