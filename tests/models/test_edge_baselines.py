@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -97,9 +98,18 @@ def test_nodes_have_fixed_vectors_that_training_deals_out() -> None:
     assert torch.equal(table.weight[rows], dealt)
     assert all(len(set(graph)) == nodes for graph in rows.tolist()), "no two nodes of a graph have one vector"
     assert set(rows.flatten().tolist()) == set(range(13))
-    assert not table.weight.requires_grad
     with pytest.raises(ValueError, match=r"a graph of 14 nodes, but config\.max_nodes=13"):
         model(torch.zeros(1, 14, 14, dtype=torch.long), query=torch.zeros(1, 2, dtype=torch.long))
+
+
+def test_fixed_vectors_stay_fixed_when_loaded(tmp_path: Path) -> None:
+    model = tiny_edge("gat")
+    model.save_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path)
+    for one in (model, loaded):
+        assert not one.model.embed_nodes.weight.requires_grad
+    assert loaded.num_parameters(only_trainable=True) == model.num_parameters() == model.num_parameters(True)
+    assert torch.equal(loaded.model.embed_nodes.weight, model.model.embed_nodes.weight)
 
 
 def test_nodes_may_start_from_zeros() -> None:

@@ -25,12 +25,16 @@ class GraphAttentionPreTrainedModel(SysgenPreTrainedModel):
     _no_split_modules = ["GraphAttentionLayer"]  # noqa: RUF012
 
 
-class FixedNodes(nn.Embedding):
+class FixedNodes(nn.Module):
     """Random vectors from N(0, 1) by the number of a node, which are saved and never trained."""
 
+    weight: torch.Tensor
+
     def __init__(self, config):
-        super().__init__(config.max_nodes, config.hidden_size)
-        self.weight.requires_grad_(False)
+        super().__init__()
+        # no parameter, because loading makes parameters trainable; drawn here too, as an nn.Embedding does, so that a
+        # seed gives the layers after it the weights that it always gave
+        self.register_buffer("weight", torch.randn(config.max_nodes, config.hidden_size))
 
     def reset_weights(self):
         init.normal_(self.weight)
@@ -42,7 +46,7 @@ class FixedNodes(nn.Embedding):
         Raises:
             ValueError: for more nodes than vectors.
         """
-        vectors = self.weight.detach()
+        vectors = self.weight
         if count > len(vectors):
             raise ValueError(f"a graph of {count} nodes, but config.max_nodes={len(vectors)}")
         if not self.training:
