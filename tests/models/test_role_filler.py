@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from safetensors.torch import load_file
 from test_initialisation import assert_drawn_from, constant, normal, uniform
 from test_reference import copies, table
 from tiny import SIZES, TARGET, VARIANTS, ragged_batch, ragged_labels, tiny_config, tiny_model
-from transformers import AutoModelForSeq2SeqLM
+from transformers import AutoModelForSeq2SeqLM, Trainer, TrainingArguments
 
 from hf_sysgen.models import (
     RoleFillerTransformerConfig,
@@ -374,3 +375,16 @@ def test_padding_of_the_source_is_read_by_the_baseline() -> None:
 def test_contradictions_are_refused(changes: dict, message: str) -> None:
     with pytest.raises(StrictDataclassClassValidationError, match=message):
         RoleFillerTransformerConfig(**changes)
+
+
+def test_transformers_trainer_evaluates_a_loss_without_labels_of_roles(tmp_path: Path) -> None:
+    """As the docstring says: by the names of the labels that are there."""
+    model = tiny_model(NAME)
+    batch = {key: value for key, value in ragged_batch(model.config).items() if not key.startswith("decoder")}
+    batch["labels"] = ragged_labels(model.config)
+    args = TrainingArguments(
+        str(tmp_path), label_names=["labels"], use_cpu=True, report_to=[], prediction_loss_only=True, disable_tqdm=True
+    )
+    rows = [dict(zip(batch, row, strict=True)) for row in zip(*batch.values(), strict=True)]
+    found = Trainer(model, args, eval_dataset=rows).evaluate()["eval_loss"]
+    assert found == pytest.approx(model(**batch).loss.item())

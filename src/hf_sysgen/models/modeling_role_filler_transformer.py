@@ -74,7 +74,8 @@ class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
                 where there is no `config.role_map` either.
             decoder_role_ids: roles of the decoder's input (B, T); by default those of `config.role_map`.
             role_labels: roles of the labels (B, T), -100 where nothing is to be learned; by default those of
-                `config.role_map`.
+                `config.role_map`. transformers' Trainer evaluates a loss without them only under
+                `TrainingArguments(label_names=["labels"])`.
 
         Returns:
             logits (B, T, V), role_logits (B, T, R) and, with labels, the losses: each a mean over labels in nats.

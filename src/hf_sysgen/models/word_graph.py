@@ -63,6 +63,9 @@ class WordGraphHeads:
             role_labels, category_labels, noun_type_labels, verb_labels: (B, N), -100 at padding.
             parent_labels: (B, N), position of the parent, the token's own where it has none, -100 at padding.
 
+        Where only some of the label sets are given, transformers' Trainer evaluates a loss only under
+        `TrainingArguments(label_names=...)`, their names.
+
         Returns:
             logits, where a padded parent has the lowest number there is; with labels, loss: the sum over the given
             label sets of the mean cross-entropy in nats.
