@@ -150,6 +150,34 @@ def test_unknown_kind(plain: SimpleNamespace) -> None:
         from_authors("fairseq_sag", plain.weights, {**plain.config, "derived": {"kind": "lstm"}})
 
 
+@pytest.mark.parametrize(
+    ("arch", "message"),
+    [
+        ({"activation_fn": "gelu"}, "activation_fn='gelu' is not offered, only 'relu'"),
+        ({"no_scale_embedding": True}, "no_scale_embedding=True is not offered, only False"),
+        ({"no_token_positional_embeddings": True}, "no_token_positional_embeddings=True is not offered"),
+        ({"encoder_layers_to_keep": "0"}, "encoder_layers_to_keep='0' is not offered, only None"),
+        ({"encoder_embed_dims": 32}, "fairseq's Transformer has no argument 'encoder_embed_dims'"),
+    ],
+)
+def test_arguments_that_are_not_offered(plain: SimpleNamespace, arch: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=f"family 'fairseq_sag': {message}"):
+        from_authors("fairseq_sag", plain.weights, {**plain.config, "arch": {**plain.config["arch"], **arch}})
+
+
+def test_arguments_that_change_nothing(plain: SimpleNamespace) -> None:
+    arch = {"activation_fn": "relu", "no_scale_embedding": False, "encoder_layers_to_keep": None, "lr": [5e-4],
+            "adaptive_softmax_cutoff": None, "encoder_layerdrop": 0.2, "decoder_output_dim": 32}  # fmt: skip
+    model = from_authors("fairseq_sag", plain.weights, {**plain.config, "arch": {**plain.config["arch"], **arch}})
+    assert model.state_dict().keys() == model_of(plain).state_dict().keys()
+
+
+@pytest.mark.parametrize("kind", ["span", "fixed_span", "t5"])
+def test_kinds_with_a_span_need_it(plain: SimpleNamespace, kind: str) -> None:
+    with pytest.raises(ValueError, match="family 'fairseq_sag': 'span' is missing from config"):
+        from_authors("fairseq_sag", plain.weights, {**plain.config, "derived": {"kind": kind}})
+
+
 def test_missing_weights(plain: SimpleNamespace) -> None:
     name = "decoder.layers.1.encoder_attn.v_proj.weight"
     weights = {key: weight for key, weight in plain.weights.items() if key != name}

@@ -31,6 +31,27 @@ DERIVED: Mapping[str, Any] = {
     "fixed_span": SagFixedSpanTransformerForConditionalGeneration,
     "t5": SagT5TransformerForConditionalGeneration,
 }
+WITH_SPAN = (SagFixedSpanTransformerForConditionalGeneration, SagT5TransformerForConditionalGeneration)
+
+# fairseq's arguments that change what is computed and that ours has for one value only (`add_args`)
+FIXED: Mapping[str, Any] = {
+    "activation_fn": "relu",
+    "no_scale_embedding": False,
+    "no_token_positional_embeddings": False,
+    "no_cross_attention": False,
+    "cross_self_attention": False,
+    "layernorm_embedding": False,
+    "adaptive_input": False,
+    "adaptive_softmax_cutoff": None,
+    "encoder_learned_pos": False,
+    "decoder_learned_pos": False,
+    "encoder_layers_to_keep": None,
+    "decoder_layers_to_keep": None,
+}
+# its sizes, and what of the two stacks shows in the parameters or changes nothing
+SIDES = {"embed_dim", "ffn_embed_dim", "attention_heads", "layers", "normalize_before", "layerdrop", "embed_path"}
+STACKS = {f"{side}_{name}" for side in ("encoder", "decoder") for name in SIDES}
+STACKS |= {"decoder_input_dim", "decoder_output_dim"}
 
 # what fairseq stores besides weights
 NOT_WEIGHTS = r"(encoder|decoder)\.(version|embed_positions\._float_tensor)"
@@ -62,13 +83,22 @@ def fairseq_sag(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTr
 
     Args:
         config: `arch`, fairseq's arguments by their names (`encoder_embed_dim`, `share_all_embeddings` ...), with
-            fairseq's defaults where one is missing; and for the modified models `derived` with `kind` ("gate",
-            "fixed_span" or "t5") and `span`.
+            fairseq's defaults where one is missing, those of training among them or not; and for the modified models
+            `derived` with `kind` ("gate", "fixed_span" or "t5") and `span`, which "gate" does without.
+
+    Raises:
+        ValueError: for an argument that changes what is computed and is not offered, and for one of the two stacks
+            that fairseq does not have.
     """
     arch, derived = config["arch"], config.get("derived") or {"kind": "none"}
     kind = derived["kind"]
     if kind not in DERIVED:
         raise ValueError(f"unknown kind {kind!r} of family 'fairseq_sag'; known: {', '.join(DERIVED)}")
+    for name, value in arch.items():
+        if name in FIXED and (value or None) != (FIXED[name] or None):
+            raise ValueError(f"family 'fairseq_sag': {name}={value!r} is not offered, only {FIXED[name]!r}")
+        if name.startswith(("encoder_", "decoder_")) and name not in FIXED and name not in STACKS:
+            raise ValueError(f"family 'fairseq_sag': fairseq's Transformer has no argument {name!r}")
     model_class = DERIVED[kind]
     width, inner = arch.get("encoder_embed_dim", 512), arch.get("encoder_ffn_embed_dim", 2048)
     share_all = arch.get("share_all_embeddings", False)
@@ -95,7 +125,7 @@ def fairseq_sag(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTr
         eos_token_id=EOS,
         decoder_start_token_id=EOS,
         # without a span nothing reads it
-        attention_span=derived.get("span", 1),
+        attention_span=derived["span"] if model_class in WITH_SPAN else 1,
     )
     model = model_class(ours_config)
     tables = {
