@@ -328,6 +328,18 @@ def test_wrong_shape(relative: SimpleNamespace) -> None:
         from_authors("csordas", weights, relative.config)
 
 
+def test_sizes_that_contradict_each_other(relative: SimpleNamespace) -> None:
+    with pytest.raises(ValueError, match=r"family 'csordas': config gives no model: .*\s.*hidden_size=17 is not"):
+        from_authors("csordas", relative.weights, {**relative.config, "d_model": 17})
+
+
+def test_wrong_shape_of_what_is_joined(relative: SimpleNamespace) -> None:
+    name = "trafo.encoder.layers.0.self_attn.data_to_q.weight"
+    weights = {**relative.weights, name: relative.weights[name][:, :-1]}
+    with pytest.raises(ValueError, match="family 'csordas': parameters of state_dict do not fit each other: Sizes"):
+        from_authors("csordas", weights, relative.config)
+
+
 def test_wrong_number_of_words(relative: SimpleNamespace) -> None:
     with pytest.raises(ValueError, match=r"does not fit config: .*\s.*encoder.embed_tokens.weight.*13.*14"):
         from_authors("csordas", relative.weights, {**relative.config, "n_in": 12})

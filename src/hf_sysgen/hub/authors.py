@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedModel
 
 from hf_sysgen.hub.authors_csordas import csordas
@@ -39,8 +40,8 @@ def from_authors(family: str, state_dict: Mapping[str, torch.Tensor], config: Ma
         config: their sizes.
 
     Raises:
-        ValueError: for an unknown family or variant, a missing size, or parameters that are missing, unknown or of
-            another shape, by name.
+        ValueError: for an unknown family or variant, sizes that are missing or contradict each other, and parameters
+            that are missing, unknown or of another shape: by name, unless they already fail to be joined.
     """
     if family not in FAMILIES:
         raise ValueError(f"unknown family {family!r}; known: {', '.join(sorted(FAMILIES))}")
@@ -48,6 +49,11 @@ def from_authors(family: str, state_dict: Mapping[str, torch.Tensor], config: Ma
         model, ours = FAMILIES[family](state_dict, config)
     except KeyError as error:
         raise ValueError(f"family {family!r}: {error.args[0]!r} is missing from config or state_dict") from error
+    except StrictDataclassError as error:
+        raise ValueError(f"family {family!r}: config gives no model: {error}") from error
+    except RuntimeError as error:
+        # of parameters that are joined or cut into heads
+        raise ValueError(f"family {family!r}: parameters of state_dict do not fit each other: {error}") from error
     dtypes = {tensor.dtype for tensor in ours.values()}
     if len(dtypes) != 1:
         raise ValueError(f"family {family!r}: parameters of several dtypes: {sorted(map(str, dtypes))}")
