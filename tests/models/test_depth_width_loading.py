@@ -7,10 +7,22 @@ from pathlib import Path
 
 import pytest
 import torch
-from depth_width_tiny import DEPTH, FF, HEAD_DIM, HEADS, VARIANTS, WORDS, ragged_mask, random_ids, tiny_decoder
+from depth_width_tiny import (
+    DEPTH,
+    FF,
+    HEAD_DIM,
+    HEADS,
+    VARIANTS,
+    WORDS,
+    ragged_labels,
+    ragged_mask,
+    random_ids,
+    tiny_decoder,
+)  # fmt: skip
 from safetensors.torch import load_file, save_file
 from saved_elsewhere import assert_same_files, use_elsewhere
 from test_loading import MODELS, aligned, closure
+from tiny import assert_same_loss_offloaded
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
 from hf_sysgen.models import DepthWidthConfig, DepthWidthForCausalLM, DepthWidthModel
@@ -137,6 +149,11 @@ for folder in sys.argv[1:]:
     save_file(found, f"{folder}/found.safetensors")
     model.save_pretrained(f"{folder}/again")
 """.replace("STEPS", str(STEPS))
+
+
+def test_loss_of_offloaded_weights(variant: str) -> None:
+    ids = random_ids()
+    assert_same_loss_offloaded(tiny_decoder(variant), {"input_ids": ids, "labels": ragged_labels(ids)})
 
 
 def test_checkpoints_travel(tmp_path: Path) -> None:

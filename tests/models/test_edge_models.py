@@ -24,6 +24,7 @@ from huggingface_hub.errors import StrictDataclassClassValidationError, StrictDa
 from reference import triangular_attention as reference
 from safetensors.torch import load_file, save_file
 from saved_elsewhere import assert_same_files, use_elsewhere
+from tiny import assert_same_loss_offloaded
 from transformers import (
     AutoModel,
     AutoModelForSeq2SeqLM,
@@ -456,6 +457,11 @@ def test_embeddings_instead_of_ids() -> None:
         other = {key: value for key, value in batch.items() if key != ids}
         embeds = model.get_input_embeddings()(batch[ids])
         torch.testing.assert_close(first_output(model(**other, inputs_embeds=embeds)), first_output(model(**batch)))
+
+
+@pytest.mark.parametrize("name", WITH_LOSS)
+def test_loss_of_offloaded_weights(name: str) -> None:
+    assert_same_loss_offloaded(tiny_edge(name), edge_batch(name))
 
 
 @pytest.mark.parametrize("name", ["relation", "semantic graph", "dependencies", "rat", "gat", "biaffine"])

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from saved_elsewhere import assert_same_files, use_elsewhere
 from source_imports import imports_of
-from tiny import SIZES, WRAPPED, ragged_batch, tiny_model
+from tiny import SIZES, WRAPPED, assert_same_loss_offloaded, ragged_batch, ragged_labels, tiny_model
 from transformers import AutoModel, AutoModelForSeq2SeqLM
 from transformers.dynamic_module_utils import (
     check_imports,
@@ -332,6 +332,13 @@ def test_model_without_its_head(variant: str, tmp_path: Path) -> None:
     again = AutoModel.from_pretrained(tmp_path / "base")
     with torch.no_grad():
         assert torch.equal(aligned(again)(**batch).last_hidden_state, expected.last_hidden_state)
+
+
+def test_loss_of_offloaded_weights(variant: str) -> None:
+    model = tiny_model(variant)
+    batch = ragged_batch(model.config)
+    del batch["decoder_input_ids"]
+    assert_same_loss_offloaded(model, {**batch, "labels": ragged_labels(model.config)})
 
 
 def test_truncated_checkpoint(variant: str, tmp_path: Path) -> None:

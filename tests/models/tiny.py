@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from accelerate import cpu_offload
 from torch import nn
 from transformers import AutoModel, AutoModelForSeq2SeqLM
 
@@ -71,6 +72,15 @@ def tiny_model(variant: str, *, head: bool = True, seed: int = 0, spread: float 
         torch.manual_seed(seed)
         model = WRAPPED[variant][2 if head else 1](tiny_config(variant, **changes))
     return scatter_weights(model.double(), seed, spread).eval()
+
+
+def assert_same_loss_offloaded(model: nn.Module, batch: Mapping[str, torch.Tensor]) -> None:
+    """With all weights elsewhere, which hooks fetch for the length of each module's `forward`."""
+    with torch.no_grad():
+        expected = model(**batch).loss
+        cpu_offload(model, torch.device("cpu"))
+        assert all(parameter.is_meta for parameter in model.parameters())
+        torch.testing.assert_close(model(**batch).loss, expected, rtol=0, atol=1e-12)
 
 
 def ragged_batch(config, seed: int = 0, target: int = TARGET) -> dict[str, torch.Tensor]:

@@ -72,7 +72,7 @@ class FixedSpanSelfAttention(PositionsWithoutWeights, FairseqSelfAttention):
         return output if weights is not None else output.masked_fill(blind.transpose(1, 2), 0.0), weights
 
 
-class T5SelfAttention(FairseqSelfAttention):
+class T5SelfAttention(PositionsWithoutWeights, FairseqSelfAttention):
     """
     Identical to [`FairseqSelfAttention`] except:
     - the score of query i and key j gains a number learned for the head and the distance j - i, which is clipped to
@@ -96,21 +96,15 @@ class T5SelfAttention(FairseqSelfAttention):
     def position_keys(
         self, hidden_states: torch.Tensor, key_length: int, first_position: int | torch.Tensor
     ) -> torch.Tensor:
-        """The biases of all pairs (1, H, Q, K)."""
-        (biases,) = self.position_keys_of([self], hidden_states, key_length, first_position)
-        return biases
-
-    def position_keys_of(
-        self, layers: Sequence[Any], hidden_states: torch.Tensor, key_length: int, first_position: int | torch.Tensor
-    ) -> list[torch.Tensor]:
+        """The column (Q, K) of the biases that each pair of a query and a key has."""
         distances = signed_distances(hidden_states.shape[1], key_length, first_position, hidden_states.device)
-        columns = distances.clamp(-self.span, self.span) + self.span  # (Q, K)
-        return [layer.distance_bias[:, columns][None] for layer in layers]
+        return distances.clamp(-self.span, self.span) + self.span
 
     def position_bias(
         self, query: torch.Tensor, position_keys: torch.Tensor, key_length: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        return query, position_keys.to(query.dtype)
+        # read here, because offloaded weights are there only during `forward`
+        return query, self.distance_bias[:, position_keys][None].to(query.dtype)
 
 
 class ConvolutionSelfAttention(PositionsWithoutWeights, nn.Module):

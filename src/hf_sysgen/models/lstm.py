@@ -30,6 +30,10 @@ class LstmCell(nn.RNNCellBase):
         for parameter in (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh):
             init.uniform_(parameter, -bound, bound)
 
+    def forward(self, inputs: torch.Tensor, state: State | None = None, rest: torch.Tensor | None = None):
+        """[`project`] of inputs, or [`step`] where there is a state: offloaded weights are there only during a call."""
+        return self.project(inputs) if state is None else self.step(inputs, state, rest)
+
     def project(self, inputs: torch.Tensor) -> torch.Tensor:
         """
         Inputs (..., at most I) -> what they and the biases add to the gates (..., 4E); a narrower input is the first
@@ -72,12 +76,12 @@ class LstmLayer(GradientCheckpointingLayer):
         Returns:
             hidden states and cells, each (B, L, E).
         """
-        projected = self.cell.project(inputs)
+        projected = self.cell(inputs)
         zeros = inputs.new_zeros(inputs.shape[0], self.cell.hidden_size)
         state: State = (zeros, zeros)
         states = []
         for column in range(inputs.shape[1]):
-            state = kept(real, column, self.cell.step(projected[:, column], state), state)
+            state = kept(real, column, self.cell(projected[:, column], state), state)
             states.append(state)
         hidden, cells = zip(*states, strict=True)
         return torch.stack(hidden, dim=1), torch.stack(cells, dim=1)
@@ -151,18 +155,18 @@ class LstmDecoderStack(GradientCheckpointingLayer):
             (B, 1, T, S) or None; hidden states and cells after every position (B, layers, T, E).
         """
         states: list[State] = list(zip(hidden.unbind(1), cells.unbind(1), strict=True))
-        projected = self.cells[0].project(inputs)
+        projected = self.cells[0](inputs)
         outputs, all_weights, passed = [], [], []
         for column in range(inputs.shape[1]):
             found = None
             if self.attention is not None:
                 found, weights = self.attention(states[-1][0], keys, values, source_real)
                 all_weights.append(weights)
-            after = self.cells[0].step(projected[:, column], states[0], found)
+            after = self.cells[0](projected[:, column], states[0], found)
             states[0] = kept(real, column, after, states[0])
             for layer, cell in enumerate(self.cells[1:], start=1):
-                below = cell.project(dropout(states[layer - 1][0], self.dropout, self.training))
-                states[layer] = kept(real, column, cell.step(below, states[layer]), states[layer])
+                below = cell(dropout(states[layer - 1][0], self.dropout, self.training))
+                states[layer] = kept(real, column, cell(below, states[layer]), states[layer])
             top = states[-1][0]
             outputs.append(top if found is None else torch.cat((top, found.to(top.dtype)), dim=-1))
             passed.append(list(states))

@@ -237,6 +237,16 @@ class DepthWidthForCausalLM(DepthWidthPreTrainedModel, GenerationMixin):
         self.lm_head = FanInLinear(config.hidden_size, config.vocab_size)
         self.post_init()
 
+    def summed_loss(self, hidden_states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Cross-entropy in nats of states (B, L, E), summed over the words (B, L) that are not -100."""
+        weight = self.lm_head.weight
+        if weight.is_meta:
+            # offloaded: the weight is there only while the layer is called
+            scores = self.lm_head(hidden_states).flatten(0, 1)
+            scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+            return nn.functional.cross_entropy(scores, targets.flatten().to(scores.device), reduction="sum")
+        return chunked_cross_entropy(hidden_states.to(weight.device), weight, targets.to(weight.device))
+
     @can_return_tuple
     def forward(
         self,
@@ -285,10 +295,8 @@ class DepthWidthForCausalLM(DepthWidthPreTrainedModel, GenerationMixin):
         hidden_states = outputs.last_hidden_state
         loss = logits = None
         if shift_labels is not None:
-            weight = self.lm_head.weight
-            targets = shift_labels.to(weight.device)
-            loss = chunked_cross_entropy(hidden_states.to(weight.device), weight, targets)
-            count = (targets != -100).sum() if num_items_in_batch is None else num_items_in_batch
+            loss = self.summed_loss(hidden_states, shift_labels)
+            count = (shift_labels != -100).sum() if num_items_in_batch is None else num_items_in_batch
             loss = loss / torch.as_tensor(count, device=loss.device)
         if skip_logits is None:
             skip_logits = self.training and loss is not None

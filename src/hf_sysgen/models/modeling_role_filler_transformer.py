@@ -47,6 +47,15 @@ class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
     model_class = RoleFillerTransformerModel
     output_bias = False
 
+    def role_scores(self, roles: torch.Tensor) -> torch.Tensor:
+        """Logits (B, T, R) of states of the role stream (B, T, E)."""
+        table = self.model.decoder.embed_roles
+        weight = table.weight
+        if weight.is_meta:
+            # offloaded: the weight is there only while the layer is called
+            weight = table(torch.arange(table.num_embeddings, device=roles.device))
+        return nn.functional.linear(roles, weight.to(roles.device))
+
     @can_return_tuple
     def forward(
         self,
@@ -101,7 +110,7 @@ class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
         logits = all_logits = self.lm_head(fillers)
         if self.config.decoder_rows > self.config.vocab_size:
             logits = all_logits[..., : self.config.vocab_size]
-        role_logits = nn.functional.linear(roles, self.model.decoder.embed_roles.weight)
+        role_logits = self.role_scores(roles)
         loss = filler_loss = role_loss = None
         if labels is not None:
             loss = filler_loss = token_loss(all_logits, labels, num_items_in_batch)

@@ -45,7 +45,7 @@ class TransformerForGraphParsing(WordGraphHeads, SysgenPreTrainedModel):
         query, key = self.parent_query(states), self.parent_key(states)  # (B, N, E)
         scores = query @ key.transpose(1, 2)  # (B, child, parent)
         if self.parent_distances is not None:
-            scores = scores + self.parent_distances.score(query, key.shape[1])
+            scores = scores + self.parent_distances(query, key.shape[1])
         return states, scores / math.sqrt(states.shape[-1])
 
 

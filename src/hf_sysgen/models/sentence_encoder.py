@@ -33,7 +33,7 @@ class ClippedDistances(nn.Embedding):
     def reset_weights(self):
         init.uniform_(self.weight, -0.05, 0.05)
 
-    def score(self, query: torch.Tensor, key_length: int) -> torch.Tensor:
+    def forward(self, query: torch.Tensor, key_length: int) -> torch.Tensor:
         """(..., Q, D) -> (..., Q, K): a query times the vector of its distance from each key, plus the number."""
         by_distance = query @ self.weight[:, :-1].T + self.weight[:, -1]  # (..., Q, 2R + 1)
         queries = torch.arange(query.shape[-2], device=query.device)
@@ -68,7 +68,7 @@ class ClippedRelativeSelfAttention(BiasedSelfAttention):
     def position_bias(
         self, query: torch.Tensor, position_keys: None, key_length: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        return query, self.distances.score(query, key_length) * self.scaling
+        return query, self.distances(query, key_length) * self.scaling
 
 
 class GlorotFeedForward(FeedForward):
