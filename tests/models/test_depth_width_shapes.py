@@ -119,8 +119,20 @@ def test_wrong_classes_and_depths() -> None:
     with pytest.raises(ValueError, match="num_hidden_layers=0 must be at least 1"):
         DepthWidthConfig.from_size_class("41M", 0)
     for field in ("hidden_size", "intermediate_size", "num_attention_heads"):
-        with pytest.raises(ValueError, match=f"{field}=64 is decided by the size class 41M"):
+        with pytest.raises(ValueError, match=f"{field}=64 is decided by the size class 41M.* with a base of that size"):
             DepthWidthConfig.from_size_class("41M", 3, **{field: 64})
+
+
+@pytest.mark.parametrize("field", ["hidden_size", "intermediate_size"])
+def test_widths_belong_into_the_base(field: str) -> None:
+    with pytest.raises(ValueError, match=f"{field}=64 belongs into base"):
+        DepthWidthConfig.at_equal_parameters(DepthWidthConfig(), 3, **{field: 64})
+
+
+def test_equal_parameters_keep_labels_and_dtype() -> None:
+    other = DepthWidthConfig.at_equal_parameters(DepthWidthConfig(num_labels=7, dtype="bfloat16"), 3)
+    assert (other.num_labels, other.dtype) == (7, torch.bfloat16)
+    assert DepthWidthConfig.at_equal_parameters(other, 5, num_labels=3).num_labels == 3
 
 
 @pytest.mark.parametrize(

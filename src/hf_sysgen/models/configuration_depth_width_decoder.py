@@ -120,7 +120,8 @@ class DepthWidthConfig(CheckedConfig):
         for field in ("hidden_size", "intermediate_size", "num_attention_heads"):
             if field in fields:
                 raise ValueError(
-                    f"{field}={fields[field]} is decided by the size class {name}; use at_equal_parameters"
+                    f"{field}={fields[field]} is decided by the size class {name}; use at_equal_parameters with a base "
+                    "of that size"
                 )
         base = SIZE_CLASSES[name]
         depth = base.num_hidden_layers if num_hidden_layers is None else num_hidden_layers
@@ -140,8 +141,11 @@ class DepthWidthConfig(CheckedConfig):
             fields: fields that replace those of `base`. Layers that share their weights count once, here and there.
 
         Raises:
-            ValueError: a depth at which nothing is left for the feed-forward blocks.
+            ValueError: a depth at which nothing is left for the feed-forward blocks, or another width among `fields`.
         """
+        for field in ("hidden_size", "intermediate_size"):
+            if field in fields:
+                raise ValueError(f"{field}={fields[field]} belongs into base, whose number of parameters is kept")
         if num_hidden_layers < 1:
             raise ValueError(f"num_hidden_layers={num_hidden_layers} must be at least 1")
         fields = {"share_layers": base.share_layers, **fields}
@@ -160,6 +164,7 @@ class DepthWidthConfig(CheckedConfig):
             name: getattr(base, name)
             for name in set(cls.__dataclass_fields__) - set(CheckedConfig.__dataclass_fields__)
         }
+        kept |= {"num_labels": base.num_labels, "dtype": base.dtype}
         return cls(**{**kept, **fields, "num_hidden_layers": num_hidden_layers, "intermediate_size": width})
 
     def validate_architecture(self):
