@@ -486,3 +486,9 @@ def test_number_of_parameters() -> None:
 def test_contradictions_are_refused(name: str, changes: dict, message: str) -> None:
     with pytest.raises(StrictDataclassClassValidationError, match=re.escape(message)):
         BASELINES[name][0](**changes)
+
+
+def test_positions_beyond_the_table_with_a_static_cache() -> None:
+    model = tiny_model("conv_seq2seq", max_position_embeddings=TARGET)
+    with pytest.raises(ValueError, match="12 positions are more than max_position_embeddings=11"):
+        model.model.decoder.embed_input(torch.zeros(1, 1, model.config.hidden_size), None, torch.tensor(TARGET))

@@ -202,3 +202,10 @@ def test_longer_than_ever_seen(variant: str) -> None:
     """Positions have no table that could end."""
     with torch.no_grad():
         assert build(variant)(random_ids(shape=(1, 1201))).logits.isfinite().all()
+
+
+def test_positions_are_refused() -> None:
+    """As collators of packed examples give them."""
+    ids = random_ids()
+    with pytest.raises(ValueError, match="position_ids are not offered"):
+        tiny_decoder("rotary")(input_ids=ids, position_ids=torch.zeros_like(ids))

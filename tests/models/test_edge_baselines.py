@@ -274,6 +274,11 @@ def test_contradictions(config_class, changes: dict, message: str) -> None:
         config_class(**changes)
 
 
+def test_only_what_applies_is_checked() -> None:
+    BiaffineDependencyParserConfig(encoder="bilstm", hidden_size=10, num_attention_heads=4)
+    TransformerGraphParserConfig(hidden_size=7, num_attention_heads=7, position_scheme="clipped_relative")
+
+
 def test_graphs_need_their_edges_and_their_query() -> None:
     with pytest.raises(ValueError, match="give edge_ids"):
         tiny_edge("gat").model()

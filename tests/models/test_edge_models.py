@@ -229,6 +229,14 @@ def test_length_groups_are_exact(name: str, groups: int) -> None:
         torch.testing.assert_close(gradient, expected[parameter], rtol=0, atol=1e-12)
 
 
+def test_recorded_states_of_length_groups_are_of_the_whole_batch() -> None:
+    model, batch = tiny_edge("sequence", length_groups=2), edge_batch("sequence")
+    model.config.output_hidden_states = True
+    with torch.no_grad():
+        states = model(**batch).hidden_states
+    assert [state.shape for state in states] == [(BATCH, NODES, NODES, 6)] * 4
+
+
 def test_length_groups_are_sorted() -> None:
     mask = node_mask()
     mask[0, 0] = 0
@@ -288,6 +296,31 @@ def test_recorded_states_and_weights() -> None:
     assert (len(out.encoder_attentions), len(out.decoder_attentions)) == (3, 2)
     nodes = NODES + TARGET
     assert out.decoder_attentions[0].shape == (BATCH, 2, nodes, nodes, nodes)
+
+
+@torch.no_grad()
+def test_recorded_states_of_one_model_are_of_one_kind() -> None:
+    for name in ("rat", "rrat"):
+        states = tiny_edge(name)(**edge_batch(name), output_hidden_states=True).hidden_states
+        assert [state.shape for state in states] == [(BATCH, NODES, 6)] * 4, name
+    states = tiny_edge("translation")(**edge_batch("translation"), output_hidden_states=True).decoder_hidden_states
+    nodes = NODES + TARGET
+    assert [state.shape for state in states] == [(BATCH, nodes, nodes, 6)] * 3
+
+
+@torch.no_grad()
+def test_source_padded_on_the_left() -> None:
+    """The learned vector of the first token is that of the first real one."""
+    model, batch = tiny_edge("translation"), edge_batch("translation")
+    assert model.model.bos.weight.abs().min() > 0
+    left = dict(batch)
+    for key in ("input_ids", "attention_mask"):
+        rows = [torch.cat((row[size:], row[:size])) for row, size in zip(batch[key], LENGTHS, strict=True)]
+        left[key] = torch.stack(rows)
+    found = model.model(**{key: left[key] for key in ("input_ids", "attention_mask")}).last_hidden_state
+    expected = model.model(**{key: batch[key] for key in ("input_ids", "attention_mask")}).last_hidden_state
+    for row, size in enumerate(LENGTHS):
+        torch.testing.assert_close(found[row, NODES - size :, NODES - size :], expected[row, :size, :size])
 
 
 @torch.no_grad()
@@ -420,6 +453,12 @@ def test_contradictions(config_class, changes: dict, message: str) -> None:
         config_class(**{"num_attention_heads": 2, "hidden_size": 6, **changes})
 
 
+@pytest.mark.parametrize("name", ["graph", "sequence", "rat", "gat", "graph of words", "biaffine"])
+def test_logits_have_a_matrix_of_their_own(name: str) -> None:
+    with pytest.raises(StrictDataclassClassValidationError, match="tie_word_embeddings=True is not offered"):
+        MODELS[name][1](**MODELS[name][2], tie_word_embeddings=True)
+
+
 def test_more_contradictions() -> None:
     with pytest.raises(StrictDataclassClassValidationError, match="frozen_token_id=17 is none of vocab_size=17"):
         EdgeTransformerConfig(vocab_size=17, frozen_token_id=17)
@@ -493,6 +532,16 @@ def test_more_words(translation) -> None:
     assert translation.config.vocab_size == 23
     out = translation(input_ids=torch.tensor([[22]]), labels=torch.tensor([[21, 2]]))
     assert out.logits.shape == (1, 2, 23)
+
+
+@pytest.mark.parametrize("name", ["graph", "relation", "rat", "rrat", "gat"])
+def test_more_edge_labels(name: str, tmp_path: Path) -> None:
+    model = tiny_edge(name)
+    model.resize_token_embeddings(23)
+    assert model.config.edge_vocab_size == 23
+    model.save_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path)
+    assert torch.equal(loaded.get_input_embeddings().weight, model.get_input_embeddings().weight)
 
 
 @pytest.mark.parametrize("name", MODELS)

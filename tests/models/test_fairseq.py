@@ -498,3 +498,9 @@ def test_decoder_is_as_wide_as_the_encoder_unless_told() -> None:
 def test_contradictions_are_refused(changes: dict, message: str) -> None:
     with pytest.raises(StrictDataclassClassValidationError, match=message):
         FairseqTransformerConfig(**changes)
+
+
+def test_padding_that_is_one_of_several_ends_has_a_row() -> None:
+    settings = tiny_config("fairseq_transformer", pad_token_id=7, eos_token_id=[3, 7]).stack_settings(True)
+    assert settings.zero_id is None
+    assert tiny_config("fairseq_transformer", pad_token_id=7, eos_token_id=[3, 5]).stack_settings(True).zero_id == 7

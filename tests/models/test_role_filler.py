@@ -388,3 +388,11 @@ def test_transformers_trainer_evaluates_a_loss_without_labels_of_roles(tmp_path:
     rows = [dict(zip(batch, row, strict=True)) for row in zip(*batch.values(), strict=True)]
     found = Trainer(model, args, eval_dataset=rows).evaluate()["eval_loss"]
     assert found == pytest.approx(model(**batch).loss.item())
+
+
+def test_roles_beside_embeddings_are_refused() -> None:
+    model = tiny_model(NAME)
+    batch = ragged_batch(model.config)
+    embeds = torch.zeros(*batch["input_ids"].shape, 2 * SIZES["hidden_size"], dtype=torch.float64)
+    with pytest.raises(ValueError, match="role_ids beside embeddings, which hold the roles already"):
+        model(inputs_embeds=embeds, role_ids=batch["input_ids"], decoder_input_ids=batch["decoder_input_ids"])

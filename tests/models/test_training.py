@@ -127,6 +127,10 @@ def test_dropout_rate_and_mean(p: float) -> None:
     assert abs(hidden.double().mean().item() - 1) < 5 * error * scale + 1e-6
 
 
+def test_dropout_of_almost_everything() -> None:
+    assert sample(0.999999).isfinite().all()
+
+
 def test_dropout_draws_elements_one_by_one() -> None:
     """Four elements share one random integer; none of them follows from another."""
     zeros = (sample(0.5) == 0).double()[:400_000].view(-1, 8)

@@ -22,6 +22,13 @@ class SysgenPreTrainedModel(PreTrainedModel):
             init.ones_(module.weight)
             init.zeros_(module.bias)
 
+    def resize_token_embeddings(self, *args, **kwargs) -> nn.Module:
+        """As in transformers; of a model that reads graphs the table of edge labels."""
+        resized = super().resize_token_embeddings(*args, **kwargs)
+        if self.main_input_name == "edge_ids":
+            self.config.edge_vocab_size = resized.weight.shape[0]
+        return resized
+
     def save_pretrained(self, *args, **kwargs):
         """As in transformers; remote code of the checkpoint also answers `AutoModel`, not only this head's class."""
         if self.base_model is not self:

@@ -27,6 +27,11 @@ class CheckedConfig(PreTrainedConfig):
         if width % number:
             raise ValueError(f"{size}={width} is not a multiple of {heads}={number}")
 
+    def check_untied(self):
+        """Logits are made with a matrix of their own."""
+        if self.tie_word_embeddings:
+            raise ValueError("tie_word_embeddings=True is not offered: this model has a matrix of its own for logits")
+
     def check_sinusoids(self, size: str = "hidden_size"):
         """The width `size` is even."""
         if (width := getattr(self, size)) % 2:

@@ -36,6 +36,10 @@ class BiaffineDependencyParserConfig(SentenceEncoderConfig):
     biaffine_dropout: float | int = 0.1
     objective: Literal["pairs", "heads"] = "pairs"
 
+    @property
+    def has_attention(self) -> bool:
+        return self.encoder == "transformer"
+
     def validate_architecture(self):
         super().validate_architecture()
         self.check_sizes("biaffine_size")

@@ -45,8 +45,7 @@ class ConvSeq2SeqConfig(Seq2SeqConfig):
     def validate_architecture(self):
         super().validate_architecture()
         self.check_sizes("kernel_size", "decoder_kernel_size", "max_position_embeddings")
-        if self.tie_word_embeddings:
-            raise ValueError("tie_word_embeddings=True is not offered: this model has a matrix of its own for logits")
+        self.check_untied()
 
 
 __all__ = ["ConvSeq2SeqConfig"]

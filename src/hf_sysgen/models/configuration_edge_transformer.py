@@ -107,6 +107,7 @@ class EdgeTransformerConfig(CheckedConfig):
         )  # fmt: skip
         self.check_heads()
         self.check_probabilities("dropout")
+        self.check_untied()
         if self.frozen_token_id is not None and not 0 <= self.frozen_token_id < self.vocab_size:
             raise ValueError(f"frozen_token_id={self.frozen_token_id} is none of vocab_size={self.vocab_size} tokens")
         if self.triangular_implementation == "triton" and (self.value_ablation or self.attention_ablation):

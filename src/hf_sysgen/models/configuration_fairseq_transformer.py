@@ -84,7 +84,8 @@ class FairseqTransformerConfig(EncoderDecoderConfig):
         heads = self.decoder_attention_heads if is_decoder else self.num_attention_heads
         normalize_before = self.decoder_normalize_before if is_decoder else self.encoder_normalize_before
         # a symbol that is also read or written as something else is no mere padding
-        is_symbol = self.pad_token_id in (self.eos_token_id, self.decoder_start_token_id)
+        ends = self.eos_token_id if isinstance(self.eos_token_id, list) else [self.eos_token_id]
+        is_symbol = self.pad_token_id in (*ends, self.decoder_start_token_id)
         return StackSettings(
             hidden_size=width,
             intermediate_size=self.decoder_intermediate_size if is_decoder else self.intermediate_size,

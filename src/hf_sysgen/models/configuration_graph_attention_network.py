@@ -53,6 +53,7 @@ class GraphAttentionNetworkConfig(CheckedConfig):
             "hidden_size", "edge_size", "num_attention_heads", "num_hidden_layers", "max_nodes", "edge_vocab_size"
         )
         self.check_probabilities("dropout")
+        self.check_untied()
 
 
 __all__ = ["GraphAttentionNetworkConfig"]

@@ -27,6 +27,7 @@ class LstmSeq2SeqConfig(Seq2SeqConfig):
         dropout: on embeddings, and between LSTM layers.
         teacher_forcing: probability that a training example is read from its labels; otherwise the decoder reads the
             words that it finds most likely itself, as they would be in decoding. Decided for each example.
+            Decoder input that is given is read as it is, so `DataCollatorForSeq2Seq` must do without its `model`.
     """
 
     model_type = "lstm_seq2seq"
@@ -49,8 +50,7 @@ class LstmSeq2SeqConfig(Seq2SeqConfig):
             )
         if not 0 <= self.teacher_forcing <= 1:
             raise ValueError(f"teacher_forcing={self.teacher_forcing} must be in [0, 1]")
-        if self.tie_word_embeddings:
-            raise ValueError("tie_word_embeddings=True is not offered: this model has a matrix of its own for logits")
+        self.check_untied()
 
 
 __all__ = ["LstmSeq2SeqConfig"]

@@ -59,6 +59,7 @@ class RelationAwareTransformerConfig(CheckedConfig):
         )
         self.check_heads()
         self.check_probabilities("dropout")
+        self.check_untied()
 
 
 __all__ = ["RelationAwareTransformerConfig"]

@@ -61,6 +61,11 @@ class SentenceEncoderConfig(CheckedConfig):
             self.intermediate_size = 4 * self.hidden_size
         super().__post_init__(**kwargs)
 
+    @property
+    def has_attention(self) -> bool:
+        """Whether heads and positions are used at all."""
+        return True
+
     def stack_settings(self, is_decoder: bool) -> StackSettings:
         """What the layers are built from."""
         return StackSettings(
@@ -79,9 +84,12 @@ class SentenceEncoderConfig(CheckedConfig):
             "vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers",
             "max_relative_distance",
         )  # fmt: skip
-        self.check_heads()
-        self.check_sinusoids()
+        if self.has_attention:
+            self.check_heads()
+            if self.position_scheme == "absolute":
+                self.check_sinusoids()
         self.check_probabilities("dropout", "attention_dropout", "activation_dropout")
+        self.check_untied()
 
 
 __all__ = ["SentenceEncoderConfig"]

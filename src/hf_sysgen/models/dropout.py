@@ -20,7 +20,7 @@ def dropout(hidden: torch.Tensor, p: float, training: bool) -> torch.Tensor:
         return hidden
     if hidden.device.type != "cpu" or torch.compiler.is_compiling():
         return nn.functional.dropout(hidden, p)
-    dropped = round(p * 65536)
+    dropped = min(round(p * 65536), 65535)
     count = hidden.numel()
     draws = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)[:count]
     mask = (draws >= dropped - 32768).to(hidden.dtype).mul_(65536 / (65536 - dropped))

@@ -55,7 +55,7 @@ class EdgeDecoder(EdgePreTrainedModel):
         return edges
 
     @merge_with_config_defaults
-    @capture_outputs
+    @capture_outputs(tie_last_hidden_states=False)
     def forward(
         self,
         inputs_embeds: torch.Tensor,
@@ -71,7 +71,9 @@ class EdgeDecoder(EdgePreTrainedModel):
                 state sees what comes after it.
 
         Returns:
-            last_hidden_state: edges of the target's tokens from which they are predicted, (B, T, E).
+            last_hidden_state: edges of the target's tokens from which they are predicted, (B, T, E). hidden_states
+            that are asked for are those of all edges, (B, N, N, E), or of the new ones: before the first round and
+            after each.
         """
         source, new = encoder_hidden_states.shape[1], inputs_embeds.shape[1]
         past = 0 if past_key_values is None else past_key_values.get_seq_length()

@@ -68,7 +68,11 @@ class EdgeEncoder(EdgePreTrainedModel):
         setattr(self, "embed_edges" if self.config.input_form == "graph" else "embed_tokens", value)
 
     def first_state(
-        self, input_ids: torch.Tensor | None, edge_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None
+        self,
+        input_ids: torch.Tensor | None,
+        edge_ids: torch.Tensor | None,
+        inputs_embeds: torch.Tensor | None,
+        mask: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """The state (B, N, N, E) before the first round; arguments as in `forward`."""
         if self.config.input_form == "graph":
@@ -79,7 +83,7 @@ class EdgeEncoder(EdgePreTrainedModel):
             raise ValueError("give exactly one of input_ids and inputs_embeds: config.input_form is 'sequence'")
         embeddings = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         if self.bos is not None:
-            embeddings = self.bos(embeddings)
+            embeddings = self.bos(embeddings, mask)
         positions = torch.arange(embeddings.shape[1], device=embeddings.device)
         return add_to_loops(self.relations.between(positions, positions), embeddings)
 
@@ -107,10 +111,11 @@ class EdgeEncoder(EdgePreTrainedModel):
             last_hidden_state (B, N, N, E), in which edges from or to padding mean nothing; as attentions, with
             `triangular_implementation="plain"`, weights (B, H, N, N, N) of triangles i -> l -> j.
         """
-        state = self.first_state(input_ids, edge_ids, inputs_embeds)
         mask = attention_mask if node_mask is None else node_mask
         mask = None if mask is None else mask.bool()
-        recording = output_hidden_states or output_attentions
+        state = self.first_state(input_ids, edge_ids, inputs_embeds, mask)
+        asked = {"output_hidden_states": output_hidden_states, "output_attentions": output_attentions}
+        recording = any(getattr(self.config, name) if value is None else value for name, value in asked.items())
         if self.config.length_groups == 1 or mask is None or recording or torch.compiler.is_compiling():
             return BaseModelOutput(last_hidden_state=self.rounds(state, mask))
         whole = torch.zeros_like(state)

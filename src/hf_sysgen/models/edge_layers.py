@@ -90,7 +90,7 @@ class WordEmbedding(nn.Embedding):
 
 
 class BosVector(nn.Module):
-    """A learned vector, zero at the start, added to the first token of each row (cfq/model.py:174)."""
+    """A learned vector, zero at the start, added to the first real token of each row (cfq/model.py:174)."""
 
     def __init__(self, config):
         super().__init__()
@@ -99,9 +99,14 @@ class BosVector(nn.Module):
     def reset_weights(self):
         init.zeros_(self.weight)
 
-    def forward(self, embeddings: torch.Tensor) -> torch.Tensor:
-        """(B, N, E) -> (B, N, E)."""
-        return torch.cat((embeddings[:, :1] + self.weight, embeddings[:, 1:]), dim=1)
+    def forward(self, embeddings: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        """(B, N, E), and which tokens are real (B, N), by default all -> (B, N, E)."""
+        if mask is None:
+            return torch.cat((embeddings[:, :1] + self.weight, embeddings[:, 1:]), dim=1)
+        batch, _, width = embeddings.shape
+        first = mask.int().argmax(1)[:, None, None].expand(-1, 1, width)
+        added = torch.zeros_like(embeddings).scatter(1, first, self.weight.to(embeddings.dtype).expand(batch, 1, -1))
+        return embeddings + added
 
 
 class RelationTable(TokenEmbedding):

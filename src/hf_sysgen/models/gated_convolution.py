@@ -51,12 +51,13 @@ class LearnedPositionInput(nn.Module):
             first_column: how many columns of `real` came before.
 
         Raises:
-            ValueError: more columns than the table has rows.
+            ValueError: more columns than the table has rows, unless only a GPU knows `first_column`.
         """
         length, rows = embeddings.shape[1], self.table.num_embeddings
-        if isinstance(first_column, int) and first_column + length > rows:
+        is_known = isinstance(first_column, int) or (first_column.is_cpu and not torch.compiler.is_compiling())
+        if is_known and (count := int(first_column) + length) > rows:
             raise ValueError(
-                f"{first_column + length} positions are more than max_position_embeddings={rows}; shorten the input, "
+                f"{count} positions are more than max_position_embeddings={rows}; shorten the input, "
                 "or train with a larger max_position_embeddings"
             )
         columns = torch.arange(length, device=embeddings.device) + first_column

@@ -190,8 +190,10 @@ class DepthWidthModel(DepthWidthPreTrainedModel):
             last_hidden_state (B, L, E) and what was asked for.
 
         Raises:
-            ValueError: if neither or both of ids and embeddings are given.
+            ValueError: if neither or both of ids and embeddings are given, or `position_ids`, as packed examples have.
         """
+        if kwargs.get("position_ids") is not None:
+            raise ValueError("position_ids are not offered: positions are counted, and only their distances matter")
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give exactly one of token ids and embeddings")
         hidden_states = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds

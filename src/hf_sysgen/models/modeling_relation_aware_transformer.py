@@ -156,7 +156,7 @@ class RelationAwareTransformerModel(RelationAwarePreTrainedModel):
         return edges.new_zeros(shape) if self.config.node_init == "zeros" else torch.rand_like(edges[:, :, 0])
 
     @merge_with_config_defaults
-    @capture_outputs
+    @capture_outputs(tie_last_hidden_states=False)
     def forward(
         self,
         edge_ids: torch.LongTensor | None = None,
@@ -170,7 +170,8 @@ class RelationAwareTransformerModel(RelationAwarePreTrainedModel):
             node_mask: (B, N), 1 = real.
 
         Returns:
-            last_hidden_state: nodes (B, N, E), of RRAT edges (B, N, N, E).
+            last_hidden_state: nodes (B, N, E), of RRAT edges (B, N, N, E). hidden_states, where asked for, are those
+            of nodes in both: before the first layer and after each.
         """
         if (edge_ids is None) == (inputs_embeds is None):
             raise ValueError("give exactly one of edge_ids and inputs_embeds")

@@ -270,6 +270,8 @@ class TwoStreamStack(Stack):
         given = {key: inputs.pop(key, None) for key in ("role_ids", "decoder_role_ids")}[self.role_key]
         fillers = super().embed(input_ids, inputs_embeds, inputs)
         if input_ids is None:
+            if given is not None:
+                raise ValueError(f"{self.role_key} beside embeddings, which hold the roles already: leave them out")
             return fillers
         roles = self.default_roles(input_ids) if given is None else given
         if roles.shape != input_ids.shape:

@@ -116,7 +116,7 @@ class BlockedTriangularAttention(torch.autograd.Function):
     def drop_mask(arena: Arena, weights: torch.Tensor, dropout: float, seed: int) -> torch.Tensor:
         """0 with probability `dropout`, rounded to a multiple of 2^-16, else 1 / the probability of the rest."""
         generator = torch.Generator(weights.device).manual_seed(seed)
-        dropped, count = round(dropout * 65536), weights.numel()
+        dropped, count = min(round(dropout * 65536), 65535), weights.numel()
         draws = torch.empty((count + 3) // 4, dtype=torch.int64, device=weights.device)
         draws = draws.random_(-(2**63), None, generator=generator).view(torch.int16)[:count]
         kept = arena.take("kept", *weights.shape).copy_((draws >= dropped - 32768).view(weights.shape))
