@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from hf_sysgen.data.clutrr_kinship import TARGETS
 from hf_sysgen.evaluation.results import ResultsError, read_results
 from hf_sysgen.hub.model_card import model_card
 from hf_sysgen.hub.publish_model import run_card
+from hf_sysgen.training import translation_task
 from hf_sysgen.training.run import run_recipe
 
 EDGE = {"model": "edge_transformer", "num_hidden_layers": 2}
@@ -27,12 +29,21 @@ CASES = {
     "trees": {**EDGE, "model": "edge_dependency_parser", "benchmark": "cfq_dependencies", "config": "mcd1_own_heads"},
     "decoder": {"model": "depth_width_decoder", "num_hidden_layers": 1, "joint_vocabulary": True},
     "roles": {"model": "role_filler_transformer", "role_scheme": "scan_prim"},
+    "translation": {
+        "model": "sag_t5_transformer", "benchmark": "noun_adjective", "config": "modified", "tokens": "bpe",
+        "subwords": 90, "batch_size": None, "sampling": "max_tokens", "max_tokens": 400, "beams": 2,
+    },
     "text": {
         "model": "depth_width_decoder", "num_hidden_layers": 1, "benchmark": "c4", "config": "en", "context_length": 8,
         "streams": 2, "validation_examples": 5,
     },
 }  # fmt: skip
-PIPELINES = {"relations": "graph-ml", "graphs": "token-classification", "trees": "token-classification"}
+PIPELINES = {
+    "relations": "graph-ml",
+    "graphs": "token-classification",
+    "trees": "token-classification",
+    "translation": "translation",
+}
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +53,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     hf_sysgen.training.run.quiet_libraries()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hf_sysgen.training.tasks, "load_benchmark", any_benchmark)
+        search = functools.partial(translation_task.search_settings, max_length=8)
+        patch.setattr(translation_task, "search_settings", search)
         for name, folder in folders.items():
             own = {"tokenizer": str(write_tokenizer(folder / "tokenizer"))} if name == "text" else {}
             run_recipe(tiny_recipe(folder, **CASES[name], **own, steps=2, eval_every=0))
@@ -60,7 +73,7 @@ def test_code_without_our_package(runs: dict[str, Path], tmp_path: Path) -> None
     assert set(kinds) == {"role", "category", "noun_type", "verb", "parent"}
     assert {len(labels) for labels in kinds.values()} == {len(words["graphs"])}
     assert len(ast.literal_eval(found["trees"])) == len(words["trees"])
-    for name in ("decoder", "roles"):
+    for name in ("decoder", "roles", "translation"):
         assert len(found[name].splitlines()) == 1
     assert found["text"].strip()
 
@@ -76,6 +89,11 @@ def test_what_the_hub_is_told(runs: dict[str, Path]) -> None:
     assert "CC-BY-NC-4.0: no commercial use." in run_card(runs["relations"])
     assert "k=2" in run_card(runs["relations"])
     assert "| test: LAS | " in run_card(runs["trees"])
+    translation = run_card(runs["translation"])
+    for score in ("BLEU", "COMP", "COMP, form of the reference"):
+        assert f"| test: {score} | " in translation
+    # a count is no score
+    assert "other_references" not in translation
 
 
 def test_what_a_model_goes_on_from(runs: dict[str, Path]) -> None:

@@ -24,8 +24,11 @@ SCORES = {
     "uas": "UAS",
     "bleu": "BLEU",
     "comp": "COMP",
+    "comp_same_form": "COMP, form of the reference",
     "perplexity": "perplexity",
 }
+# numbers of a split's summary that are none
+COUNTS = ("examples", "tokens", "comp_other_references")
 # key of a recipe with the paper's number for a split, which is of the recipe's `paper_metric`
 PAPER = {"validation": "paper_validation", "test": "paper_test"}
 # rows of a table over lengths; more lengths are joined
@@ -36,6 +39,7 @@ PLACES = ("output_dir", "data_dir")
 # task of the benchmark: what the hub calls it
 PIPELINES = {
     "seq2seq": "text-generation",
+    "translation": "translation",
     "language_modeling": "text-generation",
     "relation_classification": "graph-ml",
     "graph_parsing": "token-classification",
@@ -245,7 +249,7 @@ def _scores_of(summary: Mapping[str, Any]) -> list[str]:
     return [
         key
         for key, value in summary.items()
-        if isinstance(value, int | float) and key not in ("examples", "tokens") and not key.startswith("loss")
+        if isinstance(value, int | float) and key not in COUNTS and not key.startswith("loss")
     ]
 
 
