@@ -329,6 +329,18 @@ def test_medians_are_compared_with_our_median():
     assert (low, high) == pytest.approx((-half, half))
 
 
+def test_beside_a_median_stands_our_median(tmp_path):
+    """The number that the difference is of: 0.61, and not the mean of 0.4533."""
+    records = [made("scan_length26_relative", seed, value) for seed, value in enumerate((0.61, 0.1, 0.65))]
+    one = found("csordas2021-table1", "Rel. Trafo", "26", records)
+    assert next(measured_cells(one))[1] == "0.610"
+    kept(tmp_path / "runs", records)
+    write_report("csordas2021-table1", [tmp_path / "runs"], SETUPS, tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert '<span class="ours">0.610 ± ' in text
+    assert "0.453" not in text.partition('id="runs"')[0]
+
+
 def test_runs_with_other_steps_are_a_line_of_their_own():
     records = [made("cogs_transformer", seed, 0.8) for seed in range(3)]
     records += [made("cogs_transformer", 0, 0.2, {"steps": 500}), made("cogs_transformer", 1, 0.3, {"steps": 500})]
@@ -342,6 +354,19 @@ def test_a_changed_recipe_under_the_same_name_is_not_called_a_reproduction():
     records = [made("cogs_transformer", seed, 0.8, learning_rate=0.01) for seed in range(3)]
     one = found("csordas2021-table3", "COGS", "Trafo", records)
     assert (one.verdict, one.ours[0].changes) == (reproduction.OTHER, ("learning_rate: 0.01 for 0.0001",))
+
+
+def test_seeds_of_several_recipes_of_one_name_are_not_pooled():
+    """Judged by what each was trained as, and not by the first of them."""
+    records = [made("cogs_transformer", 0, 0.8), made("cogs_transformer", 1, 0.8)]
+    records += [made("cogs_transformer", 2, 0.3, learning_rate=0.01), made("cogs_transformer", 3, 0.5, batch_size=64)]
+    one = found("csordas2021-table3", "COGS", "Trafo", records)
+    assert [(ours.seeds, ours.budget, ours.changes) for ours in one.ours] == [
+        ((0, 1), 1.0, ()),
+        ((2,), 1.0, ("learning_rate: 0.01 for 0.0001",)),
+        ((3,), 0.5, ("batch_size: 64 for 128",)),
+    ]
+    assert one.verdicts[1:] == (reproduction.OTHER, reproduction.SMALLER)
 
 
 def test_the_budget_of_runs_that_epochs_end():

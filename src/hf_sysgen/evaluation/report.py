@@ -73,12 +73,17 @@ def budget(one: Measurement) -> str:
 def measured_cells(comparison: Comparison) -> Iterator[tuple[str, ...]]:
     """The columns of `HEADER` but the first one, of each of our measurements of a cell."""
     cell = comparison.cell
-    for one, difference, interval, verdict in zip(
-        comparison.ours, comparison.differences, comparison.intervals, comparison.verdicts, strict=True
+    for one, centre, difference, interval, verdict in zip(
+        comparison.ours,
+        comparison.centres,
+        comparison.differences,
+        comparison.intervals,
+        comparison.verdicts,
+        strict=True,
     ):
         yield (
             cell.printed or "-",
-            number(one.mean, cell),
+            number(centre, cell),
             number(one.std, cell),
             number(one.sem, cell),
             str(len(one.values)),

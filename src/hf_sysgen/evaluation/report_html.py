@@ -186,7 +186,7 @@ def _cell(report: TableReport, comparison: Comparison) -> str:
     if comparison.ours:
         one = comparison.ours[0]
         spread = "" if one.std is None else f" ± {number(one.std, comparison.cell)}"
-        ours = f'<span class="ours">{number(one.mean, comparison.cell)}{spread}</span>'
+        ours = f'<span class="ours">{number(comparison.centres[0], comparison.cell)}{spread}</span>'
     return f'<td>{printed}{ours}<small class="{look}">{sign} {escape(comparison.verdict)}</small></td>'
 
 
@@ -244,7 +244,7 @@ def _comparison(report: TableReport) -> str:
         cell, one = comparison.cell, comparison.ours[0]
         if cell.mean is not None and cell.unit != "count":
             units.add(cell.unit)
-            points.append(Point(label(comparison), cell.mean, cell.spread, one.mean, one.std))
+            points.append(Point(label(comparison), cell.mean, cell.spread, comparison.centres[0], one.std))
     # numbers of several units have no common axis
     if not points or len(units) > 1:
         return ""

@@ -64,7 +64,8 @@ class Collection:
 @dataclass(frozen=True)
 class Measurement:
     """
-    Runs of one recipe over seeds, as a number for a cell.
+    Runs of one recipe over seeds, as a number for a cell; recipes of one name that differ in what decides the cell are
+    several.
 
     Attributes:
         name: the runs' name.
@@ -113,13 +114,15 @@ class Comparison:
     Attributes:
         cell: the paper's.
         ours: runs for it, those with most of the paper's budget first; empty if there are none.
-        differences: of each of `ours`: ours minus the paper's, `None` where the paper has no number.
+        centres: of each of `ours`: its mean, or where the paper prints medians its median.
+        differences: of each of `ours`: its centre minus the paper's, `None` where the paper has no number.
         intervals: of each of `ours`: the interval of the rule, `None` where there is none.
         verdicts: of each of `ours`.
     """
 
     cell: Cell
     ours: tuple[Measurement, ...] = ()
+    centres: tuple[float, ...] = ()
     differences: tuple[float | None, ...] = ()
     intervals: tuple[tuple[float, float] | None, ...] = ()
     verdicts: tuple[str, ...] = ()
@@ -241,20 +244,19 @@ def _measurements(
     if cell.run is None:
         return []
     scale = 100.0 if cell.unit == "percent" else 1.0
-    groups: dict[tuple[str, Any], dict[int, tuple[float, Record]]] = defaultdict(dict)
+    setup = _setup(cell.run, setups)
+    groups: dict[tuple[str, Any, float | None, tuple[str, ...]], dict[int, tuple[float, Record]]] = defaultdict(dict)
     for overrides, record in by_recipe.get(cell.run.recipe, ()):
         value = measured(record, cell.run.measure)
         if value is not None and _matches(cell.run, overrides):
             # one run a seed: a copy of its record is no second one
             length = _ended_by_epochs(record) or record["steps"]
-            groups[record["name"], length].setdefault(record["seed"], (value * scale, record))
-    setup = _setup(cell.run, setups)
+            key = record["name"], length, _budget(record, setup), _changes(record["recipe"], setup)
+            groups[key].setdefault(record["seed"], (value * scale, record))
     found = []
-    for (name, _), runs in groups.items():
+    for (name, _, budget, changes), runs in groups.items():
         seeds = sorted(runs)
         records = tuple(runs[seed][1] for seed in seeds)
-        budget = _budget(records[0], setup)
-        changes = _changes(records[0]["recipe"], setup)
         values = tuple(runs[seed][0] for seed in seeds)
         steps = [record["steps"] for record in records]
         theirs = None if setup.get("epochs") else setup.get("steps")
@@ -318,15 +320,15 @@ def _text(value: Any) -> str:
 
 def compare(cell: Cell, table: Table, ours: Sequence[Measurement]) -> Comparison:
     """The cell with differences and verdicts by `RULE`."""
+    centres = tuple(one.median if table.statistic == "median" else one.mean for one in ours)
     differences, intervals, verdicts = [], [], []
-    for one in ours:
-        centre = one.median if table.statistic == "median" else one.mean
+    for one, centre in zip(ours, centres, strict=True):
         difference = None if cell.mean is None else centre - cell.mean
         interval = None if cell.unit == "count" else difference_interval(cell, table, one)
         differences.append(difference)
         intervals.append(interval)
         verdicts.append(_verdict(cell, one, difference, interval))
-    return Comparison(cell, tuple(ours), tuple(differences), tuple(intervals), tuple(verdicts))
+    return Comparison(cell, tuple(ours), centres, tuple(differences), tuple(intervals), tuple(verdicts))
 
 
 def _verdict(cell: Cell, one: Measurement, difference: float | None, interval: tuple[float, float] | None) -> str:
