@@ -22,11 +22,12 @@ import sharded
 import torch
 from made_examples import any_benchmark
 from safetensors.torch import load_file
-from tiny_runs import ROOT, TINY, command, environment, free_port, read_lines, train_process, weights
+from tiny_runs import ROOT, TINY, command, environment, free_port, read_lines, small_scan, train_process, weights
 from tiny_text import PRETRAINING, SHARDS, text_benchmark, texts, write_text, write_tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
+import hf_sysgen.evaluation.commands
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks
 from hf_sysgen.cli import app
@@ -431,6 +432,17 @@ def test_commands_for_other_tasks(words, message):
 
 
 # size classes
+
+
+def test_a_pretrained_decoder_predicts_and_is_evaluated(one, monkeypatch):
+    """Its tokenizer has no padding, and it has no limit: it goes on for the 20 tokens of `generate`."""
+    done = CliRunner().invoke(app, ["predict", "-c", str(one), "the cat sees", "a dog"])
+    assert (done.exit_code, len(done.stdout.splitlines()) >= 2) == (0, True), done.output
+    assert done.stderr.splitlines() == ["warning: 2 of 2 did not end within 20 tokens; see --max-new-tokens"]
+    monkeypatch.setattr(hf_sysgen.evaluation.commands, "load_benchmark", lambda *args, **kwargs: small_scan())
+    done = CliRunner().invoke(app, ["evaluate", str(one), "scan", "length_cutoff_26"])
+    assert done.exit_code == 0, done.output
+    assert [line.split()[:2] for line in done.stdout.splitlines()[1:]] == [["validation", "11"], ["test", "13"]]
 
 
 def test_a_size_class_decides_all_sizes():

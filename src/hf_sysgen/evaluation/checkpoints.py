@@ -69,8 +69,9 @@ def read_checkpoint(
     path: str | Path, writes: bool = False, **options: Any
 ) -> tuple[Any, PreTrainedTokenizerFast | None]:
     """
-    A model of this package with its head, in evaluation mode, on the CPU; and its tokenizer, if it has one. Only
-    safetensors are read; the package's own code is run, never the checkpoint's.
+    A model of this package with its head, in evaluation mode, on the CPU; and its tokenizer, if it has one, which pads
+    with EOS where it has no padding: padding is known from masks. Only safetensors are read; the package's own code is
+    run, never the checkpoint's.
 
     Args:
         path: the folder `model` of a run (or the run's folder itself), a model of the zoo, or "owner/name" on the hub.
@@ -105,6 +106,8 @@ def read_checkpoint(
         raise CheckpointError(f"{folder}: cannot be loaded, it may be cut short; copy it again ({error})") from error
     if missing := sorted(report["missing_keys"]):
         raise CheckpointError(f"{folder}: model.safetensors lacks {', '.join(missing[:5])}; copy it again")
+    if tokenizer is not None and tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
     return model, tokenizer
 
 

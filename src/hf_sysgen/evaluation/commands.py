@@ -27,6 +27,9 @@ from hf_sysgen.models import RoleFillerTransformerConfig
 if TYPE_CHECKING:
     from datasets import Dataset
 
+# tokens that are written at most where neither the checkpoint nor the caller says it, as `generate` has it
+NEW_TOKENS = 20
+
 
 def evaluate_checkpoint(
     checkpoint: str,
@@ -127,15 +130,15 @@ def predict_lines(
         raise DataError("nothing to translate: give sentences as arguments, or one per line on standard input")
     model, tokenizer = load_checkpoint(checkpoint)
     encode_sources(tokenizer, texts, source_ids(model))
-    options = {"num_beams": beams, "max_new_tokens": max_new_tokens}
-    options = {name: value for name, value in options.items() if value is not None}
+    config = model.generation_config
+    limit = max_new_tokens or config.max_new_tokens or config.max_length or NEW_TOKENS
+    options = {"max_new_tokens": limit} | ({} if beams is None else {"num_beams": beams})
     cut = 0
     for start in range(0, len(texts), 64):
         translations, ended = predict(model, tokenizer, texts[start : start + 64], **options)
         cut += ended.count(False)
         yield from translations
     if cut:
-        limit = max_new_tokens or model.generation_config.max_new_tokens
         print(
             f"warning: {cut} of {len(texts)} did not end within {limit} tokens; see --max-new-tokens", file=sys.stderr
         )
