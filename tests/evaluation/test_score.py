@@ -10,8 +10,9 @@ from tiny_runs import command
 from typer.testing import CliRunner
 
 from hf_sysgen.cli import app
-from hf_sysgen.evaluation.results import ResultsError, read_predictions, write_predictions
+from hf_sysgen.evaluation.results import ResultsError, read_predictions, write_predictions, write_results
 from hf_sysgen.evaluation.score import score_predictions
+from hf_sysgen.evaluation.sequences import MetricError
 
 
 def row(split, target, prediction, **more):
@@ -19,6 +20,12 @@ def row(split, target, prediction, **more):
     exact = target == prediction
     return {"split": split, "row": 0, "input": "x", "target": target, "prediction": prediction, "exact": exact,
             "loss": 2.0, "loss_teacher": 1.0, "target_length": length, **more}  # fmt: skip
+
+
+def record(recipe, splits):
+    return {"schema_version": 1, "name": "r", "recipe": recipe, "recipe_hash": "0", "git_commit": None, "versions": {},
+            "seed": 0, "steps": 1, "num_parameters": 1, "splits": splits, "history": [], "train_seconds": 0.0,
+            "device": "cpu", "num_processes": 1, "num_threads": 1}  # fmt: skip
 
 
 ROWS = [
@@ -79,6 +86,37 @@ def test_metrics_of_other_tasks(run, tmp_path):
     assert cells(score_predictions(tmp_path, "oracle_length"))[0][1] == ["test", "3", "0.6667"]
 
 
+def test_text_is_measured_by_its_nats(tmp_path):
+    rows = [{"split": "validation", "row": row, "nats": nats, "correct": correct, "tokens": tokens, "input": "x"}
+            for row, (nats, correct, tokens) in enumerate([(3.0, 1, 2), (9.0, 0, 6)])]  # fmt: skip
+    write_predictions(tmp_path / "predictions.jsonl", rows)
+    perplexity = f"{math.exp(12 / 8):.4f}"
+    assert cells(score_predictions(tmp_path)) == [
+        [["split", "examples", "accuracy", "loss", "perplexity"],
+         ["validation", "2", "0.1250", "1.5000", perplexity]],
+    ]  # fmt: skip
+    assert cells(score_predictions(tmp_path, "perplexity"))[0][1] == ["validation", "2", perplexity, "1.5000"]
+
+
+def test_translations_are_measured_as_the_run_did(tmp_path):
+    """Losses weigh pieces, 3 and 5 here, not examples; BLEU is there, and COMP where the record has it."""
+    rows = [row("test", "la nouvelle", "la nouvelle", loss_teacher=0.5, pairs=[])]
+    rows += [row("test", "une nouvelle réponse .", "la réponse nouveau .", loss_teacher=1.5, pairs=["new response"])]
+    write_predictions(tmp_path / "predictions.jsonl", rows[1:])
+    split = {"examples": 1, "accuracy": 0.0, "by_length": [], "bleu": 0.0}
+    written = record({"benchmark": "noun_adjective", "config": "modified"}, {"test": {**split, "comp": 1.0}})
+    write_results(tmp_path / "results.json", written)
+    (splits,) = cells(score_predictions(tmp_path))
+    names = ["split", "examples", "accuracy", "bleu", "comp", "comp_same_form", "loss", "loss_teacher"]
+    assert splits[0] == names
+    assert splits[1][4:] == ["1.0000", "0.0000", "2.0000", "1.5000"]
+    write_predictions(tmp_path / "predictions.jsonl", rows)
+    write_results(tmp_path / "results.json", {**written, "splits": {"test": split}})
+    splits, *_ = cells(score_predictions(tmp_path))
+    assert splits[0] == [name for name in names if "comp" not in name]
+    assert splits[1][-1] == f"{(0.5 * 3 + 1.5 * 5) / 8:.4f}"
+
+
 def test_bleu_is_that_of_the_benchmark(run):
     with pytest.raises(ResultsError, match=r"results\.json: cannot read results"):
         score_predictions(run, "bleu")
@@ -99,6 +137,24 @@ def test_what_cannot_be_measured(run, words, message):
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
     assert message in line
+
+
+@pytest.mark.parametrize(
+    ("rows", "metric", "message"),
+    [
+        ([*ROWS, {"split": "test", "row": 0}], "recorded", "no 'exact', which this metric is of; 1 of 4 lack it"),
+        ([*ROWS, {**ROWS[1], "loss": None}], "recorded", "no 'loss', which this metric is of; 1 of 4 lack it"),
+        ([{"split": "test", "nats": 1.0, "correct": 1, "tokens": 2}, ROWS[1]], "recorded", "no 'nats'"),
+        ([{"split": "test", "nats": 1.0, "correct": 1, "tokens": 2}], "cogs_match", "have no 'prediction'"),
+        # labels of a graph's nodes
+        ([row("test", "a b", {"role": ["x", "y"]})], "bleu", "are no texts"),
+        ([row("test", "a b", {"role": ["x", "y"]})], "sequence_exact_match", "are no texts"),
+    ],
+)
+def test_rows_of_other_tasks_and_damaged_ones(rows, metric, message, tmp_path):
+    write_predictions(tmp_path / "predictions.jsonl", rows)
+    with pytest.raises(MetricError, match=message):
+        score_predictions(tmp_path, metric, "tokenized" if metric == "bleu" else None)
 
 
 @pytest.mark.parametrize(

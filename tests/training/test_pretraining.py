@@ -32,7 +32,8 @@ import hf_sysgen.training.run
 import hf_sysgen.training.tasks
 from hf_sysgen.cli import app
 from hf_sysgen.data import load_benchmark
-from hf_sysgen.evaluation.language_modeling import evaluate_text, summarize_text
+from hf_sysgen.evaluation.language_modeling import evaluate_text
+from hf_sysgen.evaluation.metrics import summarize_text
 from hf_sysgen.evaluation.results import read_results
 from hf_sysgen.training.pretraining_task import PretrainingTask, StreamBatches, StreamEnded
 from hf_sysgen.training.recipe import RecipeError, parse_recipe

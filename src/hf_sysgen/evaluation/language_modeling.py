@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,21 +56,3 @@ def evaluate_text(
                     }
                 )
     return records
-
-
-def summarize_text(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """
-    The metrics of a split from the records of `evaluate_text`: `examples`; over all predicted tokens together their
-    number `tokens`, `loss` (nats per token), `perplexity` (its exponential) and `accuracy` (share of right first
-    choices). `by_length` is empty, as all examples are of one length.
-    """
-    tokens = sum(record["tokens"] for record in records)
-    loss = math.fsum(record["nats"] for record in records) / tokens
-    return {
-        "examples": len(records),
-        "accuracy": sum(record["correct"] for record in records) / tokens,
-        "loss": loss,
-        "perplexity": math.exp(loss) if loss < 700 else math.inf,
-        "tokens": tokens,
-        "by_length": [],
-    }

@@ -1,11 +1,18 @@
-"""How often predictions are right, and how likely the references were."""
+"""
+What a split's records of predictions come to: how often they are right, and how likely the references were. Without
+torch, so that what a run recorded can be measured again anywhere.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from hf_sysgen.evaluation.bleu import bleu
+from hf_sysgen.evaluation.comp import comp
 
 # what a mean of a record's field is called where it has another name
 NAMES = {"oracle_exact": "accuracy_oracle"}
@@ -46,6 +53,65 @@ def summarize(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         summary["by_category"] = {
             name: [len(group), _mean(row["exact"] for row in group)] for name, group in categories.items()
         }
+    return summary
+
+
+def summarize_text(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """
+    The metrics of a split from the records of `evaluate_text`: `examples`; over all predicted tokens together their
+    number `tokens`, `loss` (nats per token), `perplexity` (its exponential) and `accuracy` (share of right first
+    choices). `by_length` is empty, as all examples are of one length.
+    """
+    tokens = sum(record["tokens"] for record in records)
+    loss = math.fsum(record["nats"] for record in records) / tokens
+    return {
+        "examples": len(records),
+        "accuracy": sum(record["correct"] for record in records) / tokens,
+        "loss": loss,
+        "perplexity": math.exp(loss) if loss < 700 else math.inf,
+        "tokens": tokens,
+        "by_length": [],
+    }
+
+
+def summarize_translations(
+    records: Sequence[Mapping[str, Any]],
+    references: Sequence[str],
+    setup: str,
+    pairs: Sequence[Sequence[str]] | None = None,
+) -> dict[str, Any]:
+    """
+    The metrics of a split from the records of `evaluate_translations`.
+
+    Args:
+        references: text of every example of the split.
+        setup: of BLEU, see `bleu_setup`.
+        pairs: the column `pairs` of noun_adjective, for COMP.
+
+    Returns:
+        `examples`; `loss` and `loss_teacher`, means over all pieces; where predictions are there, also `bleu` between
+        0 and 100 and its `bleu_signature`, `accuracy` and `by_length` (see `summarize`), and with `pairs` COMP by both
+        rules, `comp` (any inflection) and `comp_same_form`, over all examples. `comp_other_references` counts those
+        whose reference has other words.
+    """
+    if not all("prediction" in record for record in records):
+        summary: dict[str, Any] = {"examples": len(records)}
+    else:
+        summary = summarize([{key: record[key] for key in ("exact", "target_length")} for record in records])
+        predictions = [record["prediction"] for record in records]
+        expected = [references[record["row"]] for record in records]
+        found = bleu(predictions, expected, setup)
+        summary |= {"bleu": found["bleu"], "bleu_signature": found["signature"]}
+        if pairs is not None:
+            held_out = [pairs[record["row"]] for record in records]
+            any_form = comp(predictions, expected, held_out)
+            summary["comp"] = any_form["comp"]
+            summary["comp_same_form"] = comp(predictions, expected, held_out, rule="same_form")["comp"]
+            summary["comp_other_references"] = any_form["other_references"]
+    pieces = [record["target_length"] + 1 for record in records]
+    for name in ("loss", "loss_teacher"):
+        total = sum(record[name] * count for record, count in zip(records, pieces, strict=True))
+        summary[name] = total / sum(pieces) if pieces else float("nan")
     return summary
 
 

@@ -9,7 +9,13 @@ from typing import Any
 from hf_sysgen.evaluation.bleu import bleu, bleu_setup
 from hf_sysgen.evaluation.cogs_match import renaming_match, semantic_match
 from hf_sysgen.evaluation.comp import comp
-from hf_sysgen.evaluation.metrics import by_category, by_length, summarize
+from hf_sysgen.evaluation.metrics import (
+    by_category,
+    by_length,
+    summarize,
+    summarize_text,
+    summarize_translations,
+)
 from hf_sysgen.evaluation.report import table
 from hf_sysgen.evaluation.results import PREDICTIONS, RESULTS, read_predictions, read_results
 from hf_sysgen.evaluation.sequences import MetricError, exact_match, perplexity, shares
@@ -18,12 +24,18 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def _texts(rows: Rows) -> tuple[list[str], list[str]]:
-    return _column(rows, "prediction"), _column(rows, "target")
+    texts = _column(rows, "prediction"), _column(rows, "target")
+    if not all(isinstance(text, str) for column in texts for text in column):
+        raise MetricError("the predictions are no texts, which this metric is of; it is of another task")
+    return texts
 
 
 def _column(rows: Rows, name: str) -> list[Any]:
-    if any(row.get(name) is None for row in rows):
-        raise MetricError(f"the predictions have no {name!r}, which this metric is of; it is of another task")
+    lacking = sum(row.get(name) is None for row in rows)
+    if lacking:
+        some = f"{lacking} of {len(rows)} lack it, as damaged lines do"
+        why = "it is of another task" if lacking == len(rows) else some
+        raise MetricError(f"the predictions have no {name!r}, which this metric is of; {why}")
     return [row[name] for row in rows]
 
 
@@ -32,7 +44,27 @@ def _exact(rows: Rows, setup: str | None) -> dict[str, float]:
 
 
 def _recorded(rows: Rows, setup: str | None) -> dict[str, float]:
-    summary = summarize(rows)
+    is_text = "nats" in rows[0]
+    for name in ("nats", "correct", "tokens") if is_text else ("exact", *_numbers(rows[0])):
+        _column(rows, name)
+    return _shares(summarize_text(rows) if is_text else summarize(rows))
+
+
+def _recorded_translations(rows: Rows, setup: str, has_comp: bool) -> dict[str, float]:
+    _, references = _texts(rows)
+    for name in ("exact", "target_length", "loss", "loss_teacher"):
+        _column(rows, name)
+    pairs = _column(rows, "pairs") if has_comp else None
+    # the references are those of these rows
+    numbered = [{**row, "row": index} for index, row in enumerate(rows)]
+    return _shares(summarize_translations(numbered, references, setup, pairs))
+
+
+def _numbers(row: Mapping[str, Any]) -> list[str]:
+    return [name for name, value in row.items() if isinstance(value, int | float)]
+
+
+def _shares(summary: Mapping[str, Any]) -> dict[str, float]:
     return {name: value for name, value in summary.items() if isinstance(value, float)}
 
 
@@ -56,9 +88,14 @@ def _bleu(rows: Rows, setup: str | None) -> dict[str, float]:
 
 
 def _perplexity(rows: Rows, setup: str | None) -> dict[str, float]:
-    # a reference's tokens are its words and its end
-    lengths = [length + 1 for length in _column(rows, "target_length")]
-    found = perplexity(_column(rows, "loss_teacher"), lengths)
+    if "nats" in rows[0]:
+        lengths = _column(rows, "tokens")
+        losses = [nats / tokens for nats, tokens in zip(_column(rows, "nats"), lengths, strict=True)]
+    else:
+        # a reference's tokens are its words and its end
+        lengths = [length + 1 for length in _column(rows, "target_length")]
+        losses = _column(rows, "loss_teacher")
+    found = perplexity(losses, lengths)
     return {"perplexity": found["perplexity"], "loss": found["loss"]}
 
 
@@ -90,7 +127,7 @@ def score_predictions(path: Path, metric: str = "recorded", setup: str | None = 
     A metric of every split of a run, and in it by category and by the reference's length, as tables.
 
     Args:
-        path: a run's folder, or its predictions.jsonl.
+        path: a run's folder, or its predictions.jsonl; the results.json beside it tells whether BLEU was recorded.
         metric: one of `SCORES`.
         setup: of `bleu`, one of `hf_sysgen.evaluation.bleu.SETUPS`; by default that of the run's benchmark.
 
@@ -104,6 +141,9 @@ def score_predictions(path: Path, metric: str = "recorded", setup: str | None = 
         raise MetricError(f"setup={setup} has no effect on {metric}, only on bleu")
     path = path / PREDICTIONS if path.is_dir() else path
     rows = read_predictions(path)
+    results = path.with_name(RESULTS)
+    needed = metric == "bleu" and setup is None
+    record = read_results(results) if needed or (metric == "recorded" and results.exists()) else None
     splits: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         splits.setdefault(row["split"], []).append(row)
@@ -111,8 +151,13 @@ def score_predictions(path: Path, metric: str = "recorded", setup: str | None = 
     def measured(what: str, groups: Mapping[Any, Rows], split: str | None = None) -> str:
         found = {}
         for name, group in groups.items():
-            used = setup or (_setup_of(path, split or name) if metric == "bleu" else None)
-            found[name] = SCORES[metric](group, used)
+            of = split or name
+            used = setup or (None if record is None else _setup_of(record, of))
+            recorded = {} if record is None else record["splits"].get(of, {})
+            if metric == "recorded" and used is not None and "bleu" in recorded:
+                found[name] = _recorded_translations(group, used, "comp" in recorded)
+            else:
+                found[name] = SCORES[metric](group, used)
         names = list(dict.fromkeys(key for values in found.values() for key in values))
         lines = [
             [name, f"{len(groups[name]):,}", *(f"{values[key]:.4f}" if key in values else "-" for key in names)]
@@ -128,6 +173,6 @@ def score_predictions(path: Path, metric: str = "recorded", setup: str | None = 
     return "\n\n".join(parts)
 
 
-def _setup_of(path: Path, split: str) -> str:
-    recipe = read_results(path.with_name(RESULTS))["recipe"]
+def _setup_of(record: Mapping[str, Any], split: str) -> str:
+    recipe = record["recipe"]
     return bleu_setup(recipe.get("benchmark", ""), recipe.get("config", ""), split)

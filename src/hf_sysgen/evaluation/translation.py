@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,11 +10,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from hf_sysgen.data.tokenized import IGNORED
-from hf_sysgen.evaluation.bleu import bleu
-from hf_sysgen.evaluation.comp import comp
 from hf_sysgen.evaluation.decoding import teacher_forced_logits
 from hf_sysgen.evaluation.evaluate import cut, evaluating
-from hf_sysgen.evaluation.metrics import summarize
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -131,44 +128,3 @@ def _translated(model: Any, split: Any, rows: np.ndarray, tokenizer: PreTrainedT
     hypotheses = [ids[: ids.index(tokenizer.eos_token_id)] for ids in ([*row, tokenizer.eos_token_id] for row in
                   generated[:, 1:].tolist())]  # fmt: skip
     return tokenizer.batch_decode(hypotheses)
-
-
-def summarize_translations(
-    records: Sequence[Mapping[str, Any]],
-    references: Sequence[str],
-    setup: str,
-    pairs: Sequence[Sequence[str]] | None = None,
-) -> dict[str, Any]:
-    """
-    The metrics of a split from the records of `evaluate_translations`.
-
-    Args:
-        references: text of every example of the split.
-        setup: of BLEU, see `bleu_setup`.
-        pairs: the column `pairs` of noun_adjective, for COMP.
-
-    Returns:
-        `examples`; `loss` and `loss_teacher`, means over all pieces; where predictions are there, also `bleu` between
-        0 and 100 and its `bleu_signature`, `accuracy` and `by_length` (see `summarize`), and with `pairs` COMP by both
-        rules, `comp` (any inflection) and `comp_same_form`, over all examples. `comp_other_references` counts those
-        whose reference has other words.
-    """
-    if not all("prediction" in record for record in records):
-        summary: dict[str, Any] = {"examples": len(records)}
-    else:
-        summary = summarize([{key: record[key] for key in ("exact", "target_length")} for record in records])
-        predictions = [record["prediction"] for record in records]
-        expected = [references[record["row"]] for record in records]
-        found = bleu(predictions, expected, setup)
-        summary |= {"bleu": found["bleu"], "bleu_signature": found["signature"]}
-        if pairs is not None:
-            held_out = [pairs[record["row"]] for record in records]
-            any_form = comp(predictions, expected, held_out)
-            summary["comp"] = any_form["comp"]
-            summary["comp_same_form"] = comp(predictions, expected, held_out, rule="same_form")["comp"]
-            summary["comp_other_references"] = any_form["other_references"]
-    pieces = [record["target_length"] + 1 for record in records]
-    for name in ("loss", "loss_teacher"):
-        total = sum(record[name] * count for record, count in zip(records, pieces, strict=True))
-        summary[name] = total / sum(pieces) if pieces else float("nan")
-    return summary

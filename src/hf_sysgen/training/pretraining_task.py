@@ -16,7 +16,8 @@ from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 
 from hf_sysgen.data.c4_packing import PackedTokens
 from hf_sysgen.errors import RunFailed
-from hf_sysgen.evaluation.language_modeling import evaluate_text, summarize_text
+from hf_sysgen.evaluation.language_modeling import evaluate_text
+from hf_sysgen.evaluation.metrics import summarize_text
 from hf_sysgen.training.causal_tasks import load_tokenizer
 from hf_sysgen.training.recipe import Recipe, RecipeError
 from hf_sysgen.training.tasks import Task

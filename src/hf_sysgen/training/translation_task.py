@@ -12,12 +12,8 @@ from hf_sysgen.data.subwords import bpe_vocabulary, encode_subwords, sentencepie
 from hf_sysgen.data.tokenization import Vocabulary
 from hf_sysgen.evaluation.bleu import bleu_setup
 from hf_sysgen.evaluation.evaluate import with_columns
-from hf_sysgen.evaluation.translation import (
-    evaluate_translations,
-    has_comp,
-    search_settings,
-    summarize_translations,
-)
+from hf_sysgen.evaluation.metrics import summarize_translations
+from hf_sysgen.evaluation.translation import evaluate_translations, has_comp, search_settings
 from hf_sysgen.training.recipe import Recipe, RecipeError
 from hf_sysgen.training.tasks import Seq2SeqTask
 
