@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import sysconfig
 import typing
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from made_examples import any_benchmark
 from tiny_runs import SIZES, TINY, short_scan, shrunk
 from tiny_text import write_tokenizer
 
+import hf_sysgen.training.recipe
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks
 from hf_sysgen.data import benchmark_info
@@ -30,6 +32,8 @@ from hf_sysgen.training.recipe import (
     dump_recipe,
     load_recipe,
     parse_recipe,
+    recipe_setups,
+    shipped_recipes,
 )
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks import prepare_task
@@ -367,6 +371,34 @@ def test_shipped_recipes_are_found_from_anywhere(tmp_path, monkeypatch):
     assert load_recipe("devil/scan_length26_relative.yaml").steps == TINY["steps"]
     with pytest.raises(RecipeError, match="cannot read the recipe"):
         load_recipe("devil/none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "folder"),
+    [
+        # pip install, pip install --user: two and three folders above the packages
+        ("../../../share", "prefix/share"),
+        ("../../share", "prefix/lib/share"),
+        # pip install --target
+        ("../../share", "prefix/lib/python3/site-packages/share"),
+    ],
+)
+def test_installed_recipes_are_found(recorded, folder, tmp_path, monkeypatch):
+    packages = tmp_path / "prefix" / "lib" / "python3" / "site-packages"
+    (packages / "hf_sysgen-0.1.0.dist-info").mkdir(parents=True)
+    (packages / "hf_sysgen-0.1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: hf-sysgen\n")
+    (packages / "hf_sysgen-0.1.0.dist-info" / "RECORD").write_text(f"{recorded}/hf-sysgen/recipes/devil/tiny.yaml,,\n")
+    monkeypatch.syspath_prepend(packages)
+    monkeypatch.setattr(hf_sysgen.training.recipe, "__file__", str(packages / "hf_sysgen" / "training" / "recipe.py"))
+    # those of an installation of this very environment
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path / "none"))
+    with pytest.raises(RecipeError, match="the package's recipes are not there; install hf-sysgen again"):
+        recipe_setups()
+    recipes = tmp_path / folder / "hf-sysgen" / "recipes" / "devil"
+    recipes.mkdir(parents=True)
+    (recipes / "tiny.yaml").write_text(yaml.safe_dump(TINY))
+    assert shipped_recipes().resolve() == recipes.parent
+    assert list(recipe_setups()) == ["tiny"]
 
 
 def test_every_folder_of_recipes_is_shipped():

@@ -6,12 +6,13 @@ import contextlib
 import dataclasses
 import difflib
 import hashlib
+import importlib.metadata
 import json
 import re
 import sys
 import sysconfig
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
@@ -258,12 +259,28 @@ _NO_EFFECT = {
     "early_stopping_patience": ("early_stopping", ("none",)),
 }
 _NOT_NEGATIVE = ("seed", "warmup_steps", "warmup_init_lr", "weight_decay", "max_grad_norm", "eval_every")
+# where pyproject.toml has recipes put, below a place that the kind of installation decides
+INSTALLED = "share/hf-sysgen/recipes"
 
 
 def shipped_recipes() -> Path:
     """The folder of this package's recipes: that of the checkout, or where an installation puts them."""
     checkout = Path(__file__).resolve().parents[3] / "recipes"
-    return checkout if checkout.is_dir() else Path(sysconfig.get_path("data")) / "share" / "hf-sysgen" / "recipes"
+    usual = Path(sysconfig.get_path("data")) / INSTALLED
+    return next((folder for folder in (checkout, *_recorded_recipes(), usual) if folder.is_dir()), usual)
+
+
+def _recorded_recipes() -> Iterator[Path]:
+    """Where the installation of this package says that its recipes are, e.g. with `pip install --user`."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        package = importlib.metadata.distribution("hf-sysgen")
+        for file in package.files or ():
+            before, folder, _ = file.as_posix().partition(f"{INSTALLED}/")
+            if folder:
+                yield Path(str(package.locate_file(before + folder)))
+                break
+    # `pip install --target` puts them beside the package, and writes down another place
+    yield Path(__file__).resolve().parents[2] / INSTALLED
 
 
 def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
@@ -322,9 +339,12 @@ def recipe_setups() -> dict[str, dict[str, Any]]:
     they leave out are not among them.
 
     Raises:
-        RecipeError: a file is no flat YAML mapping.
+        RecipeError: a file is no flat YAML mapping, or there is none, without which no verdict holds.
     """
-    paths = (path for path in sorted(shipped_recipes().glob("*/*.yaml")) if path.parent.name != "accelerate")
+    folder = shipped_recipes()
+    paths = [path for path in sorted(folder.glob("*/*.yaml")) if path.parent.name != "accelerate"]
+    if not paths:
+        raise RecipeError(f"{folder}: the package's recipes are not there; install hf-sysgen again, by pip")
     fields = [f for f in dataclasses.fields(Recipe) if f.name in RECIPE_KEYS]
     defaults = {f.name: f.default for f in fields if f.default is not dataclasses.MISSING}
     return {
