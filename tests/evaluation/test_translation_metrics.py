@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections import Counter
 
 import numpy as np
@@ -187,6 +188,16 @@ def test_match_test_is_mcnemar_s():
     assert match_test([True, False], [False, True]) == (0.0, 1.0)
 
 
+def test_match_test_of_many_examples():
+    """As the sum of binomials, in an instant: each from the one before, which took more than half a minute."""
+    first, second = [True] * 40 + [False] * 61, [False] * 40 + [True] * 61
+    expected = 2 * sum(math.comb(101, count) for count in range(41)) / 2**101
+    assert match_test(first, second).p_value == expected
+    start = time.perf_counter()
+    assert match_test([True] * 9_900 + [False] * 10_100, [False] * 9_900 + [True] * 10_100).p_value > 0.1
+    assert time.perf_counter() - start < 5
+
+
 def test_permutation_test_of_right_and_wrong_is_mcnemar_s():
     first, second = [1.0] + [0.0] * 9, [0.0] + [1.0] * 9
     exact = permutation_test(first, second)
@@ -241,6 +252,18 @@ def test_paired_seeds():
     assert found == (2.0, pytest.approx(1 - t / math.sqrt(t * t + 2), rel=1e-9))
 
 
+def test_seeds_that_do_not_scatter():
+    for paired in (False, True):
+        assert seeds_test([0.5, 0.5], [0.5, 0.5], paired) == (0.0, 1.0)
+        with pytest.raises(MetricError, match="do not scatter over seeds"):
+            seeds_test([0.5, 0.5], [0.75, 0.75], paired)
+    # differences of 0.1, but for rounding
+    with pytest.raises(MetricError, match="do not scatter over seeds"):
+        seeds_test([0.5, 0.6, 0.7], [0.6, 0.7, 0.8], paired=True)
+    assert seeds_test([0.25, 0.5], [0.25, 0.5], paired=True) == (0.0, 1.0)
+    assert seeds_test([0.5, 0.5], [0.25, 0.75]).p_value == 1.0
+
+
 def written_run(folder, predictions, benchmark="flores", config="en-ne", **columns):
     """A run's folder with one split."""
     recipe = {"benchmark": benchmark, "config": config}
@@ -279,6 +302,22 @@ def test_two_runs_are_compared_by_their_predictions(tmp_path):
     (tmp_path / "d" / "predictions.jsonl").write_text('{"split": ')
     with pytest.raises(ResultsError, match="cannot read predictions"):
         runs_test(first, tmp_path / "d")
+
+
+def test_runs_of_other_tasks_are_compared_or_refused(tmp_path):
+    """Labels of a graph are no text, and text that is only read has no target."""
+    labels = [{"role": ["a"]}, {"role": ["b"]}]
+    graphs = [written_run(tmp_path / name, ["x", "y"], prediction=labels) for name in ("a", "b")]
+    with pytest.raises(MetricError, match="predictions of test are no texts, which bleu needs"):
+        runs_test(*graphs, "bleu")
+    with pytest.raises(MetricError, match="'prediction' is no number of each prediction of test"):
+        runs_test(*graphs, "prediction")
+    for folder, nats in zip(graphs, (3.0, 1.0), strict=True):
+        rows = [{"split": "validation", "row": row, "input": f"s {row}", "nats": nats + row} for row in range(3)]
+        write_predictions(folder / "predictions.jsonl", rows)
+    assert runs_test(*graphs, "nats", "validation") == (-2.0, 0.25)
+    with pytest.raises(MetricError, match="have no 'exact', which accuracy needs"):
+        runs_test(*graphs, split="validation")
 
 
 def test_two_runs_are_compared_by_comp(tmp_path):

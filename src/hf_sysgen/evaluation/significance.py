@@ -8,7 +8,8 @@ Chaabouni et al. 2021 mark what "stat. sig. improves over Transformer" in Tables
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,7 +47,11 @@ def match_test(first: Sequence[bool], second: Sequence[bool]) -> Significance:
     gained = sum(1 for before, after in zip(first, second, strict=True) if after and not before)
     lost = sum(1 for before, after in zip(first, second, strict=True) if before and not after)
     discordant = gained + lost
-    tail = sum(math.comb(discordant, count) for count in range(min(gained, lost) + 1))
+    # of how many ways either is it at most as often as observed: each binomial from the one before
+    tail = ways = 1
+    for count in range(1, min(gained, lost) + 1):
+        ways = ways * (discordant - count + 1) // count
+        tail += ways
     return Significance((gained - lost) / len(first), min(1.0, 2 * tail / 2**discordant))
 
 
@@ -121,7 +126,8 @@ def seeds_test(first: Sequence[float], second: Sequence[float], paired: bool = F
         paired: whether runs belong together, as of one seed. Their difference is tested then.
 
     Raises:
-        MetricError: fewer than two runs on a side, paired runs that are not as many, or scipy is not installed.
+        MetricError: fewer than two runs on a side, paired runs that are not as many, means that differ where nothing
+            scatters, or scipy is not installed.
     """
     if min(len(first), len(second)) < 2:
         raise MetricError(f"{len(first)} and {len(second)} runs: a test over seeds needs at least two on each side")
@@ -132,7 +138,15 @@ def seeds_test(first: Sequence[float], second: Sequence[float], paired: bool = F
     except ImportError as error:
         raise MetricError("this needs scipy, which is not installed: pip install 'hf-sysgen[metrics]'") from error
     difference = math.fsum(second) / len(second) - math.fsum(first) / len(first)
-    outcome = stats.ttest_rel(second, first) if paired else stats.ttest_ind(second, first, equal_var=False)
+    changes = [after - before for before, after in zip(first, second, strict=paired)]
+    if all(_alike(values) for values in ([changes] if paired else [first, second])):
+        if not difference:
+            return Significance(0.0, 1.0)
+        raise MetricError("the scores do not scatter over seeds, so that a t-test has nothing to measure against")
+    with warnings.catch_warnings():
+        # one side may be all alike, which scipy doubts
+        warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)
+        outcome = stats.ttest_rel(second, first) if paired else stats.ttest_ind(second, first, equal_var=False)
     return Significance(difference, float(outcome.pvalue))
 
 
@@ -160,21 +174,35 @@ def runs_test(first: str | Path, second: str | Path, metric: str = "accuracy", s
             f"{first} is of {' '.join(names[0])}, {second} of {' '.join(names[1])}: compare like with like"
         )
     before, after = (read_predictions(Path(run) / PREDICTIONS, split) for run in (first, second))
-    if [(row["input"], row["target"]) for row in before] != [(row["input"], row["target"]) for row in after]:
+    if _examples(before) != _examples(after):
         raise MetricError(f"{first} and {second} have other examples in {split}: a paired test needs the same ones")
     needed = {"accuracy": "exact", "comp": "pairs", "bleu": "prediction"}.get(metric, metric)
     if not all(needed in row for row in (*before, *after)):
         raise MetricError(f"predictions of {split} have no {needed!r}, which {metric} needs")
     if metric == "accuracy":
         return match_test([row["exact"] for row in before], [row["exact"] for row in after])
+    if metric not in ("bleu", "comp"):
+        if not all(isinstance(row[metric], int | float) for row in (*before, *after)):
+            raise MetricError(f"{metric!r} is no number of each prediction of {split}; take e.g. loss")
+        return permutation_test([row[metric] for row in before], [row[metric] for row in after])
     references = [row["target"] for row in before]
     old, new = ([row["prediction"] for row in rows] for rows in (before, after))
+    if not all(isinstance(text, str) for text in (*old, *new)):
+        raise MetricError(f"predictions of {split} are no texts, which {metric} needs")
     if metric == "bleu":
         return bleu_test(old, new, references, setup=bleu_setup(*names[0], split))
-    if metric == "comp":
-        pairs = [row["pairs"] for row in before]
-        return match_test(comp_hits(old, references, pairs), comp_hits(new, references, pairs))
-    return permutation_test([row[metric] for row in before], [row[metric] for row in after])
+    pairs = [row["pairs"] for row in before]
+    return match_test(comp_hits(old, references, pairs), comp_hits(new, references, pairs))
+
+
+def _examples(rows: Sequence[Mapping[str, Any]]) -> list[tuple[Any, Any]]:
+    # what is read as text alone has no target
+    return [(row.get("input"), row.get("target")) for row in rows]
+
+
+def _alike(values: Sequence[float]) -> bool:
+    """Whether the values differ by rounding alone."""
+    return max(values) - min(values) <= 1e-9 * max(map(abs, values))
 
 
 def _paired(first: Sequence, second: Sequence) -> None:
