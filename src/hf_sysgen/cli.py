@@ -195,14 +195,17 @@ def card(
 ) -> None:
     """Write the card of a trained model from its records."""
     with reported() as outcome:
-        from hf_sysgen.evaluation.results import write_whole
+        from hf_sysgen.evaluation.results import ResultsError, write_whole
         from hf_sysgen.hub.publish_model import run_card
 
         text = run_card(run)
         if output is None:
             print(text, end="")
         else:
-            write_whole(output, text)
+            try:
+                write_whole(output, text)
+            except OSError as error:
+                raise ResultsError(f"{output}: cannot be written: {error}") from error
     raise typer.Exit(outcome.status)
 
 

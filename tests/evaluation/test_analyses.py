@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,16 @@ from hf_sysgen.evaluation.depth_analyses import (
     ranks,
 )
 from hf_sysgen.evaluation.devil_analyses import AnalysisError
-from hf_sysgen.evaluation.figures import LAYERS, Line, Panel, draw_panels
+from hf_sysgen.evaluation.figures import (
+    LAYERS,
+    Cloud,
+    Line,
+    Panel,
+    PictureError,
+    check_picture,
+    draw_clouds,
+    draw_panels,
+)
 from hf_sysgen.evaluation.results import write_results
 from hf_sysgen.evaluation.samples import Evaluation, read_evaluations, write_evaluation
 
@@ -159,6 +169,15 @@ def test_table_8_takes_the_scaling_that_generalizes_best():
     ((benchmark, row),) = devil.iid_table(runs)
     assert benchmark == "cogs current"
     assert row["sysgen_transformer"] == pytest.approx((0.9, math.sqrt(0.02), 0.3))
+
+
+def test_table_8_of_mathematics_is_of_interpolation():
+    splits = {"validation": 0.9, "test_iid": 0.7, "test": 0.2}
+    math_runs = [made("m", recipe={"benchmark": "mathematics", "config": "c"}, splits=splits)]
+    assert devil.iid_table([*math_runs, made("c", splits=splits)]) == [
+        ("mathematics c", {"sysgen_transformer": (0.7, 0.0, 0.2)}),
+        ("cogs current", {"sysgen_transformer": (0.9, 0.0, 0.2)}),
+    ]
 
 
 def test_table_9():
@@ -296,6 +315,15 @@ def test_an_axis_of_perplexities_has_labels(ends, labels):
     assert len(list(filter(None, texts))) >= labels
 
 
+def test_a_short_axis_of_losses_has_labels_that_do_not_overlap():
+    figure = draw_clouds([Cloud("title", "loss", "accuracy", [(1.1, 0.1, 1), (1.9, 0.5, 2), (4.7, 0.6, 3)])], "step")
+    figure.draw_without_rendering()
+    labels = [label for label in figure.axes[0].get_xticklabels(which="both") if label.get_text()]
+    boxes = sorted((label.get_window_extent() for label in labels), key=lambda box: box.x0)
+    assert len(boxes) > 2
+    assert all(before.x1 < after.x0 for before, after in itertools.pairwise(boxes))
+
+
 def test_evaluations_are_read_in_order(tmp_path):
     records = [{"loss": 0.5, "exact": True}, {"loss": 1.25, "exact": False}]
     for step in (1000, 500, 20000, 500):
@@ -354,7 +382,7 @@ def test_commands_write_table_and_figure(tmp_path):
 def test_fine_tuning_from_matched_checkpoints(tmp_path):
     """The script names checkpoints, says which are not there; their fine-tuned runs make the second panel."""
     pretrained = keep(
-        tmp_path / "pre",
+        tmp_path / "pre trained",
         sized(1, validation_perplexity=every(10, 90, 40), splits={"validation": {"accuracy": 0.0, "perplexity": 40.0}}),
         sized(2, validation_perplexity=every(10, 40, 20), splits={"validation": {"accuracy": 0.0, "perplexity": 20.0}}),
     )
@@ -368,11 +396,21 @@ def test_fine_tuning_from_matched_checkpoints(tmp_path):
     assert script == [
         "set -e",
         f"# {pretrained / '1'}: pretrain once more with kept_steps=[10], whose weights are not there",
-        f"hf-sysgen train r.yaml pretrained={pretrained / '0' / 'model'}",
-        f"hf-sysgen train r.yaml pretrained={pretrained / '1' / 'step-10'}",
-        f"hf-sysgen train r.yaml pretrained={pretrained / '1' / 'model'}",
+        f"hf-sysgen train r.yaml 'pretrained={pretrained / '0' / 'model'}'",
+        f"hf-sysgen train r.yaml 'pretrained={pretrained / '1' / 'step-10'}'",
+        f"hf-sysgen train r.yaml 'pretrained={pretrained / '1' / 'model'}'",
     ]
     assert invoke("perplexity-depth", pretrained, "-o", tmp_path / "out").exit_code == 0
+
+
+def test_what_cannot_be_written_is_told_before_the_work(tmp_path):
+    (tmp_path / "folder.png").mkdir()
+    with pytest.raises(PictureError, match=r"folder\.png: is a folder"):
+        check_picture(tmp_path / "folder.png")
+    check_picture(tmp_path / "folder.png" / "deeper" / "x.png")
+    # where even root can write nothing
+    with pytest.raises(PictureError, match=r"/proc/x\.png: cannot be written to"):
+        check_picture("/proc/x.png")
 
 
 def test_commands_say_in_a_line_what_is_missing(tmp_path):
@@ -383,6 +421,7 @@ def test_commands_say_in_a_line_what_is_missing(tmp_path):
         (("good-bad-loss", runs), "train with sample_losses=true"),
         (("convergence", runs), "no accuracy of test"),
         (("ranks", runs), "no num_hidden_layers"),
+        (("loss-accuracy", runs, keep(tmp_path / "other", made(splits={"gen": 0.5}))), "name splits by --loss-split"),
     ):
         done = invoke(*words, "-o", tmp_path / "out")
         assert (done.exit_code, message in done.stderr, len(done.stderr.splitlines())) == (2, True, 1), done.output

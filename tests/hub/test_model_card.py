@@ -12,9 +12,11 @@ from huggingface_hub import ModelCard
 from made_examples import any_benchmark
 from tiny_runs import environment, tiny_recipe
 from tiny_text import write_tokenizer
+from typer.testing import CliRunner
 
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks
+from hf_sysgen.cli import app
 from hf_sysgen.data.clutrr_kinship import TARGETS
 from hf_sysgen.evaluation.results import ResultsError, read_results
 from hf_sysgen.hub.model_card import model_card
@@ -104,6 +106,14 @@ def test_what_a_model_goes_on_from(runs: dict[str, Path]) -> None:
         card = model_card([made], made, 'checkpoint = "x"')
         assert ModelCard(card).data.base_model == link
         assert f"trained from the pretrained `{pretrained}` for 2 steps on `scan`" in " ".join(card.split())
+
+
+def test_a_card_that_cannot_be_written(runs: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = CliRunner().invoke(app, ["card", str(runs["decoder"]), "--output", str(tmp_path / "file" / "card.md")])
+    assert done.exit_code == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: {tmp_path / 'file' / 'card.md'}: cannot be written: ")
 
 
 def test_a_record_without_an_example(runs: dict[str, Path]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,6 +140,9 @@ def loss_accuracy(runs: Runs, loss_split: str | None, accuracy_split: str | None
     records = _records(runs)
     if loss_split is None and accuracy_split is None:
         pairs = [(split, split) for split in ("validation", "test") if all(split in one["splits"] for one in records)]
+        if not pairs:
+            raise AnalysisError("the runs share neither validation nor test; name splits by --loss-split and "
+                                "--accuracy-split, or give fewer runs")  # fmt: skip
     else:
         pairs = [(loss_split or str(accuracy_split), accuracy_split or str(loss_split))]
     clouds, rows = [], []
@@ -313,7 +317,8 @@ def matched_perplexity(runs: Runs, recipe: str) -> Finding:
             if not is_last and not checkpoint.exists():
                 missing.setdefault(folder, set()).add(match.step)
             sources.setdefault(checkpoint.resolve(), []).append((name, match))
-            script.append(f"hf-sysgen train {recipe} pretrained={checkpoint}")
+            words = ("hf-sysgen", "train", recipe, f"pretrained={checkpoint}")
+            script.append(shlex.join(words))
     for folder, steps in missing.items():
         script.insert(1, f"# {folder}: pretrain once more with kept_steps={sorted(steps)}, whose weights are not there")
     panels = []

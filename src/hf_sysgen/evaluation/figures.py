@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,20 +34,27 @@ def check_picture(path: str | Path) -> None:
     Told before the work whose picture could not be kept.
 
     Raises:
-        PictureError: the name ends in none of `ENDINGS`, or the folder cannot be made.
+        PictureError: the name ends in none of `ENDINGS` or is a folder's, or its folder cannot be made or written to.
     """
     path = Path(path)
     if path.suffix.lower() not in ENDINGS:
         raise PictureError(f"{path}: a picture's name ends in one of {', '.join(ENDINGS)}")
+    if path.is_dir():
+        raise PictureError(f"{path}: is a folder; give the name of a file")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
     except OSError as error:
         raise PictureError(f"{path}: cannot be written to: {error}") from error
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure to a file that `check_picture` has passed."""
-    figure.savefig(path, dpi=150)
+    """Write a figure to a file that `check_picture` has passed. Raises PictureError: it cannot be, all the same."""
+    try:
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        raise PictureError(f"{path}: cannot be written to: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -192,6 +200,7 @@ def draw_clouds(clouds: Sequence[Cloud], colour: str, title: str = "") -> Figure
         xs, ys, shades = zip(*cloud.points, strict=True)
         image = axes.scatter(xs, ys, c=shades, s=14, cmap=SCALE, vmin=min(values), vmax=max(values))
         axes.set(xlabel=cloud.x, ylabel=cloud.y, xscale="log")
+        _write_plainly(axes.xaxis)
         axes.set_title(cloud.title, fontsize=9)
         axes.grid(alpha=0.3)
     figure.colorbar(image, ax=list(grid), label=colour)

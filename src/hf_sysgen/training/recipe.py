@@ -277,7 +277,7 @@ def _recorded_recipes() -> Iterator[Path]:
         for file in package.files or ():
             before, folder, _ = file.as_posix().partition(f"{INSTALLED}/")
             if folder:
-                yield Path(str(package.locate_file(before + folder)))
+                yield Path(str(package.locate_file(before + folder))).resolve()
                 break
     # `pip install --target` puts them beside the package, and writes down another place
     yield Path(__file__).resolve().parents[2] / INSTALLED
