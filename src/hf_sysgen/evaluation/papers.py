@@ -5,7 +5,7 @@ One file a paper in papers/, all scalars text, so that a number keeps the digits
 - `authors`, `title`; `reduced`: recipe -> the recipe whose cell it asks for with a smaller budget.
 - `tables`: id -> table. Keys of a table:
   - `caption`, in words of ours; `columns`; `rows`: label -> the cells, "" where the paper has none, "?" where it cannot
-    be read; `notes`, `errata`: sentences.
+    be read; `notes`, `errata`: sentences; `corrected`: row -> column -> what a misprint is compared as, like a cell.
   - `kind`: `results` (default), `count` (of parameters), `setup`, `text`, `figure`; only the first two are compared.
   - `unit`: `share` (0 to 1), `percent`, `bleu`, `perplexity`; `units`: row or column -> another one.
   - `statistic`: `mean` (default) or `median`; `spread`: what follows ±, `std` or `sem`; `seeds`: runs behind a number;
@@ -67,6 +67,7 @@ class Cell:
     Attributes:
         row, column: its labels.
         printed: the paper's text; "" where it has no number, "?" where it cannot be read.
+        corrected: what ours is compared with instead, where the text is a misprint; the same forms.
         unit, deviation, seeds: see the module's first lines, where `deviation` is called `spread`.
         run: what makes it, `None` where nothing does.
     """
@@ -78,23 +79,28 @@ class Cell:
     deviation: str | None
     seeds: int | None
     run: Run | None
+    corrected: str | None = None
+
+    @property
+    def _read(self) -> re.Match[str] | None:
+        return PRINTED.fullmatch(self.printed if self.corrected is None else self.corrected)
 
     @property
     def mean(self) -> float | None:
         """The number in its unit, `None` where there is none."""
-        match = PRINTED.fullmatch(self.printed)
+        match = self._read
         return float(match["mean"]) * SCALES[match["scale"]] if match and match["mean"].strip(".") else None
 
     @property
     def spread(self) -> float | None:
         """What is printed after ±."""
-        match = PRINTED.fullmatch(self.printed)
+        match = self._read
         return float(match["spread"]) if match and match["spread"] else None
 
     @property
     def rounding(self) -> float:
         """Half a unit of the last printed digit: how far the number may be from what it was rounded from."""
-        match = PRINTED.fullmatch(self.printed)
+        match = self._read
         if not match:
             return 0.0
         digits = len(match["mean"].partition(".")[2])
@@ -191,6 +197,7 @@ def _table(name: str, keys: dict[str, Any]) -> Table:
                 deviation=own.get("spread", spread),
                 seeds=int(own["seeds"]) if "seeds" in own else seeds,
                 run=_run(runs, row, column, bool(text)),
+                corrected=keys.get("corrected", {}).get(row, {}).get(column),
             )
             for column, text in zip(columns, texts, strict=True)
         )
