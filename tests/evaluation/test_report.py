@@ -581,6 +581,20 @@ def test_markdown_has_the_measured_cells(whole_report):
     assert other.endswith("| test | accuracy | 0.400 | 1 |")
 
 
+def test_runs_are_shown_by_what_they_are_judged_by(tmp_path):
+    """A language model by perplexity, translation by BLEU, else by exact match; in the page and in Markdown."""
+    records = [made("cogs_transformer", 0, 0.4, {"dropout": 0.3}) for _ in range(3)]
+    for record, name, more in zip(records, "abc", ({"perplexity": 12.34}, {"bleu": 7.89}, {}), strict=True):
+        record["name"] = name
+        record["splits"]["test"] |= more
+    kept(tmp_path / "runs", records)
+    write_report("all", [tmp_path / "runs"], SETUPS, tmp_path / "r.html")
+    page, text = ((tmp_path / f"r.{kind}").read_text(encoding="utf-8") for kind in ("html", "md"))
+    for name, measure, value in (("a", "perplexity", "12.3"), ("b", "bleu", "7.9"), ("c", "accuracy", "0.400")):
+        assert f"test: {measure} {value}<" in page
+        assert f"| {name} | test | {measure} | {value} | 1 |" in text
+
+
 def test_a_report_of_no_runs_says_so(tmp_path):
     tmp_path.joinpath("runs").mkdir()
     assert "0 runs, 0 measured cells" in write_report("all", [tmp_path / "runs"], SETUPS, tmp_path / "r.html")

@@ -175,11 +175,26 @@ def _other_runs(records: Sequence[Record]) -> Iterator[tuple[str, ...]]:
     for name in unplaced(records):
         runs = [record["splits"] for record in records if record["name"] == name]
         for split in runs[0]:
-            measure = "perplexity" if "perplexity" in runs[0][split] else "accuracy"
-            values = [one[split][measure] for one in runs if one.get(split, {}).get(measure) is not None]
-            if values:
-                mean = f"{statistics.fmean(values):.{1 if measure == 'perplexity' else 3}f}"
-                yield name, split, measure, mean, str(len(values))
+            found = headline([one[split] for one in runs if split in one])
+            if found:
+                yield (name, split, *found)
+
+
+def headline(runs: Sequence[Mapping[str, Any]]) -> tuple[str, str, str] | None:
+    """
+    What a split is judged by first, as a report has it: the measure's name, its mean and how many runs that is of.
+
+    Args:
+        runs: the split's summary of each run.
+
+    Returns:
+        `None` where none has a number.
+    """
+    measure = next((name for name in ("perplexity", "bleu") if name in runs[0]), "accuracy")
+    values = [one[measure] for one in runs if one.get(measure) is not None]
+    if not values:
+        return None
+    return measure, f"{statistics.fmean(values):.{3 if measure == 'accuracy' else 1}f}", str(len(values))
 
 
 def _skipped(found: Collection) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from hf_sysgen.evaluation import reproduction
 from hf_sysgen.evaluation.plots import SERIES, Curve, Point, draw_comparison, draw_curves
-from hf_sysgen.evaluation.report import UNITS, label, measured_cells, number, remarks
+from hf_sysgen.evaluation.report import UNITS, headline, label, measured_cells, number, remarks
 from hf_sysgen.evaluation.reproduction import INTERVAL, RULE, Collection, Comparison, TableReport, unplaced
 
 # what a verdict looks like: a class of the style, and a sign, so that colour is not needed
@@ -341,11 +341,11 @@ def _run_table(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
         first = records[0]
         seconds = sum(record["train_seconds"] for record in records) / len(records)
         commits = sorted({(record["git_commit"] or "not known")[:9] for record in records})
-        splits = [
-            f"{escape(split)} {sum(r['splits'][split]['accuracy'] for r in records) / len(records):.3f}"
-            for split in first["splits"]
-            if all(split in record["splits"] for record in records)
-        ]
+        splits = []
+        for split in first["splits"]:
+            found = headline([record["splits"][split] for record in records if split in record["splits"]])
+            if found:
+                splits.append(f"{escape(split)}: {found[0]} {found[1]}")
         cases = _case_list(first)
         rows.append(
             (
@@ -360,7 +360,7 @@ def _run_table(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
                 cases,
             )
         )
-    header = ("run", "seeds", "exact match", "steps", "parameters", "training", "hardware", "commit", "by case")
+    header = ("run", "seeds", "score", "steps", "parameters", "training", "hardware", "commit", "by case")
     return _scroll("Runs", _rows(header, rows))
 
 
