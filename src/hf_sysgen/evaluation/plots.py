@@ -15,7 +15,8 @@ LABELS = {"validation": "IID", "test": "generalization"}
 
 def plot_accuracies(records: Sequence[Mapping[str, Any]], path: str | Path) -> None:
     """
-    Exact match on every evaluated split against the training step, one colour a run, as PNG.
+    Exact match on every evaluated split against the training step, one colour a run, as PNG. Runs are called by their
+    models, or where two have one by their names.
 
     Args:
         records: results records; their `history` holds what was logged during training.
@@ -27,13 +28,14 @@ def plot_accuracies(records: Sequence[Mapping[str, Any]], path: str | Path) -> N
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
+    called = told_apart([record["recipe"]["model"].replace("_", " ") for record in records], records)
     for index, record in enumerate(records):
         for split, style in STYLES.items():
             key = f"eval_{split}_accuracy"
             points = [(entry["step"], entry[key]) for entry in record["history"] if entry.get(key) is not None]
             if points:
                 steps, accuracies = zip(*points, strict=True)
-                label = f"{record['recipe']['model'].replace('_', ' ')}, {LABELS[split]}"
+                label = f"{called[index]}, {LABELS[split]}"
                 axes.plot(steps, accuracies, style, color=f"C{index}", marker="o", markersize=3, label=label)
     counts = {record["recipe"].get("eval_examples") for record in records}
     some = f" on {max(counts):,} examples of each" if len(counts) == 1 and None not in counts else ""
@@ -46,6 +48,16 @@ def plot_accuracies(records: Sequence[Mapping[str, Any]], path: str | Path) -> N
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
     plt.close(figure)
+
+
+def told_apart(models: Sequence[str], records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What runs are called: their models, or where two have one their names, of which two seeds have one too."""
+    if len(set(models)) == len(models):
+        return list(models)
+    names = [record["name"] for record in records]
+    if len(set(names)) == len(names):
+        return names
+    return [f"{record['name']} seed {record['seed']}" for record in records]
 
 
 # stand for colours of the page that a drawing is put into, which knows whether it is light or dark

@@ -14,7 +14,7 @@ from hf_sysgen.data import benchmark_info, load_benchmark
 from hf_sysgen.data.tokenization import encode_sources
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, source_ids
 from hf_sysgen.evaluation.figures import check_picture
-from hf_sysgen.evaluation.plots import plot_accuracies
+from hf_sysgen.evaluation.plots import plot_accuracies, told_apart
 from hf_sysgen.evaluation.report import table
 from hf_sysgen.evaluation.results import MODEL, RESULTS, read_results
 from hf_sysgen.training.processes import TrainingProcesses, exit_status
@@ -96,11 +96,12 @@ def _table(recipes: Sequence[Recipe], records: Sequence[dict[str, Any]]) -> str:
         return "-" if split is None or metric not in split else f"{split[metric]:.4f}"
 
     rows = []
-    for recipe, record in zip(recipes, records, strict=True):
+    called = told_apart([recipe.model for recipe in recipes], records)
+    for name, recipe, record in zip(called, recipes, records, strict=True):
         iid, generalization = record["splits"].get("validation"), record["splits"]["test"]
         rows.append(
             (
-                recipe.model,
+                name,
                 measured(iid),
                 paper(recipe, recipe.paper_validation),
                 measured(generalization),
@@ -119,7 +120,9 @@ def _table(recipes: Sequence[Recipe], records: Sequence[dict[str, Any]]) -> str:
         "training",
     )
     examples = ", ".join(f"{name} {split['examples']:,}" for name, split in records[0]["splits"].items())
-    cells = "\n".join(f"paper: {recipe.model}: {recipe.paper_cell}" for recipe in recipes if recipe.paper_cell)
+    cells = "\n".join(
+        f"paper: {name}: {recipe.paper_cell}" for name, recipe in zip(called, recipes, strict=True) if recipe.paper_cell
+    )
     return f"{table(header, rows)}\nexamples: {examples}\n{cells}".rstrip()
 
 
