@@ -115,13 +115,15 @@ def show(rows: list[dict], threads: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
+    parser.add_argument("--output", type=Path, help="default: gated_attention.json here; none of --quick")
     parser.add_argument("--rounds", type=int, default=21, help="updates of each contender")
     parser.add_argument("--decode-rounds", type=int, default=7, help="batches that each contender decodes")
     parser.add_argument("--threads", type=int, nargs="*", default=[1], help="numbers of threads")
     parser.add_argument("--only", nargs="*", choices=CONTENDERS, default=list(CONTENDERS), help="of these, with bases")
     parser.add_argument("--quick", action="store_true", help="one round")
     arguments = parser.parse_args()
+    # a check of the script must not replace what was measured
+    output = arguments.output or (None if arguments.quick else Path(__file__).with_suffix(".json"))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     rounds = (1, 1) if arguments.quick else (arguments.rounds, arguments.decode_rounds)
     wanted = {name for one in arguments.only for name in (one, CONTENDERS[one][1])}
@@ -134,7 +136,8 @@ def main() -> None:
         load.append(os.getloadavg()[0])
     setup = {"batch_size": BATCH_SIZE, "length_groups": LENGTH_GROUPS, "rounds": rounds[0], "decode_rounds": rounds[1]}
     record = {**environment(), **setup, "load_average": [round(value, 1) for value in load], "results": results}
-    write_whole(arguments.output, json.dumps(record, indent=1) + "\n")
+    if output is not None:
+        write_whole(output, json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

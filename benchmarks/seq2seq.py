@@ -200,13 +200,15 @@ def measure_decoding(setup: dict, rounds: int, device: str, names: tuple) -> dic
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
+    parser.add_argument("--output", type=Path, help="default: seq2seq.json here; none of --quick")
     parser.add_argument("--rounds", type=int, default=7, help="timed rounds; medians are over these")
     parser.add_argument("--setup", choices=("scan", "cogs", "all"), default="all")
     parser.add_argument("--compile", action="store_true", help="also measure under torch.compile")
     parser.add_argument("--threads", type=int, nargs="*", help="numbers of threads; default: 1 and all")
     parser.add_argument("--quick", action="store_true", help="one round of the SCAN setup, one thread")
     arguments = parser.parse_args()
+    # a check of the script must not replace what was measured
+    output = arguments.output or (None if arguments.quick else Path(__file__).with_suffix(".json"))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     attention = "sdpa" if device == "cuda" else "eager"  # what recipes choose
     names = (*OUR_NAMES, "t5", "bart")
@@ -232,7 +234,8 @@ def main() -> None:
                 )
             print(show([r for r in results if r["setup"] == setup_name and r["threads"] == count]), flush=True)
             record = {**environment(), "rounds": rounds, "results": results}
-            write_whole(arguments.output, json.dumps(record, indent=1) + "\n")
+            if output is not None:
+                write_whole(output, json.dumps(record, indent=1) + "\n")
 
 
 def show(results: list[dict]) -> str:
