@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from hf_sysgen.evaluation.plots import plot_accuracies
+from hf_sysgen.evaluation.plots import plot_accuracies, told_apart
 from hf_sysgen.evaluation.report import table
 from hf_sysgen.evaluation.results import (
     RECORD,
@@ -157,3 +157,11 @@ def test_plot(record, tmp_path):
     plot_accuracies([empty], tmp_path / "empty.png")
     assert path.read_bytes().startswith(b"\x89PNG")
     assert path.stat().st_size > (tmp_path / "empty.png").stat().st_size
+
+
+def test_runs_of_one_model_are_called_by_their_names():
+    runs = [("a", 0), ("b", 0), ("b", 1)]
+    records = [{"name": name, "seed": seed} for name, seed in runs]
+    assert told_apart(["x", "y"], records[:2]) == ["x", "y"]
+    assert told_apart(["x", "x"], records[:2]) == ["a", "b"]
+    assert told_apart(["x", "x", "x"], records) == ["a seed 0", "b seed 0", "b seed 1"]
