@@ -34,7 +34,8 @@ from hf_sysgen.data.byte_pairs import train_byte_pairs
 from hf_sysgen.data.c4 import PackedTokens
 from hf_sysgen.data.c4_files import write_shards
 from hf_sysgen.data.c4_sources import shard_names
-from hf_sysgen.evaluation.results import environment, write_whole
+from hf_sysgen.evaluation.results import environment
+from hf_sysgen.files import write_whole
 
 LENGTH = 1024
 SHARDS = 4

@@ -31,7 +31,8 @@ import datasets
 from hf_sysgen.data import registry
 from hf_sysgen.data.pcfg_set import PcfgSet
 from hf_sysgen.data.sources import DATA_DIR_VARIABLE
-from hf_sysgen.evaluation.results import environment, write_whole
+from hf_sysgen.evaluation.results import environment
+from hf_sysgen.files import write_whole
 
 CONFIGS = (
     ("cfq", "mcd1"),

@@ -26,7 +26,8 @@ from seq2seq import clock_of, in_turns, training_step
 
 from hf_sysgen.evaluation.decoding import greedy_decode
 from hf_sysgen.evaluation.report import table
-from hf_sysgen.evaluation.results import environment, write_whole
+from hf_sysgen.evaluation.results import environment
+from hf_sysgen.files import write_whole
 from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.recipe import load_recipe
 from hf_sysgen.training.run import attention_of

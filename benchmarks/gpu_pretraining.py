@@ -34,7 +34,8 @@ from transformers import TrainerCallback
 from hf_sysgen.data.byte_pairs import train_byte_pairs
 from hf_sysgen.data.c4_files import write_shards
 from hf_sysgen.evaluation.report import table
-from hf_sysgen.evaluation.results import environment, write_whole
+from hf_sysgen.evaluation.results import environment
+from hf_sysgen.files import write_whole
 from hf_sysgen.training.recipe import Recipe, load_recipe
 from hf_sysgen.training.run import attention_of, quiet_libraries
 from hf_sysgen.training.tasks import prepare_task

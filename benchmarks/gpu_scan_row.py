@@ -17,7 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from hf_sysgen.evaluation.report import table
-from hf_sysgen.evaluation.results import RESULTS, read_results, write_whole
+from hf_sysgen.evaluation.results import RESULTS, read_results
+from hf_sysgen.files import write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
 VARIANTS = ("transformer", "universal", "relative", "relative_universal")

@@ -34,7 +34,8 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from transformers.pytorch_utils import Conv1D
 
 from hf_sysgen.evaluation.report import table
-from hf_sysgen.evaluation.results import environment, write_whole
+from hf_sysgen.evaluation.results import environment
+from hf_sysgen.files import write_whole
 from hf_sysgen.models import DepthWidthConfig, DepthWidthForCausalLM
 
 OURS = "depth_width_decoder"

@@ -23,7 +23,8 @@ from hf_sysgen.data import list_benchmarks
 from hf_sysgen.data.describe import counts_text
 from hf_sysgen.evaluation.report import HEADER, document, markdown, rows_of
 from hf_sysgen.evaluation.reproduction import Collection, TableReport, collect, reproduce
-from hf_sysgen.evaluation.results import RESULTS, read_results, write_whole
+from hf_sysgen.evaluation.results import RESULTS, read_results
+from hf_sysgen.files import write_whole
 from hf_sysgen.hub.model_card import what_is
 from hf_sysgen.training.recipe import recipe_setups
 

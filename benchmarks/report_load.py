@@ -18,7 +18,8 @@ from pathlib import Path
 
 from readme_tables import HERE, QUICK, first_record
 
-from hf_sysgen.evaluation.results import RESULTS, environment, write_results, write_whole
+from hf_sysgen.evaluation.results import RESULTS, environment, write_results
+from hf_sysgen.files import write_whole
 
 
 def main() -> None:

@@ -28,7 +28,8 @@ from hf_sysgen.data.tokenization import build_vocabulary, encode_sources, encode
 from hf_sysgen.data.tokenized import TokenizedSplit
 from hf_sysgen.evaluation.decoding import greedy_decode
 from hf_sysgen.evaluation.report import table
-from hf_sysgen.evaluation.results import environment, write_whole
+from hf_sysgen.evaluation.results import environment
+from hf_sysgen.files import write_whole
 from hf_sysgen.models import CONFIGS, MODELS
 from hf_sysgen.training.batches import StepBatches
 

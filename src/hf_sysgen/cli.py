@@ -9,6 +9,7 @@ import typer
 
 from hf_sysgen import analyse_cli, data_cli, look_cli
 from hf_sysgen.errors import reported
+from hf_sysgen.files import write_whole
 
 app = typer.Typer(
     add_completion=False,
@@ -195,7 +196,7 @@ def card(
 ) -> None:
     """Write the card of a trained model from its records."""
     with reported() as outcome:
-        from hf_sysgen.evaluation.results import ResultsError, write_whole
+        from hf_sysgen.evaluation.results import ResultsError
         from hf_sysgen.hub.publish_model import run_card
 
         text = run_card(run)

@@ -19,8 +19,8 @@ from hf_sysgen.evaluation.results import (
     environment,
     read_results,
     write_results,
-    write_whole,
 )
+from hf_sysgen.files import write_whole
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_a_failed_write_leaves_the_old_file_alone(tmp_path, monkeypatch):
     def fail(*args):
         raise OSError("no space left")
 
-    monkeypatch.setattr("hf_sysgen.evaluation.results.os.replace", fail)
+    monkeypatch.setattr("hf_sysgen.files.os.replace", fail)
     with pytest.raises(OSError, match="no space"):
         write_whole(path, "new")
     assert path.read_text() == "old"

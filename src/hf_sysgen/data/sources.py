@@ -14,7 +14,6 @@ import hashlib
 import logging
 import os
 import shutil
-import uuid
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -25,6 +24,7 @@ from urllib.parse import quote
 
 from hf_sysgen.data.download import DownloadError, download, one_line
 from hf_sysgen.errors import UserError
+from hf_sysgen.files import write_whole
 
 DATA_DIR_VARIABLE = "HF_SYSGEN_DATA_DIR"
 GITHUB = "https://raw.githubusercontent.com"
@@ -211,17 +211,6 @@ def read_lines(path: str | Path) -> list[str]:
     with open_file(path) as stream:
         lines = stream.read().decode("utf-8").split("\n")
     return lines if lines[-1] else lines[:-1]
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that gets its name, in one step, only when it is whole. Whoever may read the cache may read it."""
-    # not `tempfile`, whose files are their owner's alone
-    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-    try:
-        partial.write_bytes(content)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def no_space(error: BaseException) -> bool:

@@ -27,8 +27,9 @@ from hf_sysgen.evaluation.figures import (
     save,
 )
 from hf_sysgen.evaluation.report import table
-from hf_sysgen.evaluation.results import MODEL, RESULTS, read_results, write_whole
+from hf_sysgen.evaluation.results import MODEL, RESULTS, read_results
 from hf_sysgen.evaluation.samples import read_evaluations
+from hf_sysgen.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -20,8 +20,9 @@ from hf_sysgen.evaluation.checkpoints import CheckpointError, checkpoint_folder,
 from hf_sysgen.evaluation.evaluate import evaluate_split, mark_teacher_forced, with_columns, with_texts
 from hf_sysgen.evaluation.metrics import summarize, summarize_translations
 from hf_sysgen.evaluation.report import table
-from hf_sysgen.evaluation.results import METRICS, PREDICTIONS, new_folder, write_predictions, write_whole
+from hf_sysgen.evaluation.results import METRICS, PREDICTIONS, new_folder, write_predictions
 from hf_sysgen.evaluation.translation import evaluate_translations, has_comp
+from hf_sysgen.files import write_whole
 from hf_sysgen.models import RoleFillerTransformerConfig
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from hf_sysgen.evaluation.reproduction import (
     reproduce,
     unplaced,
 )
-from hf_sysgen.evaluation.results import ResultsError, write_whole
+from hf_sysgen.evaluation.results import ResultsError
+from hf_sysgen.files import write_whole
 
 HEADER = ("cell", "paper", "ours", "sd", "SEM", "runs", "budget", "difference", "95 % interval", "verdict")
 

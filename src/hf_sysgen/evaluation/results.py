@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import platform
 import re
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_sysgen.errors import UserError
+from hf_sysgen.files import write_whole
 
 SCHEMA_VERSION = 1
 RESULTS, PREDICTIONS, METRICS, MODEL = "results.json", "predictions.jsonl", "metrics.json", "model"
@@ -160,30 +160,6 @@ def read_predictions(path: str | Path, split: str | None = None) -> list[dict[st
         there = ", ".join(dict.fromkeys(row["split"] for row in rows)) or "nothing"
         raise ResultsError(f"{path}: has no predictions of {split or 'any split'!r}, but of {there}")
     return found
-
-
-def write_whole(path: str | Path, text: str) -> None:
-    """Write a text file that, if the process dies, is either the old one or the new one."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_prefix(path))
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def is_unfinished(path: Path, file: Path) -> bool:
-    """Whether `file` is what `write_whole` of `path` has in the making, or left behind when it was killed."""
-    return file.parent == path.parent and file.name.startswith(_prefix(path))
-
-
-def _prefix(path: Path) -> str:
-    return f".{path.name}."
 
 
 def environment() -> dict[str, Any]:

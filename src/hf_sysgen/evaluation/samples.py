@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.evaluation.results import ResultsError, write_whole
+from hf_sysgen.evaluation.results import ResultsError
+from hf_sysgen.files import write_whole
 
 EVALUATIONS = "evaluations"
 

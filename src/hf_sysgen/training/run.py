@@ -16,12 +16,11 @@ from hf_sysgen.evaluation.results import (
     RESULTS,
     SCHEMA_VERSION,
     environment,
-    is_unfinished,
     read_results,
     write_predictions,
     write_results,
-    write_whole,
 )
+from hf_sysgen.files import is_unfinished, write_whole
 from hf_sysgen.models import CONFIGS, MODELS
 from hf_sysgen.training.recipe import Recipe, RecipeError, dump_recipe, load_recipe, own_fields
 from hf_sysgen.training.tasks import prepare_task

@@ -31,8 +31,8 @@ from transformers import (
 from transformers.trainer_callback import ExportableState, PrinterCallback
 
 from hf_sysgen.errors import RunFailed
-from hf_sysgen.evaluation.results import write_whole
 from hf_sysgen.evaluation.samples import write_evaluation
+from hf_sysgen.files import write_whole
 from hf_sysgen.training.batches import Batches, StepBatches, parts_of_max_tokens
 from hf_sysgen.training.recipe import Recipe
 from hf_sysgen.training.schedules import learning_rate_of
