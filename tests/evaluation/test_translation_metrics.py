@@ -261,6 +261,7 @@ def test_seeds_that_do_not_scatter():
     with pytest.raises(MetricError, match="do not scatter over seeds"):
         seeds_test([0.5, 0.6, 0.7], [0.6, 0.7, 0.8], paired=True)
     assert seeds_test([0.25, 0.5], [0.25, 0.5], paired=True) == (0.0, 1.0)
+    assert seeds_test([0.003] * 3, [0.003] * 5) == (0.0, 1.0)
     assert seeds_test([0.5, 0.5], [0.25, 0.75]).p_value == 1.0
 
 

@@ -7,7 +7,7 @@ import shutil
 import signal
 from pathlib import Path
 
-import hf_sysgen.evaluation.results as results
+import hf_sysgen.files as files
 import hf_sysgen.training.run as run
 import hf_sysgen.training.tasks as tasks
 import hf_sysgen.training.trainer as trainer
@@ -82,4 +82,4 @@ def before_predictions() -> None:
 
 def inside_file(name: str) -> None:
     """The file's content is in a temporary file beside it."""
-    _before(results.os, "replace", lambda temporary, path: Path(path).name == name)
+    _before(files.os, "replace", lambda temporary, path: Path(path).name == name)

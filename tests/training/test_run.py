@@ -168,6 +168,19 @@ def test_a_default_that_is_given_outright_is_the_same_run(tmp_path, few_examples
     assert snapshot(tmp_path / "run") == before
 
 
+def test_a_run_that_kept_a_key_without_effect(tmp_path, few_examples):
+    """Such keys were accepted once; its own command, without the key, finds it finished."""
+    words = [str(write_recipe(tmp_path, output_dir=str(tmp_path / "run"), steps=1))]
+    assert main(words) == 0
+    copy = tmp_path / "run" / "recipe.yaml"
+    kept = copy.read_text().replace("early_stopping_patience: 5\n", "early_stopping_patience: 7\n")
+    assert "early_stopping_patience: 7" in kept
+    copy.write_text(kept)
+    before = snapshot(tmp_path / "run")
+    assert main(words) == 0
+    assert snapshot(tmp_path / "run") == before
+
+
 def test_losses_of_examples_that_are_never_right(tmp_path):
     with pytest.raises(RecipeError, match="iwslt14 has none that are"):
         prepare_task(tiny_recipe(tmp_path, benchmark="iwslt14", config="de_en", sample_losses=True))

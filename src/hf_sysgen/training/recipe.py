@@ -323,6 +323,20 @@ def override_recipe(path: Path, keys: Mapping[str, Any], given: Mapping[str, Any
     return dataclasses.replace(recipe, **paper, name=file_name(",".join([path.stem, *changes])))
 
 
+def read_copy(path: Path) -> Recipe:
+    """
+    The recipe that a run's folder keeps. Keys without effect are left out: it may have been written when they were not
+    refused yet. Raises RecipeError: see `load_recipe`.
+    """
+    keys = read_mapping(path, "recipe")
+    idle = {
+        key for key, (other, values) in _NO_EFFECT.items() if keys.get(other, getattr(Recipe, other)) in values
+    }  # fmt: skip
+    if not (keys.get("eval_every", Recipe.eval_every) or keys.get("kept_steps")):
+        idle.add("sample_losses")
+    return override_recipe(path, {key: value for key, value in keys.items() if key not in idle}, {})
+
+
 def find_shipped(path: str | Path) -> Path:
     """The path, or where it is not there that of `shipped_recipes`, with or without the leading "recipes/"."""
     path = Path(path)

@@ -22,7 +22,7 @@ from hf_sysgen.evaluation.results import (
 )
 from hf_sysgen.files import is_unfinished, write_whole
 from hf_sysgen.models import CONFIGS, MODELS
-from hf_sysgen.training.recipe import Recipe, RecipeError, dump_recipe, load_recipe, own_fields
+from hf_sysgen.training.recipe import Recipe, RecipeError, dump_recipe, own_fields, read_copy
 from hf_sysgen.training.tasks import prepare_task
 from hf_sysgen.training.trainer import SysgenTrainer, fastest_attention, last_checkpoint, on_cpu, read_history
 
@@ -67,7 +67,7 @@ def check_run_dir(recipe: Recipe) -> Path:
     run_dir = recipe.run_dir
     copy = run_dir / RECIPE_COPY
     if copy.exists():
-        other = load_recipe(copy)
+        other = read_copy(copy)
         ours, theirs = recipe.filled, other.filled
         differing = sorted(
             key for key in {*ours, *theirs} if key not in Recipe.NEUTRAL and ours.get(key) != theirs.get(key)

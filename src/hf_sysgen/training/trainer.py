@@ -28,6 +28,7 @@ from transformers import (
     TrainerCallback,
     TrainerState,
 )
+from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import ExportableState, PrinterCallback
 
 from hf_sysgen.errors import RunFailed
@@ -261,8 +262,9 @@ class SysgenTrainer(Seq2SeqTrainer):
     def train(self, resume_from_checkpoint: str | None = None, **kwargs):
         self.first_step, self.resumed_from = 0, None
         if resume_from_checkpoint is not None:
+            state: Any = state_to_resume(Path(resume_from_checkpoint))
             with self.accelerator.main_process_first():
-                state: Any = state_to_resume(Path(resume_from_checkpoint))
+                point_to_best(Path(resume_from_checkpoint), state)
             self.first_step, self.resumed_from = state.global_step, Path(resume_from_checkpoint)
             if state.stateful_callbacks["TrainerControl"]["args"]["should_training_stop"]:
                 # early stopping had ended the training when the run was killed
@@ -484,14 +486,13 @@ def last_checkpoint(run_dir: Path) -> Path | None:
 
 def state_to_resume(checkpoint: Path) -> TrainerState:
     """
-    The Trainer's state in a checkpoint. It holds the best checkpoint as a path, which is made to lie beside this one,
-    in the file too: the run's folder may have been moved since.
+    The Trainer's state in a checkpoint. It holds the best checkpoint as a path, which is made to lie beside this one:
+    the run's folder may have been moved since.
 
     Raises:
         RunFailed: the best checkpoint is absent.
     """
-    file = checkpoint / "trainer_state.json"
-    state = TrainerState.load_from_json(str(file))
+    state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
     if state.best_global_step:
         best = checkpoint.with_name(f"checkpoint-{state.best_global_step}")
         if not best.is_dir():
@@ -499,15 +500,21 @@ def state_to_resume(checkpoint: Path) -> TrainerState:
                 f"{best}, which holds the best weights so far, is absent: put it back, or remove "
                 f"{checkpoint.parent} to start anew"
             )
-        if state.best_model_checkpoint != str(best):
-            state.best_model_checkpoint = str(best)
-            write_whole(file, json.dumps(dataclasses.asdict(state), indent=2, sort_keys=True) + "\n")
+        state.best_model_checkpoint = str(best)
     return state
+
+
+def point_to_best(checkpoint: Path, state: TrainerState) -> None:
+    """Make the checkpoint's file say where the best one is, as `state` does: the Trainer reads it from there."""
+    file = checkpoint / TRAINER_STATE_NAME
+    if TrainerState.load_from_json(str(file)).best_model_checkpoint != state.best_model_checkpoint:
+        write_whole(file, json.dumps(dataclasses.asdict(state), indent=2, sort_keys=True) + "\n")
 
 
 def remove_old_checkpoints(run_dir: Path, best_step: int | None) -> None:
     """Of a run's checkpoints keep the newest and the best one, or where that makes one alone the newest two."""
-    _, *older = sorted((int(folder.name.rpartition("-")[2]) for folder in run_dir.glob("checkpoint-*")), reverse=True)
+    names = (folder.name.removeprefix("checkpoint-") for folder in run_dir.glob("checkpoint-*"))
+    _, *older = sorted((int(name) for name in names if name.isdecimal()), reverse=True)
     kept = [best_step] if best_step in older else older[:1]
     for step in older:
         if step not in kept:
