@@ -138,10 +138,10 @@ def seeds_test(first: Sequence[float], second: Sequence[float], paired: bool = F
     except ImportError as error:
         raise MetricError("this needs scipy, which is not installed: pip install 'hf-sysgen[metrics]'") from error
     difference = math.fsum(second) / len(second) - math.fsum(first) / len(first)
-    changes = [after - before for before, after in zip(first, second, strict=paired)]
-    if all(_alike(values) for values in ([changes] if paired else [first, second])):
+    samples = [[after - before for before, after in zip(first, second, strict=True)]] if paired else [first, second]
+    if all(map(_alike, samples)):
         # means of different numbers of runs differ by rounding
-        if not any(changes) if paired else _alike([*first, *second]):
+        if not any(samples[0]) if paired else _alike([*first, *second]):
             return Significance(0.0, 1.0)
         raise MetricError("the scores do not scatter over seeds, so that a t-test has nothing to measure against")
     with warnings.catch_warnings():

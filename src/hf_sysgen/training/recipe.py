@@ -12,7 +12,7 @@ import re
 import sys
 import sysconfig
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
@@ -329,9 +329,7 @@ def read_copy(path: Path) -> Recipe:
     refused yet. Raises RecipeError: see `load_recipe`.
     """
     keys = read_mapping(path, "recipe")
-    idle = {
-        key for key, (other, values) in _NO_EFFECT.items() if keys.get(other, getattr(Recipe, other)) in values
-    }  # fmt: skip
+    idle = {*_idle(lambda name: keys.get(name, getattr(Recipe, name)))}
     if not (keys.get("eval_every", Recipe.eval_every) or keys.get("kept_steps")):
         idle.add("sample_losses")
     return override_recipe(path, {key: value for key, value in keys.items() if key not in idle}, {})
@@ -523,6 +521,11 @@ def _with_size_class(name: str, model: str, model_config: Any, fields: dict[str,
     return others | {key: getattr(config, key) for key in sizes}
 
 
+def _idle(value: Callable[[str], Any]) -> dict[str, str]:
+    """Keys without effect, each with the one whose value makes it so."""
+    return {key: other for key, (other, values) in _NO_EFFECT.items() if value(other) in values}
+
+
 def _check_consistency(recipe: Recipe) -> None:
     if recipe.sampling == "max_tokens":
         _check_max_tokens(recipe)
@@ -532,8 +535,8 @@ def _check_consistency(recipe: Recipe) -> None:
         raise RecipeError(f"{given[0]}={getattr(recipe, given[0])} has no effect under sampling={recipe.sampling}")
     elif recipe.length_groups > recipe.batch_size:
         raise RecipeError(f"length_groups={recipe.length_groups} is more than batch_size={recipe.batch_size}")
-    for key, (other, values) in _NO_EFFECT.items():
-        if getattr(recipe, other) in values and getattr(recipe, key) != getattr(Recipe, key):
+    for key, other in _idle(lambda name: getattr(recipe, name)).items():
+        if getattr(recipe, key) != getattr(Recipe, key):
             raise RecipeError(f"{key}={getattr(recipe, key)} has no effect under {other}={getattr(recipe, other)}")
     if recipe.schedule != "constant" and not recipe.warmup_steps:
         raise RecipeError(f"schedule={recipe.schedule} needs warmup_steps")
