@@ -36,6 +36,12 @@ def implementation(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+@pytest.fixture(params=[0, 1000], ids=["nodes last", "channels last"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Either way through a block's three-way products, whatever the number of nodes."""
+    monkeypatch.setattr(triangular_blocked, "FEW_NODES", request.param)
+
+
 @pytest.fixture(params=[(1 << 19, 1 << 20), (300, 1), (3000, 1000)], ids=["one block", "rows", "blocks"])
 def small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     products, scores = request.param
@@ -148,7 +154,7 @@ def test_by_hand() -> None:
     assert weights[0, 0, 0, :, 0].tolist() == pytest.approx([1 / 10, 9 / 10])
 
 
-@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.usefixtures("way", "small_blocks")
 @pytest.mark.parametrize("source", [None, 0, 3])
 @pytest.mark.parametrize("nodes", [1, 3, 11])
 def test_blocks(nodes: int, source: int | None) -> None:
@@ -171,13 +177,14 @@ def test_blocks(nodes: int, source: int | None) -> None:
 @pytest.mark.parametrize("limit", [0, 10_000], ids=["products", "sums"])
 def test_both_ways_to_add_up(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The choice by size, turned round."""
+    monkeypatch.setattr(triangular_blocked, "FEW_NODES", 0)
     monkeypatch.setattr(triangular_blocked, "SMALL_PRODUCT", limit)
     test_blocks(11, 3)
     test_blocks(23, None)
     test_rounding_of_blocks(torch.float32)
 
 
-@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.usefixtures("way", "small_blocks")
 def test_dropout_of_blocks() -> None:
     """Masks are drawn again in the backward pass: numerical derivatives see the same ones."""
     projected = torch.randn(2, 3, 3, 4, 1, 2, dtype=torch.float64, requires_grad=True)
@@ -196,6 +203,7 @@ def test_dropout_of_blocks() -> None:
     assert not torch.equal(run(ones), blocked_triangular_attention(ones, None, None, 0.3))
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
 def test_rounding_of_blocks(dtype: torch.dtype) -> None:
     """At most twice the error of the plain version, in outputs and gradients."""
@@ -216,6 +224,7 @@ def test_rounding_of_blocks(dtype: torch.dtype) -> None:
         assert (found - true).norm() <= 2 * (rough - true).norm()
 
 
+@pytest.mark.usefixtures("way")
 def test_blocks_hold_no_number_per_triangle() -> None:
     """What is kept for the backward pass is a few times the state, where the plain version keeps all products."""
     kept = {}
@@ -249,8 +258,11 @@ def test_allowed_triangles_by_the_rule() -> None:
 
 def test_choice() -> None:
     small, large = torch.zeros(1, 3, 3, 4, 1, 1), torch.zeros(1, 13, 13, 4, 1, 1)
-    assert chosen_implementation("auto", small, False) == "plain"
+    assert chosen_implementation("auto", small, False) == "blocked"
     assert chosen_implementation("auto", large, False) == "blocked"
+    # any device that is neither a CPU nor runs Triton
+    assert chosen_implementation("auto", small.to("meta"), False) == "plain"
+    assert chosen_implementation("auto", large.to("meta"), False) == "blocked"
     assert chosen_implementation("plain", large, False) == "plain"
     assert not can_run_triton(large)
     with pytest.raises(RuntimeError, match="triangular_implementation='triton' needs Triton, a CUDA device"):

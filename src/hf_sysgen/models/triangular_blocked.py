@@ -14,6 +14,8 @@ SCORES = {"cpu": 1 << 20, "cuda": 1 << 26}
 # on a CPU, PyTorch has a slow loop of its own for a batch of products that take fewer multiplications each
 # (contraction_size * res_rows * res_cols < 400 in aten/src/ATen/native/LinearAlgebra.cpp)
 SMALL_PRODUCT = 400
+# up to so many nodes `ChannelsLast` is the faster way
+FEW_NODES = 28
 
 
 class Arena:
@@ -32,6 +34,10 @@ class Arena:
     def gather(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """A contiguous copy."""
         return self.take(name, *tensor.shape).copy_(tensor)
+
+    def working(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        """In the arena's type; copied only if it has another one."""
+        return tensor if tensor.dtype == self.dtype else self.gather(name, tensor)
 
     def channels_first(self, name: str, edges: torch.Tensor) -> torch.Tensor:
         """(b, N, N, C) -> (b, C, N, N); one example at a time: PyTorch has a fast copy for a transposed matrix."""
@@ -73,43 +79,141 @@ def pieces(tensor: torch.Tensor, problems: int, nodes: int) -> Iterator[torch.Te
         yield from group.split(nodes, 1)
 
 
+class ChannelsLast:
+    """Three-way products in which the inner loops run over channels, which lie together in every argument."""
+
+    @staticmethod
+    def add_up(arena: Arena, part: torch.Tensor, alpha: torch.Tensor, size: int) -> torch.Tensor:
+        """alpha (b, H, l, i, j) with both values of part (b, N, N, 4, H, D): sums over l, (b, i, j, H, D)."""
+        batch, nodes, _, _, heads, width = part.shape
+        left, right = arena.working("left", part[:, :, :, 2]), arena.working("right", part[:, :, :, 3])
+        alpha = arena.gather("alpha", alpha.permute(0, 2, 3, 4, 1))[..., None]  # (b, l, i, j, H, 1)
+        sums = arena.take("sums", batch, nodes, nodes, heads, width)
+        for a, u, w, o in zip(*(tensor.split(size) for tensor in (alpha, left, right, sums)), strict=True):
+            product = arena.take("product", *o.shape)
+            for middle in range(nodes):
+                torch.mul(u[:, :, None, middle], w[:, None, middle], out=product)
+                if middle:
+                    o.addcmul_(product, a[:, middle])
+                else:
+                    torch.mul(product, a[:, middle], out=o)
+        return sums
+
+    @staticmethod
+    def gradients(
+        arena: Arena, part: torch.Tensor, kept: torch.Tensor, d_output: torch.Tensor, size: int
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """
+        Of `add_up`, for d_output (b, i, j, H, D): those of left (b, i, l, H, D), of right (b, l, j, H, D), and those of
+        the weights times the weights (b, H, l, i, j).
+        """
+        batch, nodes, _, _, heads, width = part.shape
+        left, right = arena.working("left", part[:, :, :, 2]), arena.working("right", part[:, :, :, 3])
+        kept = arena.gather("kept_last", kept.permute(0, 2, 3, 4, 1))[..., None]
+        d_left = arena.take("d_left", batch, nodes, nodes, heads, width)
+        d_right = arena.take("d_right", batch, nodes, nodes, heads, width)
+        d_kept = arena.take("d_kept", batch, nodes, nodes, nodes, heads)
+        tensors = (kept, left, right, d_output, d_left, d_right, d_kept)
+        for a, u, w, d_o, d_u, d_w, d_a in zip(*(tensor.split(size) for tensor in tensors), strict=True):
+            s, product = arena.take("s", *d_o.shape), arena.take("product", *d_o.shape)  # (b, i, j, H, D), of one l
+            for middle in range(nodes):
+                torch.mul(d_o, a[:, middle], out=s)
+                torch.sum(torch.mul(s, u[:, :, None, middle], out=product), 1, out=d_w[:, middle])
+                torch.sum(s.mul_(w[:, None, middle]), 2, out=d_u[:, :, middle])
+                torch.sum(s.mul_(u[:, :, None, middle]), -1, out=d_a[:, middle])
+        return d_left, d_right, arena.gather("d_scores", d_kept.permute(0, 4, 1, 2, 3))
+
+
+class NodesLast:
+    """The same with inner loops over the last node, whose number may be large where heads are narrow."""
+
+    @staticmethod
+    def turned(arena: Arena, name: str, edges: torch.Tensor) -> torch.Tensor:
+        """(b, N, N, P, H, D) -> (b, P, H, D, N, N)."""
+        nodes = edges.shape[1]
+        return arena.channels_first(name, edges.flatten(3)).view(len(edges), *edges.shape[3:], nodes, nodes)
+
+    @staticmethod
+    def add_up(arena: Arena, part: torch.Tensor, alpha: torch.Tensor, size: int) -> torch.Tensor:
+        """As [`ChannelsLast.add_up`]."""
+        nodes, heads, width = part.shape[1], *part.shape[4:]
+        problems = len(part) * heads
+        values = NodesLast.turned(arena, "turned", part[:, :, :, 2:])
+        alpha = arena.gather("alpha", alpha.transpose(2, 3)).view(problems, nodes, 1, nodes, nodes)  # (G, i, 1, l, j)
+        left = arena.gather("left", values[:, 0].transpose(2, 3)).view(-1, nodes, width, nodes)  # (G, i, c, l)
+        right = arena.gather("right", values[:, 1]).view(-1, 1, width, nodes, nodes)  # (G, 1, c, l, j)
+        sums = arena.take("sums", problems, nodes, width, nodes)  # (G, i, c, j)
+        block = blocks(problems, nodes, size)
+        views = [pieces(tensor, *block) for tensor in (alpha, left, sums)]
+        rights = (r for r in right.split(block[0]) for _ in range(-(-nodes // block[1])))
+        for a, u, o, w in zip(*views, rights, strict=True):
+            product = arena.take("product", *a.shape[:2], width, nodes, nodes)
+            weigh(arena, u, torch.mul(a, w, out=product), o)
+        return arena.channels_last("turned_sums", sums.view(-1, heads, nodes, width, nodes).transpose(2, 3))
+
+    @staticmethod
+    def gradients(
+        arena: Arena, part: torch.Tensor, kept: torch.Tensor, d_output: torch.Tensor, size: int
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """
+        As [`ChannelsLast.gradients`]. With s = alpha dO, those of the second value are u s summed over i, and with
+        t = s w those of the first t summed over j, while alpha dalpha = u t summed over channels.
+        """
+        nodes, heads, width = part.shape[1], *part.shape[4:]
+        problems = len(part) * heads
+        values = NodesLast.turned(arena, "turned", part[:, :, :, 2:])
+        left = arena.gather("left", values[:, 0].permute(0, 1, 4, 2, 3)).view(-1, nodes, width, nodes)  # (G, l, c, i)
+        right = arena.gather("right", values[:, 1].transpose(2, 3)).view(-1, nodes, width, nodes)  # (G, l, c, j)
+        d_out = NodesLast.turned(arena, "turned_d_out", d_output[:, :, :, None]).view(-1, 1, width, nodes, nodes)
+        d_left = arena.take("d_left", problems, nodes, nodes, width)  # (G, l, i, c)
+        d_right = arena.take("d_right", problems, nodes, width, nodes)  # (G, l, c, j)
+        d_scores = arena.take("d_scores", *kept.shape)
+        block = blocks(problems, nodes, size)
+        flat = (kept.view(problems, nodes, 1, nodes, nodes), left, right, d_left.transpose(2, 3), d_right)
+        views = [pieces(tensor, *block) for tensor in (*flat, d_scores.view(problems, nodes, nodes, nodes))]
+        d_outs = (d for d in d_out.split(block[0]) for _ in range(-(-nodes // block[1])))
+        for a, u, w, d_u, d_w, d_s, d_o in zip(*views, d_outs, strict=True):
+            s = arena.take("product", *a.shape[:2], width, nodes, nodes)
+            weigh(arena, u, torch.mul(a, d_o, out=s), d_w)
+            s.mul_(w[:, :, :, None])
+            torch.sum(s, -1, out=d_u)
+            torch.sum(s.mul_(u[..., None]), 2, out=d_s)
+        d_right = arena.channels_last("turned_d_right", d_right.view(-1, heads, nodes, width, nodes).transpose(2, 3))
+        return d_left.view(-1, heads, nodes, nodes, width).permute(0, 3, 2, 1, 4), d_right, d_scores
+
+
 class BlockedTriangularAttention(torch.autograd.Function):
     """
     Keeps its argument, its output and one number per edge and head for the backward pass, which computes scores again.
-
-    Gradients of three-way products: with s = alpha dO, those of the second value are u s summed over i, and with
-    t = s w those of the first t summed over j, while alpha dalpha = u t summed over channels.
     """
 
     @staticmethod
-    def budgets(projected: torch.Tensor) -> tuple[int, int]:
-        """Examples in a chunk; triangles of a head in a block, counted in (N, N) slices with all channels."""
+    def plan(projected: torch.Tensor) -> tuple[int, int, type[ChannelsLast] | type[NodesLast]]:
+        """Examples in a chunk; how large a block of three-way products is, in what the way takes; the way."""
         nodes, heads, width = projected.shape[1], *projected.shape[4:]
         kind = "cpu" if projected.device.type == "cpu" else "cuda"
-        return max(SCORES[kind] // (heads * nodes**3), 1), max(PRODUCTS[kind] // (width * nodes * nodes), 1)
+        chunk, products = max(SCORES[kind] // (heads * nodes**3), 1), PRODUCTS[kind] // (width * nodes * nodes)
+        if nodes <= FEW_NODES:
+            return chunk, max(products // heads, 1), ChannelsLast
+        return chunk, max(products, 1), NodesLast
 
     @staticmethod
     def scores(
-        arena: Arena,
-        part: torch.Tensor,
-        turned: torch.Tensor,
-        node_mask: torch.Tensor | None,
-        source_length: int | None,
+        arena: Arena, part: torch.Tensor, node_mask: torch.Tensor | None, source_length: int | None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Scaled queries (G, l, i, D), keys (G, l, D, j) and scores (G, l, i, j) of b examples."""
+        """Scaled queries (G, i, D) and keys (G, j, D) of every l, and scores (b, H, l, i, j), of b examples."""
         nodes, heads, width = part.shape[1], *part.shape[4:]
         query = arena.gather("query", part[:, :, :, 0].permute(0, 3, 2, 1, 4)).mul_(1 / math.sqrt(width))
+        key = arena.gather("key", part[:, :, :, 1].permute(0, 3, 1, 2, 4)).view(-1, nodes, width)
         query = query.view(-1, nodes, width)
-        key = arena.gather("key", turned[:, 1].transpose(2, 3)).view(-1, width, nodes)
         scores = arena.take("scores", len(query), nodes, nodes)
-        torch.bmm(query, key, out=scores)
-        scores = scores.view(-1, nodes, nodes, nodes)
+        torch.bmm(query, key.transpose(1, 2), out=scores)
+        scores = scores.view(-1, heads, nodes, nodes, nodes)
         if node_mask is not None:
-            padding = ~node_mask[:, None].expand(-1, heads, -1).reshape(-1, nodes)
-            scores.masked_fill_(padding[:, :, None, None], -math.inf)
+            scores.masked_fill_(~node_mask[:, None, :, None, None], -math.inf)
         if source_length is not None:
             for middle in range(source_length, nodes):
-                scores[:, middle, :middle, :middle] = -math.inf
+                scores[:, :, middle, :middle, :middle] = -math.inf
         return query, key, scores
 
     @staticmethod
@@ -128,37 +232,23 @@ class BlockedTriangularAttention(torch.autograd.Function):
         work = torch.promote_types(projected.dtype, torch.float32)
         arena = Arena(work, projected.device)
         output = projected.new_empty(batch, nodes, nodes, heads, width)
-        log_sums = torch.empty(batch * heads, nodes, nodes, dtype=work, device=projected.device)
+        log_sums = torch.empty(batch, heads, 1, nodes, nodes, dtype=work, device=projected.device)
         ctx.seed = int(torch.randint(2**62, ())) if dropout else 0
-        rows, size = BlockedTriangularAttention.budgets(projected)
+        rows, size, way = BlockedTriangularAttention.plan(projected)
         with torch.autocast(projected.device.type, enabled=False):
             for start in range(0, batch, rows):
-                part = projected[start : start + rows]
-                problems = len(part) * heads
-                turned = arena.channels_first("turned", part.flatten(3)).view(-1, 4, heads, width, nodes, nodes)
-                mask = None if node_mask is None else node_mask[start : start + rows]
-                _, _, alpha = BlockedTriangularAttention.scores(arena, part, turned, mask, source_length)
-                largest = alpha.amax(1)
+                some = slice(start, start + rows)
+                part, mask = projected[some], None if node_mask is None else node_mask[some]
+                _, _, alpha = BlockedTriangularAttention.scores(arena, part, mask, source_length)
+                largest = alpha.amax(2, keepdim=True)
                 largest.masked_fill_(largest == -math.inf, 0)
-                alpha.sub_(largest[:, None]).exp_()
-                sums = alpha.sum(1)
+                sums = alpha.sub_(largest).exp_().sum(2, keepdim=True)
                 sums.masked_fill_(sums == 0, 1)
-                log_sums[start * heads : start * heads + problems] = sums.log().add_(largest)
+                log_sums[some] = largest.add_(sums.log())
+                alpha.div_(sums)
                 if dropout:
                     alpha.mul_(BlockedTriangularAttention.drop_mask(arena, alpha, dropout, ctx.seed + start))
-                alpha = arena.gather("alpha", alpha.transpose(1, 2))  # (G, i, l, j)
-                left = arena.gather("left", turned[:, 2].transpose(2, 3)).view(-1, nodes, width, nodes)  # (G, i, c, l)
-                right = arena.gather("right", turned[:, 3]).view(-1, 1, width, nodes, nodes)  # (G, 1, c, l, j)
-                update = arena.take("update", problems, nodes, width, nodes)  # (G, i, c, j)
-                block = blocks(problems, nodes, size)
-                views = [pieces(tensor, *block) for tensor in (alpha[:, :, None], left, update)]
-                rights = (r for r in right.split(block[0]) for _ in range(-(-nodes // block[1])))
-                for a, u, o, w in zip(*views, rights, strict=True):
-                    product = arena.take("product", *a.shape[:2], width, nodes, nodes)
-                    weigh(arena, u, torch.mul(a, w, out=product), o)
-                update.div_(sums[:, :, None])
-                update = update.view(-1, heads, nodes, width, nodes).transpose(2, 3)
-                output[start : start + rows] = arena.channels_last("turned_update", update)
+                output[some] = way.add_up(arena, part, alpha, size)
         ctx.save_for_backward(projected, output, log_sums, node_mask)
         ctx.source_length, ctx.dropout = source_length, dropout
         return output
@@ -169,48 +259,25 @@ class BlockedTriangularAttention(torch.autograd.Function):
         batch, nodes, _, _, heads, width = projected.shape
         arena = Arena(log_sums.dtype, projected.device)
         gradient = torch.empty_like(projected)
-        rows, size = BlockedTriangularAttention.budgets(projected)
+        rows, size, way = BlockedTriangularAttention.plan(projected)
         with torch.autocast(projected.device.type, enabled=False):
             for start in range(0, batch, rows):
-                part, target = projected[start : start + rows], gradient[start : start + rows]
-                problems = len(part) * heads
-                turned = arena.channels_first("turned", part.flatten(3)).view(-1, 4, heads, width, nodes, nodes)
-                mask = None if node_mask is None else node_mask[start : start + rows]
-                query, key, alpha = BlockedTriangularAttention.scores(arena, part, turned, mask, ctx.source_length)
-                sums = log_sums[start * heads : start * heads + problems]
-                alpha.sub_(sums[:, None]).exp_()  # (G, l, i, j)
+                some = slice(start, start + rows)
+                part, target, mask = projected[some], gradient[some], None if node_mask is None else node_mask[some]
+                query, key, alpha = BlockedTriangularAttention.scores(arena, part, mask, ctx.source_length)
+                alpha.sub_(log_sums[some]).exp_()
                 kept = alpha
                 if ctx.dropout:
                     kept = BlockedTriangularAttention.drop_mask(arena, alpha, ctx.dropout, ctx.seed + start).mul_(alpha)
-                left = arena.gather("left", turned[:, 2].permute(0, 1, 4, 2, 3)).view(-1, nodes, width, nodes)
-                right = arena.gather("right", turned[:, 3].transpose(2, 3)).view(-1, nodes, width, nodes)
-                d_out = arena.gather("d_out", d_output[start : start + rows])
-                means = (d_out * output[start : start + rows]).sum(-1).permute(0, 3, 1, 2)
-                means = means.reshape(-1, 1, nodes, nodes)
-                d_out = arena.channels_first("turned_d_out", d_out.flatten(3)).view(-1, 1, width, nodes, nodes)
-                d_left = arena.take("d_left", problems, nodes, nodes, width)
-                d_right = arena.take("d_right", problems, nodes, width, nodes)
-                d_scores = arena.take("d_scores", problems, nodes, nodes, nodes)
-                block = blocks(problems, nodes, size)
-                tensors = (kept[:, :, None], left, right, d_left.transpose(2, 3), d_right, d_scores)
-                views = [pieces(tensor, *block) for tensor in tensors]
-                d_outs = (d for d in d_out.split(block[0]) for _ in range(-(-nodes // block[1])))
-                for a, u, w, d_u, d_w, d_s, d_o in zip(*views, d_outs, strict=True):
-                    s = arena.take("product", *a.shape[:2], width, nodes, nodes)
-                    weigh(arena, u, torch.mul(a, d_o, out=s), d_w)
-                    s.mul_(w[:, :, :, None])
-                    torch.sum(s, -1, out=d_u)
-                    torch.sum(s.mul_(u[..., None]), 2, out=d_s)
-                d_scores.sub_(alpha.mul_(means))
-                flat = d_scores.view(-1, nodes, nodes)
-                d_query = torch.bmm(flat, key.transpose(1, 2), out=arena.take("d_query", *query.shape))
-                d_key = torch.bmm(flat.transpose(1, 2), query, out=arena.take("d_key", *query.shape))
+                d_out = arena.gather("d_out", d_output[some])
+                target[:, :, :, 2], target[:, :, :, 3], d_scores = way.gradients(arena, part, kept, d_out, size)
+                means = (d_out * output[some]).sum(-1).permute(0, 3, 1, 2)[:, :, None]
+                d_scores = d_scores.sub_(alpha.mul_(means)).view(-1, nodes, nodes)
+                d_query = torch.bmm(d_scores, key, out=arena.take("d_query", *query.shape))
+                d_key = torch.bmm(d_scores.transpose(1, 2), query, out=arena.take("d_key", *key.shape))
                 shape = (-1, heads, nodes, nodes, width)
                 target[:, :, :, 0] = d_query.mul_(1 / math.sqrt(width)).view(shape).permute(0, 3, 2, 1, 4)
                 target[:, :, :, 1] = d_key.view(shape).permute(0, 2, 3, 1, 4)
-                target[:, :, :, 2] = d_left.view(shape).permute(0, 3, 2, 1, 4)
-                d_right = d_right.view(-1, heads, nodes, width, nodes).transpose(2, 3)
-                target[:, :, :, 3] = arena.channels_last("turned_d_right", d_right)
         return gradient, None, None, None
 
 
