@@ -181,7 +181,7 @@ def triangular_table() -> str:
     note = (
         f"{record['device']}, {record['threads']} thread{'s' * (not alone)}, forward and backward, medians of "
         f"{record['rounds']} rounds in turn{', processor time' * alone}; memory is the peak of one pass. `einsum`: the "
-        "formula as released; `compiled`: that under `torch.compile`; `blocked`: ours, which is taken for large graphs."
+        "formula as released; `compiled`: that under `torch.compile`; `blocked`: ours."
     )
     return f"{markdown(header, rows)}\n\n{note}"
 

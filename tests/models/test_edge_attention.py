@@ -260,6 +260,8 @@ def test_choice() -> None:
     small, large = torch.zeros(1, 3, 3, 4, 1, 1), torch.zeros(1, 13, 13, 4, 1, 1)
     assert chosen_implementation("auto", small, False) == "blocked"
     assert chosen_implementation("auto", large, False) == "blocked"
+    assert chosen_implementation("auto", small, True) == "plain"
+    assert chosen_implementation("auto", large, True) == "blocked"
     # any device that is neither a CPU nor runs Triton
     assert chosen_implementation("auto", small.to("meta"), False) == "plain"
     assert chosen_implementation("auto", large.to("meta"), False) == "blocked"

@@ -102,7 +102,7 @@ def recomputed_triangular_attention(
     return torch.cat(outputs)
 
 
-# on a GPU without Triton: so few nodes are not worth the many launches of blocks
+# so few nodes are worth neither the many launches of blocks on a GPU nor, with an ablation, a loop over examples
 SMALL = 6
 
 
@@ -113,7 +113,8 @@ def chosen_implementation(configured: str, projected: torch.Tensor, ablated: boo
     if not ablated and can_run_triton(projected):
         return "triton"
     # loops over blocks would be unrolled by a compiler, which fuses the plain version by itself
-    if torch.compiler.is_compiling() or (projected.device.type != "cpu" and projected.shape[1] <= SMALL):
+    loops_cost = ablated or projected.device.type != "cpu"
+    if torch.compiler.is_compiling() or (loops_cost and projected.shape[1] <= SMALL):
         return "plain"
     return "blocked"
 
