@@ -156,7 +156,7 @@ def test_by_hand() -> None:
 
 @pytest.mark.usefixtures("way", "small_blocks")
 @pytest.mark.parametrize("source", [None, 0, 3])
-@pytest.mark.parametrize("nodes", [1, 3, 11])
+@pytest.mark.parametrize("nodes", [1, 3, 11, 23])
 def test_blocks(nodes: int, source: int | None) -> None:
     if source is not None and source > nodes:
         source = nodes
@@ -171,17 +171,6 @@ def test_blocks(nodes: int, source: int | None) -> None:
     torch.testing.assert_close(found, expected, **CLOSE)
     torch.testing.assert_close(torch.autograd.grad(found, projected, direction)[0], gradient, **CLOSE)
     assert found[1].abs().max() == 0, "no triangle reaches an edge of padding alone"
-
-
-@pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("limit", [0, 10_000], ids=["products", "sums"])
-def test_both_ways_to_add_up(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The choice by size, turned round."""
-    monkeypatch.setattr(triangular_blocked, "FEW_NODES", 0)
-    monkeypatch.setattr(triangular_blocked, "SMALL_PRODUCT", limit)
-    test_blocks(11, 3)
-    test_blocks(23, None)
-    test_rounding_of_blocks(torch.float32)
 
 
 @pytest.mark.usefixtures("way", "small_blocks")

@@ -11,10 +11,7 @@ import torch
 # few large kernels instead
 PRODUCTS = {"cpu": 1 << 19, "cuda": 1 << 26}
 SCORES = {"cpu": 1 << 20, "cuda": 1 << 26}
-# on a CPU, PyTorch has a slow loop of its own for a batch of products that take fewer multiplications each
-# (contraction_size * res_rows * res_cols < 400 in aten/src/ATen/native/LinearAlgebra.cpp)
-SMALL_PRODUCT = 400
-# up to so many nodes `ChannelsLast` is the faster way
+# up to so many nodes `gradients_channels_last` is the faster one
 FEW_NODES = 28
 
 
@@ -57,16 +54,6 @@ class Arena:
         return turned.view(batch, nodes, nodes, heads, width)
 
 
-def weigh(arena: Arena, weights: torch.Tensor, matrices: torch.Tensor, sums: torch.Tensor) -> None:
-    """Adds up the rows of matrices (..., N, N), each times its weight (..., N), into `sums` (..., N)."""
-    nodes = weights.shape[-1]
-    if nodes * nodes >= SMALL_PRODUCT or matrices.device.type != "cpu":
-        torch.bmm(weights.view(-1, 1, nodes), matrices.view(-1, nodes, nodes), out=sums.view(-1, 1, nodes))
-    else:
-        weighted = torch.mul(matrices, weights[..., None], out=arena.take("weighted", *matrices.shape))
-        torch.sum(weighted, -2, out=sums)
-
-
 def blocks(problems: int, nodes: int, size: int) -> tuple[int, int]:
     """How many problems, and how many of their nodes, to work on at a time, where one node of one takes `size`."""
     together = size // nodes
@@ -79,107 +66,78 @@ def pieces(tensor: torch.Tensor, problems: int, nodes: int) -> Iterator[torch.Te
         yield from group.split(nodes, 1)
 
 
-class ChannelsLast:
-    """Three-way products in which the inner loops run over channels, which lie together in every argument."""
-
-    @staticmethod
-    def add_up(arena: Arena, part: torch.Tensor, alpha: torch.Tensor, size: int) -> torch.Tensor:
-        """alpha (b, H, l, i, j) with both values of part (b, N, N, 4, H, D): sums over l, (b, i, j, H, D)."""
-        batch, nodes, _, _, heads, width = part.shape
-        left, right = arena.working("left", part[:, :, :, 2]), arena.working("right", part[:, :, :, 3])
-        alpha = arena.gather("alpha", alpha.permute(0, 2, 3, 4, 1))[..., None]  # (b, l, i, j, H, 1)
-        sums = arena.take("sums", batch, nodes, nodes, heads, width)
-        for a, u, w, o in zip(*(tensor.split(size) for tensor in (alpha, left, right, sums)), strict=True):
-            product = arena.take("product", *o.shape)
-            for middle in range(nodes):
-                torch.mul(u[:, :, None, middle], w[:, None, middle], out=product)
-                if middle:
-                    o.addcmul_(product, a[:, middle])
-                else:
-                    torch.mul(product, a[:, middle], out=o)
-        return sums
-
-    @staticmethod
-    def gradients(
-        arena: Arena, part: torch.Tensor, kept: torch.Tensor, d_output: torch.Tensor, size: int
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """
-        Of `add_up`, for d_output (b, i, j, H, D): those of left (b, i, l, H, D), of right (b, l, j, H, D), and those of
-        the weights times the weights (b, H, l, i, j).
-        """
-        batch, nodes, _, _, heads, width = part.shape
-        left, right = arena.working("left", part[:, :, :, 2]), arena.working("right", part[:, :, :, 3])
-        kept = arena.gather("kept_last", kept.permute(0, 2, 3, 4, 1))[..., None]
-        d_left = arena.take("d_left", batch, nodes, nodes, heads, width)
-        d_right = arena.take("d_right", batch, nodes, nodes, heads, width)
-        d_kept = arena.take("d_kept", batch, nodes, nodes, nodes, heads)
-        tensors = (kept, left, right, d_output, d_left, d_right, d_kept)
-        for a, u, w, d_o, d_u, d_w, d_a in zip(*(tensor.split(size) for tensor in tensors), strict=True):
-            s, product = arena.take("s", *d_o.shape), arena.take("product", *d_o.shape)  # (b, i, j, H, D), of one l
-            for middle in range(nodes):
-                torch.mul(d_o, a[:, middle], out=s)
-                torch.sum(torch.mul(s, u[:, :, None, middle], out=product), 1, out=d_w[:, middle])
-                torch.sum(s.mul_(w[:, None, middle]), 2, out=d_u[:, :, middle])
-                torch.sum(s.mul_(u[:, :, None, middle]), -1, out=d_a[:, middle])
-        return d_left, d_right, arena.gather("d_scores", d_kept.permute(0, 4, 1, 2, 3))
+def add_up(arena: Arena, part: torch.Tensor, alpha: torch.Tensor, size: int) -> torch.Tensor:
+    """alpha (b, H, l, i, j) with both values of part (b, N, N, 4, H, D): sums over l, (b, i, j, H, D)."""
+    batch, nodes, _, _, heads, width = part.shape
+    left, right = arena.working("left", part[:, :, :, 2]), arena.working("right", part[:, :, :, 3])
+    alpha = arena.gather("alpha", alpha.permute(0, 2, 3, 4, 1))[..., None]  # (b, l, i, j, H, 1)
+    sums = arena.take("sums", batch, nodes, nodes, heads, width)
+    rows = max(size // heads, 1)
+    for a, u, w, o in zip(*(tensor.split(rows) for tensor in (alpha, left, right, sums)), strict=True):
+        product = arena.take("product", *o.shape)
+        for middle in range(nodes):
+            torch.mul(u[:, :, None, middle], w[:, None, middle], out=product)
+            if middle:
+                o.addcmul_(product, a[:, middle])
+            else:
+                torch.mul(product, a[:, middle], out=o)
+    return sums
 
 
-class NodesLast:
-    """The same with inner loops over the last node, whose number may be large where heads are narrow."""
+# With s = alpha dO, gradients of `right` are u s summed over i, and with t = s w those of `left` t summed over j, while
+# alpha dalpha = u t summed over channels. Both ways take alpha (b, H, l, i, j), what `part` holds (b, N, N, 4, H, D)
+# and dO (b, i, j, H, D), and return those of left (b, i, l, H, D), of right (b, l, j, H, D), and alpha dalpha.
+Gradients = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
-    @staticmethod
-    def turned(arena: Arena, name: str, edges: torch.Tensor) -> torch.Tensor:
-        """(b, N, N, P, H, D) -> (b, P, H, D, N, N)."""
-        nodes = edges.shape[1]
-        return arena.channels_first(name, edges.flatten(3)).view(len(edges), *edges.shape[3:], nodes, nodes)
 
-    @staticmethod
-    def add_up(arena: Arena, part: torch.Tensor, alpha: torch.Tensor, size: int) -> torch.Tensor:
-        """As [`ChannelsLast.add_up`]."""
-        nodes, heads, width = part.shape[1], *part.shape[4:]
-        problems = len(part) * heads
-        values = NodesLast.turned(arena, "turned", part[:, :, :, 2:])
-        alpha = arena.gather("alpha", alpha.transpose(2, 3)).view(problems, nodes, 1, nodes, nodes)  # (G, i, 1, l, j)
-        left = arena.gather("left", values[:, 0].transpose(2, 3)).view(-1, nodes, width, nodes)  # (G, i, c, l)
-        right = arena.gather("right", values[:, 1]).view(-1, 1, width, nodes, nodes)  # (G, 1, c, l, j)
-        sums = arena.take("sums", problems, nodes, width, nodes)  # (G, i, c, j)
-        block = blocks(problems, nodes, size)
-        views = [pieces(tensor, *block) for tensor in (alpha, left, sums)]
-        rights = (r for r in right.split(block[0]) for _ in range(-(-nodes // block[1])))
-        for a, u, o, w in zip(*views, rights, strict=True):
-            product = arena.take("product", *a.shape[:2], width, nodes, nodes)
-            weigh(arena, u, torch.mul(a, w, out=product), o)
-        return arena.channels_last("turned_sums", sums.view(-1, heads, nodes, width, nodes).transpose(2, 3))
+def gradients_channels_last(
+    arena: Arena, part: torch.Tensor, alpha: torch.Tensor, d_output: torch.Tensor, size: int
+) -> Gradients:
+    """Inner loops run over channels, which lie together in every argument."""
+    batch, nodes, _, _, heads, width = part.shape
+    left, right = arena.working("left", part[:, :, :, 2]), arena.working("right", part[:, :, :, 3])
+    alpha = arena.gather("alpha", alpha.permute(0, 2, 3, 4, 1))[..., None]  # (b, l, i, j, H, 1)
+    d_left = arena.take("d_left", batch, nodes, nodes, heads, width)
+    d_right = arena.take("d_right", batch, nodes, nodes, heads, width)
+    d_alpha = arena.take("d_alpha", batch, nodes, nodes, nodes, heads)
+    tensors = (alpha, left, right, d_output, d_left, d_right, d_alpha)
+    rows = max(size // heads, 1)
+    for a, u, w, d_o, d_u, d_w, d_a in zip(*(tensor.split(rows) for tensor in tensors), strict=True):
+        s, product = arena.take("s", *d_o.shape), arena.take("product", *d_o.shape)  # (b, i, j, H, D), of one l
+        for middle in range(nodes):
+            torch.mul(d_o, a[:, middle], out=s)
+            torch.sum(torch.mul(s, u[:, :, None, middle], out=product), 1, out=d_w[:, middle])
+            torch.sum(s.mul_(w[:, None, middle]), 2, out=d_u[:, :, middle])
+            torch.sum(s.mul_(u[:, :, None, middle]), -1, out=d_a[:, middle])
+    return d_left, d_right, arena.gather("d_scores", d_alpha.permute(0, 4, 1, 2, 3))
 
-    @staticmethod
-    def gradients(
-        arena: Arena, part: torch.Tensor, kept: torch.Tensor, d_output: torch.Tensor, size: int
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """
-        As [`ChannelsLast.gradients`]. With s = alpha dO, those of the second value are u s summed over i, and with
-        t = s w those of the first t summed over j, while alpha dalpha = u t summed over channels.
-        """
-        nodes, heads, width = part.shape[1], *part.shape[4:]
-        problems = len(part) * heads
-        values = NodesLast.turned(arena, "turned", part[:, :, :, 2:])
-        left = arena.gather("left", values[:, 0].permute(0, 1, 4, 2, 3)).view(-1, nodes, width, nodes)  # (G, l, c, i)
-        right = arena.gather("right", values[:, 1].transpose(2, 3)).view(-1, nodes, width, nodes)  # (G, l, c, j)
-        d_out = NodesLast.turned(arena, "turned_d_out", d_output[:, :, :, None]).view(-1, 1, width, nodes, nodes)
-        d_left = arena.take("d_left", problems, nodes, nodes, width)  # (G, l, i, c)
-        d_right = arena.take("d_right", problems, nodes, width, nodes)  # (G, l, c, j)
-        d_scores = arena.take("d_scores", *kept.shape)
-        block = blocks(problems, nodes, size)
-        flat = (kept.view(problems, nodes, 1, nodes, nodes), left, right, d_left.transpose(2, 3), d_right)
-        views = [pieces(tensor, *block) for tensor in (*flat, d_scores.view(problems, nodes, nodes, nodes))]
-        d_outs = (d for d in d_out.split(block[0]) for _ in range(-(-nodes // block[1])))
-        for a, u, w, d_u, d_w, d_s, d_o in zip(*views, d_outs, strict=True):
-            s = arena.take("product", *a.shape[:2], width, nodes, nodes)
-            weigh(arena, u, torch.mul(a, d_o, out=s), d_w)
-            s.mul_(w[:, :, :, None])
-            torch.sum(s, -1, out=d_u)
-            torch.sum(s.mul_(u[..., None]), 2, out=d_s)
-        d_right = arena.channels_last("turned_d_right", d_right.view(-1, heads, nodes, width, nodes).transpose(2, 3))
-        return d_left.view(-1, heads, nodes, nodes, width).permute(0, 3, 2, 1, 4), d_right, d_scores
+
+def gradients_nodes_last(
+    arena: Arena, part: torch.Tensor, alpha: torch.Tensor, d_output: torch.Tensor, size: int
+) -> Gradients:
+    """Inner loops run over the last node: there may be more of these than channels in a head."""
+    nodes, heads, width = part.shape[1], *part.shape[4:]
+    problems = len(part) * heads
+    values = arena.channels_first("values", part[:, :, :, 2:].flatten(3)).view(-1, 2, heads, width, nodes, nodes)
+    left = arena.gather("left", values[:, 0].permute(0, 1, 4, 2, 3)).view(-1, nodes, width, nodes)  # (G, l, c, i)
+    right = arena.gather("right", values[:, 1].transpose(2, 3)).view(-1, nodes, width, nodes)  # (G, l, c, j)
+    d_out = arena.channels_first("turned_d_out", d_output.flatten(3)).view(-1, 1, width, nodes, nodes)
+    d_left = arena.take("d_left", problems, nodes, nodes, width)  # (G, l, i, c)
+    d_right = arena.take("d_right", problems, nodes, width, nodes)  # (G, l, c, j)
+    d_scores = arena.take("d_scores", *alpha.shape)
+    block = blocks(problems, nodes, size)
+    flat = (alpha.view(problems, nodes, 1, nodes, nodes), left, right, d_left.transpose(2, 3), d_right)
+    views = [pieces(tensor, *block) for tensor in (*flat, d_scores.view(problems, nodes, nodes, nodes))]
+    d_outs = (d for d in d_out.split(block[0]) for _ in range(-(-nodes // block[1])))
+    for a, u, w, d_u, d_w, d_s, d_o in zip(*views, d_outs, strict=True):
+        s = arena.take("product", *a.shape[:2], width, nodes, nodes)
+        torch.mul(a, d_o, out=s)
+        torch.bmm(u.view(-1, 1, nodes), s.view(-1, nodes, nodes), out=d_w.view(-1, 1, nodes))
+        s.mul_(w[:, :, :, None])
+        torch.sum(s, -1, out=d_u)
+        torch.sum(s.mul_(u[..., None]), 2, out=d_s)
+    d_right = arena.channels_last("turned_d_right", d_right.view(-1, heads, nodes, width, nodes).transpose(2, 3))
+    return d_left.view(-1, heads, nodes, nodes, width).permute(0, 3, 2, 1, 4), d_right, d_scores
 
 
 class BlockedTriangularAttention(torch.autograd.Function):
@@ -188,14 +146,11 @@ class BlockedTriangularAttention(torch.autograd.Function):
     """
 
     @staticmethod
-    def plan(projected: torch.Tensor) -> tuple[int, int, type[ChannelsLast] | type[NodesLast]]:
-        """Examples in a chunk; how large a block of three-way products is, in what the way takes; the way."""
+    def budgets(projected: torch.Tensor) -> tuple[int, int]:
+        """Examples in a chunk; triangles of a head in a block, counted in (N, N) slices with all channels."""
         nodes, heads, width = projected.shape[1], *projected.shape[4:]
         kind = "cpu" if projected.device.type == "cpu" else "cuda"
-        chunk, products = max(SCORES[kind] // (heads * nodes**3), 1), PRODUCTS[kind] // (width * nodes * nodes)
-        if nodes <= FEW_NODES:
-            return chunk, max(products // heads, 1), ChannelsLast
-        return chunk, max(products, 1), NodesLast
+        return max(SCORES[kind] // (heads * nodes**3), 1), max(PRODUCTS[kind] // (width * nodes * nodes), 1)
 
     @staticmethod
     def scores(
@@ -234,7 +189,7 @@ class BlockedTriangularAttention(torch.autograd.Function):
         output = projected.new_empty(batch, nodes, nodes, heads, width)
         log_sums = torch.empty(batch, heads, 1, nodes, nodes, dtype=work, device=projected.device)
         ctx.seed = int(torch.randint(2**62, ())) if dropout else 0
-        rows, size, way = BlockedTriangularAttention.plan(projected)
+        rows, size = BlockedTriangularAttention.budgets(projected)
         with torch.autocast(projected.device.type, enabled=False):
             for start in range(0, batch, rows):
                 some = slice(start, start + rows)
@@ -248,7 +203,7 @@ class BlockedTriangularAttention(torch.autograd.Function):
                 alpha.div_(sums)
                 if dropout:
                     alpha.mul_(BlockedTriangularAttention.drop_mask(arena, alpha, dropout, ctx.seed + start))
-                output[some] = way.add_up(arena, part, alpha, size)
+                output[some] = add_up(arena, part, alpha, size)
         ctx.save_for_backward(projected, output, log_sums, node_mask)
         ctx.source_length, ctx.dropout = source_length, dropout
         return output
@@ -258,8 +213,9 @@ class BlockedTriangularAttention(torch.autograd.Function):
         projected, output, log_sums, node_mask = ctx.saved_tensors
         batch, nodes, _, _, heads, width = projected.shape
         arena = Arena(log_sums.dtype, projected.device)
+        gradients = gradients_channels_last if nodes <= FEW_NODES else gradients_nodes_last
         gradient = torch.empty_like(projected)
-        rows, size, way = BlockedTriangularAttention.plan(projected)
+        rows, size = BlockedTriangularAttention.budgets(projected)
         with torch.autocast(projected.device.type, enabled=False):
             for start in range(0, batch, rows):
                 some = slice(start, start + rows)
@@ -270,7 +226,7 @@ class BlockedTriangularAttention(torch.autograd.Function):
                 if ctx.dropout:
                     kept = BlockedTriangularAttention.drop_mask(arena, alpha, ctx.dropout, ctx.seed + start).mul_(alpha)
                 d_out = arena.gather("d_out", d_output[some])
-                target[:, :, :, 2], target[:, :, :, 3], d_scores = way.gradients(arena, part, kept, d_out, size)
+                target[:, :, :, 2], target[:, :, :, 3], d_scores = gradients(arena, part, kept, d_out, size)
                 means = (d_out * output[some]).sum(-1).permute(0, 3, 1, 2)[:, :, None]
                 d_scores = d_scores.sub_(alpha.mul_(means)).view(-1, nodes, nodes)
                 d_query = torch.bmm(d_scores, key, out=arena.take("d_query", *query.shape))
