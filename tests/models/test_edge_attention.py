@@ -254,6 +254,7 @@ def test_choice() -> None:
     # any device that is neither a CPU nor runs Triton
     assert chosen_implementation("auto", small.to("meta"), False) == "plain"
     assert chosen_implementation("auto", large.to("meta"), False) == "blocked"
+    assert chosen_implementation("auto", large, False, with_weights=True) == "plain"
     assert chosen_implementation("plain", large, False) == "plain"
     assert not can_run_triton(large)
     with pytest.raises(RuntimeError, match="triangular_implementation='triton' needs Triton, a CUDA device"):

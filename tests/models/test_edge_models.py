@@ -282,7 +282,7 @@ def test_first_state_by_loops() -> None:
 
 @torch.no_grad()
 def test_recorded_states_and_weights() -> None:
-    model, batch = tiny_edge("sequence", triangular_implementation="plain"), edge_batch("sequence")
+    model, batch = tiny_edge("sequence"), edge_batch("sequence")
     out = model(**batch, output_hidden_states=True, output_attentions=True)
     assert len(out.attentions) == 3
     assert out.attentions[0].shape == (BATCH, 2, NODES, NODES, NODES)
@@ -290,9 +290,7 @@ def test_recorded_states_and_weights() -> None:
     torch.testing.assert_close(sums, torch.ones_like(sums))
     assert out.attentions[0].transpose(1, 3)[1, 2:].abs().max() == 0, "padding in the middle has no weight"
     torch.testing.assert_close(out.hidden_states[-1], out.last_hidden_state)
-    out = tiny_edge("translation", triangular_implementation="plain")(
-        **edge_batch("translation"), output_attentions=True
-    )
+    out = tiny_edge("translation")(**edge_batch("translation"), output_attentions=True)
     assert (len(out.encoder_attentions), len(out.decoder_attentions)) == (3, 2)
     nodes = NODES + TARGET
     assert out.decoder_attentions[0].shape == (BATCH, 2, nodes, nodes, nodes)

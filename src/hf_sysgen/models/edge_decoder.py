@@ -62,6 +62,7 @@ class EdgeDecoder(EdgePreTrainedModel):
         encoder_hidden_states: torch.Tensor,
         encoder_attention_mask: torch.Tensor | None = None,
         past_key_values: EdgeCache | None = None,
+        output_attentions: bool | None = None,
         **kwargs,
     ) -> BaseModelOutputWithPast:
         """
@@ -73,7 +74,7 @@ class EdgeDecoder(EdgePreTrainedModel):
         Returns:
             last_hidden_state: edges of the target's tokens from which they are predicted, (B, T, E). hidden_states
             that are asked for are those of all edges, (B, N, N, E), or of the new ones: before the first round and
-            after each.
+            after each. attentions as of [`EdgeEncoder`], but none of edges that follow a cached beginning.
         """
         source, new = encoder_hidden_states.shape[1], inputs_embeds.shape[1]
         past = 0 if past_key_values is None else past_key_values.get_seq_length()
@@ -85,7 +86,8 @@ class EdgeDecoder(EdgePreTrainedModel):
             state = self.first_state(inputs_embeds, encoder_hidden_states)
             if past_key_values is not None:
                 past_key_values.source_length = source
-            state = self.rounds(state, mask, source, past_key_values)
+            with_weights = self.asks_for("attentions", output_attentions)
+            state = self.rounds(state, mask, source, past_key_values, with_weights)
             read = loops(state)[:, source:] if loop else state[:, source, source:]
             return BaseModelOutputWithPast(last_hidden_state=read, past_key_values=past_key_values)
         read = []

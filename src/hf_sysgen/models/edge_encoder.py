@@ -22,6 +22,10 @@ class EdgePreTrainedModel(SysgenPreTrainedModel):
     _no_split_modules = ["EdgeLayer"]  # noqa: RUF012
     _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
 
+    def asks_for(self, output: str, value: bool | None) -> bool:
+        """Whether a call asks for `"attentions"` or `"hidden_states"`: its argument, or else the config."""
+        return bool(getattr(self.config, f"output_{output}") if value is None else value)
+
 
 def length_groups(node_mask: torch.Tensor, groups: int) -> list[tuple[torch.Tensor, int]]:
     """
@@ -109,15 +113,15 @@ class EdgeEncoder(EdgePreTrainedModel):
 
         Returns:
             last_hidden_state (B, N, N, E), in which edges from or to padding mean nothing; as attentions, with
-            `triangular_implementation="plain"`, weights (B, H, N, N, N) of triangles i -> l -> j.
+            `triangular_implementation` `"auto"` or `"plain"`, weights (B, H, N, N, N) of triangles i -> l -> j.
         """
         mask = attention_mask if node_mask is None else node_mask
         mask = None if mask is None else mask.bool()
         state = self.first_state(input_ids, edge_ids, inputs_embeds, mask)
-        asked = {"output_hidden_states": output_hidden_states, "output_attentions": output_attentions}
-        recording = any(getattr(self.config, name) if value is None else value for name, value in asked.items())
+        with_weights = self.asks_for("attentions", output_attentions)
+        recording = with_weights or self.asks_for("hidden_states", output_hidden_states)
         if self.config.length_groups == 1 or mask is None or recording or torch.compiler.is_compiling():
-            return BaseModelOutput(last_hidden_state=self.rounds(state, mask))
+            return BaseModelOutput(last_hidden_state=self.rounds(state, mask, with_weights=with_weights))
         whole = torch.zeros_like(state)
         for rows, length in length_groups(mask, self.config.length_groups):
             part = self.rounds(state[rows, :length, :length], mask[rows, :length])

@@ -47,11 +47,16 @@ class EdgeLayer(GradientCheckpointingLayer):
         self.feed_forward = EdgeFeedForward(config)
 
     def forward(
-        self, edges: torch.Tensor, node_mask: torch.Tensor | None, source_length: int | None = None, slot=None
+        self,
+        edges: torch.Tensor,
+        node_mask: torch.Tensor | None,
+        source_length: int | None = None,
+        slot=None,
+        with_weights: bool = False,
     ) -> torch.Tensor:
         """Arguments as in [`TriangularAttention`]; returns states of the same shape as `edges`."""
         normed = self.attention_norm(edges)
-        update, _ = self.attention(normed, node_mask, source_length, slot)
+        update, _ = self.attention(normed, node_mask, source_length, slot, with_weights)
         edges = (normed if self.is_released_form else edges) + dropout(update, self.dropout, self.training)
         edges = self.feed_forward_norm(edges)
         update = dropout(self.feed_forward(edges), self.dropout, self.training)
@@ -67,12 +72,17 @@ class EdgeRounds(nn.Module):
         self.layers = nn.ModuleList([EdgeLayer(config) for _ in range(1 if config.share_layers else depth)])
 
     def forward(
-        self, edges: torch.Tensor, node_mask: torch.Tensor | None, source_length: int | None = None, cache=None
+        self,
+        edges: torch.Tensor,
+        node_mask: torch.Tensor | None,
+        source_length: int | None = None,
+        cache=None,
+        with_weights: bool = False,
     ) -> torch.Tensor:
         """As [`EdgeLayer`]; `cache` is an [`EdgeCache`], with a slot for every round."""
         for depth in range(self.depth):
             slot = None if cache is None else cache.layers[depth]
-            edges = self.layers[depth % len(self.layers)](edges, node_mask, source_length, slot)
+            edges = self.layers[depth % len(self.layers)](edges, node_mask, source_length, slot, with_weights)
         return edges
 
 

@@ -106,10 +106,12 @@ def recomputed_triangular_attention(
 SMALL = 6
 
 
-def chosen_implementation(configured: str, projected: torch.Tensor, ablated: bool) -> str:
+def chosen_implementation(configured: str, projected: torch.Tensor, ablated: bool, with_weights: bool = False) -> str:
     """What `"auto"` means for these projections (B, N, N, parts, H, D); anything else is taken at its word."""
     if configured != "auto":
         return configured
+    if with_weights:
+        return "plain"
     if not ablated and can_run_triton(projected):
         return "triton"
     # loops over blocks would be unrolled by a compiler, which fuses the plain version by itself
@@ -149,7 +151,12 @@ class TriangularAttention(nn.Module):
         return parts if self.parts == 4 else (*parts, None)
 
     def forward(
-        self, edges: torch.Tensor, node_mask: torch.Tensor | None = None, source_length: int | None = None, slot=None
+        self,
+        edges: torch.Tensor,
+        node_mask: torch.Tensor | None = None,
+        source_length: int | None = None,
+        slot=None,
+        with_weights: bool = False,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """
         Args:
@@ -157,6 +164,7 @@ class TriangularAttention(nn.Module):
                 node, shape (B, 2N - 1, E).
             node_mask, source_length: as in [`allowed_triangles`].
             slot: this round's part of an [`EdgeCache`], which is extended.
+            with_weights: have `"auto"` take the plain implementation.
 
         Returns:
             output like `edges` and, from the plain implementation, weights (B, H, N, N, N).
@@ -168,7 +176,7 @@ class TriangularAttention(nn.Module):
         if slot is not None:
             slot.fill(self.split(projected))
         ablated = self.config.value_ablation or self.config.attention_ablation
-        implementation = chosen_implementation(self.config.triangular_implementation, projected, ablated)
+        implementation = chosen_implementation(self.config.triangular_implementation, projected, ablated, with_weights)
         rules = (node_mask, source_length, self.dropout if self.training else 0.0)
         weights = None
         if implementation == "triton":
