@@ -23,6 +23,7 @@ from hf_sysgen.train import main
 from hf_sysgen.training.recipe import RecipeError, load_recipe
 from hf_sysgen.training.run import attention_of, run_recipe
 from hf_sysgen.training.tasks import prepare_task
+from hf_sysgen.training.trainer import SysgenTrainer
 
 COLUMNS = {"split", "row", "input", "target", "prediction", "exact", "loss", "loss_teacher", "target_length",
            "oracle_exact"}  # fmt: skip
@@ -184,6 +185,21 @@ def test_a_run_that_kept_a_key_without_effect(tmp_path, few_examples):
 def test_losses_of_examples_that_are_never_right(tmp_path):
     with pytest.raises(RecipeError, match="iwslt14 has none that are"):
         prepare_task(tiny_recipe(tmp_path, benchmark="iwslt14", config="de_en", sample_losses=True))
+
+
+def test_the_record_tells_of_the_checkout_that_the_run_began_with(tmp_path, few_examples, monkeypatch):
+    recipe = tiny_recipe(tmp_path)
+    commits = iter(["first", "second"])
+    found = hf_sysgen.training.run.environment()
+    monkeypatch.setattr(hf_sysgen.training.run, "environment", lambda: {**found, "git_commit": next(commits)})
+    train = SysgenTrainer.train
+
+    def begin(*args, **kwargs):
+        assert next(commits) == "second"
+        return train(*args, **kwargs)
+
+    monkeypatch.setattr(SysgenTrainer, "train", begin)
+    assert run_recipe(recipe)["git_commit"] == "first"
 
 
 def test_run_dir(tmp_path, monkeypatch):

@@ -66,6 +66,13 @@ def pieces(tensor: torch.Tensor, problems: int, nodes: int) -> Iterator[torch.Te
         yield from group.split(nodes, 1)
 
 
+def by_middle(
+    alpha: torch.Tensor, left: torch.Tensor, right: torch.Tensor
+) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Of every l, the factors of products (b, i, j, H, D): alpha (b, l, i, j, H, 1), left (b, i, l, H, D), right."""
+    return zip(alpha.unbind(1), left.unsqueeze(2).unbind(3), right.unsqueeze(1).unbind(2), strict=True)
+
+
 def add_up(arena: Arena, part: torch.Tensor, alpha: torch.Tensor, size: int) -> torch.Tensor:
     """alpha (b, H, l, i, j) with both values of part (b, N, N, 4, H, D): sums over l, (b, i, j, H, D)."""
     batch, nodes, _, _, heads, width = part.shape
@@ -75,12 +82,12 @@ def add_up(arena: Arena, part: torch.Tensor, alpha: torch.Tensor, size: int) -> 
     rows = max(size // heads, 1)
     for a, u, w, o in zip(*(tensor.split(rows) for tensor in (alpha, left, right, sums)), strict=True):
         product = arena.take("product", *o.shape)
-        for middle in range(nodes):
-            torch.mul(u[:, :, None, middle], w[:, None, middle], out=product)
+        for middle, (a_l, u_l, w_l) in enumerate(by_middle(a, u, w)):
+            torch.mul(u_l, w_l, out=product)
             if middle:
-                o.addcmul_(product, a[:, middle])
+                o.addcmul_(product, a_l)
             else:
-                torch.mul(product, a[:, middle], out=o)
+                torch.mul(product, a_l, out=o)
     return sums
 
 
@@ -104,11 +111,12 @@ def gradients_channels_last(
     rows = max(size // heads, 1)
     for a, u, w, d_o, d_u, d_w, d_a in zip(*(tensor.split(rows) for tensor in tensors), strict=True):
         s, product = arena.take("s", *d_o.shape), arena.take("product", *d_o.shape)  # (b, i, j, H, D), of one l
-        for middle in range(nodes):
-            torch.mul(d_o, a[:, middle], out=s)
-            torch.sum(torch.mul(s, u[:, :, None, middle], out=product), 1, out=d_w[:, middle])
-            torch.sum(s.mul_(w[:, None, middle]), 2, out=d_u[:, :, middle])
-            torch.sum(s.mul_(u[:, :, None, middle]), -1, out=d_a[:, middle])
+        sums = zip(d_u.unbind(2), d_w.unbind(1), d_a.unbind(1), strict=True)
+        for (a_l, u_l, w_l), (d_u_l, d_w_l, d_a_l) in zip(by_middle(a, u, w), sums, strict=True):
+            torch.mul(d_o, a_l, out=s)
+            torch.sum(torch.mul(s, u_l, out=product), 1, out=d_w_l)
+            torch.sum(s.mul_(w_l), 2, out=d_u_l)
+            torch.sum(s.mul_(u_l), -1, out=d_a_l)
     return d_left, d_right, arena.gather("d_scores", d_alpha.permute(0, 4, 1, 2, 3))
 
 

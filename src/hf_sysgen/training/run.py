@@ -122,6 +122,8 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
         return record
     if recipe.tracker != "none" and find_spec(recipe.tracker) is None:
         raise RecipeError(f"tracker={recipe.tracker} is not installed: pip install {recipe.tracker}, or tracker=none")
+    # before hours in which the checkout may move on
+    surroundings = environment()
     task = prepare_task(recipe)
     if recipe.early_stopping != "none" and "validation" not in task.splits:
         raise RecipeError(
@@ -176,7 +178,7 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
         "history": read_history(trainer.state),
         "train_seconds": round(trainer.clock.seconds, 2),
         "num_processes": world,
-        **environment(),
+        **surroundings,
     }
     trainer.save_weights(recipe.run_dir / MODEL)
     if trainer.args.should_save:
