@@ -187,7 +187,7 @@ def test_losses_of_examples_that_are_never_right(tmp_path):
         prepare_task(tiny_recipe(tmp_path, benchmark="iwslt14", config="de_en", sample_losses=True))
 
 
-def test_the_record_tells_of_the_checkout_that_the_run_began_with(tmp_path, few_examples, monkeypatch):
+def test_the_record_tells_of_the_checkout_that_the_process_began_with(tmp_path, few_examples, monkeypatch):
     recipe = tiny_recipe(tmp_path)
     commits = iter(["first", "second"])
     found = hf_sysgen.training.run.environment()

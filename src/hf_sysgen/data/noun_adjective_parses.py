@@ -14,11 +14,10 @@ Any other parser with `amod` and `conj` will do. For a spaCy model, with the ext
 from __future__ import annotations
 
 import argparse
-import io
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -28,7 +27,6 @@ from hf_sysgen.data.download import one_line
 from hf_sysgen.data.noun_adjective_rule import nouns
 from hf_sysgen.data.sources import DamagedData, DataError, open_file
 from hf_sysgen.errors import reported
-from hf_sysgen.files import whole_file
 
 # how the Penn Treebank writes brackets
 _BRACKET = re.compile("-[LR][RSC]B-")
@@ -161,11 +159,16 @@ def _letters(texts: Iterable[str]) -> str:
 @contextmanager
 def _written(path: str) -> Iterator[IO[str]]:
     """A text file that is there only once it is whole. Raises DataError: it cannot be written."""
+    unfinished = Path(f"{path}.unfinished")
     try:
-        with whole_file(path) as file, io.TextIOWrapper(file, encoding="utf-8") as text:
-            yield text
+        with open(unfinished, "w", encoding="utf-8") as file:
+            yield file
+        unfinished.replace(path)
     except OSError as error:
         raise DataError(f"{path}: cannot be written: {one_line(error)}") from error
+    finally:
+        with suppress(OSError):
+            unfinished.unlink()
 
 
 def _sentences(path: str) -> Iterator[str]:

@@ -115,8 +115,9 @@ def chosen_implementation(configured: str, projected: torch.Tensor, ablated: boo
     if not ablated and can_run_triton(projected):
         return "triton"
     # loops over blocks would be unrolled by a compiler, which fuses the plain version by itself
-    loops_cost = ablated or projected.device.type != "cpu"
-    if torch.compiler.is_compiling() or (loops_cost and projected.shape[1] <= SMALL):
+    if torch.compiler.is_compiling() or projected.device.type == "meta":
+        return "plain"
+    if projected.shape[1] <= SMALL and (ablated or projected.device.type != "cpu"):
         return "plain"
     return "blocked"
 

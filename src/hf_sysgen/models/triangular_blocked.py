@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterator
 
 import torch
+from torch.autograd.function import once_differentiable
 
 # numbers in a block of three-way products, and of scores: both should stay in a processor's last cache; a GPU wants
 # few large kernels instead
 PRODUCTS = {"cpu": 1 << 19, "cuda": 1 << 26}
 SCORES = {"cpu": 1 << 20, "cuda": 1 << 26}
-# up to so many nodes `gradients_channels_last` is the faster one
-FEW_NODES = 28
+# up to so many nodes `gradients_channels_last` is the faster one: in heads of less than 32 channels, and in wider ones
+FEW_NODES = (28, 48)
 
 
 class Arena:
@@ -54,10 +55,10 @@ class Arena:
         return turned.view(batch, nodes, nodes, heads, width)
 
 
-def blocks(problems: int, nodes: int, size: int) -> tuple[int, int]:
-    """How many problems, and how many of their nodes, to work on at a time, where one node of one takes `size`."""
-    together = size // nodes
-    return (together, nodes) if together else (1, max(size, 1))
+def blocks(nodes: int, count: int) -> tuple[int, int]:
+    """How many problems, and how many of their nodes, to work on at a time: `count` nodes at most, but at least one."""
+    together = count // nodes
+    return (together, nodes) if together else (1, max(count, 1))
 
 
 def pieces(tensor: torch.Tensor, problems: int, nodes: int) -> Iterator[torch.Tensor]:
@@ -69,18 +70,22 @@ def pieces(tensor: torch.Tensor, problems: int, nodes: int) -> Iterator[torch.Te
 def by_middle(
     alpha: torch.Tensor, left: torch.Tensor, right: torch.Tensor
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """Of every l, the factors of products (b, i, j, H, D): alpha (b, l, i, j, H, 1), left (b, i, l, H, D), right."""
-    return zip(alpha.unbind(1), left.unsqueeze(2).unbind(3), right.unsqueeze(1).unbind(2), strict=True)
+    """Of every l, the factors of products (b, i, j, H, D): alpha (b, i, l, j, H, 1), left (b, i, l, H, D), right."""
+    return zip(alpha.unbind(2), left.unsqueeze(2).unbind(3), right.unsqueeze(1).unbind(2), strict=True)
 
 
 def add_up(arena: Arena, part: torch.Tensor, alpha: torch.Tensor, size: int) -> torch.Tensor:
-    """alpha (b, H, l, i, j) with both values of part (b, N, N, 4, H, D): sums over l, (b, i, j, H, D)."""
+    """
+    alpha (b, H, l, i, j) with both values of part (b, N, N, 4, H, D): sums over l, (b, i, j, H, D), with at most `size`
+    numbers in a block, but of at least one i.
+    """
     batch, nodes, _, _, heads, width = part.shape
     left, right = arena.working("left", part[:, :, :, 2]), arena.working("right", part[:, :, :, 3])
-    alpha = arena.gather("alpha", alpha.permute(0, 2, 3, 4, 1))[..., None]  # (b, l, i, j, H, 1)
+    alpha = arena.gather("alpha", alpha.permute(0, 3, 2, 4, 1))[..., None]  # (b, i, l, j, H, 1)
     sums = arena.take("sums", batch, nodes, nodes, heads, width)
-    rows = max(size // heads, 1)
-    for a, u, w, o in zip(*(tensor.split(rows) for tensor in (alpha, left, right, sums)), strict=True):
+    block = blocks(nodes, size // (nodes * heads * width))
+    rights = (r for r in right.split(block[0]) for _ in range(-(-nodes // block[1])))
+    for a, u, o, w in zip(*(pieces(tensor, *block) for tensor in (alpha, left, sums)), rights, strict=True):
         product = arena.take("product", *o.shape)
         for middle, (a_l, u_l, w_l) in enumerate(by_middle(a, u, w)):
             torch.mul(u_l, w_l, out=product)
@@ -93,7 +98,8 @@ def add_up(arena: Arena, part: torch.Tensor, alpha: torch.Tensor, size: int) -> 
 
 # With s = alpha dO, gradients of `right` are u s summed over i, and with t = s w those of `left` t summed over j, while
 # alpha dalpha = u t summed over channels. Both ways take alpha (b, H, l, i, j), what `part` holds (b, N, N, 4, H, D)
-# and dO (b, i, j, H, D), and return those of left (b, i, l, H, D), of right (b, l, j, H, D), and alpha dalpha.
+# and dO (b, i, j, H, D), and return those of left (b, i, l, H, D), of right (b, l, j, H, D), and alpha dalpha. A block
+# has at most `size` numbers, but those of an example, or of one l, at least.
 Gradients = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
@@ -103,15 +109,15 @@ def gradients_channels_last(
     """Inner loops run over channels, which lie together in every argument."""
     batch, nodes, _, _, heads, width = part.shape
     left, right = arena.working("left", part[:, :, :, 2]), arena.working("right", part[:, :, :, 3])
-    alpha = arena.gather("alpha", alpha.permute(0, 2, 3, 4, 1))[..., None]  # (b, l, i, j, H, 1)
+    alpha = arena.gather("alpha", alpha.permute(0, 3, 2, 4, 1))[..., None]  # (b, i, l, j, H, 1)
     d_left = arena.take("d_left", batch, nodes, nodes, heads, width)
     d_right = arena.take("d_right", batch, nodes, nodes, heads, width)
     d_alpha = arena.take("d_alpha", batch, nodes, nodes, nodes, heads)
     tensors = (alpha, left, right, d_output, d_left, d_right, d_alpha)
-    rows = max(size // heads, 1)
+    rows = max(size // (nodes * nodes * heads * width), 1)
     for a, u, w, d_o, d_u, d_w, d_a in zip(*(tensor.split(rows) for tensor in tensors), strict=True):
         s, product = arena.take("s", *d_o.shape), arena.take("product", *d_o.shape)  # (b, i, j, H, D), of one l
-        sums = zip(d_u.unbind(2), d_w.unbind(1), d_a.unbind(1), strict=True)
+        sums = zip(d_u.unbind(2), d_w.unbind(1), d_a.unbind(1), strict=True)  # of every l
         for (a_l, u_l, w_l), (d_u_l, d_w_l, d_a_l) in zip(by_middle(a, u, w), sums, strict=True):
             torch.mul(d_o, a_l, out=s)
             torch.sum(torch.mul(s, u_l, out=product), 1, out=d_w_l)
@@ -133,7 +139,7 @@ def gradients_nodes_last(
     d_left = arena.take("d_left", problems, nodes, nodes, width)  # (G, l, i, c)
     d_right = arena.take("d_right", problems, nodes, width, nodes)  # (G, l, c, j)
     d_scores = arena.take("d_scores", *alpha.shape)
-    block = blocks(problems, nodes, size)
+    block = blocks(nodes, size // (nodes * nodes * width))
     flat = (alpha.view(problems, nodes, 1, nodes, nodes), left, right, d_left.transpose(2, 3), d_right)
     views = [pieces(tensor, *block) for tensor in (*flat, d_scores.view(problems, nodes, nodes, nodes))]
     d_outs = (d for d in d_out.split(block[0]) for _ in range(-(-nodes // block[1])))
@@ -155,10 +161,10 @@ class BlockedTriangularAttention(torch.autograd.Function):
 
     @staticmethod
     def budgets(projected: torch.Tensor) -> tuple[int, int]:
-        """Examples in a chunk; triangles of a head in a block, counted in (N, N) slices with all channels."""
-        nodes, heads, width = projected.shape[1], *projected.shape[4:]
+        """Examples in a chunk, and numbers in a block of three-way products."""
+        nodes, heads = projected.shape[1], projected.shape[4]
         kind = "cpu" if projected.device.type == "cpu" else "cuda"
-        return max(SCORES[kind] // (heads * nodes**3), 1), max(PRODUCTS[kind] // (width * nodes * nodes), 1)
+        return max(SCORES[kind] // (heads * nodes**3), 1), PRODUCTS[kind]
 
     @staticmethod
     def scores(
@@ -217,11 +223,12 @@ class BlockedTriangularAttention(torch.autograd.Function):
         return output
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, d_output):
         projected, output, log_sums, node_mask = ctx.saved_tensors
         batch, nodes, _, _, heads, width = projected.shape
         arena = Arena(log_sums.dtype, projected.device)
-        gradients = gradients_channels_last if nodes <= FEW_NODES else gradients_nodes_last
+        gradients = gradients_channels_last if nodes <= FEW_NODES[width >= 32] else gradients_nodes_last
         gradient = torch.empty_like(projected)
         rows, size = BlockedTriangularAttention.budgets(projected)
         with torch.autocast(projected.device.type, enabled=False):

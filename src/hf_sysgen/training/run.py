@@ -122,8 +122,6 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
         return record
     if recipe.tracker != "none" and find_spec(recipe.tracker) is None:
         raise RecipeError(f"tracker={recipe.tracker} is not installed: pip install {recipe.tracker}, or tracker=none")
-    # before hours in which the checkout may move on
-    surroundings = environment()
     task = prepare_task(recipe)
     if recipe.early_stopping != "none" and "validation" not in task.splits:
         raise RecipeError(
@@ -153,6 +151,8 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
         checkpoint = last_checkpoint(recipe.run_dir)
     if checkpoint is not None:
         logger.info("resuming from %s", checkpoint)
+    # not after hours in which the checkout may have moved on
+    surroundings = environment()
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
     summaries, rows = {}, []
