@@ -3,7 +3,7 @@
 # G problems (an example's head each), B batch, N nodes, H heads, D head width; i -> l -> j a triangle's nodes
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch.autograd.function import once_differentiable
@@ -55,22 +55,28 @@ class Arena:
         return turned.view(batch, nodes, nodes, heads, width)
 
 
-def blocks(nodes: int, count: int) -> tuple[int, int]:
-    """How many problems, and how many of their nodes, to work on at a time: `count` nodes at most, but at least one."""
-    together = count // nodes
-    return (together, nodes) if together else (1, max(count, 1))
+def blocks(tensors: Sequence[torch.Tensor], shared: torch.Tensor, nodes: int) -> Iterator[tuple[torch.Tensor, ...]]:
+    """
+    Tensors (G, N, ...) in pieces of whole problems with so many nodes at most, or if one has more of some of its nodes,
+    but at least one; and with every piece what its problems share, of (G, ...).
+    """
+    whole = tensors[0].shape[1]
+    problems, some = (nodes // whole, whole) if nodes >= whole else (1, max(nodes, 1))
+    for *groups, common in zip(*(tensor.split(problems) for tensor in (*tensors, shared)), strict=True):
+        for piece in zip(*(group.split(some, 1) for group in groups), strict=True):
+            yield *piece, common
 
 
-def pieces(tensor: torch.Tensor, problems: int, nodes: int) -> Iterator[torch.Tensor]:
-    """(G, N, ...) in pieces of at most so many problems and nodes; a dimension of 1 is repeated for each of them."""
-    for group in tensor.split(problems):
-        yield from group.split(nodes, 1)
+def factors(arena: Arena, part: torch.Tensor, alpha: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """alpha (b, H, l, i, j) as (b, i, l, j, H, 1), and of part (b, N, N, 4, H, D) left (b, i, l, H, D) and right."""
+    left, right = arena.working("left", part[:, :, :, 2]), arena.working("right", part[:, :, :, 3])
+    return arena.gather("alpha", alpha.permute(0, 3, 2, 4, 1))[..., None], left, right
 
 
 def by_middle(
     alpha: torch.Tensor, left: torch.Tensor, right: torch.Tensor
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """Of every l, the factors of products (b, i, j, H, D): alpha (b, i, l, j, H, 1), left (b, i, l, H, D), right."""
+    """The `factors` of every l, which make products (b, i, j, H, D)."""
     return zip(alpha.unbind(2), left.unsqueeze(2).unbind(3), right.unsqueeze(1).unbind(2), strict=True)
 
 
@@ -80,12 +86,9 @@ def add_up(arena: Arena, part: torch.Tensor, alpha: torch.Tensor, size: int) -> 
     numbers in a block, but of at least one i.
     """
     batch, nodes, _, _, heads, width = part.shape
-    left, right = arena.working("left", part[:, :, :, 2]), arena.working("right", part[:, :, :, 3])
-    alpha = arena.gather("alpha", alpha.permute(0, 3, 2, 4, 1))[..., None]  # (b, i, l, j, H, 1)
+    alpha, left, right = factors(arena, part, alpha)
     sums = arena.take("sums", batch, nodes, nodes, heads, width)
-    block = blocks(nodes, size // (nodes * heads * width))
-    rights = (r for r in right.split(block[0]) for _ in range(-(-nodes // block[1])))
-    for a, u, o, w in zip(*(pieces(tensor, *block) for tensor in (alpha, left, sums)), rights, strict=True):
+    for a, u, o, w in blocks((alpha, left, sums), right, size // (nodes * heads * width)):
         product = arena.take("product", *o.shape)
         for middle, (a_l, u_l, w_l) in enumerate(by_middle(a, u, w)):
             torch.mul(u_l, w_l, out=product)
@@ -108,8 +111,7 @@ def gradients_channels_last(
 ) -> Gradients:
     """Inner loops run over channels, which lie together in every argument."""
     batch, nodes, _, _, heads, width = part.shape
-    left, right = arena.working("left", part[:, :, :, 2]), arena.working("right", part[:, :, :, 3])
-    alpha = arena.gather("alpha", alpha.permute(0, 3, 2, 4, 1))[..., None]  # (b, i, l, j, H, 1)
+    alpha, left, right = factors(arena, part, alpha)
     d_left = arena.take("d_left", batch, nodes, nodes, heads, width)
     d_right = arena.take("d_right", batch, nodes, nodes, heads, width)
     d_alpha = arena.take("d_alpha", batch, nodes, nodes, nodes, heads)
@@ -139,11 +141,9 @@ def gradients_nodes_last(
     d_left = arena.take("d_left", problems, nodes, nodes, width)  # (G, l, i, c)
     d_right = arena.take("d_right", problems, nodes, width, nodes)  # (G, l, c, j)
     d_scores = arena.take("d_scores", *alpha.shape)
-    block = blocks(nodes, size // (nodes * nodes * width))
-    flat = (alpha.view(problems, nodes, 1, nodes, nodes), left, right, d_left.transpose(2, 3), d_right)
-    views = [pieces(tensor, *block) for tensor in (*flat, d_scores.view(problems, nodes, nodes, nodes))]
-    d_outs = (d for d in d_out.split(block[0]) for _ in range(-(-nodes // block[1])))
-    for a, u, w, d_u, d_w, d_s, d_o in zip(*views, d_outs, strict=True):
+    given = (alpha.view(problems, nodes, 1, nodes, nodes), left, right)
+    found = (d_left.transpose(2, 3), d_right, d_scores.view(problems, nodes, nodes, nodes))
+    for a, u, w, d_u, d_w, d_s, d_o in blocks((*given, *found), d_out, size // (nodes * nodes * width)):
         s = arena.take("product", *a.shape[:2], width, nodes, nodes)
         torch.mul(a, d_o, out=s)
         torch.bmm(u.view(-1, 1, nodes), s.view(-1, nodes, nodes), out=d_w.view(-1, 1, nodes))
