@@ -167,6 +167,13 @@ def test_translations_cut_at_the_limit_are_counted(run_dir, monkeypatch):
     assert "warning: 2 of 2 did not end within 3 tokens" in result.stderr
 
 
+def test_every_answer_is_a_line(run_dir, monkeypatch):
+    """Also one with line breaks, as decoders of running text write them."""
+    answers = ["one\ntwo", "\r\nthree\n"]
+    monkeypatch.setattr("hf_sysgen.evaluation.commands.predict", lambda *args, **kwargs: (answers, [True, True]))
+    assert invoke("predict", "-c", run_dir, "jump", "walk").stdout == "one two\n three\n"
+
+
 @pytest.mark.parametrize(
     ("texts", "parts"),
     [

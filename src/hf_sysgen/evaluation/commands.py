@@ -125,7 +125,7 @@ def _translated(
 def predict_lines(
     checkpoint: str, texts: list[str], beams: int | None = None, max_new_tokens: int | None = None
 ) -> Iterator[str]:
-    """Translations of the texts, in order. Raises CheckpointError, DataError (before anything is decoded)."""
+    """Translations of the texts, in order, a line each. Raises CheckpointError, DataError (before anything is decoded)."""
     transformers.utils.logging.disable_progress_bar()
     if not texts:
         raise DataError("nothing to translate: give sentences as arguments, or one per line on standard input")
@@ -138,7 +138,8 @@ def predict_lines(
     for start in range(0, len(texts), 64):
         translations, ended = predict(model, tokenizer, texts[start : start + 64], **options)
         cut += ended.count(False)
-        yield from translations
+        # a pretrained decoder may answer with line breaks, after which no reader could tell whose answer a line is
+        yield from (" ".join(translation.splitlines()) for translation in translations)
     if cut:
         print(
             f"warning: {cut} of {len(texts)} did not end within {limit} tokens; see --max-new-tokens", file=sys.stderr
