@@ -36,6 +36,8 @@ def test_shares_by_category():
         shares({"exact": exact_match}, predictions, references, ["one"] * 3)
     with pytest.raises(MetricError, match="no predictions"):
         shares({"exact": exact_match}, [], [])
+    with pytest.raises(MetricError, match="3 references for 4 predictions"):
+        shares({"exact": exact_match}, predictions, references[:3])
 
 
 def test_perplexity_weighs_tokens_alike():

@@ -84,6 +84,10 @@ def test_bleu_needs_predictions_and_a_setup():
         bleu(PREDICTIONS, REFERENCES, "wmt")
     with pytest.raises(MetricError, match="no predictions"):
         bleu([], [])
+    with pytest.raises(MetricError, match="1 references for 2 predictions"):
+        bleu(["a b", "c"], ["a b"])
+    with pytest.raises(MetricError, match="2 references for 1 predictions"):
+        bleu(["a b"], ["a b", "c"])
 
 
 def test_bleu_as_a_metric(tmp_path):
@@ -170,6 +174,10 @@ def test_comp_refuses_what_it_cannot_match():
         comp(["x"], ["x"], [[]])
     with pytest.raises(MetricError, match="no rule 'stem' of comp"):
         comp(["x"], ["x"], [["new response"]], "stem")
+    with pytest.raises(MetricError, match="2 references for 1 predictions"):
+        comp(["x"], ["x", "y"], [["new response"]])
+    with pytest.raises(MetricError, match="0 pairs for 1 predictions"):
+        comp(["x"], ["x"], [])
 
 
 def test_comp_as_a_metric(tmp_path):
@@ -342,3 +350,8 @@ def test_what_no_test_can_do():
         seeds_test([1.0], [1.0, 2.0, 3.0])
     with pytest.raises(MetricError, match="2 and 3 examples"):
         seeds_test([1.0, 2.0], [1.0, 2.0, 3.0], paired=True)
+    for test in (permutation_test, seeds_test):
+        with pytest.raises(MetricError, match="a score is nan"):
+            test([1.0, 2.0, 3.0], [1.1, math.nan, 2.0])
+        with pytest.raises(MetricError, match="a score is -inf"):
+            test([1.0, -math.inf, 3.0], [1.1, 2.0, 2.0])

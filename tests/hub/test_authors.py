@@ -258,6 +258,13 @@ def test_unknown_family(relative: SimpleNamespace) -> None:
         from_authors("csordash", relative.weights, relative.config)
 
 
+def test_arguments_of_another_kind(relative: SimpleNamespace) -> None:
+    with pytest.raises(ValueError, match="family 'csordas': config must be a mapping of names, not NoneType"):
+        from_authors("csordas", relative.weights, None)
+    with pytest.raises(ValueError, match="family 'csordas': state_dict must be a mapping of names, not str"):
+        from_authors("csordas", "model.pt", relative.config)
+
+
 def test_unknown_variant(relative: SimpleNamespace) -> None:
     with pytest.raises(ValueError, match="unknown variant 'rel' of family 'csordas'; known: noscale, scaledinit"):
         from_authors("csordas", relative.weights, {**relative.config, "variant": "rel"})

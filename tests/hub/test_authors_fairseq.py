@@ -172,6 +172,25 @@ def test_arguments_that_change_nothing(plain: SimpleNamespace) -> None:
     assert model.state_dict().keys() == model_of(plain).state_dict().keys()
 
 
+def test_dropout_inside_of_old_checkpoints(plain: SimpleNamespace) -> None:
+    """What fairseq called relu_dropout, and reads where activation_dropout is 0 or missing."""
+    for arch, expected in (({"relu_dropout": 0.2}, 0.2), ({"relu_dropout": 0.2, "activation_dropout": 0.1}, 0.1)):
+        model = from_authors("fairseq_sag", plain.weights, {"arch": {**plain.config["arch"], **arch}})
+        assert model.config.activation_dropout == expected
+
+
+def test_tables_that_are_not_one(plain: SimpleNamespace) -> None:
+    """Trained weights are not dropped because an argument says that they are stored twice."""
+    same_size = {"encoder.embed_tokens.weight": plain.weights["decoder.embed_tokens.weight"] + 1}
+    for flag, first, other in (
+        ("share_decoder_input_output_embed", "decoder.embed_tokens", "decoder.output_projection"),
+        ("share_all_embeddings", "encoder.embed_tokens", "decoder.embed_tokens"),
+    ):
+        message = f"{flag} is set, but {other}.weight is not equal to {first}.weight"
+        with pytest.raises(ValueError, match=message):
+            from_authors("fairseq_sag", {**plain.weights, **same_size}, {"arch": {**plain.config["arch"], flag: True}})
+
+
 @pytest.mark.parametrize("kind", ["span", "fixed_span", "t5"])
 def test_kinds_with_a_span_need_it(plain: SimpleNamespace, kind: str) -> None:
     with pytest.raises(ValueError, match="family 'fairseq_sag': 'span' is missing from config"):

@@ -93,6 +93,17 @@ def test_label_smoothing_is_the_formula(tmp_path, few_examples):
     assert losses(run_recipe(recipe)) == [pytest.approx(sum(scores) / len(scores), rel=1e-5)]
 
 
+def test_label_smoothing_changes_nothing_else(tmp_path, few_examples):
+    """What the LSTM reads in training are its own words, of which nobody but the model knows."""
+    for forcing in (0.0, 1.0):
+        keys = {"model": "lstm_seq2seq", "dropout": 0.0, "teacher_forcing": forcing, "steps": 3, "eval_every": 0}
+        plain, smoothed = (
+            losses(run_recipe(tiny_recipe(tmp_path / f"{forcing}-{weight}", **keys, label_smoothing=weight)))
+            for weight in (0.0, 1e-9)
+        )
+        assert smoothed == pytest.approx(plain, rel=1e-6)
+
+
 def test_label_smoothing_is_fairseq_s(golden_dir):
     tensors = load_file(golden_dir / "sag" / "a_plain_postnorm.safetensors")
     labels = tensors["in.target"].masked_fill(tensors["in.target"] == 1, -100)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from hf_sysgen.data.translation import bpe_decoder, library, moses_detokenizer, sentencepiece_decoder
-from hf_sysgen.evaluation.sequences import MetricError
+from hf_sysgen.evaluation.sequences import MetricError, check_paired
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,10 @@ def bleu(predictions: Sequence[str], references: Sequence[str], setup: str = "to
         `reference_length` in tokens, and sacrebleu's `signature`.
 
     Raises:
-        MetricError: no such setup, or no predictions; DataError: a library is not installed.
+        MetricError: no such setup, no predictions, or not as many references; DataError: a library is not installed.
     """
     chosen = setup_of(setup)
-    if not predictions:
-        raise MetricError("no predictions: there is nothing to measure")
+    check_paired(predictions, references)
     metric = chosen.metric()
     score = metric.corpus_score(chosen.prepare(predictions), [chosen.prepare(references)])
     return {

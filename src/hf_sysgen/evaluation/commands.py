@@ -125,7 +125,7 @@ def _translated(
 def predict_lines(
     checkpoint: str, texts: list[str], beams: int | None = None, max_new_tokens: int | None = None
 ) -> Iterator[str]:
-    """Translations of the texts, in order, a line each. Raises CheckpointError, DataError (before anything is decoded)."""
+    """Translations of the texts in order, a line each. Raises CheckpointError, DataError (before any is decoded)."""
     transformers.utils.logging.disable_progress_bar()
     if not texts:
         raise DataError("nothing to translate: give sentences as arguments, or one per line on standard input")

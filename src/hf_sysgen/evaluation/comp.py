@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
-from hf_sysgen.evaluation.sequences import MetricError
+from hf_sysgen.evaluation.sequences import MetricError, check_paired
 
 Rule = Literal["any_inflection", "same_form"]
 
@@ -91,7 +91,8 @@ def comp(
         `comp`, between 0 and 1; `examples` it is over; `other_references`: how many references lack a word.
 
     Raises:
-        MetricError: no such rule; no example is left; see `comp_match`.
+        MetricError: no such rule; not as many references and pairs as predictions; no example is left; see
+            `comp_match`.
     """
     hits = comp_hits(predictions, references, pairs, rule, drop)
     if not hits:
@@ -110,6 +111,8 @@ def comp_hits(
     """Of each example that counts, whether its prediction has adjective and noun of every pair; see `comp`."""
     if rule not in get_args(Rule):
         raise MetricError(f"no rule {rule!r} of comp; there are {', '.join(get_args(Rule))}")
+    check_paired(predictions, references)
+    check_paired(predictions, pairs, "pairs")
     hits = []
     for prediction, reference, wanted in zip(predictions, references, pairs, strict=True):
         hit = comp_match(prediction, reference, wanted, rule)

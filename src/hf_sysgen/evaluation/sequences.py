@@ -16,6 +16,14 @@ class MetricError(UserError):
     """What was to be measured cannot be: says which argument, what is wrong and what would be right."""
 
 
+def check_paired(predictions: Sequence[Any], others: Sequence[Any], what: str = "references") -> None:
+    """Raises MetricError where there are no predictions, or not as many of the others."""
+    if not len(predictions):
+        raise MetricError("no predictions: there is nothing to measure")
+    if len(others) != len(predictions):
+        raise MetricError(f"{len(others)} {what} for {len(predictions)} predictions; give one for each")
+
+
 def exact_match(prediction: str, reference: str) -> bool:
     """
     Whether two texts have the same tokens in the same order, and as many: an end symbol that comes too early or too
@@ -46,12 +54,11 @@ def shares(
     number of examples and shares.
 
     Raises:
-        MetricError: there is no example, or not one category for each.
+        MetricError: there is no example, or not one reference and one category for each.
     """
-    if not predictions:
-        raise MetricError("no predictions: there is nothing to measure")
-    if categories is not None and len(categories) != len(predictions):
-        raise MetricError(f"{len(categories)} categories for {len(predictions)} predictions; give one for each")
+    check_paired(predictions, references)
+    if categories is not None:
+        check_paired(predictions, categories, "categories")
     hits = {
         name: [match(prediction, reference) for prediction, reference in zip(predictions, references, strict=True)]
         for name, match in matches.items()

@@ -63,11 +63,12 @@ def permutation_test(
     sign. Exact where all assignments of signs are at most `samples`, else over that many random ones.
 
     Raises:
-        MetricError: there are no examples, or not as many on both sides.
+        MetricError: there are no examples, or not as many on both sides, or a score is not finite.
     """
     import numpy as np
 
     _paired(first, second)
+    _finite(first, second)
     differences = np.asarray(second, np.float64) - np.asarray(first, np.float64)
     varying = differences[differences != 0]
     observed = abs(differences.sum())
@@ -126,13 +127,14 @@ def seeds_test(first: Sequence[float], second: Sequence[float], paired: bool = F
         paired: whether runs belong together, as of one seed. Their difference is tested then.
 
     Raises:
-        MetricError: fewer than two runs on a side, paired runs that are not as many, means that differ where nothing
-            scatters, or scipy is not installed.
+        MetricError: fewer than two runs on a side, paired runs that are not as many, a score that is not finite, means
+            that differ where nothing scatters, or scipy is not installed.
     """
     if min(len(first), len(second)) < 2:
         raise MetricError(f"{len(first)} and {len(second)} runs: a test over seeds needs at least two on each side")
     if paired:
         _paired(first, second)
+    _finite(first, second)
     try:
         from scipy import stats
     except ImportError as error:
@@ -204,6 +206,11 @@ def _examples(rows: Sequence[Mapping[str, Any]]) -> list[tuple[Any, Any]]:
 def _alike(values: Sequence[float]) -> bool:
     """Whether the values differ by rounding alone."""
     return max(values) - min(values) <= 1e-9 * max(map(abs, values))
+
+
+def _finite(*scores: Sequence[float]) -> None:
+    if wrong := [value for some in scores for value in some if not math.isfinite(value)]:
+        raise MetricError(f"a score is {wrong[0]}: a test needs finite ones; leave out the run that diverged")
 
 
 def _paired(first: Sequence, second: Sequence) -> None:

@@ -40,11 +40,15 @@ def from_authors(family: str, state_dict: Mapping[str, torch.Tensor], config: Ma
         config: their sizes.
 
     Raises:
-        ValueError: for an unknown family or variant, sizes that are missing or contradict each other, and parameters
-            that are missing, unknown or of another shape: by name, unless they already fail to be joined.
+        ValueError: for an unknown family or variant, arguments that are no mappings, sizes that are missing or
+            contradict each other, and parameters that are missing, unknown or of another shape: by name, unless they
+            already fail to be joined.
     """
     if family not in FAMILIES:
         raise ValueError(f"unknown family {family!r}; known: {', '.join(sorted(FAMILIES))}")
+    for name, given in {"state_dict": state_dict, "config": config}.items():
+        if not isinstance(given, Mapping):
+            raise ValueError(f"family {family!r}: {name} must be a mapping of names, not {type(given).__name__}")
     try:
         model, ours = FAMILIES[family](state_dict, config)
     except KeyError as error:

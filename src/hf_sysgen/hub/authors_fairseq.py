@@ -87,8 +87,8 @@ def fairseq_sag(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTr
             `derived` with `kind` ("gate", "fixed_span" or "t5") and `span`, which "gate" does without.
 
     Raises:
-        ValueError: for an argument that changes what is computed and is not offered, and for one of the two stacks
-            that fairseq does not have.
+        ValueError: for an argument that changes what is computed and is not offered, for one of the two stacks that
+            fairseq does not have, and for tables that the arguments say are one and that differ.
     """
     arch, derived = config["arch"], config.get("derived") or {"kind": "none"}
     kind = derived["kind"]
@@ -118,7 +118,8 @@ def fairseq_sag(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTr
         decoder_normalize_before=arch.get("decoder_normalize_before", False),
         dropout=arch.get("dropout", 0.1),
         attention_dropout=arch.get("attention_dropout", 0.0),
-        activation_dropout=arch.get("activation_dropout", 0.0),
+        # of old checkpoints under its former name, which fairseq falls back to
+        activation_dropout=arch.get("activation_dropout") or arch.get("relu_dropout") or 0.0,
         tie_word_embeddings=share_all or arch.get("share_decoder_input_output_embed", False),
         share_all_embeddings=share_all,
         pad_token_id=PAD,
@@ -158,6 +159,11 @@ def fairseq_sag(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTr
             elif weight is None or part not in JOINED:
                 raise ValueError(f"unknown parameter {name!r} of family 'fairseq_sag'")
     if ours_config.tie_word_embeddings:
+        shared = [name for name in tables if name in state_dict and (share_all or name.startswith("decoder"))]
+        for name in shared[1:]:
+            if not torch.equal(state_dict[shared[0]], state_dict[name]):
+                flag = "share_all_embeddings" if share_all else "share_decoder_input_output_embed"
+                raise ValueError(f"family 'fairseq_sag': {flag} is set, but {name} is not equal to {shared[0]}")
         # stored under every name, or under the first only
         ours["lm_head.weight"] = ours["model.decoder.embed_tokens.weight"]
     return model, ours

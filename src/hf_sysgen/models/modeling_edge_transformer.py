@@ -18,7 +18,7 @@ from .edge_decoder import EdgeDecoder
 from .edge_encoder import EdgeEncoder, EdgePreTrainedModel
 from .edge_layers import loops
 from .readout import Readout, RelationHead, edge_state, linear_readout
-from .seq2seq import shift_right, token_loss
+from .seq2seq import ShiftedLabels, token_loss
 from .word_graph import WordGraphHeads
 
 
@@ -82,7 +82,7 @@ class EdgeTransformerForGraphParsing(WordGraphHeads, EdgePreTrainedModel):
         return loops(states), self.parent_head(states).squeeze(-1)
 
 
-class EdgeTransformerForConditionalGeneration(EdgePreTrainedModel, GenerationMixin):
+class EdgeTransformerForConditionalGeneration(ShiftedLabels, EdgePreTrainedModel, GenerationMixin):
     """Encoder, decoder and logits, with a loss and `generate`; one table of embeddings for source and target."""
 
     # the loss divides by `num_items_in_batch`, so that accumulated and sharded batches have one loss
@@ -113,9 +113,6 @@ class EdgeTransformerForConditionalGeneration(EdgePreTrainedModel, GenerationMix
 
     def set_output_embeddings(self, value: nn.Module):
         self.lm_head = value
-
-    def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
-        return shift_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
 
     @can_return_tuple
     def forward(
@@ -152,7 +149,7 @@ class EdgeTransformerForConditionalGeneration(EdgePreTrainedModel, GenerationMix
         if labels is not None:
             use_cache = False
             if decoder_input_ids is None and decoder_inputs_embeds is None:
-                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+                decoder_input_ids = self.training_input(labels)
         if (decoder_input_ids is None) == (decoder_inputs_embeds is None):
             raise ValueError("give exactly one of decoder_input_ids and decoder_inputs_embeds, or labels")
         if encoder_outputs is None:

@@ -36,6 +36,19 @@ def shift_right(labels: torch.Tensor, start_id: int, pad_id: int) -> torch.Tenso
     return shifted
 
 
+class ShiftedLabels:
+    """What the decoder of a model with a head reads where only labels are given."""
+
+    config: Any
+
+    def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
+        return shift_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
+
+    def training_input(self, labels: torch.Tensor, **source) -> torch.Tensor:
+        """Decoder input for labels (B, T), with the [`SOURCE_INPUTS`] that the encoder reads."""
+        return self.prepare_decoder_input_ids_from_labels(labels)
+
+
 def token_loss(
     logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int | None = None
 ) -> torch.Tensor:
@@ -348,7 +361,7 @@ def beside_states(outputs: Seq2SeqModelOutput) -> dict[str, Any]:
     return {name: value for name, value in outputs.items() if name != "last_hidden_state"}
 
 
-class Seq2SeqLM(Seq2SeqPreTrainedModel, GenerationMixin):
+class Seq2SeqLM(ShiftedLabels, Seq2SeqPreTrainedModel, GenerationMixin):
     """[`Seq2SeqModel`] with logits over the decoder's table, a loss and `generate`."""
 
     _tied_weights_keys = {"lm_head.weight": "model.decoder.embed_tokens.weight"}  # noqa: RUF012
@@ -369,13 +382,6 @@ class Seq2SeqLM(Seq2SeqPreTrainedModel, GenerationMixin):
         resized = super()._resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
         self.model.resize_other_tables(resized.weight.shape[0], mean_resizing)
         return resized
-
-    def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
-        return shift_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
-
-    def training_input(self, labels: torch.Tensor, **source) -> torch.Tensor:
-        """What the decoder reads where only labels (B, T) are given, with the `source` arguments of [`forward`]."""
-        return self.prepare_decoder_input_ids_from_labels(labels)
 
     def states(self, labels: torch.Tensor | None, use_cache: bool | None, **inputs) -> Seq2SeqModelOutput:
         """What [`Seq2SeqModel`] returns for its `inputs`. With labels it keeps no cache, and reads them if need be."""

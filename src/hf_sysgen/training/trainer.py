@@ -34,6 +34,7 @@ from transformers.trainer_callback import ExportableState, PrinterCallback
 from hf_sysgen.errors import RunFailed
 from hf_sysgen.evaluation.samples import write_evaluation
 from hf_sysgen.files import write_whole
+from hf_sysgen.models.seq2seq import SOURCE_INPUTS
 from hf_sysgen.training.batches import Batches, StepBatches, parts_of_max_tokens
 from hf_sysgen.training.recipe import Recipe
 from hf_sysgen.training.schedules import learning_rate_of
@@ -182,8 +183,9 @@ class SysgenTrainer(Seq2SeqTrainer):
     def compute_loss(self, model, inputs, *args, **kwargs):
         if self.recipe.label_smoothing:
             # the Trainer keeps the labels to itself, from which the model would make its decoder input
-            shifted = self.accelerator.unwrap_model(model).prepare_decoder_input_ids_from_labels(inputs["labels"])
-            inputs = {**inputs, "decoder_input_ids": shifted}
+            source = {name: inputs[name] for name in SOURCE_INPUTS if name in inputs}
+            read = self.accelerator.unwrap_model(model).training_input(inputs["labels"], **source)
+            inputs = {**inputs, "decoder_input_ids": read}
         return super().compute_loss(model, inputs, *args, **kwargs)
 
     @property
