@@ -31,6 +31,7 @@ from hf_sysgen.training.recipe import (
     RecipeError,
     dump_recipe,
     load_recipe,
+    own_fields,
     parse_recipe,
     recipe_setups,
     shipped_recipes,
@@ -258,6 +259,42 @@ def test_wrong_values_are_one_line_that_names_the_key(changes, message):
         parse_recipe({**TINY, **changes})
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("file", "given", "message"),
+    [
+        ("sag/scan_sag", "attention_span=4", "attention_span=4 has no effect under self_attention=full; remove it"),
+        ("sag/scan_sag_fixed_span", "t5_bias_init=zeros", "t5_bias_init=zeros has no effect under self_attention=fixed"),
+        ("sag/scan_sag_t5", "convolution_groups=full", "convolution_groups=full has no effect under self_attention=t5"),
+        ("sag/scan_transformer", "encoder_gate_start=0.5", "encoder_gate_start=0.5 has no effect under self_attention_"),
+        ("role_filler/scan_jump_filler", "renormalization=each_row", "has no effect under attention_threshold=None"),
+        ("depth_width/pretrain_41M_2", "relative_buckets=8", "has no effect under position_scheme=rotary"),
+        ("edge/cfq_dependencies_bilstm", "attention_dropout=0.3", "has no effect under encoder=bilstm"),
+    ],
+)
+def test_fields_without_effect_make_no_other_cell(file, given, message):
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(f"{file}.yaml", [given])
+    assert message in str(caught.value)
+
+
+def test_fields_at_their_default_are_no_mistake():
+    """A sweep may give all of its recipes what only some of them make use of, as long as it changes nothing."""
+    load_recipe("sag/scan_sag.yaml", ["attention_span=2"])
+    load_recipe("sag/scan_sag_t5.yaml", ["attention_span=4"])
+    load_recipe("role_filler/scan_jump_filler.yaml", ["renormalization=each_row", "attention_threshold=0.1"])
+
+
+def test_tables_of_fields_without_effect_are_of_fields():
+    """And of values that the other one may have, which a config checks."""
+    tables = {config: config.no_effect for config in CONFIGS.values() if config.no_effect}
+    assert len(tables) >= 5
+    for config, table in tables.items():
+        for key, (other, values) in table.items():
+            assert key in own_fields(config)
+            for value in values:
+                assert getattr(config(**{other: value, "num_labels": 3}), other) == value
 
 
 @pytest.mark.parametrize("key", ["model", "benchmark", "config", "steps", "batch_size", "learning_rate"])

@@ -1,5 +1,8 @@
 """Checks of fields that stand in most configurations."""
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 from transformers import PreTrainedConfig
 
 
@@ -7,7 +10,13 @@ class CheckedConfig(PreTrainedConfig):
     """
     A configuration whose `validate_architecture` names the fields to check. Each check raises `ValueError` with the
     field and its value.
+
+    Attributes:
+        no_effect: fields that only some values of another field make use of, with that one and the values under which
+            they do nothing. A recipe that gives such a field is refused.
     """
+
+    no_effect: ClassVar[Mapping[str, tuple[str, tuple[Any, ...]]]] = {}
 
     def check_sizes(self, *names: str):
         """Each is at least 1."""

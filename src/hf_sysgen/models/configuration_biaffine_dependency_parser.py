@@ -28,6 +28,12 @@ class BiaffineDependencyParserConfig(SentenceEncoderConfig):
     """
 
     model_type = "biaffine_dependency_parser"
+    no_effect = {  # noqa: RUF012
+        **SentenceEncoderConfig.no_effect,
+        "position_scheme": ("encoder", ("bilstm",)),
+        "attention_dropout": ("encoder", ("bilstm",)),
+        "activation_dropout": ("encoder", ("bilstm",)),
+    }
 
     hidden_size: int = 360
     num_hidden_layers: int = 7

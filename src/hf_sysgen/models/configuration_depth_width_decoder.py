@@ -65,6 +65,11 @@ class DepthWidthConfig(CheckedConfig):
 
     model_type = "depth_width_decoder"
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
+    no_effect = {  # noqa: RUF012
+        "rotary_base": ("position_scheme", ("relative_bias",)),
+        "relative_buckets": ("position_scheme", ("rotary",)),
+        "relative_max_distance": ("position_scheme", ("rotary",)),
+    }
 
     vocab_size: int = 32_000
     hidden_size: int = 512

@@ -46,6 +46,14 @@ class FairseqTransformerConfig(EncoderDecoderConfig):
     model_type = "fairseq_transformer"
     # fairseq reads `words </s>` (data/dictionary.py:292-317 of 0.10.2)
     source_starts = False
+    no_effect = {  # noqa: RUF012
+        "attention_span": ("self_attention", ("full",)),
+        "t5_bias_init": ("self_attention", ("full", "fixed_span", "convolution")),
+        "convolution_groups": ("self_attention", ("full", "fixed_span", "t5")),
+        "causal_convolution": ("self_attention", ("full", "fixed_span", "t5")),
+        "encoder_gate_start": ("self_attention_gate", (False,)),
+        "decoder_gate_start": ("self_attention_gate", (False,)),
+    }
 
     source_vocab_size: int = 14
     num_attention_heads: int = 4

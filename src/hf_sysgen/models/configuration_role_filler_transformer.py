@@ -45,6 +45,7 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
     """
 
     model_type = "role_filler_transformer"
+    no_effect = {"renormalization": ("attention_threshold", (None,))}  # noqa: RUF012
 
     vocab_size: int = 17
     source_vocab_size: int = 17

@@ -40,6 +40,7 @@ class SentenceEncoderConfig(CheckedConfig):
     # the names under which an encoder-decoder's encoder asks for its sizes
     attribute_map = {"encoder_layers": "num_hidden_layers", "source_vocab_size": "vocab_size"}  # noqa: RUF012
     source_id_offset = 0
+    no_effect = {"max_relative_distance": ("position_scheme", ("absolute",))}  # noqa: RUF012
 
     vocab_size: int = 746
     hidden_size: int = 64

@@ -495,10 +495,14 @@ def _checked_model_fields(model_config: type, fields: dict[str, Any], sizes: Map
     from huggingface_hub.errors import StrictDataclassError
 
     try:
-        model_config(**fields, **sizes)
+        config = model_config(**fields, **sizes)
     except StrictDataclassError as error:
         # the cause names the field, or both values of a contradiction
         raise RecipeError(" ".join(str(error.__cause__ or error).split())) from error
+    defaults = _field_defaults(model_config)
+    for key, (other, values) in getattr(config, "no_effect", {}).items():
+        if key in fields and fields[key] != defaults[key] and getattr(config, other) in values:
+            raise RecipeError(f"{key}={fields[key]} has no effect under {other}={getattr(config, other)}; remove it")
     return fields
 
 
