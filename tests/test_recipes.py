@@ -119,6 +119,86 @@ def test_the_paper_s_setup_of_the_edge_transformer():
     assert cells["cogs_graph_edge"].steps == 24_155 * 200 // 100
 
 
+def test_the_paper_s_setup_of_gated_attention_on_scan():
+    """Chaabouni et al. 2021, Appendix A.1: what all share, and the grid of each architecture."""
+    shared = {"batch_size": 256, "learning_rate": 5e-4, "max_grad_norm": 1.0, "dropout": 0.1, "attention_dropout": 0.1,
+              "adam_beta1": 0.9, "adam_beta2": 0.999, "schedule": "constant", "sampling": "epochs", "max_tokens": None,
+              "label_smoothing": 0.0, "weight_decay": 0.0, "early_stopping": "none"}  # fmt: skip
+    grids = {
+        "transformer": [4, 6, 8],
+        "sag": [4, 6, 8],
+        "sag_convolution": [4, 6],
+        "sag_fixed_span": [4],
+        "sag_t5": [4],
+    }
+    counts = {config: info.num_examples["train"] for config, info in benchmark_info("scan").configs.items()}
+    for name, depths in grids.items():
+        path = shipped_recipes() / "sag" / f"scan_{name}.yaml"
+        recipe = load_recipe(path)
+        keys = recipe.to_dict()
+        assert shared.items() <= keys.items()
+        assert keys["steps"] == 250 * -(-counts["addprim_jump"] // 256)
+        sweep = yaml.safe_load((path.parent / "sweeps" / f"appendix_a1_{name}.yaml").read_text(encoding="utf-8"))
+        assert sweep["recipes"] == [f"../{path.name}"]
+        for cell in sweep["cells"]:
+            steps = {**keys, **cell}["steps"]
+            assert steps == 250 * -(-counts[cell.get("config", "addprim_jump")] // 256)
+        grid = {"num_attention_heads": [4, 8], "hidden_size": [128, 256], "intermediate_size": [256, 512],
+                "encoder_layers": depths, "decoder_attention_heads": [4, 8], "decoder_hidden_size": [128, 256],
+                "decoder_intermediate_size": [256, 512], "decoder_layers": depths}  # fmt: skip
+        if name != "transformer":
+            assert (keys["encoder_gate_start"], keys["decoder_gate_start"]) == (-1, -1)
+        if name not in ("transformer", "sag"):
+            grid["attention_span"] = [2, 4, 6]
+        assert (sweep["axes"], sweep["seeds"]) == (grid, [0, 1, 2])
+        config = CONFIGS[recipe.model](**recipe.model_fields)
+        assert all(getattr(config, key) in values for key, values in grid.items())
+
+
+def test_the_paper_s_setup_of_gated_attention_in_translation():
+    """Chaabouni et al. 2021, Appendix A.2, and where it is silent what its recipes name instead."""
+    usual = {"schedule": "inverse_sqrt", "warmup_steps": 4000, "warmup_init_lr": 1e-7, "max_grad_norm": 0.0, "beams": 5,
+             "sampling": "max_tokens", "adam_beta2": 0.98, "tie_word_embeddings": True}  # fmt: skip
+    setups = {
+        "iwslt14": {"hidden_size": 512, "intermediate_size": 1024, "num_attention_heads": 4, "encoder_layers": 6,
+                    "decoder_layers": 6, "learning_rate": 5e-4, "dropout": 0.3, "activation_dropout": 0.0,
+                    "weight_decay": 1e-4, "label_smoothing": 0.1, "max_tokens": 1024, "batches_per_update": 4,
+                    "epochs": 40, "early_stopping": "bleu", "length_penalty": 1.0, "joint_vocabulary": False},
+        "flores": {"hidden_size": 512, "intermediate_size": 2048, "num_attention_heads": 2, "encoder_layers": 5,
+                   "decoder_layers": 5, "learning_rate": 1e-3, "dropout": 0.4, "activation_dropout": 0.2,
+                   "weight_decay": 1e-4, "label_smoothing": 0.2, "max_tokens": 4000, "batches_per_update": 4,
+                   "epochs": 100, "early_stopping": "loss", "length_penalty": 1.2, "share_all_embeddings": True,
+                   "encoder_normalize_before": True, "decoder_normalize_before": True},
+        "noun_adjective": {"hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16,
+                           "encoder_layers": 6, "decoder_layers": 6, "learning_rate": 7e-4, "dropout": 0.1,
+                           "activation_dropout": 0.0, "weight_decay": 0.0, "label_smoothing": 0.1, "max_tokens": 4000,
+                           "batches_per_update": 6, "epochs": 30, "early_stopping": "loss", "length_penalty": 1.0,
+                           "share_all_embeddings": True},
+    }  # fmt: skip
+    gates = {"iwslt14": [1.0, 0.0], "flores": [2.0, 1.0, 0.0], "noun_adjective": [1.0, 0.0]}
+    for benchmark, setup in setups.items():
+        folder = shipped_recipes() / "sag"
+        spans = [f"{benchmark}_{name}" for name in ("sag_convolution", "sag_fixed_span", "sag_t5")]
+        grids = {"transformer": [f"{benchmark}_transformer"], "sag": [f"{benchmark}_sag"], "spans": spans}
+        for name, recipes in grids.items():
+            sweep = yaml.safe_load((folder / f"sweeps/appendix_a2_{benchmark}_{name}.yaml").read_text(encoding="utf-8"))
+            assert sweep["recipes"] == [f"../{recipe}.yaml" for recipe in recipes]
+            grid = {"attention_dropout": [0.0, 0.2]}
+            if name != "transformer":
+                starts = gates[benchmark]
+                grid |= {"encoder_gate_start": [-start for start in starts], "decoder_gate_start": starts}
+            if name == "spans":
+                grid["attention_span"] = [2, 4, 6]
+            assert sweep["axes"] == grid
+            pre_norm = {"encoder_normalize_before": True, "decoder_normalize_before": True}
+            searched = benchmark != "flores" and name != "transformer"
+            assert (pre_norm in sweep.get("cells", [])) == searched
+            for recipe in recipes:
+                keys = load_recipe(folder / f"{recipe}.yaml").to_dict()
+                assert {**usual, **setup}.items() <= keys.items(), recipe
+                assert all(keys[key] in values for key, values in grid.items()), recipe
+
+
 def test_the_paper_s_setup_of_pretraining():
     """Petty et al. 2023, Tables 1 and 3: one file for each model, which differ in nothing else."""
     perplexities = {
@@ -265,9 +345,17 @@ def test_wrong_values_are_one_line_that_names_the_key(changes, message):
     ("file", "given", "message"),
     [
         ("sag/scan_sag", "attention_span=4", "attention_span=4 has no effect under self_attention=full; remove it"),
-        ("sag/scan_sag_fixed_span", "t5_bias_init=zeros", "t5_bias_init=zeros has no effect under self_attention=fixed"),
+        (
+            "sag/scan_sag_fixed_span",
+            "t5_bias_init=zeros",
+            "t5_bias_init=zeros has no effect under self_attention=fixed",
+        ),
         ("sag/scan_sag_t5", "convolution_groups=full", "convolution_groups=full has no effect under self_attention=t5"),
-        ("sag/scan_transformer", "encoder_gate_start=0.5", "encoder_gate_start=0.5 has no effect under self_attention_"),
+        (
+            "sag/scan_transformer",
+            "encoder_gate_start=0.5",
+            "encoder_gate_start=0.5 has no effect under self_attention_",
+        ),
         ("role_filler/scan_jump_filler", "renormalization=each_row", "has no effect under attention_threshold=None"),
         ("depth_width/pretrain_41M_2", "relative_buckets=8", "has no effect under position_scheme=rotary"),
         ("edge/cfq_dependencies_bilstm", "attention_dropout=0.3", "has no effect under encoder=bilstm"),
