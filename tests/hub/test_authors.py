@@ -13,7 +13,8 @@ from safetensors.torch import load_file
 
 from hf_sysgen.hub.authors import from_authors
 from hf_sysgen.hub.authors_csordas import CSORDAS_VARIANTS
-from hf_sysgen.models.positions import sinusoids
+from hf_sysgen.models import SysgenTransformerConfig
+from hf_sysgen.models.positions import EmbeddingInput, sinusoids
 
 VARIANTS = list(CSORDAS_VARIANTS)
 IMPLEMENTATIONS = ["eager", "sdpa"]
@@ -125,6 +126,14 @@ def test_sinusoids_bit_for_bit(golden: SimpleNamespace) -> None:
     # stored with the scale of the variant; 1 / sqrt(16) is exact in binary
     scale = golden.config["d_model"] ** -0.5 if "scaledinit" in golden.config["variant"] else 1.0
     assert torch.equal(sinusoids(positions, golden.config["d_model"]) * scale, theirs)
+
+
+@pytest.mark.parametrize("width", [16, 24, 128])
+def test_scaled_sinusoids_are_float32_rows(width: int) -> None:
+    """Also in a float64 model, and where 1 / sqrt(d) is no binary number: the authors store scaled rows."""
+    config = SysgenTransformerConfig(hidden_size=width, num_attention_heads=1, embedding_scaling="ped", dropout=0.0)
+    added = EmbeddingInput(config)(torch.zeros(1, 41, width, dtype=torch.float64))[0]
+    assert torch.equal(added, (sinusoids(torch.arange(41), width) * width**-0.5).double())
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)

@@ -273,3 +273,43 @@ def test_kernels_in_the_interpreter() -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "all within twice the plain version's error" in done.stdout
+
+
+COMPILED = """
+import sys
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from hf_sysgen.models import triangular_kernels as kernels
+
+TENSORS = {"projected", "output", "d_output", "gradient", "lse", "means"}
+KINDS = {"node_mask": "*i8", "lengths": "*i32", "seed": "*i32", "scale": "fp32", "dropout": "fp32"}
+FLAGS = {"MASKED": True, "CAUSAL": True, "DROPOUT": True, "PRECISION": "ieee", "BD": 128}
+for name in ("forward_kernel", "first_kernel", "last_kernel"):
+    kernel = getattr(kernels, name)
+    config = min(kernel.configs, key=lambda config: (config.kwargs["BI"] * config.kwargs["BJ"], config.num_warps))
+    fixed = {**FLAGS, **config.kwargs}
+    names = kernel.fn.arg_names
+    signature = {
+        argument: "constexpr" if argument in fixed else "*fp32" if argument in TENSORS else KINDS.get(argument, "i32")
+        for argument in names
+    }
+    source = ASTSource(kernel.fn, signature, {(names.index(argument),): value for argument, value in fixed.items()})
+    options = {"num_warps": config.num_warps, "num_stages": config.num_stages}
+    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    print(name, compiled.metadata.shared)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed; PyTorch for CPUs does not bring it")
+def test_wide_heads_fit_into_shared_memory() -> None:
+    """Compiling needs no GPU. Heads of 90 channels in float32 are those of the paper's dependency parser."""
+    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    needed = {name: int(size) for name, size in (line.split() for line in done.stdout.splitlines())}
+    assert len(needed) == 3
+    # bytes of a block on the GPUs of several generations; Hopper has more
+    assert max(needed.values()) <= 99 * 1024, needed

@@ -17,7 +17,8 @@ class SysgenTransformerConfig(EncoderDecoderConfig):
     Args:
         share_layers: one layer per stack, applied at every depth (the paper's "universal" variants).
         position_scheme: `"absolute"` adds sinusoids to the embeddings; `"relative"` scores signed distances inside
-            self-attention (Appendix C; Dai et al. 2019) and adds nothing to the embeddings.
+            self-attention (Appendix C; Dai et al. 2019) and adds nothing to the embeddings. Absolute positions count
+            columns, as the authors', who pad on the right: padding on the left changes what is computed.
         embedding_scaling: what is multiplied before tokens and positions are summed (Appendix D): `"teu"` the
             embeddings by sqrt(d), `"ped"` the positions by 1/sqrt(d), `"none"` neither. With relative positions only
             `"none"` and `"teu"` have a meaning.

@@ -82,6 +82,8 @@ class EdgeEncoder(EdgePreTrainedModel):
         if self.config.input_form == "graph":
             if (edge_ids is None) == (inputs_embeds is None) or input_ids is not None:
                 raise ValueError("give exactly one of edge_ids and inputs_embeds: config.input_form is 'graph'")
+            if edge_ids is not None and edge_ids.dim() != 3:
+                raise ValueError(f"edge_ids must be labels (B, N, N) of edges, not of shape {tuple(edge_ids.shape)}")
             return self.embed_edges(edge_ids) if inputs_embeds is None else inputs_embeds
         if (input_ids is None) == (inputs_embeds is None) or edge_ids is not None:
             raise ValueError("give exactly one of input_ids and inputs_embeds: config.input_form is 'sequence'")
@@ -114,7 +116,12 @@ class EdgeEncoder(EdgePreTrainedModel):
         Returns:
             last_hidden_state (B, N, N, E), in which edges from or to padding mean nothing; as attentions, with
             `triangular_implementation` `"auto"` or `"plain"`, weights (B, H, N, N, N) of triangles i -> l -> j.
+
+        Raises:
+            ValueError: both or none of ids and embeddings, both masks, or labels of another shape.
         """
+        if attention_mask is not None and node_mask is not None:
+            raise ValueError("give one of attention_mask and node_mask: they are two names of one mask")
         mask = attention_mask if node_mask is None else node_mask
         mask = None if mask is None else mask.bool()
         state = self.first_state(input_ids, edge_ids, inputs_embeds, mask)

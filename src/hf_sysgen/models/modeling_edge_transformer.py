@@ -144,8 +144,12 @@ class EdgeTransformerForConditionalGeneration(ShiftedLabels, EdgePreTrainedModel
             logits (B, T, V) and, with labels, loss: cross-entropy summed over labels, divided by their number.
 
         Raises:
-            ValueError: if the decoder gets no input, or both of ids and embeddings.
+            ValueError: if the decoder gets no input, both of ids and embeddings, or a mask with padding before words.
         """
+        mask = kwargs.pop("decoder_attention_mask", None)
+        # what stands behind a word it never sees
+        if mask is not None and (mask[:, :-1] < mask[:, 1:]).any():
+            raise ValueError("decoder_attention_mask: the target must be padded on the right, which needs no mask")
         if labels is not None:
             use_cache = False
             if decoder_input_ids is None and decoder_inputs_embeds is None:

@@ -127,8 +127,9 @@ class EmbeddingInput(nn.Module):
         if not self.is_absolute:
             return hidden
         positions = torch.arange(hidden.shape[1], device=hidden.device) + first_position
-        table = sinusoids(positions, hidden.shape[2]).to(hidden.dtype)  # (L, E)
-        return dropout(hidden + table * self.position_scale, self.dropout, self.training)
+        # scaled before it takes the states' type: the authors keep scaled rows, in float32
+        table = sinusoids(positions, hidden.shape[2]) * self.position_scale  # (L, E)
+        return dropout(hidden + table.to(hidden.dtype), self.dropout, self.training)
 
 
 class CountedEmbeddingInput(nn.Module):

@@ -9,10 +9,12 @@ another owns (l, j) and runs over i.
 
 # B batch, N nodes, H heads, D head width; i -> l -> j a triangle's nodes; problem = example * H + head
 
+import contextlib
 import math
 import os
 
 import torch
+from torch.autograd.function import once_differentiable
 
 try:
     import triton
@@ -35,9 +37,9 @@ def can_run_triton(projected: torch.Tensor) -> bool:
 
 if triton is not None:
 
-    def tiles(sizes, warps):
+    def tiles(sizes, warps, **options):
         """Tile shapes to choose from; the interpreter has no clock to choose by."""
-        configs = [triton.Config({"BI": i, "BJ": j}, num_warps=w) for i, j in sizes for w in warps]
+        configs = [triton.Config({"BI": i, "BJ": j}, num_warps=w, **options) for i, j in sizes for w in warps]
         return configs[:1] if INTERPRETED else configs
 
     @triton.jit
@@ -51,9 +53,9 @@ if triton is not None:
 
     @triton.jit
     def kept_share(i, j, l, problem, seed, dropout, N):
-        """0 with probability `dropout`, else 1 / (1 - dropout); the same in every kernel."""
+        """0 with probability `dropout`, else 1 / (1 - dropout); the same in every kernel. `seed` is an address."""
         offsets = (l * N + i[:, None]) * N + j[None, :]
-        return tl.where(tl.rand(seed + problem, offsets) >= dropout, 1.0 / (1.0 - dropout), 0.0)
+        return tl.where(tl.rand(tl.load(seed) + problem, offsets) >= dropout, 1.0 / (1.0 - dropout), 0.0)
 
     @triton.autotune(
         tiles([(16, 16), (16, 32), (32, 16), (32, 32)], (4, 8)), key=["ROUGHLY", "BD", "CAUSAL", "DROPOUT"]
@@ -139,7 +141,10 @@ if triton is not None:
             kept, d_weights = weights * share, d_weights * share
         return kept, weights * (d_weights - mean), d_out
 
-    @triton.autotune(tiles([(16, 16), (16, 32), (32, 16)], (4, 8)), key=["ROUGHLY", "BD", "CAUSAL", "DROPOUT"])
+    # one stage: loaded ahead, as by default, tiles of d_output take more shared memory than there is in wide heads
+    @triton.autotune(
+        tiles([(16, 16), (16, 32), (32, 16)], (4, 8), num_stages=1), key=["ROUGHLY", "BD", "CAUSAL", "DROPOUT"]
+    )
     @triton.jit
     def first_kernel(
         projected, node_mask, d_output, lse, means, gradient, scale, source, seed, dropout, N, H, D, ROUGHLY,
@@ -183,7 +188,9 @@ if triton is not None:
         tl.store(at, (d_query * scale).to(gradient.dtype.element_ty), mask=in_first)
         tl.store(at + 2 * part, d_left.to(gradient.dtype.element_ty), mask=in_first)
 
-    @triton.autotune(tiles([(16, 16), (32, 16), (16, 32)], (4, 8)), key=["ROUGHLY", "BD", "CAUSAL", "DROPOUT"])
+    @triton.autotune(
+        tiles([(16, 16), (32, 16), (16, 32)], (4, 8), num_stages=1), key=["ROUGHLY", "BD", "CAUSAL", "DROPOUT"]
+    )
     @triton.jit
     def last_kernel(
         projected, node_mask, d_output, lse, means, gradient, scale, source, seed, dropout, N, H, D, ROUGHLY,
@@ -227,6 +234,13 @@ if triton is not None:
         tl.store(at + 3 * part, d_right.to(gradient.dtype.element_ty), mask=in_last)
 
 
+def on(device: torch.device) -> contextlib.AbstractContextManager:
+    """Triton launches on the current device, which need not be that of its arguments. Compiled code sees to it."""
+    if device.type != "cuda" or torch.compiler.is_compiling():
+        return contextlib.nullcontext()
+    return torch.cuda.device(device)
+
+
 class TritonTriangularAttention(torch.autograd.Function):
     """Keeps its argument, its output and one number per edge and head for the backward pass."""
 
@@ -254,38 +268,44 @@ class TritonTriangularAttention(torch.autograd.Function):
             mask = node_mask.to(torch.int8).contiguous()
             positions = torch.arange(1, nodes + 1, dtype=torch.int32, device=mask.device)
             lengths = (positions * mask).amax(1).to(torch.int32)
-        seed = int(torch.randint(2**31 - batch * heads, ())) if dropout else 0
+        # on the device: a number of Python's would be the same whenever a captured or compiled step is run
+        seed = lse
+        if dropout:
+            seed = torch.randint(2**31 - batch * heads, (1,), dtype=torch.int32, device=projected.device)
         sizes, flags = TritonTriangularAttention.options(projected, source_length, dropout)
         scalars = (1 / math.sqrt(width), source_length or 0, seed, dropout)
 
         def grid(tile):
             return batch * heads, triton.cdiv(nodes, tile["BI"]), triton.cdiv(nodes, tile["BJ"])
 
-        forward_kernel[grid](
-            projected, mask, lengths, output, lse, *scalars, *sizes, MASKED=node_mask is not None, **flags
-        )
-        ctx.save_for_backward(projected, output, lse, None if node_mask is None else mask)
-        ctx.source_length, ctx.dropout, ctx.seed = source_length, dropout, seed
+        with on(projected.device):
+            forward_kernel[grid](
+                projected, mask, lengths, output, lse, *scalars, *sizes, MASKED=node_mask is not None, **flags
+            )
+        ctx.save_for_backward(projected, output, lse, None if node_mask is None else mask, seed if dropout else None)
+        ctx.source_length, ctx.dropout = source_length, dropout
         return output
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, d_output):
-        projected, output, lse, mask = ctx.saved_tensors
+        projected, output, lse, mask, seed = ctx.saved_tensors
         batch, nodes, _, _, heads, width = projected.shape
         d_output = d_output.contiguous()
         means = (d_output.float() * output.float()).sum(-1)  # (B, N, N, H)
         gradient = torch.empty_like(projected)
         sizes, flags = TritonTriangularAttention.options(projected, ctx.source_length, ctx.dropout)
-        scalars = (1 / math.sqrt(width), ctx.source_length or 0, ctx.seed, ctx.dropout)
+        scalars = (1 / math.sqrt(width), ctx.source_length or 0, lse if seed is None else seed, ctx.dropout)
         for kernel, tile_size in ((first_kernel, "BI"), (last_kernel, "BJ")):
 
             def grid(tile, tile_size=tile_size):
                 return batch * heads * nodes, triton.cdiv(nodes, tile[tile_size])
 
-            kernel[grid](
-                projected, lse if mask is None else mask, d_output, lse, means, gradient, *scalars, *sizes,
-                MASKED=mask is not None, **flags,
-            )  # fmt: skip
+            with on(projected.device):
+                kernel[grid](
+                    projected, lse if mask is None else mask, d_output, lse, means, gradient, *scalars, *sizes,
+                    MASKED=mask is not None, **flags,
+                )  # fmt: skip
         return gradient, None, None, None
 
 
