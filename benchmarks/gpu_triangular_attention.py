@@ -85,7 +85,9 @@ def check(device: str, interpreted: bool) -> bool:
                     whole = torch.ones_like(mask)
                     unmasked = both(triton_triangular_attention, projected, direction, None, source)
                     with_ones = both(triton_triangular_attention, projected, direction, whole, source)
-                    same = all(torch.allclose(*pair, rtol=1e-2, atol=1e-3) for pair in zip(unmasked, with_ones, strict=True))
+                    same = all(
+                        torch.allclose(*pair, rtol=1e-2, atol=1e-3) for pair in zip(unmasked, with_ones, strict=True)
+                    )
                     right &= same
                     print(f"B{batch} n{nodes} {dtype} source {source} without a mask{'' if same else '  WRONG'}")
                 for what, true, near, ours in zip(("output", "gradient"), truth, rough, found, strict=True):

@@ -115,6 +115,16 @@ def test_the_paper_s_setup_of_the_edge_transformer():
                  "cfq_sparql_universal": 100}  # fmt: skip
     for name, epochs in epochs_of.items():
         assert cells[name].steps == epochs * -(-sizes[name] // cells[name].batch_size)
+    # clutrr/train.py, cogs/train.py and cfq/train.py of the authors' code: schedule, warm-up, decay, clipping, dropout
+    trained = {
+        "clutrr_edge_234": ("linear", 100, 0.0, 1.0, 0.2), "clutrr_rat_234": ("linear", 100, 0.0, 1.0, 0.2),
+        "clutrr_rrat_234": ("linear", 100, 0.0, 1.0, 0.2), "cogs_graph_edge": ("linear", 1000, 0.01, 1.0, 0.1),
+        "cfq_edge": ("linear", 1000, 0.0, 100.0, 0.1),
+    }  # fmt: skip
+    for name, values in trained.items():
+        cell = cells[name]
+        how = cell.schedule, cell.warmup_steps, cell.weight_decay, cell.max_grad_norm
+        assert (*how, cell.model_fields["dropout"]) == values, name
     assert {cells[f"cfq_dependencies_{name}"].steps for name in ("edge", "transformer", "universal")} == {8000}
     assert cells["cogs_graph_edge"].steps == 24_155 * 200 // 100
 

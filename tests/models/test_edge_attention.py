@@ -13,6 +13,8 @@ import torch
 from edge_tiny import SIZES
 from reference import triangular_attention as reference
 from tiny import scatter_weights
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from hf_sysgen.models import EdgeTransformerConfig, triangular_blocked
 from hf_sysgen.models.edge_layers import EdgeLayer
@@ -43,10 +45,10 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 # of 3 examples of 11 nodes: one block of all; blocks of two nodes; of two examples if channels are last; of two heads
-# if nodes are; and chunks of two examples
+# if nodes are; chunks of two examples; and of four first nodes of one
 @pytest.fixture(
-    params=[(1 << 19, 1 << 20), (300, 1), (3000, 1 << 20), (1 << 14, 1 << 20), (1200, 4 * 11**3)],
-    ids=["one block", "nodes", "examples", "heads", "chunks"],
+    params=[(1 << 19, 1 << 20), (300, 1), (3000, 1 << 20), (1 << 14, 1 << 20), (1200, 4 * 11**3), (650, 4 * 11**2)],
+    ids=["one block", "nodes", "examples", "heads", "chunks", "first nodes"],
 )
 def small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     products, scores = request.param
@@ -237,6 +239,46 @@ def test_blocks_hold_no_number_per_triangle() -> None:
         kept[name] = max(sizes)
     assert kept["blocked"] == 2 * 29**2 * 4 * HEADS * SIZE
     assert kept["plain"] >= 2 * 29**3 * HEADS * SIZE
+
+
+class Largest(TorchDispatchMode):
+    """Numbers in the largest memory that any operation returns a part of."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, function, kinds, arguments=(), options=None):
+        result = function(*arguments, **(options or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, torch.Tensor):
+                self.numbers = max(self.numbers, leaf.untyped_storage().nbytes() // leaf.element_size())
+        return result
+
+
+@pytest.mark.usefixtures("way")
+def test_blocks_hold_less_than_a_number_per_triangle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one example, in either pass, while they work."""
+    nodes = 29
+    monkeypatch.setitem(triangular_blocked.SCORES, "cpu", 3 * nodes**2)
+    monkeypatch.setitem(triangular_blocked.PRODUCTS, "cpu", 6 * nodes**2)
+    largest = {}
+    for name, source in (("plain", None), ("blocked", None), ("blocked, causal", 5)):
+        projected = torch.randn(1, nodes, nodes, 4, 1, 1, requires_grad=True)
+        with Largest() as found:
+            if name == "plain":
+                output, _ = plain_triangular_attention(*projected.unbind(3))
+            else:
+                output = blocked_triangular_attention(projected, torch.ones(1, nodes, dtype=torch.bool), source, 0.1)
+            output.sum().backward()
+        largest[name] = found.numbers
+    assert largest["plain"] >= nodes**3
+    assert max(largest["blocked"], largest["blocked, causal"]) < nodes**3 / 4
+
+
+def test_graphs_without_nodes() -> None:
+    projected = torch.randn(2, 0, 0, 4, 3, 5, requires_grad=True)
+    output = blocked_triangular_attention(projected)
+    assert output.shape == (2, 0, 0, 3, 5)
+    output.sum().backward()
 
 
 def test_allowed_triangles_by_the_rule() -> None:

@@ -485,6 +485,24 @@ def test_missing_and_superfluous_inputs() -> None:
         tiny_edge("rat nodes")()
     with pytest.raises(ValueError, match="exactly one of decoder_input_ids and decoder_inputs_embeds, or labels"):
         words(input_ids=torch.zeros(1, 2, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"edge_ids must be labels \(B, N, N\) of edges, not of shape \(5, 5\)"):
+        graph(edge_ids=torch.zeros(5, 5, dtype=torch.long), query=torch.zeros(1, 2, dtype=torch.long))
+    with pytest.raises(ValueError, match="two names of one mask"):
+        graph(**batch, attention_mask=torch.ones_like(batch["node_mask"]))
+
+
+def test_padding_before_target_words_is_refused() -> None:
+    """Behind them it is harmless, and a mask that says so changes nothing."""
+    words, batch = tiny_edge("translation"), edge_batch("translation")
+    given = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+    target = torch.tensor([[0, 3, 4]]).expand(len(batch["input_ids"]), 3)
+    mask = torch.ones_like(target)
+    expected = words(**given, decoder_input_ids=target).logits
+    mask[:, 2] = 0
+    masked = words(**given, decoder_input_ids=target, decoder_attention_mask=mask).logits
+    assert torch.equal(masked, expected)
+    with pytest.raises(ValueError, match="decoder_attention_mask: the target must be padded on the right"):
+        words(**given, decoder_input_ids=target, decoder_attention_mask=mask.flip(1))
 
 
 def test_embeddings_instead_of_ids() -> None:

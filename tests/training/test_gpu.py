@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import datasets
 import pytest
 import torch
@@ -35,6 +39,7 @@ MODELS = [
     {"model": "relative_universal_transformer"},
     {"model": "sysgen_transformer"},
     {"model": "role_filler_transformer", "role_scheme": "scan_prim"},
+    {"model": "edge_transformer", "num_hidden_layers": 2, "decoder_layers": 2, "joint_vocabulary": True},
 ]
 
 
@@ -80,11 +85,19 @@ def test_a_resumed_graph_reads_the_schedule(tmp_path, few_examples, monkeypatch)
         torch.testing.assert_close(ours[name], weight, rtol=0, atol=1e-4)
 
 
-def test_dropout_differs_between_replays(tmp_path, monkeypatch):
+@pytest.mark.parametrize("model", ["relative_universal_transformer", "edge_transformer"])
+def test_dropout_differs_between_replays(model, tmp_path, monkeypatch):
     """One example in every row and hardly any learning: only masks can make losses differ."""
     same = {name: part.select([0] * 61) for name, part in small_scan().items()}
     monkeypatch.setattr(hf_sysgen.training.tasks, "load_benchmark", lambda *args, **kwargs: datasets.DatasetDict(same))
-    keys = {"dropout": 0.5, "learning_rate": 1e-12, "steps": 9, "eval_every": 0}
+    keys = {
+        "model": model,
+        "joint_vocabulary": True,
+        "dropout": 0.5,
+        "learning_rate": 1e-12,
+        "steps": 9,
+        "eval_every": 0,
+    }
     record = run_recipe(tiny_recipe(tmp_path, static_batches=True, **keys))
     # the first updates run outside the graph
     assert len(set(losses(record)[-4:])) == 4
@@ -95,6 +108,13 @@ def test_autocast(precision, tmp_path, few_examples):
     record = run_recipe(tiny_recipe(tmp_path, precision=precision))
     plain = run_recipe(tiny_recipe(tmp_path / "plain"))
     assert losses(record)[0] == pytest.approx(losses(plain)[0], rel=2e-2)
+
+
+def test_triangular_kernels():
+    """Outputs, gradients and dropout of the Triton kernels, in every type, beside the plain version in float64."""
+    script = Path(__file__).parents[2] / "benchmarks" / "gpu_triangular_attention.py"
+    done = subprocess.run([sys.executable, str(script), "--check-only"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_cpu_and_gpu_evaluate_alike(tmp_path, few_examples, monkeypatch):

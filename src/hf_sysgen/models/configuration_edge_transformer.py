@@ -41,8 +41,9 @@ class EdgeTransformerConfig(CheckedConfig):
             id 0 and "none" included.
         length_groups: an encoder batch is run in so many parts of similar length, each cut to its longest example;
             results are the same, padding costs less.
-        triangular_implementation: `"plain"` holds a number for every triangle and head, `"blocked"` none at all,
-            `"triton"` runs fused kernels on a GPU. Only the first has weights to return and second derivatives.
+        triangular_implementation: `"plain"` holds a number for every triangle and head, `"blocked"` as many as a cache
+            does (with an ablation those of one example, by the plain formula), `"triton"` runs fused kernels on a GPU.
+            Only the first has weights to return and second derivatives.
             `"auto"` takes the plain one where attentions are asked for, and else the fastest that can run.
         readout: loop edge from which the decoder predicts: of the token itself (`"i_to_i"`), or the edge to it from
             the start of the target (`"start_to_i"`; cfq/model.py:454).

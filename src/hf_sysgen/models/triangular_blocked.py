@@ -1,6 +1,7 @@
-"""Triangular attention in blocks that stay in a cache: no tensor holds a number for every triangle of the batch."""
+"""Triangular attention in blocks that stay in a cache: no tensor holds a number for every triangle of many nodes."""
 
-# G problems (an example's head each), B batch, N nodes, H heads, D head width; i -> l -> j a triangle's nodes
+# G problems (an example's head each), B batch, N nodes, H heads, D head width; i -> l -> j a triangle's nodes, I of
+# the first ones at a time
 
 import math
 from collections.abc import Iterator, Sequence
@@ -24,10 +25,11 @@ class Arena:
         self.memory: dict[str, torch.Tensor] = {}
 
     def take(self, name: str, *shape: int) -> torch.Tensor:
-        """Uninitialised numbers; the first chunk is the largest."""
-        if name not in self.memory:
-            self.memory[name] = torch.empty(math.prod(shape), dtype=self.dtype, device=self.device)
-        return self.memory[name][: math.prod(shape)].view(shape)
+        """Uninitialised numbers."""
+        count = math.prod(shape)
+        if name not in self.memory or len(self.memory[name]) < count:
+            self.memory[name] = torch.empty(count, dtype=self.dtype, device=self.device)
+        return self.memory[name][:count].view(shape)
 
     def gather(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """A contiguous copy."""
@@ -37,13 +39,20 @@ class Arena:
         """In the arena's type; copied only if it has another one."""
         return tensor if tensor.dtype == self.dtype else self.gather(name, tensor)
 
+    def total(self, name: str, summand: torch.Tensor, first: slice, nodes: int) -> torch.Tensor:
+        """The summand, added to those of earlier first nodes of these examples, in the arena's type."""
+        if first.stop - first.start == nodes:
+            return summand
+        total = self.take(name, *summand.shape)
+        return total.copy_(summand) if first.start == 0 else total.add_(summand)
+
     def channels_first(self, name: str, edges: torch.Tensor) -> torch.Tensor:
-        """(b, N, N, C) -> (b, C, N, N); one example at a time: PyTorch has a fast copy for a transposed matrix."""
-        batch, nodes, _, channels = edges.shape
-        turned = self.take(name, batch, channels, nodes * nodes)
+        """(b, I, N, C) -> (b, C, I, N); one example at a time: PyTorch has a fast copy for a transposed matrix."""
+        batch, first, nodes, channels = edges.shape
+        turned = self.take(name, batch, channels, first * nodes)
         for example, whole in zip(turned, edges, strict=True):
             example.copy_(whole.reshape(-1, channels).t())
-        return turned.view(batch, channels, nodes, nodes)
+        return turned.view(batch, channels, first, nodes)
 
     def channels_last(self, name: str, edges: torch.Tensor) -> torch.Tensor:
         """(b, H, D, N, N) -> (b, N, N, H, D), in the same way."""
@@ -67,27 +76,41 @@ def blocks(tensors: Sequence[torch.Tensor], shared: torch.Tensor, nodes: int) ->
             yield *piece, common
 
 
-def factors(arena: Arena, part: torch.Tensor, alpha: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """alpha (b, H, l, i, j) as (b, i, l, j, H, 1), and of part (b, N, N, 4, H, D) left (b, i, l, H, D) and right."""
-    left, right = arena.working("left", part[:, :, :, 2]), arena.working("right", part[:, :, :, 3])
+def chunks(batch: int, nodes: int, heads: int, size: int) -> Iterator[tuple[slice, slice]]:
+    """
+    Slices of examples and of their first nodes: whole examples with at most `size` scores, or if one has more, some of
+    its first nodes with twice as many, as every slice prepares keys and right values anew; but one first node at least.
+    """
+    scores = heads * nodes**2
+    examples, first = max(size // (scores * nodes), 1), min(max(2 * size // scores, 1), nodes)
+    for start in range(0, batch, examples):
+        for i in range(0, nodes, first):
+            yield slice(start, min(start + examples, batch)), slice(i, min(i + first, nodes))
+
+
+def factors(
+    arena: Arena, part: torch.Tensor, first: slice, alpha: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """alpha (b, H, l, I, j) as (b, I, l, j, H, 1), and of part (b, N, N, 4, H, D) left (b, I, l, H, D) and right."""
+    left, right = arena.working("left", part[:, first, :, 2]), arena.working("right", part[:, :, :, 3])
     return arena.gather("alpha", alpha.permute(0, 3, 2, 4, 1))[..., None], left, right
 
 
 def by_middle(
     alpha: torch.Tensor, left: torch.Tensor, right: torch.Tensor
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """The `factors` of every l, which make products (b, i, j, H, D)."""
+    """The `factors` of every l, which make products (b, I, j, H, D)."""
     return zip(alpha.unbind(2), left.unsqueeze(2).unbind(3), right.unsqueeze(1).unbind(2), strict=True)
 
 
-def add_up(arena: Arena, part: torch.Tensor, alpha: torch.Tensor, size: int) -> torch.Tensor:
+def add_up(arena: Arena, part: torch.Tensor, first: slice, alpha: torch.Tensor, size: int) -> torch.Tensor:
     """
-    alpha (b, H, l, i, j) with both values of part (b, N, N, 4, H, D): sums over l, (b, i, j, H, D), with at most `size`
+    alpha (b, H, l, I, j) with both values of part (b, N, N, 4, H, D): sums over l, (b, I, j, H, D), with at most `size`
     numbers in a block, but of at least one i.
     """
     batch, nodes, _, _, heads, width = part.shape
-    alpha, left, right = factors(arena, part, alpha)
-    sums = arena.take("sums", batch, nodes, nodes, heads, width)
+    alpha, left, right = factors(arena, part, first, alpha)
+    sums = arena.take("sums", batch, left.shape[1], nodes, heads, width)
     for a, u, o, w in blocks((alpha, left, sums), right, size // (nodes * heads * width)):
         product = arena.take("product", *o.shape)
         for middle, (a_l, u_l, w_l) in enumerate(by_middle(a, u, w)):
@@ -100,23 +123,23 @@ def add_up(arena: Arena, part: torch.Tensor, alpha: torch.Tensor, size: int) -> 
 
 
 # With s = alpha dO, gradients of `right` are u s summed over i, and with t = s w those of `left` t summed over j, while
-# alpha dalpha = u t summed over channels. Both ways take alpha (b, H, l, i, j), what `part` holds (b, N, N, 4, H, D)
-# and dO (b, i, j, H, D), and return those of left (b, i, l, H, D), of right (b, l, j, H, D), and alpha dalpha. A block
-# has at most `size` numbers, but those of an example, or of one l, at least.
+# alpha dalpha = u t summed over channels. Both ways take alpha (b, H, l, I, j), what `part` holds (b, N, N, 4, H, D)
+# and dO (b, I, j, H, D), and return those of left (b, I, l, H, D), of right (b, l, j, H, D) as far as these i go, and
+# alpha dalpha. A block has at most `size` numbers, but those of an example, or of one l, at least.
 Gradients = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def gradients_channels_last(
-    arena: Arena, part: torch.Tensor, alpha: torch.Tensor, d_output: torch.Tensor, size: int
+    arena: Arena, part: torch.Tensor, first: slice, alpha: torch.Tensor, d_output: torch.Tensor, size: int
 ) -> Gradients:
     """Inner loops run over channels, which lie together in every argument."""
-    batch, nodes, _, _, heads, width = part.shape
-    alpha, left, right = factors(arena, part, alpha)
-    d_left = arena.take("d_left", batch, nodes, nodes, heads, width)
+    batch, some, nodes, heads, width = d_output.shape
+    alpha, left, right = factors(arena, part, first, alpha)
+    d_left = arena.take("d_left", batch, some, nodes, heads, width)
     d_right = arena.take("d_right", batch, nodes, nodes, heads, width)
-    d_alpha = arena.take("d_alpha", batch, nodes, nodes, nodes, heads)
+    d_alpha = arena.take("d_alpha", batch, nodes, some, nodes, heads)
     tensors = (alpha, left, right, d_output, d_left, d_right, d_alpha)
-    rows = max(size // (nodes * nodes * heads * width), 1)
+    rows = max(size // (some * nodes * heads * width), 1)
     for a, u, w, d_o, d_u, d_w, d_a in zip(*(tensor.split(rows) for tensor in tensors), strict=True):
         s, product = arena.take("s", *d_o.shape), arena.take("product", *d_o.shape)  # (b, i, j, H, D), of one l
         sums = zip(d_u.unbind(2), d_w.unbind(1), d_a.unbind(1), strict=True)  # of every l
@@ -129,60 +152,63 @@ def gradients_channels_last(
 
 
 def gradients_nodes_last(
-    arena: Arena, part: torch.Tensor, alpha: torch.Tensor, d_output: torch.Tensor, size: int
+    arena: Arena, part: torch.Tensor, first: slice, alpha: torch.Tensor, d_output: torch.Tensor, size: int
 ) -> Gradients:
     """Inner loops run over the last node: there may be more of these than channels in a head."""
-    nodes, heads, width = part.shape[1], *part.shape[4:]
-    problems = len(part) * heads
-    values = arena.channels_first("values", part[:, :, :, 2:].flatten(3)).view(-1, 2, heads, width, nodes, nodes)
-    left = arena.gather("left", values[:, 0].permute(0, 1, 4, 2, 3)).view(-1, nodes, width, nodes)  # (G, l, c, i)
-    right = arena.gather("right", values[:, 1].transpose(2, 3)).view(-1, nodes, width, nodes)  # (G, l, c, j)
-    d_out = arena.channels_first("turned_d_out", d_output.flatten(3)).view(-1, 1, width, nodes, nodes)
-    d_left = arena.take("d_left", problems, nodes, nodes, width)  # (G, l, i, c)
+    batch, some, nodes, heads, width = d_output.shape
+    problems = batch * heads
+    left = arena.channels_first("left_values", part[:, first, :, 2].flatten(3)).view(problems, width, some, nodes)
+    left = arena.gather("left", left.permute(0, 3, 1, 2))  # (G, l, c, I)
+    right = arena.channels_first("right_values", part[:, :, :, 3].flatten(3)).view(problems, width, nodes, nodes)
+    right = arena.gather("right", right.transpose(1, 2))  # (G, l, c, j)
+    d_out = arena.channels_first("turned_d_out", d_output.flatten(3)).view(problems, 1, width, some, nodes)
+    d_left = arena.take("d_left", problems, nodes, some, width)  # (G, l, I, c)
     d_right = arena.take("d_right", problems, nodes, width, nodes)  # (G, l, c, j)
     d_scores = arena.take("d_scores", *alpha.shape)
-    given = (alpha.view(problems, nodes, 1, nodes, nodes), left, right)
-    found = (d_left.transpose(2, 3), d_right, d_scores.view(problems, nodes, nodes, nodes))
-    for a, u, w, d_u, d_w, d_s, d_o in blocks((*given, *found), d_out, size // (nodes * nodes * width)):
-        s = arena.take("product", *a.shape[:2], width, nodes, nodes)
+    given = (alpha.view(problems, nodes, 1, some, nodes), left, right)
+    found = (d_left.transpose(2, 3), d_right, d_scores.view(problems, nodes, some, nodes))
+    for a, u, w, d_u, d_w, d_s, d_o in blocks((*given, *found), d_out, size // (some * nodes * width)):
+        s = arena.take("product", *a.shape[:2], width, some, nodes)
         torch.mul(a, d_o, out=s)
-        torch.bmm(u.view(-1, 1, nodes), s.view(-1, nodes, nodes), out=d_w.view(-1, 1, nodes))
+        torch.bmm(u.view(-1, 1, some), s.view(-1, some, nodes), out=d_w.view(-1, 1, nodes))
         s.mul_(w[:, :, :, None])
         torch.sum(s, -1, out=d_u)
         torch.sum(s.mul_(u[..., None]), 2, out=d_s)
     d_right = arena.channels_last("turned_d_right", d_right.view(-1, heads, nodes, width, nodes).transpose(2, 3))
-    return d_left.view(-1, heads, nodes, nodes, width).permute(0, 3, 2, 1, 4), d_right, d_scores
+    return d_left.view(-1, heads, nodes, some, width).permute(0, 3, 2, 1, 4), d_right, d_scores
 
 
 class BlockedTriangularAttention(torch.autograd.Function):
     """
     Keeps its argument, its output and one number per edge and head for the backward pass, which computes scores again.
+    Scores are those of a few examples at a time, or of some first nodes of one.
     """
 
     @staticmethod
-    def budgets(projected: torch.Tensor) -> tuple[int, int]:
-        """Examples in a chunk, and numbers in a block of three-way products."""
-        nodes, heads = projected.shape[1], projected.shape[4]
+    def plan(projected: torch.Tensor) -> tuple[list[tuple[slice, slice]], int]:
+        """The `chunks`, and numbers in a block of three-way products."""
+        batch, nodes, heads = (projected.shape[axis] for axis in (0, 1, 4))
         kind = "cpu" if projected.device.type == "cpu" else "cuda"
-        return max(SCORES[kind] // (heads * nodes**3), 1), PRODUCTS[kind]
+        return list(chunks(batch, nodes, heads, SCORES[kind])), PRODUCTS[kind]
 
     @staticmethod
     def scores(
-        arena: Arena, part: torch.Tensor, node_mask: torch.Tensor | None, source_length: int | None
+        arena: Arena, part: torch.Tensor, first: slice, node_mask: torch.Tensor | None, source_length: int | None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Scaled queries (G, i, D) and keys (G, j, D) of every l, and scores (b, H, l, i, j), of b examples."""
+        """Scaled queries (G, I, D) and keys (G, j, D) of every l, and scores (b, H, l, I, j), of b examples."""
         nodes, heads, width = part.shape[1], *part.shape[4:]
-        query = arena.gather("query", part[:, :, :, 0].permute(0, 3, 2, 1, 4)).mul_(1 / math.sqrt(width))
+        query = arena.gather("query", part[:, first, :, 0].permute(0, 3, 2, 1, 4)).mul_(1 / math.sqrt(width))
         key = arena.gather("key", part[:, :, :, 1].permute(0, 3, 1, 2, 4)).view(-1, nodes, width)
-        query = query.view(-1, nodes, width)
-        scores = arena.take("scores", len(query), nodes, nodes)
+        some = query.shape[3]
+        query = query.view(-1, some, width)
+        scores = arena.take("scores", len(query), some, nodes)
         torch.bmm(query, key.transpose(1, 2), out=scores)
-        scores = scores.view(-1, heads, nodes, nodes, nodes)
+        scores = scores.view(-1, heads, nodes, some, nodes)
         if node_mask is not None:
             scores.masked_fill_(~node_mask[:, None, :, None, None], -math.inf)
         if source_length is not None:
             for middle in range(source_length, nodes):
-                scores[:, :, middle, :middle, :middle] = -math.inf
+                scores[:, :, middle, : max(middle - first.start, 0), :middle] = -math.inf
         return query, key, scores
 
     @staticmethod
@@ -203,21 +229,21 @@ class BlockedTriangularAttention(torch.autograd.Function):
         output = projected.new_empty(batch, nodes, nodes, heads, width)
         log_sums = torch.empty(batch, heads, 1, nodes, nodes, dtype=work, device=projected.device)
         ctx.seed = int(torch.randint(2**62, ())) if dropout else 0
-        rows, size = BlockedTriangularAttention.budgets(projected)
+        plan, size = BlockedTriangularAttention.plan(projected)
         with torch.autocast(projected.device.type, enabled=False):
-            for start in range(0, batch, rows):
-                some = slice(start, start + rows)
+            for some, first in plan:
                 part, mask = projected[some], None if node_mask is None else node_mask[some]
-                _, _, alpha = BlockedTriangularAttention.scores(arena, part, mask, source_length)
+                _, _, alpha = BlockedTriangularAttention.scores(arena, part, first, mask, source_length)
                 largest = alpha.amax(2, keepdim=True)
                 largest.masked_fill_(largest == -math.inf, 0)
                 sums = alpha.sub_(largest).exp_().sum(2, keepdim=True)
                 sums.masked_fill_(sums == 0, 1)
-                log_sums[some] = largest.add_(sums.log())
+                log_sums[some, :, :, first] = largest.add_(sums.log())
                 alpha.div_(sums)
                 if dropout:
-                    alpha.mul_(BlockedTriangularAttention.drop_mask(arena, alpha, dropout, ctx.seed + start))
-                output[some] = add_up(arena, part, alpha, size)
+                    seed = ctx.seed + some.start + batch * first.start
+                    alpha.mul_(BlockedTriangularAttention.drop_mask(arena, alpha, dropout, seed))
+                output[some, first] = add_up(arena, part, first, alpha, size)
         ctx.save_for_backward(projected, output, log_sums, node_mask)
         ctx.source_length, ctx.dropout = source_length, dropout
         return output
@@ -230,25 +256,27 @@ class BlockedTriangularAttention(torch.autograd.Function):
         arena = Arena(log_sums.dtype, projected.device)
         gradients = gradients_channels_last if nodes <= FEW_NODES[width >= 32] else gradients_nodes_last
         gradient = torch.empty_like(projected)
-        rows, size = BlockedTriangularAttention.budgets(projected)
+        plan, size = BlockedTriangularAttention.plan(projected)
         with torch.autocast(projected.device.type, enabled=False):
-            for start in range(0, batch, rows):
-                some = slice(start, start + rows)
+            for some, first in plan:
                 part, target, mask = projected[some], gradient[some], None if node_mask is None else node_mask[some]
-                query, key, alpha = BlockedTriangularAttention.scores(arena, part, mask, ctx.source_length)
-                alpha.sub_(log_sums[some]).exp_()
+                query, key, alpha = BlockedTriangularAttention.scores(arena, part, first, mask, ctx.source_length)
+                alpha.sub_(log_sums[some, :, :, first]).exp_()
                 kept = alpha
                 if ctx.dropout:
-                    kept = BlockedTriangularAttention.drop_mask(arena, alpha, ctx.dropout, ctx.seed + start).mul_(alpha)
-                d_out = arena.gather("d_out", d_output[some])
-                target[:, :, :, 2], target[:, :, :, 3], d_scores = gradients(arena, part, kept, d_out, size)
-                means = (d_out * output[some]).sum(-1).permute(0, 3, 1, 2)[:, :, None]
-                d_scores = d_scores.sub_(alpha.mul_(means)).view(-1, nodes, nodes)
+                    seed = ctx.seed + some.start + batch * first.start
+                    kept = BlockedTriangularAttention.drop_mask(arena, alpha, ctx.dropout, seed).mul_(alpha)
+                d_out = arena.gather("d_out", d_output[some, first])
+                d_left, d_right, d_scores = gradients(arena, part, first, kept, d_out, size)
+                means = (d_out * output[some, first]).sum(-1).permute(0, 3, 1, 2)[:, :, None]
+                d_scores = d_scores.sub_(alpha.mul_(means)).view(-1, d_out.shape[1], nodes)
                 d_query = torch.bmm(d_scores, key, out=arena.take("d_query", *query.shape))
                 d_key = torch.bmm(d_scores.transpose(1, 2), query, out=arena.take("d_key", *key.shape))
-                shape = (-1, heads, nodes, nodes, width)
-                target[:, :, :, 0] = d_query.mul_(1 / math.sqrt(width)).view(shape).permute(0, 3, 2, 1, 4)
-                target[:, :, :, 1] = d_key.view(shape).permute(0, 2, 3, 1, 4)
+                shape = (len(part), heads, nodes, -1, width)
+                target[:, first, :, 0] = d_query.mul_(1 / math.sqrt(width)).view(shape).permute(0, 3, 2, 1, 4)
+                target[:, first, :, 2] = d_left
+                target[:, :, :, 1] = arena.total("keys", d_key.view(shape).permute(0, 2, 3, 1, 4), first, nodes)
+                target[:, :, :, 3] = arena.total("rights", d_right, first, nodes)
         return gradient, None, None, None
 
 
@@ -264,4 +292,6 @@ def blocked_triangular_attention(
     Args:
         projected: query, key, left and right in one tensor (B, N, N, 4, H, D).
     """
+    if not projected.shape[1]:
+        return projected[:, :, :, 0]
     return BlockedTriangularAttention.apply(projected.contiguous(), node_mask, source_length, dropout)
