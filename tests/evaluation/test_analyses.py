@@ -15,8 +15,10 @@ from hf_sysgen.cli import app
 from hf_sysgen.evaluation import devil_analyses as devil
 from hf_sysgen.evaluation.analyse import feed_forward_ranks, read_runs
 from hf_sysgen.evaluation.depth_analyses import (
+    OVER_SEEDS,
     accuracy_at_loss,
     at_equal_loss,
+    by_structure,
     cumulative_share,
     effective_rank,
     generalization,
@@ -229,6 +231,64 @@ def test_lexical_and_structural_cases_count_examples():
     assert generalization([record]) == {"cogs current": {"0.0k": [(2, 0.5)]}}
     with pytest.raises(AnalysisError, match="cp_recursion"):
         lexical_structural(sized(2, splits={"test": {"accuracy": 0.5, "by_category": {"active_to_passive": [1, 1.0]}}}))
+
+
+def tuned_from(checkpoint: str, seed: int = 0, accuracy: float = 0.5, **recipe: Any):
+    return sized(
+        2, seed=seed, recipe={"pretrained": checkpoint, **recipe},
+        validation_loss_teacher=every(10, 2, 1), test_accuracy=every(10, 0.0, accuracy),
+        splits={"test": {"accuracy": accuracy, "by_category": {
+            "cp_recursion": [1, accuracy], "active_to_passive": [1, accuracy]}}},
+    )  # fmt: skip
+
+
+def test_means_are_over_seeds_alone():
+    # a seed of pretraining is one too, and where a run reads, writes and looks makes no other model
+    seeds = [
+        tuned_from("runs/p2/seed0/model", 0, 0.2, output_dir="a", eval_batch_size=1),
+        tuned_from("runs/p2/seed1/model/", 1, 0.4, output_dir="b", length_groups=4),
+        # the default of this model's config
+        tuned_from("runs/p2/seed0/model", 2, 0.9, share_layers=False),
+    ]
+    assert generalization(seeds)["cogs current"]["0.0k"] == [(2, pytest.approx(0.5))]
+    for other, message in (
+        (tuned_from("runs/p2/seed0/step-10"), r"pretrained is runs/p2/seed\*/model and runs/p2/seed\*/step-10"),
+        (tuned_from("runs/p2/seed0/model", share_layers=True), "share_layers is False and True"),
+        (tuned_from("runs/p2/seed0/model", learning_rate=1e-3), "learning_rate is None and 0.001"),
+        (tuned_from("runs/p2/seed0/model") | {"steps": 100}, "steps is 20 and 100"),
+        (tuned_from("runs/p2/seed0/model") | {"pretrained_fields": {"dropout": 0.5}}, "dropout is 0.1 and 0.5"),
+    ):
+        for analysis in (generalization, by_structure, lambda runs: at_equal_loss(runs, 1.0)):
+            with pytest.raises(AnalysisError, match=f"2 layers 8 seed 0 and 2 layers 8 seed 0 are not.*: {message};"):
+                analysis([seeds[0], other])
+    # early stopping ends each seed elsewhere
+    stopping = [tuned_from("m", seed, early_stopping="loss") | {"steps": 10 * seed} for seed in (1, 2)]
+    assert generalization(stopping)["cogs current"]["0.0k"] == [(2, 0.5)]
+    pretrained = [
+        sized(2, recipe=recipe, splits={"validation": {"accuracy": 0.0, "perplexity": 20.0}})
+        for recipe in ({}, {"share_layers": True})
+    ]
+    with pytest.raises(AnalysisError, match="share_layers is False and True"):
+        perplexities(pretrained)
+
+
+def test_what_may_differ_over_seeds_is_what_makes_no_other_cell():
+    from hf_sysgen.training.recipe import Recipe
+
+    assert set(OVER_SEEDS) == set(Recipe.SAME_CELL)
+
+
+@pytest.mark.parametrize("name", ["generalization-depth", "lexical-structural", "equal-loss"])
+def test_runs_of_figure_6_are_left_out_of_the_others(name, tmp_path):
+    final, matched = tuned_from("runs/p2/seed0/model", accuracy=0.6), tuned_from("runs/p2/seed0/step-10", accuracy=0.2)
+    # alone on their benchmark, they are what was asked for
+    alone = tuned_from("runs/p2/seed0/step-20", accuracy=0.3, benchmark="cogs_vf")
+    runs = keep(tmp_path / "runs", final, matched | {"name": "matched"}, alone | {"name": "alone"})
+    done = invoke(name, runs, "-o", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert done.stderr == "left out, as fine-tuned from weights of a step: matched seed 0\n"
+    _, *rows = csv.reader((tmp_path / "out" / f"{name}.csv").read_text().splitlines())
+    assert {(row[0], row[-1]) for row in rows} == {("cogs current", "0.6"), ("cogs_vf current", "0.3")}
 
 
 def test_checkpoints_of_equal_perplexity():

@@ -6,6 +6,7 @@ import csv
 import io
 import math
 import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,7 @@ class Finding:
         header, rows: its table.
         draw: makes its figure, if it has one.
         script: lines of a shell script that goes on from it, if there is something to do.
+        notes: lines for standard error: what is not in it.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Finding:
     rows: Sequence[Sequence[Any]]
     draw: Callable[[], Figure] | None = None
     script: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
 
 def read_runs(paths: Sequence[Path]) -> list[tuple[Path, Record]]:
@@ -81,6 +84,8 @@ def analyse(paths: Sequence[Path], output: Path, find: Callable[[list[tuple[Path
     """
     check_picture(output / "figure.png")
     finding = find(read_runs(paths))
+    for note in finding.notes:
+        print(note, file=sys.stderr)
     written = [output / f"{finding.name}.csv"]
     write_whole(written[0], _csv(finding))
     if finding.draw is not None:
@@ -244,18 +249,29 @@ def perplexity_depth(runs: Runs) -> Finding:
 
 def generalization_depth(runs: Runs) -> Finding:
     """Petty et al. 2023, Figure 4."""
-    return _against_depth("generalization-depth", depth_analyses.generalization(_records(runs)), "accuracy on test")
+    records, notes = _of_final_weights(runs)
+    found = depth_analyses.generalization(records)
+    return _against_depth("generalization-depth", found, "accuracy on test", notes)
+
+
+def _of_final_weights(runs: Runs) -> tuple[list[Record], list[str]]:
+    """Runs that go on from final weights, and a line that names the others."""
+    records, left = depth_analyses.from_final_weights(_records(runs))
+    names = ", ".join(f"{one['name']} seed {one['seed']}" for one in left)
+    return records, [f"left out, as fine-tuned from weights of a step: {names}"] if left else []
 
 
 def equal_loss(runs: Runs, loss: float | None) -> Finding:
     """Petty et al. 2023, Figure 7."""
-    records = _records(runs)
+    records, notes = _of_final_weights(runs)
     loss = depth_analyses.lowest_common_loss(records) if loss is None else loss
     found = depth_analyses.at_equal_loss(records, loss)
-    return _against_depth("equal-loss", found, f"accuracy on test at loss {loss:.3g}")
+    return _against_depth("equal-loss", found, f"accuracy on test at loss {loss:.3g}", notes)
 
 
-def _against_depth(name: str, found: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]], y: str) -> Finding:
+def _against_depth(
+    name: str, found: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]], y: str, notes: Sequence[str]
+) -> Finding:
     rows = [
         (benchmark, cls, *point) for benchmark, by in found.items() for cls, points in by.items() for point in points
     ]
@@ -263,12 +279,13 @@ def _against_depth(name: str, found: Mapping[str, Mapping[str, Sequence[tuple[in
         Panel(benchmark, LAYERS, y, [Line(cls, points) for cls, points in by.items()], ends=(-0.03, 1.03))
         for benchmark, by in found.items()
     ]
-    return Finding(name, ("benchmark", "class", "layers", y), rows, lambda: draw_panels(panels))
+    return Finding(name, ("benchmark", "class", "layers", y), rows, lambda: draw_panels(panels), notes=notes)
 
 
 def lexical_structural(runs: Runs) -> Finding:
     """Petty et al. 2023, Figure 5."""
-    found = depth_analyses.by_structure(_records(runs))
+    records, notes = _of_final_weights(runs)
+    found = depth_analyses.by_structure(records)
     rows = [
         (benchmark, cls, kind, *point)
         for benchmark, by in found.items() for cls, kinds in by.items()
@@ -286,7 +303,7 @@ def lexical_structural(runs: Runs) -> Finding:
         for benchmark, by in found.items()
     ]  # fmt: skip
     header = ("benchmark", "class", "cases", "layers", "accuracy")
-    return Finding("lexical-structural", header, rows, lambda: draw_panels(panels))
+    return Finding("lexical-structural", header, rows, lambda: draw_panels(panels), notes=notes)
 
 
 def matched_perplexity(runs: Runs, recipe: str) -> Finding:

@@ -20,13 +20,19 @@ if TYPE_CHECKING:
 
 # of feed-forward blocks: name of the weight, and the projections that are stacked in it
 PROJECTIONS = {"gate_up_proj": ("gate", "input"), "fc1": ("input",), "down_proj": ("output",), "fc2": ("output",)}
+# keys in which runs of one model over seeds may differ: `Recipe.SAME_CELL`, which cannot be imported here
+OVER_SEEDS = (
+    "output_dir", "data_dir", "tracker", "log_every", "eval_batch_size", "sample_losses", "name", "paper_cell",
+    "paper_metric", "paper_test", "paper_validation", "seed", "length_groups", "static_batches", "attention",
+    "torch_compile", "gradient_checkpointing", "eval_every", "eval_examples", "save_every", "kept_steps", "streams",
+)  # fmt: skip
 
 
 def size(record: Record, key: str) -> int:
     """A field of the model's config, which the recipe gives or what it goes on from. Raises AnalysisError: neither."""
     fields = {**record.get("pretrained_fields", {}), **record["recipe"]}
     if key not in fields:
-        raise AnalysisError(f"{record['name']} seed {record['seed']}: its recipe has no {key}")
+        raise AnalysisError(f"{_called(record)}: its recipe has no {key}")
     return fields[key]
 
 
@@ -48,6 +54,59 @@ def _in_words(count: float) -> str:
     return f"{round(count / unit) if count >= 10 * unit else round(count / unit, 1)}{name}"
 
 
+def from_final_weights(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
+    """
+    Runs for Figures 4, 5 and 7, and those that are left out: fine-tuned from weights of a step, as for Figure 6, on a
+    benchmark on which others go on from final weights.
+    """
+    tuned = [record for record in records if record["recipe"].get("pretrained") is not None]
+    final = {benchmark_of(record) for record in tuned if not _from_a_step(record)}
+    left = [record for record in tuned if _from_a_step(record) and benchmark_of(record) in final]
+    return [record for record in records if not any(record is one for one in left)], left
+
+
+def _from_a_step(record: Record) -> bool:
+    return re.fullmatch(r"step-\d+", Path(record["recipe"]["pretrained"]).name) is not None
+
+
+def check_seeds(records: Sequence[Record]) -> None:
+    """Raises AnalysisError: two of the records, of which a mean is to be taken, differ in more than the seed."""
+    for record in records[1:]:
+        first, other = _cell(records[0]), _cell(record)
+        for key in sorted({*first, *other}):
+            values = [_value(one, key) for one in (first, other)]
+            if values[0] != values[1]:
+                raise AnalysisError(
+                    f"{_called(records[0])} and {_called(record)} are not two seeds of one model: {key} is {values[0]} "
+                    f"and {values[1]}; give runs of one of them"
+                )
+
+
+def _cell(record: Record) -> dict[str, Any]:
+    """What runs over seeds have in common."""
+    fields = {**record.get("pretrained_fields", {}), **record["recipe"]}
+    if fields.get("early_stopping", "none") == "none":
+        # also where epochs end a run
+        fields["steps"] = record["steps"]
+    if fields.get("pretrained") is not None:
+        # seeds of pretraining have a folder each
+        fields["pretrained"] = re.sub(r"(^|/)seed\d+(?=/|$)", r"\1seed*", str(fields["pretrained"]).rstrip("/"))
+    return {key: value for key, value in fields.items() if key not in OVER_SEEDS}
+
+
+def _value(fields: Mapping[str, Any], key: str) -> Any:
+    """A field that is left out has the default of the model's config."""
+    if key in fields:
+        return fields[key]
+    from hf_sysgen.models import CONFIGS
+
+    return getattr(CONFIGS.get(fields["model"]), key, None)
+
+
+def _called(record: Record) -> str:
+    return f"{record['name']} seed {record['seed']}"
+
+
 @dataclass(frozen=True)
 class Pretrained:
     """
@@ -67,26 +126,36 @@ class Pretrained:
 
 
 def perplexities(records: Sequence[Record]) -> dict[str, list[Pretrained]]:
-    """Figures 2 and 3: the models of each size class by depth. Raises AnalysisError: a record has no perplexity."""
+    """
+    Figures 2 and 3: the models of each size class by depth.
+
+    Raises:
+        AnalysisError: a record has no perplexity, or see `check_seeds`.
+    """
     found = {}
     for name, runs in classes(records).items():
-        values: dict[int, list[float]] = {}
+        values = []
         ratios = {}
         for record in runs:
             perplexity = record["splits"].get("validation", {}).get("perplexity")
             if perplexity is None:
-                raise AnalysisError(f"{record['name']} seed {record['seed']}: no perplexity on validation")
+                raise AnalysisError(f"{_called(record)}: no perplexity on validation")
             depth = size(record, "num_hidden_layers")
-            values.setdefault(depth, []).append(perplexity)
+            values.append(perplexity)
             ratios[depth] = size(record, "hidden_size") / size(record, "intermediate_size")
-        means = {depth: statistics.fmean(seeds) for depth, seeds in values.items()}
+        means = dict(_by_depth(runs, values))
         best = min(means.values())
         found[name] = [Pretrained(depth, ratios[depth], mean, mean / best) for depth, mean in means.items()]
     return found
 
 
 def generalization(records: Sequence[Record]) -> dict[str, dict[str, list[tuple[int, float]]]]:
-    """Figure 4: benchmark -> size class -> (depth, accuracy on `test`, mean over seeds)."""
+    """
+    Figure 4: benchmark -> size class -> (depth, accuracy on `test`, mean over seeds).
+
+    Raises:
+        AnalysisError: a record has no such split, or see `check_seeds`.
+    """
     found: dict[str, dict[str, list[tuple[int, float]]]] = {}
     for name, runs in classes(records).items():
         for benchmark in dict.fromkeys(map(benchmark_of, runs)):
@@ -101,7 +170,7 @@ def by_structure(records: Sequence[Record]) -> dict[str, dict[str, dict[str, lis
     examples of each kind of category: three of COGS test a structure, the other 18 a word.
 
     Raises:
-        AnalysisError: a record has no such categories.
+        AnalysisError: a record has no such categories, or see `check_seeds`.
     """
     found: dict[str, dict[str, dict[str, list[tuple[int, float]]]]] = {}
     for name, runs in classes(records).items():
@@ -122,23 +191,24 @@ def lexical_structural(record: Record) -> tuple[float, float]:
         counts[category in STRUCTURAL][0] += examples
         counts[category in STRUCTURAL][1] += examples * accuracy
     if not all(examples for examples, _ in counts.values()):
-        raise AnalysisError(
-            f"{record['name']} seed {record['seed']}: no accuracy by category with {', '.join(STRUCTURAL)} among them"
-        )
+        raise AnalysisError(f"{_called(record)}: no accuracy by category with {', '.join(STRUCTURAL)} among them")
     return counts[False][1] / counts[False][0], counts[True][1] / counts[True][0]
 
 
 def _test(record: Record) -> Mapping[str, Any]:
     if "test" not in record["splits"]:
-        raise AnalysisError(f"{record['name']} seed {record['seed']}: no split test")
+        raise AnalysisError(f"{_called(record)}: no split test")
     return record["splits"]["test"]
 
 
 def _by_depth(records: Sequence[Record], values: Sequence[float]) -> list[tuple[int, float]]:
-    seeds: dict[int, list[float]] = {}
+    """Means over seeds. Raises AnalysisError: see `check_seeds`."""
+    seeds: dict[int, list[tuple[Record, float]]] = {}
     for record, value in zip(records, values, strict=True):
-        seeds.setdefault(size(record, "num_hidden_layers"), []).append(value)
-    return [(depth, statistics.fmean(ys)) for depth, ys in sorted(seeds.items())]
+        seeds.setdefault(size(record, "num_hidden_layers"), []).append((record, value))
+    for runs in seeds.values():
+        check_seeds([record for record, _ in runs])
+    return [(depth, statistics.fmean(y for _, y in runs)) for depth, runs in sorted(seeds.items())]
 
 
 def matched_step(reference: float, perplexity: Curve) -> int | None:
@@ -221,6 +291,9 @@ def at_equal_loss(
     Args:
         loss: on `validation`; the paper's is 0.0002 on COGS.
         metric: the loss of the language model, teacher-forced.
+
+    Raises:
+        AnalysisError: see `curve` and `check_seeds`.
     """
     found: dict[str, dict[str, list[tuple[int, float]]]] = {}
     for name, runs in classes(records).items():
