@@ -294,13 +294,21 @@ def test_runs_of_figure_6_are_left_out_of_the_others(name, tmp_path):
 def test_checkpoints_of_equal_perplexity():
     runs = [
         sized(1, validation_perplexity=every(10, 90, 50, 40)),
-        sized(2, validation_perplexity=every(10, 60, 40, 20)),
-        sized(4, validation_perplexity=every(10, 35, 30, 25)),
+        sized(2, recipe={"kept_steps": [10, 20]}, validation_perplexity=every(10, 60, 40, 20)),
+        sized(4, recipe={"kept_steps": [10]}, validation_perplexity=every(10, 35, 30, 25)),
     ]
     (matches,) = matched_perplexity(runs).values()
     assert [(one.reference_depth, one.depth, one.step, one.perplexity) for one in matches] == [
         (1, 1, 30, 40), (1, 2, 20, 40), (1, 4, 10, 35), (2, 2, 30, 20), (2, 4, None, None), (4, 4, 30, 25),
     ]  # fmt: skip
+    # 40 at step 20 is of weights that are gone; at step 30 it is 20
+    gone = sized(2, recipe={"kept_steps": [10, 25]}, validation_perplexity=every(10, 60, 40, 20))
+    (matches,) = matched_perplexity([runs[0], gone]).values()
+    assert (matches[1].step, matches[1].perplexity) == (30, 20)
+    # `eval_every` of 10, which does not divide 35 steps: the final weights are judged at the end
+    ends = {"validation": {"accuracy": 0.0, "perplexity": 18.0}}
+    (matches,) = matched_perplexity([runs[0], gone | {"steps": 35, "splits": ends}]).values()
+    assert [(one.step, one.perplexity) for one in matches[1:]] == [(35, 18.0), (35, 18.0)]
     with pytest.raises(AnalysisError, match="second run of depth 1"):
         matched_perplexity([runs[0], runs[0]])
 
@@ -439,14 +447,20 @@ def test_commands_write_table_and_figure(tmp_path):
     assert (tmp_path / "out" / "good-bad-loss.csv").read_text() == "step,good,bad,all\n1,0.5,2.0,1.25\n2,0.5,4.0,2.25\n"
 
 
+def in_text(perplexity: float) -> dict[str, dict[str, float]]:
+    return {"validation": {"accuracy": 0.0, "perplexity": perplexity}}
+
+
 def test_fine_tuning_from_matched_checkpoints(tmp_path):
-    """The script names checkpoints, says which are not there; their fine-tuned runs make the second panel."""
+    """The script names checkpoints that are there, and says which are not; their runs make the second panel."""
     pretrained = keep(
         tmp_path / "pre trained",
-        sized(1, validation_perplexity=every(10, 90, 40), splits={"validation": {"accuracy": 0.0, "perplexity": 40.0}}),
-        sized(2, validation_perplexity=every(10, 40, 20), splits={"validation": {"accuracy": 0.0, "perplexity": 20.0}}),
+        sized(1, validation_perplexity=every(10, 90, 40), splits=in_text(40.0)),
+        sized(2, recipe={"kept_steps": [10]}, validation_perplexity=every(10, 40, 20), splits=in_text(20.0)),
+        sized(4, recipe={"kept_steps": [10]}, validation_perplexity=every(10, 35, 30), splits=in_text(30.0)),
     )
-    (pretrained / "0" / "model").mkdir()
+    for folder in ("0/model", "1/step-10", "1/model", "2/model"):
+        (pretrained / folder).mkdir()
     tuned = keep(
         tmp_path / "tuned", sized(2, recipe={"pretrained": str(pretrained / "1" / "step-10")}, splits={"test": 0.5})
     )
@@ -455,12 +469,33 @@ def test_fine_tuning_from_matched_checkpoints(tmp_path):
     script = (tmp_path / "out" / "matched-perplexity.sh").read_text().splitlines()
     assert script == [
         "set -e",
-        f"# {pretrained / '1'}: pretrain once more with kept_steps=[10], whose weights are not there",
         f"hf-sysgen train r.yaml 'pretrained={pretrained / '0' / 'model'}'",
         f"hf-sysgen train r.yaml 'pretrained={pretrained / '1' / 'step-10'}'",
+        f"# {pretrained / '2' / 'step-10'}: is not there, so it is not fine-tuned",
         f"hf-sysgen train r.yaml 'pretrained={pretrained / '1' / 'model'}'",
+        f"# {pretrained / '2'}: has the perplexity of 2 layers at no step whose weights are kept",
+        f"hf-sysgen train r.yaml 'pretrained={pretrained / '2' / 'model'}'",
     ]
     assert invoke("perplexity-depth", pretrained, "-o", tmp_path / "out").exit_code == 0
+
+
+@pytest.mark.parametrize("size_class", ["41M", "134M", "374M"])
+def test_shipped_recipes_of_pretraining_keep_what_figure_6_takes(size_class):
+    """Perplexities that fall forever, lower ones of deeper models."""
+    from hf_sysgen.training.recipe import load_recipe, shipped_recipes
+
+    runs = []
+    for path in (shipped_recipes() / "depth_width").glob(f"pretrain_{size_class}_*.yaml"):
+        recipe = load_recipe(path)
+        depth = int(path.stem.rpartition("_")[2])
+        steps = sorted({*range(recipe.eval_every, recipe.steps + 1, recipe.eval_every), *recipe.kept_steps})
+        curve = [(step, (1 + 1 / depth) * (1 + recipe.steps / step)) for step in steps]
+        runs.append(sized(depth, recipe={"kept_steps": list(recipe.kept_steps)}, validation_perplexity=curve))
+    (matches,) = matched_perplexity(runs).values()
+    kept = {*runs[0]["recipe"]["kept_steps"], runs[0]["steps"]}
+    deeper = [match for match in matches if match.depth > match.reference_depth]
+    assert len(deeper) == len(runs) * (len(runs) - 1) / 2
+    assert {match.step for match in deeper} <= kept
 
 
 def test_what_cannot_be_written_is_told_before_the_work(tmp_path):

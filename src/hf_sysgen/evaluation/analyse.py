@@ -320,7 +320,6 @@ def matched_perplexity(runs: Runs, recipe: str) -> Finding:
     folders = {id(record): folder for folder, record in pretraining}
     rows: list[Sequence[Any]] = []
     script = ["set -e"]
-    missing: dict[Path, set[int]] = {}
     sources: dict[Path, list[tuple[str, depth_analyses.Match]]] = {}
     for name, matches in depth_analyses.matched_perplexity(_records(pretraining)).items():
         by_depth = {record["recipe"]["num_hidden_layers"]: record for record in by_class[name]}
@@ -329,16 +328,15 @@ def matched_perplexity(runs: Runs, recipe: str) -> Finding:
             folder = folders[id(record)]
             rows.append((name, match.reference_depth, match.depth, match.step, match.perplexity))
             if match.step is None:
+                reference = _layers(match.reference_depth)
+                script.append(f"# {folder}: has the perplexity of {reference} at no step whose weights are kept")
                 continue
-            is_last = match.step == record["steps"]
-            checkpoint = folder / (MODEL if is_last else f"step-{match.step}")
-            if not is_last and not checkpoint.exists():
-                missing.setdefault(folder, set()).add(match.step)
+            checkpoint = folder / (MODEL if match.step == record["steps"] else f"step-{match.step}")
             sources.setdefault(checkpoint.resolve(), []).append((name, match))
-            words = ("hf-sysgen", "train", recipe, f"pretrained={checkpoint}")
-            script.append(shlex.join(words))
-    for folder, steps in missing.items():
-        script.insert(1, f"# {folder}: pretrain once more with kept_steps={sorted(steps)}, whose weights are not there")
+            if checkpoint.exists():
+                script.append(shlex.join(("hf-sysgen", "train", recipe, f"pretrained={checkpoint}")))
+            else:
+                script.append(f"# {checkpoint}: is not there, so it is not fine-tuned")
     panels = []
     for name, records in by_class.items():
         lines = [

@@ -213,10 +213,26 @@ def _by_depth(records: Sequence[Record], values: Sequence[float]) -> list[tuple[
 
 def matched_step(reference: float, perplexity: Curve) -> int | None:
     """
-    Figure 6: the first evaluated step at which a model has (at most) the perplexity that the reference ends with;
+    Figure 6: the first of these steps at which a model has (at most) the perplexity that the reference ends with;
     `None` if it never has.
     """
     return next((step for step, value in perplexity if value <= reference), None)
+
+
+def with_weights(record: Record) -> Curve:
+    """
+    Validation perplexity at the steps whose weights a run keeps: `kept_steps`, and the last, whose weights are final.
+
+    Raises:
+        AnalysisError: see `curve`.
+    """
+    known = dict(curve(record, "validation", "perplexity"))
+    final = record["splits"].get("validation", {}).get("perplexity")
+    if final is not None:
+        # `eval_every` need not divide the steps
+        known[record["steps"]] = final
+    kept = {*record["recipe"].get("kept_steps", ()), max(known)}
+    return [(step, known[step]) for step in sorted(kept & known.keys())]
 
 
 @dataclass(frozen=True)
@@ -231,8 +247,9 @@ class Match:
 
 def matched_perplexity(records: Sequence[Record]) -> dict[str, list[Match]]:
     """
-    Figure 6 (left): for each size class and each model of it as the reference, the step at which it and each deeper
-    model has the reference's final validation perplexity.
+    Figure 6 (left): for each size class and each model of it as the reference, the first step at which it and each
+    deeper model has the reference's final validation perplexity, of those [`with_weights`], because the others cannot
+    be fine-tuned.
 
     Raises:
         AnalysisError: a depth has several runs, or see `curve`.
@@ -246,7 +263,7 @@ def matched_perplexity(records: Sequence[Record]) -> dict[str, list[Match]]:
                 raise AnalysisError(
                     f"{record['name']}: a second run of depth {depth} in class {name}; give one of each"
                 )
-            curves[depth] = curve(record, "validation", "perplexity")
+            curves[depth] = with_weights(record)
         matches = []
         for reference, points in curves.items():
             step, final = points[-1]
