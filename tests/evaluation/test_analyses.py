@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hf_sysgen.cli import app
+from hf_sysgen.evaluation import analyse
 from hf_sysgen.evaluation import devil_analyses as devil
 from hf_sysgen.evaluation.analyse import feed_forward_ranks, read_runs
 from hf_sysgen.evaluation.depth_analyses import (
@@ -477,6 +478,48 @@ def test_fine_tuning_from_matched_checkpoints(tmp_path):
         f"hf-sysgen train r.yaml 'pretrained={pretrained / '2' / 'model'}'",
     ]
     assert invoke("perplexity-depth", pretrained, "-o", tmp_path / "out").exit_code == 0
+
+
+def test_accuracies_at_equal_perplexity_are_of_one_benchmark(tmp_path, monkeypatch):
+    pretrained = keep(
+        tmp_path / "pretrained",
+        sized(1, validation_perplexity=every(10, 90, 40), splits=in_text(40.0)),
+        sized(2, recipe={"kept_steps": [10]}, validation_perplexity=every(10, 40, 20), splits=in_text(20.0)),
+    )
+    runs = [
+        tuned_from(str(pretrained / folder), seed, accuracy, **{"benchmark": benchmark, "config": "c"})
+        for folder, benchmark, accuracies in (
+            ("0/model", "cogs", (0.25,)),
+            ("1/step-10", "cogs", (0.5, 0.75)),
+            ("1/step-10", "geoquery", (0.875,)),
+        )
+        for seed, accuracy in enumerate(accuracies)
+    ]
+    other = tuned_from("elsewhere/model") | {"name": "other"}
+    done = invoke("matched-perplexity", pretrained, keep(tmp_path / "tuned", *runs, other), "-o", tmp_path / "out")
+    assert (done.exit_code, done.stderr) == (
+        0,
+        "left out, as fine-tuned from none of these checkpoints: other seed 0\n",
+    )
+    header, *rows = csv.reader((tmp_path / "out" / "matched-perplexity.csv").read_text().splitlines())
+    assert header[1:] == ["reference layers", "layers", "step", "perplexity", "benchmark", "accuracy on test"]
+    assert [row[1:] for row in rows] == [
+        ["1", "1", "20", "40.0", "cogs c", "0.25"],
+        ["1", "2", "10", "40", "cogs c", "0.625"],
+        ["1", "2", "10", "40", "geoquery c", "0.875"],
+        ["2", "2", "20", "20.0", "", ""],
+    ]
+    panels: list[Panel] = []
+    monkeypatch.setattr(analyse, "draw_panels", lambda found: panels.extend(found))
+    finding = analyse.matched_perplexity(read_runs([pretrained, tmp_path / "tuned"]), "r.yaml")
+    finding.draw()
+    assert [(panel.title.split(", ")[1], [line.points for line in panel.lines]) for panel in panels[1:]] == [
+        ("cogs c", [[(1, 0.25), (2, 0.625)]]),
+        ("geoquery c", [[(2, 0.875)]]),
+    ]
+    keep(tmp_path / "mixed", runs[1], runs[2] | {"steps": 5})
+    done = invoke("matched-perplexity", pretrained, tmp_path / "mixed", "-o", tmp_path / "out")
+    assert (done.exit_code, "are not two seeds of one model: steps is 20 and 5" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("size_class", ["41M", "134M", "374M"])

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hf_sysgen.evaluation import depth_analyses, devil_analyses
-from hf_sysgen.evaluation.devil_analyses import AnalysisError, Record, cells, curve, mean_curve
+from hf_sysgen.evaluation.devil_analyses import AnalysisError, Record, benchmark_of, cells, curve, mean_curve
 from hf_sysgen.evaluation.figures import (
     LAYERS,
     Cloud,
@@ -257,8 +257,12 @@ def generalization_depth(runs: Runs) -> Finding:
 def _of_final_weights(runs: Runs) -> tuple[list[Record], list[str]]:
     """Runs that go on from final weights, and a line that names the others."""
     records, left = depth_analyses.from_final_weights(_records(runs))
-    names = ", ".join(f"{one['name']} seed {one['seed']}" for one in left)
-    return records, [f"left out, as fine-tuned from weights of a step: {names}"] if left else []
+    return records, _left_out(left, "fine-tuned from weights of a step")
+
+
+def _left_out(records: Sequence[Record], why: str) -> list[str]:
+    names = ", ".join(f"{one['name']} seed {one['seed']}" for one in records)
+    return [f"left out, as {why}: {names}"] if records else []
 
 
 def equal_loss(runs: Runs, loss: float | None) -> Finding:
@@ -318,21 +322,33 @@ def matched_perplexity(runs: Runs, recipe: str) -> Finding:
     tuned = [one for _, one in runs if one["recipe"].get("pretrained") is not None]
     by_class = depth_analyses.classes(_records(pretraining))
     folders = {id(record): folder for folder, record in pretraining}
+    by_checkpoint: dict[Path, dict[str, list[Record]]] = {}
+    for record in tuned:
+        checkpoint = Path(record["recipe"]["pretrained"]).resolve()
+        by_checkpoint.setdefault(checkpoint, {}).setdefault(benchmark_of(record), []).append(record)
     rows: list[Sequence[Any]] = []
     script = ["set -e"]
-    sources: dict[Path, list[tuple[str, depth_analyses.Match]]] = {}
+    # class and benchmark -> layers of the reference -> a point for each model
+    accuracies: dict[tuple[str, str], dict[int, list[tuple[float, float]]]] = {}
+    matched = set()
     for name, matches in depth_analyses.matched_perplexity(_records(pretraining)).items():
         by_depth = {record["recipe"]["num_hidden_layers"]: record for record in by_class[name]}
         for match in matches:
             record = by_depth[match.depth]
             folder = folders[id(record)]
-            rows.append((name, match.reference_depth, match.depth, match.step, match.perplexity))
+            row = (name, match.reference_depth, match.depth, match.step, match.perplexity)
             if match.step is None:
+                rows.append((*row, None, None))
                 reference = _layers(match.reference_depth)
                 script.append(f"# {folder}: has the perplexity of {reference} at no step whose weights are kept")
                 continue
             checkpoint = folder / (MODEL if match.step == record["steps"] else f"step-{match.step}")
-            sources.setdefault(checkpoint.resolve(), []).append((name, match))
+            matched.add(checkpoint.resolve())
+            ends = depth_analyses.ends_by_benchmark(by_checkpoint.get(checkpoint.resolve(), {}))
+            rows += [(*row, *end) for end in ends.items() or ((None, None),)]
+            for benchmark, accuracy in ends.items():
+                references = accuracies.setdefault((name, benchmark), {})
+                references.setdefault(match.reference_depth, []).append((match.depth, accuracy))
             if checkpoint.exists():
                 script.append(shlex.join(("hf-sysgen", "train", recipe, f"pretrained={checkpoint}")))
             else:
@@ -344,18 +360,16 @@ def matched_perplexity(runs: Runs, recipe: str) -> Finding:
             for record in records
         ]
         panels.append(Panel(f"{name}, pretraining", STEP, "validation perplexity", lines, log_y=True, smooth=True))
-    by_reference: dict[str, dict[int, list[tuple[float, float]]]] = {}
-    for record in tuned:
-        for name, source in sources.get(Path(record["recipe"]["pretrained"]).resolve(), ()):
-            point = (source.depth, record["splits"]["test"]["accuracy"])
-            by_reference.setdefault(name, {}).setdefault(source.reference_depth, []).append(point)
-    for name, references in by_reference.items():
+    for (name, benchmark), references in accuracies.items():
         lines = [Line(_layers(depth), sorted(ends)) for depth, ends in sorted(references.items())]
-        title = f"{name}, fine-tuned at the perplexity of its reference"
+        title = f"{name}, {benchmark}, fine-tuned at the perplexity of its reference"
         panels.append(Panel(title, LAYERS, "accuracy on test", lines))
-    header = ("class", "reference layers", "layers", "step", "perplexity")
+    left = [record for record in tuned if Path(record["recipe"]["pretrained"]).resolve() not in matched]
+    notes = _left_out(left, "fine-tuned from none of these checkpoints")
+    header = ("class", "reference layers", "layers", "step", "perplexity", "benchmark", "accuracy on test")
     # one command for each checkpoint: that of a reference may be its own and another's
-    return Finding("matched-perplexity", header, rows, lambda: draw_panels(panels), list(dict.fromkeys(script)))
+    script = list(dict.fromkeys(script))
+    return Finding("matched-perplexity", header, rows, lambda: draw_panels(panels), script, notes)
 
 
 def _layers(depth: int) -> str:

@@ -276,6 +276,21 @@ def matched_perplexity(records: Sequence[Record]) -> dict[str, list[Match]]:
     return found
 
 
+def ends_by_benchmark(runs: Mapping[str, Sequence[Record]]) -> dict[str, float]:
+    """
+    Figure 6 (right): accuracy on `test` of the runs that were fine-tuned from one checkpoint, mean over seeds.
+
+    Raises:
+        AnalysisError: a record has no such split, or see `check_seeds`.
+    """
+    for records in runs.values():
+        check_seeds(records)
+    return {
+        benchmark: statistics.fmean(_test(record)["accuracy"] for record in records)
+        for benchmark, records in runs.items()
+    }
+
+
 def accuracy_at_loss(losses: Curve, accuracies: Curve, loss: float) -> float | None:
     """
     Figure 7: the generalization accuracy where the in-distribution loss first is `loss`, both interpolated linearly
