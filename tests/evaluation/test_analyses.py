@@ -553,6 +553,9 @@ def test_what_cannot_be_written_is_told_before_the_work(tmp_path):
 
 def test_commands_say_in_a_line_what_is_missing(tmp_path):
     runs = keep(tmp_path / "runs", made(splits={"test": 0.5}))
+    pretrained = keep(tmp_path / "pretrained", sized(2, validation_perplexity=every(10, 40, 20)))
+    tuned = keep(tmp_path / "tuned", tuned_from(str(pretrained / "0" / "model")))
+    untested = keep(tmp_path / "untested", tuned_from(str(pretrained / "0" / "model")) | {"splits": {}})
     for words, message in (
         (("early-stopping", tmp_path / "none"), "no results.json here or below"),
         (("early-stopping", runs), "no accuracy of test during training"),
@@ -560,6 +563,9 @@ def test_commands_say_in_a_line_what_is_missing(tmp_path):
         (("convergence", runs), "no accuracy of test"),
         (("ranks", runs), "no num_hidden_layers"),
         (("loss-accuracy", runs, keep(tmp_path / "other", made(splits={"gen": 0.5}))), "name splits by --loss-split"),
+        (("matched-perplexity", tuned), "no run of pretraining among these"),
+        (("matched-perplexity", pretrained, untested), "2 layers 8 seed 0: no split test"),
+        (("equal-loss", tuned, "--loss", "0.0002"), "no run reaches a loss of 0.0002 on validation; the smallest is 1"),
     ):
         done = invoke(*words, "-o", tmp_path / "out")
         assert (done.exit_code, message in done.stderr, len(done.stderr.splitlines())) == (2, True, 1), done.output

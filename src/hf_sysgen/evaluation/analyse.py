@@ -320,6 +320,8 @@ def matched_perplexity(runs: Runs, recipe: str) -> Finding:
     """
     pretraining = [(folder, one) for folder, one in runs if one["recipe"].get("pretrained") is None]
     tuned = [one for _, one in runs if one["recipe"].get("pretrained") is not None]
+    if not pretraining:
+        raise AnalysisError("no run of pretraining among these, all have `pretrained`; give what they were made of too")
     by_class = depth_analyses.classes(_records(pretraining))
     folders = {id(record): folder for folder, record in pretraining}
     by_checkpoint: dict[Path, dict[str, list[Record]]] = {}

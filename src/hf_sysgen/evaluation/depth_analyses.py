@@ -325,8 +325,11 @@ def at_equal_loss(
         metric: the loss of the language model, teacher-forced.
 
     Raises:
-        AnalysisError: see `curve` and `check_seeds`.
+        AnalysisError: no run reaches it, or see `curve` and `check_seeds`.
     """
+    smallest = min(value for record in records for _, value in curve(record, "validation", metric))
+    if smallest > loss:
+        raise AnalysisError(f"no run reaches a loss of {loss:g} on validation; the smallest is {smallest:g}")
     found: dict[str, dict[str, list[tuple[int, float]]]] = {}
     for name, runs in classes(records).items():
         for record_benchmark in dict.fromkeys(map(benchmark_of, runs)):
