@@ -292,6 +292,35 @@ def test_runs_of_figure_6_are_left_out_of_the_others(name, tmp_path):
     assert {(row[0], row[-1]) for row in rows} == {("cogs current", "0.6"), ("cogs_vf current", "0.3")}
 
 
+@pytest.mark.parametrize("name", ["generalization-depth", "lexical-structural", "equal-loss"])
+def test_runs_of_benchmarks_without_what_an_analysis_takes_are_passed_over(name, tmp_path):
+    pretrained = sized(2, recipe={"benchmark": "c4"}, splits=in_text(20.0))
+    # no categories, and no split to measure a loss on
+    geoquery = [
+        sized(2, seed=seed, recipe={"pretrained": "m", "benchmark": "geoquery"}, splits={"test": 0.5})
+        for seed in range(2)
+    ]
+    tuned = tuned_from("m", accuracy=0.25)
+    done = invoke(name, keep(tmp_path / "runs", pretrained, *geoquery, tuned), "-o", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    passed_over = "c4 current (1 run)" + ", geoquery current (2 runs)" * (name != "generalization-depth")
+    assert done.stderr == f"left out, as without what this analysis takes: {passed_over}\n"
+    _, *rows = csv.reader((tmp_path / "out" / f"{name}.csv").read_text().splitlines())
+    benchmarks = {"cogs current", "geoquery current"} if name == "generalization-depth" else {"cogs current"}
+    assert {row[0] for row in rows} == benchmarks
+    # the same folder for the figures of pretraining
+    done = invoke("perplexity-depth", tmp_path / "runs", "-o", tmp_path / "out")
+    left = "geoquery current (2 runs), cogs current (1 run)"
+    assert (done.exit_code, done.stderr) == (0, f"left out, as without what this analysis takes: {left}\n")
+    # none is left, and of a benchmark that has it a run has not
+    lacking = tuned | {"splits": {}, "history": []}
+    for runs in ([pretrained, geoquery[0] | {"splits": {}}], [tuned, lacking | {"name": "lacking"}]):
+        folder = keep(tmp_path / runs[1]["name"], *runs)
+        done = invoke(name, folder, "-o", tmp_path / "out")
+        assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
+        assert done.stderr.startswith(f"error: {runs[1]['name']} seed 0: no ")
+
+
 def test_checkpoints_of_equal_perplexity():
     runs = [
         sized(1, validation_perplexity=every(10, 90, 50, 40)),

@@ -231,7 +231,8 @@ def batch_table(runs: Runs) -> Finding:
 
 def perplexity_depth(runs: Runs) -> Finding:
     """Petty et al. 2023, Figures 2 and 3."""
-    found = depth_analyses.perplexities(_records(runs))
+    records, notes = _of_benchmarks_with(runs, depth_analyses.final_perplexity)
+    found = depth_analyses.perplexities(records)
     rows = [(name, one.depth, one.ratio, one.perplexity, one.relative) for name, ones in found.items() for one in ones]
 
     def lines(x: str, y: str) -> list[Line]:
@@ -244,20 +245,28 @@ def perplexity_depth(runs: Runs) -> Finding:
               lines("ratio", "relative"), [(1.0, "red"), (0.25, "black")], log_x=True),
     ]  # fmt: skip
     header = ("class", "layers", "d_model / d_ff", "perplexity", "relative")
-    return Finding("perplexity-depth", header, rows, lambda: draw_panels(panels))
+    return Finding("perplexity-depth", header, rows, lambda: draw_panels(panels), notes=notes)
 
 
 def generalization_depth(runs: Runs) -> Finding:
     """Petty et al. 2023, Figure 4."""
-    records, notes = _of_final_weights(runs)
+    records, notes = _fine_tuned(runs, depth_analyses.on_test)
     found = depth_analyses.generalization(records)
     return _against_depth("generalization-depth", found, "accuracy on test", notes)
 
 
-def _of_final_weights(runs: Runs) -> tuple[list[Record], list[str]]:
-    """Runs that go on from final weights, and a line that names the others."""
-    records, left = depth_analyses.from_final_weights(_records(runs))
-    return records, _left_out(left, "fine-tuned from weights of a step")
+def _of_benchmarks_with(runs: Runs, what: Callable[[Record], object]) -> tuple[list[Record], list[str]]:
+    """Runs on benchmarks whose runs have that, and a line that names the other benchmarks."""
+    records, others = depth_analyses.of_benchmarks_with(_records(runs), what)
+    names = ", ".join(f"{benchmark} ({len(ones)} run{'s' * (len(ones) > 1)})" for benchmark, ones in others.items())
+    return records, [f"left out, as without what this analysis takes: {names}"] if others else []
+
+
+def _fine_tuned(runs: Runs, what: Callable[[Record], object]) -> tuple[list[Record], list[str]]:
+    """Those of them that go on from final weights, and lines that name the others."""
+    records, passed_over = _of_benchmarks_with(runs, what)
+    records, left = depth_analyses.from_final_weights(records)
+    return records, passed_over + _left_out(left, "fine-tuned from weights of a step")
 
 
 def _left_out(records: Sequence[Record], why: str) -> list[str]:
@@ -267,7 +276,7 @@ def _left_out(records: Sequence[Record], why: str) -> list[str]:
 
 def equal_loss(runs: Runs, loss: float | None) -> Finding:
     """Petty et al. 2023, Figure 7."""
-    records, notes = _of_final_weights(runs)
+    records, notes = _fine_tuned(runs, depth_analyses.loss_and_accuracy)
     loss = depth_analyses.lowest_common_loss(records) if loss is None else loss
     found = depth_analyses.at_equal_loss(records, loss)
     return _against_depth("equal-loss", found, f"accuracy on test at loss {loss:.3g}", notes)
@@ -288,7 +297,7 @@ def _against_depth(
 
 def lexical_structural(runs: Runs) -> Finding:
     """Petty et al. 2023, Figure 5."""
-    records, notes = _of_final_weights(runs)
+    records, notes = _fine_tuned(runs, depth_analyses.lexical_structural)
     found = depth_analyses.by_structure(records)
     rows = [
         (benchmark, cls, kind, *point)

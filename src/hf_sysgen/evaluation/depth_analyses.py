@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,6 +67,31 @@ def from_final_weights(records: Sequence[Record]) -> tuple[list[Record], list[Re
 
 def _from_a_step(record: Record) -> bool:
     return re.fullmatch(r"step-\d+", Path(record["recipe"]["pretrained"]).name) is not None
+
+
+def of_benchmarks_with(
+    records: Sequence[Record], what: Callable[[Record], object]
+) -> tuple[list[Record], dict[str, list[Record]]]:
+    """
+    The runs of benchmarks on which one has what an analysis takes of a record, and the others by benchmark.
+
+    Raises:
+        AnalysisError: that of a run, of those fine-tuned if there is one, because none has it.
+    """
+    having, errors = set(), []
+    for record in records:
+        try:
+            what(record)
+            having.add(benchmark_of(record))
+        except AnalysisError as error:
+            errors.append((record["recipe"].get("pretrained") is None, error))
+    if not having:
+        raise min(errors, key=lambda one: one[0])[1]
+    others: dict[str, list[Record]] = {}
+    for record in records:
+        if benchmark_of(record) not in having:
+            others.setdefault(benchmark_of(record), []).append(record)
+    return [record for record in records if benchmark_of(record) in having], others
 
 
 def check_seeds(records: Sequence[Record]) -> None:
@@ -137,16 +162,21 @@ def perplexities(records: Sequence[Record]) -> dict[str, list[Pretrained]]:
         values = []
         ratios = {}
         for record in runs:
-            perplexity = record["splits"].get("validation", {}).get("perplexity")
-            if perplexity is None:
-                raise AnalysisError(f"{_called(record)}: no perplexity on validation")
             depth = size(record, "num_hidden_layers")
-            values.append(perplexity)
+            values.append(final_perplexity(record))
             ratios[depth] = size(record, "hidden_size") / size(record, "intermediate_size")
         means = dict(_by_depth(runs, values))
         best = min(means.values())
         found[name] = [Pretrained(depth, ratios[depth], mean, mean / best) for depth, mean in means.items()]
     return found
+
+
+def final_perplexity(record: Record) -> float:
+    """On validation, of the final weights. Raises AnalysisError: the record has none."""
+    perplexity = record["splits"].get("validation", {}).get("perplexity")
+    if perplexity is None:
+        raise AnalysisError(f"{_called(record)}: no perplexity on validation")
+    return perplexity
 
 
 def generalization(records: Sequence[Record]) -> dict[str, dict[str, list[tuple[int, float]]]]:
@@ -160,7 +190,7 @@ def generalization(records: Sequence[Record]) -> dict[str, dict[str, list[tuple[
     for name, runs in classes(records).items():
         for benchmark in dict.fromkeys(map(benchmark_of, runs)):
             own = [record for record in runs if benchmark_of(record) == benchmark]
-            found.setdefault(benchmark, {})[name] = _by_depth(own, [_test(record)["accuracy"] for record in own])
+            found.setdefault(benchmark, {})[name] = _by_depth(own, [on_test(record)["accuracy"] for record in own])
     return found
 
 
@@ -187,7 +217,7 @@ def by_structure(records: Sequence[Record]) -> dict[str, dict[str, dict[str, lis
 def lexical_structural(record: Record) -> tuple[float, float]:
     """Accuracy over all lexical and over all structural examples of `test`. Raises AnalysisError: there are none."""
     counts = {False: [0, 0.0], True: [0, 0.0]}
-    for category, (examples, accuracy) in _test(record).get("by_category", {}).items():
+    for category, (examples, accuracy) in on_test(record).get("by_category", {}).items():
         counts[category in STRUCTURAL][0] += examples
         counts[category in STRUCTURAL][1] += examples * accuracy
     if not all(examples for examples, _ in counts.values()):
@@ -195,7 +225,8 @@ def lexical_structural(record: Record) -> tuple[float, float]:
     return counts[False][1] / counts[False][0], counts[True][1] / counts[True][0]
 
 
-def _test(record: Record) -> Mapping[str, Any]:
+def on_test(record: Record) -> Mapping[str, Any]:
+    """What the final weights have on `test`. Raises AnalysisError: the record has no such split."""
     if "test" not in record["splits"]:
         raise AnalysisError(f"{_called(record)}: no split test")
     return record["splits"]["test"]
@@ -286,7 +317,7 @@ def ends_by_benchmark(runs: Mapping[str, Sequence[Record]]) -> dict[str, float]:
     for records in runs.values():
         check_seeds(records)
     return {
-        benchmark: statistics.fmean(_test(record)["accuracy"] for record in records)
+        benchmark: statistics.fmean(on_test(record)["accuracy"] for record in records)
         for benchmark, records in runs.items()
     }
 
@@ -309,6 +340,11 @@ def accuracy_at_loss(losses: Curve, accuracies: Curve, loss: float) -> float | N
     return None
 
 
+def loss_and_accuracy(record: Record, metric: str = "loss_teacher") -> tuple[Curve, Curve]:
+    """In distribution and of generalization, during fine-tuning. Raises AnalysisError: see `curve`."""
+    return curve(record, "validation", metric), curve(record, "test", "accuracy")
+
+
 def lowest_common_loss(records: Sequence[Record], metric: str = "loss_teacher") -> float:
     """The smallest in-distribution loss that all runs have reached. Raises AnalysisError: see `curve`."""
     return max(min(value for _, value in curve(record, "validation", metric)) for record in records)
@@ -327,19 +363,19 @@ def at_equal_loss(
     Raises:
         AnalysisError: no run reaches it, or see `curve` and `check_seeds`.
     """
-    smallest = min(value for record in records for _, value in curve(record, "validation", metric))
-    if smallest > loss:
-        raise AnalysisError(f"no run reaches a loss of {loss:g} on validation; the smallest is {smallest:g}")
     found: dict[str, dict[str, list[tuple[int, float]]]] = {}
     for name, runs in classes(records).items():
         for record_benchmark in dict.fromkeys(map(benchmark_of, runs)):
             own, values = [], []
             for record in (one for one in runs if benchmark_of(one) == record_benchmark):
-                value = accuracy_at_loss(curve(record, "validation", metric), curve(record, "test", "accuracy"), loss)
+                value = accuracy_at_loss(*loss_and_accuracy(record, metric), loss)
                 if value is not None:
                     own.append(record)
                     values.append(value)
             found.setdefault(record_benchmark, {})[name] = _by_depth(own, values)
+    if not any(points for by_class in found.values() for points in by_class.values()):
+        smallest = min(value for record in records for _, value in curve(record, "validation", metric))
+        raise AnalysisError(f"no run reaches a loss of {loss:g} on validation; the smallest is {smallest:g}")
     return found
 
 
