@@ -222,6 +222,16 @@ def test_perplexities_are_relative_to_the_best_of_a_class():
         perplexities([made(recipe={"num_hidden_layers": 1})])
 
 
+def test_classes_of_one_rounded_size_are_told_apart_by_width():
+    runs = [
+        sized(2, width=width, splits=in_text(perplexity)) | {"num_parameters": count}
+        for width, count, perplexity in ((8, 41_159_168, 20.0), (16, 41_100_000, 30.0), (32, 134_000_000, 10.0))
+    ]
+    found = {name: [one.perplexity for one in ones] for name, ones in perplexities(runs).items()}
+    assert found == {"41M, width 16": [30.0], "41M, width 8": [20.0], "134M": [10.0]}
+    assert list(found) == ["41M, width 16", "41M, width 8", "134M"]
+
+
 def test_lexical_and_structural_cases_count_examples():
     categories = {
         "cp_recursion": [3, 0.0], "pp_recursion": [1, 1.0], "obj_pp_to_subj_pp": [1, 0.0],

@@ -1,6 +1,7 @@
 """Analyses of Petty et al. 2023, from results records and checkpoints: Figures 2 to 7, 9 and 10.
 
-A size class is what has one width: in the paper each class does (Table 1). It is named by its number of parameters.
+A size class is what has one width: in the paper each class does (Table 1). It is named by its number of parameters, and
+by its width where two would have one name.
 """
 
 from __future__ import annotations
@@ -41,8 +42,12 @@ def classes(records: Sequence[Record]) -> dict[str, list[Record]]:
     by_width: dict[int, list[Record]] = {}
     for record in sorted(records, key=lambda one: size(one, "num_hidden_layers")):
         by_width.setdefault(size(record, "hidden_size"), []).append(record)
-    found = sorted(by_width.values(), key=_parameters)
-    return {_in_words(_parameters(runs)): runs for runs in found}
+    found = sorted(by_width.items(), key=lambda one: (_parameters(one[1]), one[0]))
+    names = [_in_words(_parameters(runs)) for _, runs in found]
+    return {
+        name if names.count(name) == 1 else f"{name}, width {width}": runs
+        for name, (width, runs) in zip(names, found, strict=True)
+    }
 
 
 def _parameters(records: Sequence[Record]) -> float:
