@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 import torch
@@ -121,6 +122,31 @@ def test_wrong_classes_and_depths() -> None:
     for field in ("hidden_size", "intermediate_size", "num_attention_heads"):
         with pytest.raises(ValueError, match=f"{field}=64 is decided by the size class 41M.* with a base of that size"):
             DepthWidthConfig.from_size_class("41M", 3, **{field: 64})
+
+
+@pytest.mark.parametrize("depth", [2.0, "2", True, [2]], ids=repr)
+def test_depths_that_are_no_whole_numbers(depth: Any) -> None:
+    message = re.escape(f"num_hidden_layers={depth!r} must be a whole number")
+    with pytest.raises(ValueError, match=message):
+        DepthWidthConfig.from_size_class("41M", depth)
+    with pytest.raises(ValueError, match=message):
+        DepthWidthConfig.at_equal_parameters(DepthWidthConfig(), depth)
+
+
+@pytest.mark.parametrize(
+    ("fields", "change"),
+    [
+        ({"vocab_size": 32_128}, 2 * 128 * 512),
+        ({"tie_word_embeddings": True}, -32_000 * 512),
+        ({"position_scheme": "relative_bias"}, 8 * 32),
+    ],
+    ids=str,
+)
+def test_what_is_outside_the_layers_changes_all_depths_alike(fields: dict, change: int) -> None:
+    for depth in range(1, 8):
+        plain, other = (DepthWidthConfig.from_size_class("41M", depth, **one) for one in ({}, fields))
+        assert other.num_parameters - plain.num_parameters == change == size_of(other) - size_of(plain)
+        assert other.intermediate_size == plain.intermediate_size
 
 
 @pytest.mark.parametrize("field", ["hidden_size", "intermediate_size"])

@@ -115,10 +115,11 @@ class DepthWidthConfig(CheckedConfig):
         Args:
             name: `"41M"`, `"134M"` or `"374M"`.
             num_hidden_layers: depth; by default that of the class's base.
-            fields: any other field, e.g. `share_layers=True` for one layer of the size of all of them.
+            fields: any other field, e.g. `share_layers=True` for one layer of the size of all of them, or the
+                `vocab_size` of another tokenizer, which changes the size of the whole class.
 
         Raises:
-            ValueError: an unknown class, or a depth at which nothing is left for the feed-forward blocks.
+            ValueError: an unknown class, or see `at_equal_parameters`.
         """
         if name not in SIZE_CLASSES:
             raise ValueError(f"{name!r} is no size class; there are {', '.join(SIZE_CLASSES)}")
@@ -144,13 +145,19 @@ class DepthWidthConfig(CheckedConfig):
             base: a configuration of any shape.
             num_hidden_layers: depth of the new one.
             fields: fields that replace those of `base`. Layers that share their weights count once, here and there.
+                Those of what is outside the layers (`vocab_size`, `tie_word_embeddings`, `position_scheme` with its
+                buckets and heads) change the total by as much at every depth: models of other subwords, or with tied
+                embeddings, have one size among themselves, which is not that of `base`.
 
         Raises:
-            ValueError: a depth at which nothing is left for the feed-forward blocks, or another width among `fields`.
+            ValueError: a depth that is no whole number, or at which nothing is left for the feed-forward blocks, or
+                another width among `fields`.
         """
         for field in ("hidden_size", "intermediate_size"):
             if field in fields:
                 raise ValueError(f"{field}={fields[field]} belongs into base, whose number of parameters is kept")
+        if not isinstance(num_hidden_layers, int) or isinstance(num_hidden_layers, bool):
+            raise ValueError(f"num_hidden_layers={num_hidden_layers!r} must be a whole number")
         if num_hidden_layers < 1:
             raise ValueError(f"num_hidden_layers={num_hidden_layers} must be at least 1")
         fields = {"share_layers": base.share_layers, **fields}
