@@ -9,8 +9,9 @@ counts.
 
 MFU is the share of the device's measured peak (a bf16 product of 8192 x 8192 matrices) that the useful work of an
 update needs, FLOPs as in pretraining.py: for every token 6 for every weight that is multiplied (the output projection
-counts, the embedding table does not) plus 6 x layers x context x width for causal attention. Days are steps x batch x
-context / (tokens a second): one GPU, evaluation and checkpoints excluded.
+counts, the embedding table does not), once for every layer that it is applied in, plus 6 x layers x context x width for
+causal attention. Days are steps x batch x context / (tokens a second): one GPU, evaluation and checkpoints excluded.
+Those of 8 and of 64 GPUs are computed from it as if speed grew with their number, which no run has shown.
 
 `--quick` shrinks models and batches, as a check of the script itself, also without a GPU.
 """
@@ -43,6 +44,8 @@ from hf_sysgen.training.trainer import SysgenTrainer
 
 RECIPES = Path(__file__).resolve().parent.parent / "recipes" / "depth_width"
 WARM_UP = 5
+# of one machine, and of eight
+GPUS = (1, 8, 64)
 QUICK = ("size_class=null", "hidden_size=64", "intermediate_size=64", "num_attention_heads=4", "batch_size=8",
          "context_length=32", "streams=4", "torch_compile=false", "precision=fp32")  # fmt: skip
 
@@ -118,7 +121,20 @@ def show(rows: list[dict], peak: float | None) -> str:
         for row in rows
     ]
     header = ("recipe", "parameters", "tokens/s", "MFU", "GiB", "GPU days of all steps")
-    return f"{table(header, lines)}\n{sum(row['days'] for row in rows):.2f} GPU days for all of these"
+    return table(header, lines)
+
+
+def plan(rows: list[dict]) -> str:
+    """The days of all of these, one after the other, by size class and number of GPUs."""
+    classes: dict[str, float] = {}
+    for row in rows:
+        name = row["recipe"].split("_")[1]
+        classes[name] = classes.get(name, 0.0) + row["days"]
+    names = sorted(classes, key=lambda name: (len(name), name))
+    days = [*(classes[name] for name in names), sum(classes.values())]
+    header = ("days of all steps", *names, f"all {len(rows)} runs")
+    lines = [(f"{gpus} GPU{'s' * (gpus > 1)}", *(f"{one / gpus:.2f}" for one in days)) for gpus in GPUS]
+    return f"{table(header, lines)}\nmeasured on one GPU; of more, if speed grows with their number"
 
 
 def main() -> None:
@@ -155,7 +171,7 @@ def main() -> None:
             print(show(rows[-1:], peak), flush=True)
             record = {**environment(), "measured_peak_flops": peak, "results": rows}
             write_whole(arguments.output, json.dumps(record, indent=1) + "\n")
-    print("\n" + show(rows, peak))
+    print(f"\n{show(rows, peak)}\n\n{plan(rows)}")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ the growth of the resident set of a process that does nothing else.
 
 On a GPU also MFU, the share of the device's measured peak (a bf16 product of 8192 x 8192 matrices) that a step's useful
 work needs: 6 FLOPs a token for every weight that is multiplied (the output projection counts, the embedding table does
-not) plus 6 x layers x context x width for causal attention. Work that is done twice counts once.
+not), once for every layer that it is applied in, plus 6 x layers x context x width for causal attention. Work that is
+done twice counts once.
 """
 
 from __future__ import annotations
@@ -77,8 +78,14 @@ def build(name: str, size: DepthWidthConfig, context: int) -> PreTrainedModel:
 
 
 def flops_per_token(model: PreTrainedModel, context: int) -> int:
-    weights = sum(m.weight.numel() for m in model.modules() if isinstance(m, (nn.Linear, Conv1D)))
     config = model.config
+    # layers that share weights are one layer, which works at every depth
+    times = config.num_hidden_layers if getattr(config, "share_layers", False) else 1
+    weights = sum(
+        module.weight.numel() * (times if ".layers." in name else 1)
+        for name, module in model.named_modules()
+        if isinstance(module, (nn.Linear, Conv1D))
+    )
     return 6 * weights + 6 * config.num_hidden_layers * context * config.hidden_size
 
 

@@ -1,0 +1,56 @@
+"""What the scripts in benchmarks compute from what they measure."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+from documents import ROOT
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from hf_sysgen.models import DepthWidthConfig, DepthWidthForCausalLM
+
+
+@pytest.fixture
+def scripts(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_useful_work_counts_every_application_of_a_layer(scripts, shared):
+    from pretraining import flops_per_token
+
+    config = DepthWidthConfig(
+        vocab_size=11, hidden_size=8, intermediate_size=6, num_hidden_layers=5, num_attention_heads=2,
+        share_layers=shared,
+    )  # fmt: skip
+    with torch.device("meta"):
+        model = DepthWidthForCausalLM(config)
+    layer = 4 * 8 * 8 + 3 * 8 * 6
+    assert flops_per_token(model, 7) == 6 * (5 * layer + 8 * 11) + 6 * 5 * 7 * 8
+
+
+def test_useful_work_of_a_peer(scripts):
+    from pretraining import flops_per_token
+
+    with torch.device("meta"):
+        model = GPT2LMHeadModel(GPT2Config(vocab_size=11, n_embd=8, n_inner=9, n_layer=5, n_head=2, n_positions=7))
+    assert flops_per_token(model, 7) == 6 * (5 * (4 * 8 * 8 + 2 * 8 * 9) + 8 * 11) + 6 * 5 * 7 * 8
+
+
+def test_days_on_more_gpus(scripts):
+    from gpu_pretraining import plan
+
+    rows = [
+        {"recipe": f"pretrain_{name}_{depth}", "days": days}
+        for name, depth, days in (("134M", 1, 16.0), ("41M", 1, 4.0), ("41M", 2, 8.0))
+    ]
+    *lines, note = (line.split() for line in plan(rows).splitlines())
+    assert lines == [
+        ["days", "of", "all", "steps", "41M", "134M", "all", "3", "runs"],
+        ["1", "GPU", "12.00", "16.00", "28.00"],
+        ["8", "GPUs", "1.50", "2.00", "3.50"],
+        ["64", "GPUs", "0.19", "0.25", "0.44"],
+    ]
+    assert " ".join(note) == "measured on one GPU; of more, if speed grows with their number"
