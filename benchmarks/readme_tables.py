@@ -186,6 +186,42 @@ def triangular_table() -> str:
     return f"{markdown(header, rows)}\n\n{note}"
 
 
+def pretraining_table() -> str:
+    """Updates of a depth-width decoder beside GPT-2 and Llama of equal size, from benchmarks/pretraining.json."""
+    record = json.loads((HERE / "pretraining.json").read_text(encoding="utf-8"))
+    results, on_gpu = record["results"], record["measured_peak_flops"] is not None
+    modes = dict.fromkeys(row["mode"] for row in results)
+    tables = []
+    for size_class, layers in dict.fromkeys((row["size_class"], row["layers"]) for row in results):
+        own = [row for row in results if (row["size_class"], row["layers"]) == (size_class, layers)]
+        cells = {(row["name"], row["mode"]): row for row in own}
+        names = list(dict.fromkeys(row["name"] for row in own))
+        rows = []
+        for name in names:
+            row = [f"`{name}`", f"{cells[name, next(iter(modes))]['parameters']:,}"]
+            for mode in modes:
+                one = cells[name, mode]
+                # the first one is ours
+                best = max(cells[peer, mode]["tokens_per_second"] for peer in names[1:])
+                speed = one["tokens_per_second"]
+                row += [f"{speed:,.0f}", f"{speed / best:.2f}", f"{one['peak_bytes'] / 2**20:,.0f}"]
+                row += [f"{one['mfu']:.1%}"] if on_gpu else []
+            rows.append(tuple(row))
+        header = [f"{size_class}, {layers} layer{'s' * (layers > 1)}", "parameters"]
+        for mode in modes:
+            header += [f"{mode}: tokens/s", "x best peer", "MiB", *["MFU"] * on_gpu]
+        tables.append(markdown(tuple(header), rows))
+    threads, row = record["num_threads"], results[0]
+    measured = "by the clock" if on_gpu else f"{threads} thread{'s' * (threads > 1)} by processor time"
+    note = (
+        f"{record['device']}, {measured}, medians of {len(row['seconds'])} rounds, all contenders in turn in one run. "
+        f"Updates of {row['batch']} x {row['context']} random tokens in {row['precision']}: forward, backward, "
+        "clipping and AdamW. Equal size: of the same depth, width, heads and vocabulary, with untied embeddings. "
+        "Memory is the highest in use, weights and optimizer included."
+    )
+    return "\n\n".join((*tables, note))
+
+
 def benchmarks_table() -> str:
     """All benchmarks."""
     rows = [
@@ -337,6 +373,7 @@ TABLES = {
         "authors": authors_table,
         "gated": gated_table,
         "triangular": triangular_table,
+        "pretraining": pretraining_table,
     },
     "docs/results.md": {"report": report_document},
     "docs/benchmarks.md": {"configs": configs_table, "statistics": statistics_table, "loading": loading_table},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 import pytest
@@ -54,3 +55,29 @@ def test_days_on_more_gpus(scripts):
         ["64", "GPUs", "0.19", "0.25", "0.44"],
     ]
     assert " ".join(note) == "measured on one GPU; of more, if speed grows with their number"
+
+
+def test_table_of_pretraining(scripts, monkeypatch, tmp_path):
+    """Both modes beside each other, and MFU where a device was measured."""
+    import readme_tables
+
+    results = [
+        {
+            "size_class": "41M", "layers": 1, "batch": 2, "context": 3, "precision": "bf16", "mode": mode, "name": name,
+            "parameters": 1000, "tokens_per_second": speed, "seconds": [1.0] * 5, "peak_bytes": 3 * 2**20, "mfu": 0.25,
+        }
+        for mode, speeds in (("eager", (100, 50, 80)), ("compiled", (90, 120, 60)))
+        for name, speed in zip(("depth_width_decoder", "gpt2", "llama"), speeds, strict=True)
+    ]  # fmt: skip
+    record = {"device": "a GPU", "num_threads": 2, "measured_peak_flops": 1.0, "results": results}
+    (tmp_path / "pretraining.json").write_text(json.dumps(record))
+    monkeypatch.setattr(readme_tables, "HERE", tmp_path)
+    header, _, ours, gpt2, llama, _, note = readme_tables.pretraining_table().splitlines()
+    assert header == (
+        "| 41M, 1 layer | parameters | eager: tokens/s | x best peer | MiB | MFU | compiled: tokens/s | x best peer "
+        "| MiB | MFU |"
+    )
+    assert ours == "| `depth_width_decoder` | 1,000 | 100 | 1.25 | 3 | 25.0% | 90 | 0.75 | 3 | 25.0% |"
+    assert gpt2 == "| `gpt2` | 1,000 | 50 | 0.62 | 3 | 25.0% | 120 | 1.00 | 3 | 25.0% |"
+    assert llama == "| `llama` | 1,000 | 80 | 1.00 | 3 | 25.0% | 60 | 0.50 | 3 | 25.0% |"
+    assert note.startswith("a GPU, by the clock, medians of 5 rounds")
