@@ -257,7 +257,7 @@ def test_means_are_over_seeds_alone():
     # a seed of pretraining is one too, and where a run reads, writes and looks makes no other model
     seeds = [
         tuned_from("runs/p2/seed0/model", 0, 0.2, output_dir="a", eval_batch_size=1),
-        tuned_from("runs/p2/seed1/model/", 1, 0.4, output_dir="b", length_groups=4),
+        tuned_from(str(Path("runs/p2/seed1/model").resolve()), 1, 0.4, output_dir="b", length_groups=4),
         # the default of this model's config
         tuned_from("runs/p2/seed0/model", 2, 0.9, share_layers=False),
     ]
@@ -594,6 +594,7 @@ def test_commands_say_in_a_line_what_is_missing(tmp_path):
     runs = keep(tmp_path / "runs", made(splits={"test": 0.5}))
     pretrained = keep(tmp_path / "pretrained", sized(2, validation_perplexity=every(10, 40, 20)))
     tuned = keep(tmp_path / "tuned", tuned_from(str(pretrained / "0" / "model")))
+    elsewhere = keep(tmp_path / "elsewhere", tuned_from("m") | {"splits": {}})
     untested = keep(tmp_path / "untested", tuned_from(str(pretrained / "0" / "model")) | {"splits": {}})
     for words, message in (
         (("early-stopping", tmp_path / "none"), "no results.json here or below"),
@@ -604,6 +605,7 @@ def test_commands_say_in_a_line_what_is_missing(tmp_path):
         (("loss-accuracy", runs, keep(tmp_path / "other", made(splits={"gen": 0.5}))), "name splits by --loss-split"),
         (("matched-perplexity", tuned), "no run of pretraining among these"),
         (("matched-perplexity", pretrained, untested), "2 layers 8 seed 0: no split test"),
+        (("matched-perplexity", pretrained, elsewhere), "2 layers 8 seed 0: no split test"),
         (("equal-loss", tuned, "--loss", "0.0002"), "no run reaches a loss of 0.0002 on validation; the smallest is 1"),
     ):
         done = invoke(*words, "-o", tmp_path / "out")

@@ -335,6 +335,7 @@ def matched_perplexity(runs: Runs, recipe: str) -> Finding:
     folders = {id(record): folder for folder, record in pretraining}
     by_checkpoint: dict[Path, dict[str, list[Record]]] = {}
     for record in tuned:
+        depth_analyses.on_test(record)
         checkpoint = Path(record["recipe"]["pretrained"]).resolve()
         by_checkpoint.setdefault(checkpoint, {}).setdefault(benchmark_of(record), []).append(record)
     rows: list[Sequence[Any]] = []

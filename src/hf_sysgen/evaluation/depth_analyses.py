@@ -6,6 +6,7 @@ by its width where two would have one name.
 
 from __future__ import annotations
 
+import os
 import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -119,8 +120,9 @@ def _cell(record: Record) -> dict[str, Any]:
         # also where epochs end a run
         fields["steps"] = record["steps"]
     if fields.get("pretrained") is not None:
-        # seeds of pretraining have a folder each
-        fields["pretrained"] = re.sub(r"(^|/)seed\d+(?=/|$)", r"\1seed*", str(fields["pretrained"]).rstrip("/"))
+        # the same folder may be given from elsewhere, and seeds of pretraining have one each
+        folder = os.path.relpath(Path(fields["pretrained"]).resolve())
+        fields["pretrained"] = re.sub(r"(^|/)seed\d+(?=/|$)", r"\1seed*", folder)
     return {key: value for key, value in fields.items() if key not in OVER_SEEDS}
 
 
