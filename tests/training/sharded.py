@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 
@@ -44,5 +45,13 @@ def shard(then: Callable[[], None] | None = None) -> None:
         return training_step(self, model, *args, **kwargs)
 
     trainer.SysgenTrainer.training_step = looked_at
+    if then is not None:
+        then()
+
+
+def trace_only(then: Callable[[], None] | None = None) -> None:
+    """Let `torch_compile` trace the model without generating code for it, which takes long."""
+    arguments = trainer.Seq2SeqTrainingArguments
+    trainer.Seq2SeqTrainingArguments = functools.partial(arguments, torch_compile_backend="aot_eager")
     if then is not None:
         then()

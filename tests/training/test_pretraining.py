@@ -345,19 +345,45 @@ def test_other_ways_to_compute_it(changes, keys, one, tmp_path):
 # sharded weights
 
 
+def assert_same_run(run_dir: Path, other: Path) -> None:
+    """To rounding in float32: losses, perplexities, and what is in the checkpoints that travel."""
+    assert curve(run_dir) == pytest.approx(curve(other), rel=1e-5)
+    records = [read_results(folder / "results.json") for folder in (run_dir, other)]
+    perplexities = [
+        [entry["eval_validation_perplexity"] for entry in record["history"] if "eval_validation_perplexity" in entry]
+        for record in records
+    ]
+    assert perplexities[0] == pytest.approx(perplexities[1], rel=1e-5)
+    splits = [record["splits"]["validation"] for record in records]
+    assert splits[0]["perplexity"] == pytest.approx(splits[1]["perplexity"], rel=1e-5)
+    for name in ("model", "step-1", "step-4"):
+        folders = run_dir / name, other / name
+        files = [{path.name for path in folder.iterdir()} for folder in folders]
+        assert files[0] == files[1]
+        configs = [json.loads((folder / "config.json").read_text()) for folder in folders]
+        assert configs[0] == configs[1]
+        tensors = [load_file(folder / "model.safetensors") for folder in folders]
+        assert tensors[0].keys() == tensors[1].keys()
+        assert max(float((tensors[1][key] - tensor).abs().max()) for key, tensor in tensors[0].items()) < 1e-5
+
+
 def test_sharded_weights(recipe, one, tmp_path):
     """FSDP2: one loss curve, and a checkpoint that tells nothing of how it was made."""
     done = train_process([str(recipe), "output_dir=run"], tmp_path, functools.partial(sharded.shard), processes=2)
     assert done.status == 0, done.err
-    assert curve(tmp_path / "run") == pytest.approx(curve(one), rel=1e-5)
-    for folder in ("model", "step-4"):
-        files = [{path.name for path in (run_dir / folder).iterdir()} for run_dir in (one, tmp_path / "run")]
-        assert files[0] == files[1]
-        configs = [json.loads((run_dir / folder / "config.json").read_text()) for run_dir in (one, tmp_path / "run")]
-        assert configs[0] == configs[1]
-        tensors = [load_file(run_dir / folder / "model.safetensors") for run_dir in (one, tmp_path / "run")]
-        assert tensors[0].keys() == tensors[1].keys()
-        assert max(float((tensors[1][name] - tensor).abs().max()) for name, tensor in tensors[0].items()) < 1e-5
+    assert_same_run(tmp_path / "run", one)
+
+
+@pytest.mark.slow
+def test_sharded_and_compiled(recipe, one, tmp_path):
+    """Kept weights, going on, and evaluation, also one before any update, are of the model that is compiled."""
+    arguments = [str(recipe), "output_dir=run", "torch_compile=true"]
+    for moment in (functools.partial(kills.after_step, 5), kills.before_predictions):
+        prepare = functools.partial(sharded.shard, functools.partial(sharded.trace_only, moment))
+        assert train_process(arguments, tmp_path, prepare, 2).status == -signal.SIGKILL
+    done = train_process(arguments, tmp_path, functools.partial(sharded.shard, sharded.trace_only), 2)
+    assert done.status == 0, done.err
+    assert_same_run(tmp_path / "run", one)
 
 
 @pytest.mark.slow

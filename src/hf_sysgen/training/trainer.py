@@ -184,9 +184,15 @@ class SysgenTrainer(Seq2SeqTrainer):
         if self.recipe.label_smoothing:
             # the Trainer keeps the labels to itself, from which the model would make its decoder input
             source = {name: inputs[name] for name in SOURCE_INPUTS if name in inputs}
-            read = self.accelerator.unwrap_model(model).training_input(inputs["labels"], **source)
+            plain = self.accelerator.unwrap_model(model, keep_torch_compile=False)
+            read = plain.training_input(inputs["labels"], **source)
             inputs = {**inputs, "decoder_input_ids": read}
         return super().compute_loss(model, inputs, *args, **kwargs)
+
+    @property
+    def plain_model(self) -> Any:
+        """The model without what is put around it; sharded and compiled, `model` is the compiled wrapper."""
+        return self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
 
     @property
     def clock(self) -> Clock:
@@ -278,14 +284,16 @@ class SysgenTrainer(Seq2SeqTrainer):
         split = self.splits[name]
         rows = np.arange(len(split)) if rows is None else rows
         with (
-            without_autocast(self.accelerator.unwrap_model(self.model)) as model,
+            without_autocast(self.plain_model) as model,
             # what training chose for its dropout is not what is fastest without
             with_attention(
                 model, fastest_attention(model) if self.recipe.attention == "auto" else self.recipe.attention
             ),
+            # sharded weights are gathered where the wrapper is called, which would compile the model again
+            torch.compiler.set_stance("force_eager") if self.recipe.torch_compile else contextlib.nullcontext(),
         ):
             records = self.task.evaluate(
-                model, name, rows, final, rank=self.args.process_index, world=self.args.world_size
+                self.model, name, rows, final, rank=self.args.process_index, world=self.args.world_size
             )
         if self.args.world_size > 1:
             records = gather_object(records)
@@ -357,7 +365,7 @@ class SysgenTrainer(Seq2SeqTrainer):
 
     def save_weights(self, folder: Path) -> None:
         """The model as a checkpoint that travels, with what its task adds; whole or not at all."""
-        model, weights = self.accelerator.unwrap_model(self.model), None
+        model, weights = self.plain_model, None
         if self.is_fsdp_enabled:
             # put together, by all processes; the class of what is sharded is one of torch's, whose code would be saved
             weights = self.accelerator.get_state_dict(self.model_wrapped)
