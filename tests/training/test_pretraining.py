@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import gzip
 import itertools
 import json
 import math
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,6 +34,8 @@ import hf_sysgen.training.run
 import hf_sysgen.training.tasks
 from hf_sysgen.cli import app
 from hf_sysgen.data import load_benchmark
+from hf_sysgen.data.c4_files import Shard, known_shards, write_shards
+from hf_sysgen.data.c4_sources import shard_names
 from hf_sysgen.evaluation.language_modeling import evaluate_text
 from hf_sysgen.evaluation.metrics import summarize_text
 from hf_sysgen.evaluation.results import read_results
@@ -151,6 +155,77 @@ def test_no_example_is_shown_twice(text, tokenizer):
 def test_what_does_not_fit_together(changes, message, text, tokenizer):
     with pytest.raises(ValueError, match=message):
         stream_batches(text, tokenizer, **changes)
+
+
+# the text of a run
+
+
+def change_text(folder: Path, change: str) -> Path:
+    """A copy of `write_text`'s folder after something happened to it."""
+    write_text(folder)
+    shards = [folder / "c4" / "en" / name for name in shard_names("train")[: SHARDS + 2]]
+    if change == "shard in between gone":
+        shards[1].unlink()
+    elif change == "last shard gone":
+        shards[6].unlink()
+    elif change == "other text":
+        write_shards(folder, "train", [f"not {text}" for text in texts()[:250]], SHARDS)
+    elif change == "more shards":
+        for one in shards[SHARDS:]:
+            shutil.copy(shards[0], one)
+    elif change == "packed again":
+        for one in shards[:SHARDS]:
+            one.write_bytes(gzip.compress(gzip.decompress(one.read_bytes()), 1))
+    return folder
+
+
+OTHER_TEXTS = {
+    "shard in between gone": "shard 1 of stream 1 is c4-train.00001-of-01024.json.gz there, c4-train.00002-of-01024",
+    "last shard gone": "shard 2 of stream 0 is c4-train.00006-of-01024.json.gz there, none here",
+    "other text": "shard 1 of stream 0 is c4-train.00000-of-01024.json.gz there, another file of that name here",
+}
+
+
+@pytest.mark.parametrize("change", ["nothing", "more shards", "packed again", *OTHER_TEXTS])
+def test_goes_on_over_the_same_text_only(change, text, tokenizer, tmp_path):
+    """Wherever it lies, however it is packed, and if there is more of it."""
+    first = stream_batches(text, tokenizer, shards=known_shards("train", text))
+    whole = updates(stream_batches(text, tokenizer))
+    next(iter(first.loader()))
+    first.save(tmp_path)
+    folder = change_text(tmp_path / "text", change)
+    later = stream_batches(folder, tokenizer, shards=known_shards("train", folder), streams=STREAMS)
+    later.first_step = 1
+    if change in OTHER_TEXTS:
+        with pytest.raises(RecipeError, match=re.escape(OTHER_TEXTS[change])):
+            later.load(tmp_path)
+    else:
+        later.load(tmp_path)
+        assert updates(later) == whole[1:]
+
+
+def test_checkpoints_without_names_of_shards(text, tokenizer, tmp_path):
+    first = stream_batches(text, tokenizer, shards=known_shards("train", text))
+    next(iter(first.loader()))
+    first.save(tmp_path)
+    path = tmp_path / "streams_0.json"
+    places = json.loads(path.read_text())
+    assert [shard[0] for shard in places["0"].pop("shards")] == [shard_names("train")[number] for number in (0, 6)]
+    for place in places.values():
+        place.pop("shards", None)
+    path.write_text(json.dumps(places))
+    later = stream_batches(text, tokenizer, shards=known_shards("train", text))
+    later.first_step = 1
+    later.load(tmp_path)
+    assert updates(later) == updates(stream_batches(text, tokenizer))[1:]
+
+
+def test_shards_elsewhere_are_known_by_name(text):
+    names = shard_names("train")
+    assert known_shards("train", "http://nowhere/a") == [Shard(name, None) for name in names]
+    for number, shard in enumerate(known_shards("train", text)):
+        assert shard.beginning
+        assert [name for name in names if shard.is_same(Shard(name, None))] == [names[number]]
 
 
 # perplexity
@@ -293,6 +368,37 @@ def test_goes_on_with_more_processes(recipe, one, tmp_path):
     assert train_process(arguments, tmp_path, functools.partial(kills.after_step, 3)).status == -signal.SIGKILL
     run_dir = trained(recipe, tmp_path, 3)
     assert curve(run_dir) == pytest.approx(curve(one), rel=1e-5)
+
+
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_a_run_keeps_its_text(is_finished, recipe, keys, one, tmp_path):
+    run_dir = shutil.copytree(one, tmp_path / "run")
+    if not is_finished:
+        shutil.rmtree(run_dir / "checkpoint-6")
+        (run_dir / "results.json").unlink()
+    before = (run_dir / "recipe.yaml").read_bytes()
+    other = change_text(tmp_path / "other", "other text")
+    done = train_process([str(recipe), f"output_dir={run_dir}", f"data_dir={other}"], tmp_path)
+    assert done.status == 2, done.err
+    assert done.err.count("\n") == 1
+    assert f"error: data_dir: {run_dir} holds a run on other text (shard 1 of stream 0 is c4-train.00000" in done.err
+    assert (run_dir / "recipe.yaml").read_bytes() == before
+    moved = shutil.copytree(keys["data_dir"], tmp_path / "moved")
+    done = train_process([str(recipe), f"output_dir={run_dir}", f"data_dir={moved}"], tmp_path)
+    assert done.status == 0, done.err
+    assert ("finished already" in done.out) == is_finished
+    assert weights(run_dir / "model") == weights(one / "model")
+
+
+@pytest.mark.parametrize("change", OTHER_TEXTS)
+def test_an_unfinished_run_whose_folder_of_text_changed(change, recipe, keys, one, tmp_path):
+    run_dir = shutil.copytree(one, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoint-6", "results.json"))
+    folder = change_text(tmp_path / "text", change)
+    copy = run_dir / "recipe.yaml"
+    copy.write_text(copy.read_text().replace(keys["data_dir"], str(folder)))
+    done = train_process([str(recipe), f"output_dir={run_dir}", f"data_dir={folder}"], tmp_path)
+    assert done.status == 2, done.err
+    assert OTHER_TEXTS[change] in done.err
 
 
 def test_weights_are_kept_at_the_stated_steps(one):

@@ -3,16 +3,46 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from hf_sysgen.data.c4_sources import REPOSITORY, REVISION, shard_names
 from hf_sysgen.data.download import one_line
 from hf_sysgen.data.sources import DamagedData, DataError, mirror_folder
 
 COLUMNS = ("text", "timestamp", "url")
+# bytes of a shard that tell it from another one of its name
+BEGINNING = 4096
+
+
+class Shard(NamedTuple):
+    """What a shard is, wherever it lies: its file's name and, on this machine, a checksum of how its text begins."""
+
+    name: str
+    beginning: str | None
+
+    def is_same(self, other: Shard) -> bool:
+        """As far as both are known."""
+        return self.name == other.name and (None in (self.beginning, other.beginning) or self == other)
+
+
+def known_shards(split: str, data_dir: str | Path | None = None) -> list[Shard]:
+    """The shards of [`shard_addresses`], whose errors this has."""
+    return [Shard(address.rpartition("/")[2], _beginning(address)) for address in shard_addresses(split, data_dir)]
+
+
+def _beginning(address: str) -> str | None:
+    """Of the text: the file of a shard that was packed again is another one, and one cut short is of another size."""
+    try:
+        with gzip.open(address) as file:
+            return hashlib.sha256(file.read(BEGINNING)).hexdigest()[:16]
+    except (OSError, EOFError, zlib.error):
+        # elsewhere, or damaged, which reading it will tell
+        return None
 
 
 def shard_addresses(split: str, data_dir: str | Path | None = None) -> list[str]:

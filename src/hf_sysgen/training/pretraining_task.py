@@ -6,6 +6,7 @@ import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,7 +15,9 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 
+from hf_sysgen.data.c4_files import Shard, known_shards
 from hf_sysgen.data.c4_packing import PackedTokens
+from hf_sysgen.data.sources import DataError
 from hf_sysgen.errors import RunFailed
 from hf_sysgen.evaluation.language_modeling import evaluate_text
 from hf_sysgen.evaluation.metrics import summarize_text
@@ -70,6 +73,7 @@ class StreamBatches:
         steps: number of updates of the whole run.
         parts: batches of an update that this process works through, of equal size.
         rank, world: this process and how many there are.
+        shards: what the shards of `documents` are, in order; none where that is not known.
 
     Raises:
         ValueError: streams, shards, batch and processes do not fit together.
@@ -88,6 +92,7 @@ class StreamBatches:
         parts: int = 1,
         rank: int = 0,
         world: int = 1,
+        shards: Sequence[Shard] = (),
     ):
         if streams > documents.num_shards:
             raise ValueError(f"streams={streams} is more than the {documents.num_shards} shards of the text")
@@ -100,6 +105,7 @@ class StreamBatches:
         self.steps, self.parts, self.rank, self.first_step = steps, parts, rank, 0
         self.each = batch_size // streams
         self.numbers = range(rank, streams, world)
+        self.shards = by_stream(shards, streams)
         self.packed = [
             PackedTokens(
                 documents.shard(streams, number, contiguous=False),
@@ -144,18 +150,80 @@ class StreamBatches:
         return Update(torch.stack(taken), [packed.place for packed in self.packed])
 
     def save(self, folder: Path) -> None:
-        """The places of this process's streams, as JSON."""
-        places = {number: PackedTokens.plain(place) for number, place in zip(self.numbers, self._places, strict=True)}
+        """The places of this process's streams and what shards these have, as JSON."""
+        places = {
+            str(number): PackedTokens.plain(place) | {"shards": self.shards[str(number)]}
+            for number, place in zip(self.numbers, self._places, strict=True)
+        }
         (folder / f"streams_{self.rank}.json").write_text(json.dumps(places), encoding="utf-8")
 
     def load(self, folder: Path) -> None:
-        """From the places that all processes kept, however many those were."""
-        places: dict[str, Any] = {}
-        for path in folder.glob("streams_*.json"):
-            places |= json.loads(path.read_text(encoding="utf-8"))
+        """
+        From the places that all processes kept, however many those were.
+
+        Raises:
+            RecipeError: they are places in other text; shards behind those that a stream had are welcome.
+        """
+        places = kept_places(folder)
+        require_same_text(places, self.shards, folder.parent)
         for number, packed in zip(self.numbers, self.packed, strict=True):
-            packed.load_state_dict(places[str(number)])
+            packed.load_state_dict({key: places[str(number)][key] for key in ("documents", "pending")})
         self._places = [packed.place for packed in self.packed]
+
+
+def by_stream(shards: Sequence[Shard], streams: int) -> dict[str, Sequence[Shard]]:
+    """As they are dealt out."""
+    return {str(number): shards[number::streams] for number in range(streams)}
+
+
+def kept_places(checkpoint: Path) -> dict[str, Any]:
+    """What all processes kept of each stream, by its number."""
+    places: dict[str, Any] = {}
+    for path in checkpoint.glob("streams_*.json"):
+        places |= json.loads(path.read_text(encoding="utf-8"))
+    return places
+
+
+def require_same_text(places: Mapping[str, Any], shards: Mapping[str, Sequence[Shard]], run_dir: Path) -> None:
+    """
+    Hold that each stream begins with the shards that it had, wherever they lie now.
+
+    Raises:
+        RecipeError: names the first one that differs.
+    """
+    # older checkpoints do not tell
+    kept = {stream: [Shard(*one) for one in place.get("shards", ())] for stream, place in places.items()}
+    # in the order in which the shards were dealt out
+    dealt = sorted((number, int(stream)) for stream, before in kept.items() for number in range(len(before)))
+    for number, stream in dealt:
+        before, now = kept[str(stream)][number], shards.get(str(stream), ())
+        if not now or (number < len(now) and before.is_same(now[number])):
+            continue
+        here = now[number].name if number < len(now) else "none"
+        raise RecipeError(
+            f"data_dir: {run_dir} holds a run on other text (shard {number + 1} of stream {stream} is {before.name} "
+            f"there, {'another file of that name' if here == before.name else here} here); give it the shards that it "
+            "had, new ones behind them, or choose another output_dir"
+        )
+
+
+def text_shards(recipe: Recipe) -> list[Shard]:
+    """What the shards of the training text are; of a benchmark of one's own that is not known. Errors as the loader."""
+    return known_shards("train", recipe.data_dir) if recipe.benchmark == "c4" else []
+
+
+def require_text_of_run(recipe: Recipe, checkpoint: Path) -> None:
+    """
+    Hold that a recipe means the text of a run's checkpoint, as far as both are known.
+
+    Raises:
+        RecipeError: see `require_same_text`.
+    """
+    try:
+        shards = text_shards(recipe)
+    except DataError:
+        return
+    require_same_text(kept_places(checkpoint), by_stream(shards, recipe.streams), checkpoint.parent)
 
 
 class PretrainingTask(Task):
@@ -198,13 +266,17 @@ class PretrainingTask(Task):
             )
         return torch.stack(found)
 
+    @cached_property
+    def shards(self) -> list[Shard]:
+        return text_shards(self.recipe)
+
     def batches(self, steps: int, rank: int, world: int) -> StreamBatches:
         recipe = self.recipe
         if recipe.batch_size is None:
             raise ValueError("`batch_size` is missing")
         return StreamBatches(
             self.splits["train"], self.tokenizer, recipe.context_length, recipe.streams, recipe.batch_size, steps,
-            parts=recipe.length_groups, rank=rank, world=world,
+            parts=recipe.length_groups, rank=rank, world=world, shards=self.shards,
         )  # fmt: skip
 
     def build_model(self, attention: str) -> PreTrainedModel:

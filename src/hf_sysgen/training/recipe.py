@@ -125,7 +125,8 @@ class Recipe:
         kept_steps: steps whose weights are kept, in folders `step-N` like `model`; each is evaluated.
         log_every: steps between logged losses.
         tracker: `tensorboard`, `trackio` or `none`.
-        data_dir: folder with the upstream files; `null` to find them as `load_benchmark` does.
+        data_dir: folder with the upstream files; `null` to find them as `load_benchmark` does. Those of a benchmark are
+            checked; of text for pretraining a run keeps what its shards are, and goes on over these and later ones.
         paper_cell: where the paper has this cell, e.g. "Table 3, SCAN (length cutoff=26)".
         paper_metric: what `paper_test` and `paper_validation` are: `accuracy` or `comp`, between 0 and 1, `bleu`,
             between 0 and 100, or `perplexity`.

@@ -22,9 +22,10 @@ from hf_sysgen.evaluation.results import (
 )
 from hf_sysgen.files import is_unfinished, write_whole
 from hf_sysgen.models import CONFIGS, MODELS
+from hf_sysgen.training.pretraining_task import require_text_of_run
 from hf_sysgen.training.recipe import Recipe, RecipeError, dump_recipe, own_fields, read_copy
 from hf_sysgen.training.tasks import prepare_task
-from hf_sysgen.training.trainer import SysgenTrainer, fastest_attention, last_checkpoint, on_cpu, read_history
+from hf_sysgen.training.trainer import COMPLETE, SysgenTrainer, fastest_attention, last_checkpoint, on_cpu, read_history
 
 logger = logging.getLogger(__name__)
 
@@ -61,8 +62,8 @@ def check_run_dir(recipe: Recipe) -> Path:
     The run's folder. Nothing is written yet: a recipe that turns out wrong must not hold the folder.
 
     Raises:
-        RecipeError: the folder holds a run of another recipe, or one without the losses that this one is to keep, or
-            files that no run of ours wrote.
+        RecipeError: the folder holds a run of another recipe or on other streamed text, or one without the losses that
+            this one is to keep, or files that no run of ours wrote.
     """
     run_dir = recipe.run_dir
     copy = run_dir / RECIPE_COPY
@@ -78,6 +79,10 @@ def check_run_dir(recipe: Recipe) -> Path:
                 f"output_dir: {run_dir} holds a run of another recipe ({changes}); choose another output_dir, or "
                 "remove that folder"
             )
+        checkpoints = [path.parent for path in run_dir.glob(f"checkpoint-*/{COMPLETE}")]
+        if recipe.data_dir != other.data_dir and checkpoints:
+            # of a finished run too; the same text may have been moved
+            require_text_of_run(recipe, max(checkpoints, key=lambda folder: int(folder.name.rpartition("-")[2])))
         if recipe.sample_losses and not other.sample_losses:
             raise RecipeError(
                 f"sample_losses=true: {run_dir} holds a run that was started without, whose evaluations have left "
@@ -139,16 +144,18 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
         world = trainer.args.world_size
         if recipe.static_batches and world > 1:
             raise ValueError(f"static_batches=true runs in one process, not in {world}")
-        # told here, before any work: a batch that cannot be shared
-        trainer.step_batches(first_step=0)
+        # told here, before any work: a batch that cannot be shared, a checkpoint that is of other text
+        batches = trainer.step_batches(first_step=0)
+        with trainer.accelerator.main_process_first():
+            checkpoint = last_checkpoint(recipe.run_dir)
+        if checkpoint is not None:
+            batches.load(checkpoint)
         if trainer.args.should_save:
             write_whole(recipe.run_dir / RECIPE_COPY, dump_recipe(recipe))
     except ValueError as error:
         raise RecipeError(str(error)) from error
     except OSError as error:
         raise RecipeError(f"output_dir: cannot write to {recipe.run_dir}: {error}") from error
-    with trainer.accelerator.main_process_first():
-        checkpoint = last_checkpoint(recipe.run_dir)
     if checkpoint is not None:
         logger.info("resuming from %s", checkpoint)
     # not after hours in which the checkout may have moved on
