@@ -110,6 +110,14 @@ def test_a_second_pass_back_is_refused() -> None:
         loss.backward()
 
 
+def test_second_derivatives_are_refused() -> None:
+    """Of gradients that were made beside the loss, or in place, they would be wrong numbers."""
+    hidden, weight, targets = problem(torch.float64)
+    (grad,) = torch.autograd.grad(chunked_cross_entropy(hidden, weight, targets) ** 2, hidden, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        grad.square().sum().backward()
+
+
 class Largest(TorchDispatchMode):
     """Elements of the largest tensor that any operation made."""
 

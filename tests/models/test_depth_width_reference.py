@@ -157,6 +157,10 @@ def test_rms_norm() -> None:
     assert torch.autograd.gradcheck(
         lambda x, w: torch.func.functional_call(norm, {"weight": w}, (x,)), (hidden, norm.weight)
     )
+    # one that takes the derivative's statistics for constants would be wrong
+    (grad,) = torch.autograd.grad(norm(hidden).pow(3).sum(), hidden, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        grad.square().sum().backward()
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)

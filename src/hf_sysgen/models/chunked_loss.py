@@ -3,6 +3,7 @@
 # N positions, E model width, V words, C positions of a chunk
 
 import torch
+from torch.autograd.function import once_differentiable
 
 # logits held at once; on a CPU a few megabytes that its caches almost hold, elsewhere enough to fill the device
 CHUNK_LOGITS = {"cpu": 2**23}
@@ -12,6 +13,7 @@ DEFAULT_CHUNK_LOGITS = 2**27
 class _ChunkedCrossEntropy(torch.autograd.Function):
     """
     Gradients are made beside each chunk's logits, in the forward pass: the logits are neither kept nor computed again.
+    So it can be differentiated once.
     """
 
     @staticmethod
@@ -44,6 +46,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         return total
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):
         grad_hidden, grad_weight = ctx.saved_tensors
         if torch.compiler.is_compiling():

@@ -4,13 +4,14 @@
 
 import torch
 from torch import nn
+from torch.autograd.function import once_differentiable
 from transformers import initialization as init
 
 
 class _RMSNorm(torch.autograd.Function):
     """
     The same numbers as [`torch.nn.functional.rms_norm`], which on a CPU is a chain of elementwise operations whose
-    backward pass takes three times as long.
+    backward pass takes three times as long. It can be differentiated once.
     """
 
     @staticmethod
@@ -21,6 +22,7 @@ class _RMSNorm(torch.autograd.Function):
         return (hidden * scale).mul_(weight)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad: torch.Tensor):
         hidden, weight, scale = ctx.saved_tensors
         product = grad * hidden
@@ -32,7 +34,10 @@ class _RMSNorm(torch.autograd.Function):
 
 
 class RMSNorm(nn.Module):
-    """x / sqrt(mean(x^2) + eps) * weight, in float32 or wider, over the last axis; the weight starts at 1."""
+    """
+    x / sqrt(mean(x^2) + eps) * weight, in float32 or wider, over the last axis; the weight starts at 1. On a CPU it can
+    be differentiated once.
+    """
 
     def __init__(self, width: int, eps: float):
         super().__init__()
