@@ -102,6 +102,16 @@ def test_nothing_is_learned_from_labels_left_out() -> None:
     assert all((grad == 0).all() for grad in grads)
 
 
+def test_of_no_positions() -> None:
+    """What a process may be left with."""
+    hidden, weight, targets = problem(torch.float64)
+    loss = chunked_cross_entropy(hidden[:0], weight, targets[:0])
+    grads = torch.autograd.grad(loss, (hidden, weight))
+    assert loss.item() == 0
+    assert [grad.shape for grad in grads] == [hidden.shape, weight.shape]
+    assert all((grad == 0).all() for grad in grads)
+
+
 def test_a_second_pass_back_is_refused() -> None:
     """Gradients are scaled in place; a silent second scaling would be a wrong number."""
     loss = chunked_cross_entropy(*problem(torch.float32)) * 2

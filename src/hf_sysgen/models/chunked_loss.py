@@ -41,6 +41,9 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 else:
                     grad_weight += error.t() @ states
         if with_gradients:
+            if grad_weight is None:
+                # there are no positions
+                grad_weight = weight.new_zeros(weight.shape, dtype=wide)
             ctx.save_for_backward(grad_hidden, grad_weight)
         ctx.dtypes = hidden.dtype, weight.dtype
         return total
