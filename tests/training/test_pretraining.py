@@ -370,6 +370,19 @@ def test_goes_on_with_more_processes(recipe, one, tmp_path):
     assert curve(run_dir) == pytest.approx(curve(one), rel=1e-5)
 
 
+def test_goes_on_by_other_means(recipe, one, tmp_path):
+    """As more processes need it: parts of an update, and what saves memory."""
+    run_dir = shutil.copytree(one, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoint-6", "results.json"))
+    means = ("length_groups=3", "gradient_checkpointing=true", "torch_compile=false")
+    assert curve(trained(recipe, tmp_path, 2, *means)) == pytest.approx(curve(one), rel=1e-5)
+    # of a finished one they change nothing
+    done = train_process([str(recipe), f"output_dir={run_dir}", "torch_compile=true"], tmp_path)
+    assert "finished already" in done.out
+    done = train_process([str(recipe), f"output_dir={run_dir}", "kept_steps=[1]", "length_groups=2"], tmp_path)
+    assert done.status == 2
+    assert "another recipe (kept_steps: [1, 4] there, [1] here)" in done.err
+
+
 @pytest.mark.parametrize("is_finished", [False, True])
 def test_a_run_keeps_its_text(is_finished, recipe, keys, one, tmp_path):
     run_dir = shutil.copytree(one, tmp_path / "run")

@@ -82,7 +82,8 @@ class Recipe:
         batch_size: examples per update, over all processes and accumulated parts; none under `sampling: max_tokens`.
         length_groups: parts that an update's examples are cut into after sorting them by length. Each part is padded
             to its own longest example and its gradient accumulated: the same update for less computation. In
-            pretraining all are of one length, and this is gradient accumulation alone, for less memory.
+            pretraining all are of one length, and this is gradient accumulation alone, for less memory; a run may go on
+            with another number.
         static_batches: keep the training split on the device, padded to one shape, and on a GPU replay each update as a
             CUDA graph; the same updates, several times faster for a small model on a GPU. One process.
         sampling: `with_replacement` draws every batch uniformly (framework/loader/sampler.py:9-19 of Csordas et al.);
@@ -204,6 +205,8 @@ class Recipe:
         "output_dir", "data_dir", "tracker", "log_every", "eval_batch_size", "sample_losses", "name",
         "paper_cell", "paper_metric", "paper_test", "paper_validation",
     )  # fmt: skip
+    # in pretraining, whose examples are of one length, these change how an update is computed, to rounding
+    SAME_UPDATES: ClassVar = ("length_groups", "gradient_checkpointing", "torch_compile")
     # these change a run's bits, or when it is looked at, but not which cell of the paper it is
     SAME_CELL: ClassVar = (
         *NEUTRAL, "seed", "length_groups", "static_batches", "attention", "torch_compile", "gradient_checkpointing",

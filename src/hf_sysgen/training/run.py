@@ -10,6 +10,7 @@ from typing import Any
 
 from transformers import AutoModel, PreTrainedConfig
 
+from hf_sysgen.data import benchmark_info
 from hf_sysgen.evaluation.results import (
     MODEL,
     PREDICTIONS,
@@ -59,7 +60,8 @@ def attention_of(recipe: Recipe) -> str:
 
 def check_run_dir(recipe: Recipe) -> Path:
     """
-    The run's folder. Nothing is written yet: a recipe that turns out wrong must not hold the folder.
+    The run's folder. Nothing is written yet: a recipe that turns out wrong must not hold the folder. Pretraining may go
+    on by other means (`Recipe.SAME_UPDATES`), e.g. on more processes; its record tells the last ones.
 
     Raises:
         RecipeError: the folder holds a run of another recipe or on other streamed text, or one without the losses that
@@ -70,9 +72,10 @@ def check_run_dir(recipe: Recipe) -> Path:
     if copy.exists():
         other = read_copy(copy)
         ours, theirs = recipe.filled, other.filled
-        differing = sorted(
-            key for key in {*ours, *theirs} if key not in Recipe.NEUTRAL and ours.get(key) != theirs.get(key)
-        )
+        free = {*Recipe.NEUTRAL}
+        if benchmark_info(recipe.benchmark).task == "language_modeling":
+            free |= {*Recipe.SAME_UPDATES}
+        differing = sorted(key for key in {*ours, *theirs} - free if ours.get(key) != theirs.get(key))
         if differing:
             changes = ", ".join(f"{key}: {theirs.get(key)!r} there, {ours.get(key)!r} here" for key in differing)
             raise RecipeError(
