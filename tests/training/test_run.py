@@ -347,3 +347,24 @@ def test_a_wrong_recipe_does_not_hold_its_folder(tmp_path, few_examples):
     with pytest.raises(RecipeError, match="length_groups=3"):
         run_recipe(tiny_recipe(tmp_path, length_groups=3))
     assert run_recipe(tiny_recipe(tmp_path, length_groups=2, steps=2))["steps"] == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"dropout": 0.1}, "eager"),
+        ({}, "eager"),
+        ({"dropout": 0.0}, "sdpa"),
+        ({"model": "fairseq_transformer", "dropout": 0.3, "attention_dropout": 0.0}, "sdpa"),
+        ({"model": "fairseq_transformer", "attention_dropout": 0.1}, "eager"),
+        ({"model": "depth_width_decoder", "joint_vocabulary": True}, "sdpa"),
+        ({"model": "depth_width_decoder", "joint_vocabulary": True, "dropout": 0.1}, "eager"),
+        ({"model": "depth_width_decoder", "pretrained": "nowhere"}, "eager"),
+        ({"dropout": 0.0, "attention": "eager"}, "eager"),
+    ],
+    ids=str,
+)
+def test_attention_of_training_on_a_cpu(changes, expected, tmp_path, monkeypatch):
+    """Without dropout on its weights the fused form is the faster one."""
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    assert attention_of(tiny_recipe(tmp_path, **changes)) == expected

@@ -107,7 +107,7 @@ class Recipe:
         max_grad_norm: global L2 norm that gradients are clipped to; 0 for no clipping.
         label_smoothing: weight of the uniform distribution over the vocabulary in the loss.
         precision: `fp32`, or autocast to `bf16` / `fp16`. Evaluation is always in float32.
-        attention: `sdpa`, `eager`, or `auto`: eager where it is faster, in training with dropout on a CPU.
+        attention: `sdpa`, `eager`, or `auto`: eager where it is faster, in training on a CPU with dropout on attention.
         torch_compile: compile the model.
         gradient_checkpointing: recompute layers in the backward pass to save memory.
         eval_every: steps between evaluations; 0 for one at the end only.

@@ -54,8 +54,11 @@ def attention_of(recipe: Recipe) -> str:
         raise RecipeError(f"attention=sdpa: model={recipe.model} has no such attention; use auto or eager")
     if recipe.attention != "auto":
         return recipe.attention
+    fields = recipe.filled
+    # of attention weights; a checkpoint to go on from may decide it
+    rate = fields.get("attention_dropout", fields.get("dropout"))
     # PyTorch has no fused CPU kernel with dropout; its fallback is slower than the plain form
-    return "eager" if on_cpu() else fastest
+    return "eager" if on_cpu() and rate != 0 else fastest
 
 
 def check_run_dir(recipe: Recipe) -> Path:
