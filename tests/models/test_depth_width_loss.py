@@ -179,6 +179,38 @@ def test_logits_come_unless_a_training_step_can_do_without(variant: str) -> None
         torch.testing.assert_close(model(ids, logits_to_keep=chosen).logits, expected, rtol=0.0, atol=1e-13)
 
 
+class Doubled(nn.Module):
+    """In the place of a head, as an adapter stands there."""
+
+    def __init__(self, head: nn.Linear):
+        super().__init__()
+        self.head = head
+
+    @property
+    def weight(self) -> torch.Tensor:
+        return self.head.weight
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return 2 * self.head(hidden)
+
+
+@pytest.mark.parametrize("way", ["forward hook", "pre-forward hook", "adapter"])
+def test_loss_is_of_what_the_head_gives(way: str) -> None:
+    model, ids = tiny_decoder("rotary").train(), random_ids()
+    plain = model(ids, labels=ids).loss
+    if way == "forward hook":
+        model.lm_head.register_forward_hook(lambda module, args, out: 2 * out)
+    elif way == "pre-forward hook":
+        model.lm_head.register_forward_pre_hook(lambda module, args: (2 * args[0],))
+    else:
+        model.lm_head = Doubled(model.lm_head)
+    loss = model(ids, labels=ids).loss
+    logits = model(ids).logits[:, :-1]
+    expected = nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-12)
+    assert loss.item() != pytest.approx(plain.item(), rel=1e-3)
+
+
 def test_loss_is_that_of_the_next_word(variant: str) -> None:
     model = tiny_decoder(variant)
     ids = random_ids()

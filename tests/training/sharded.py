@@ -37,6 +37,8 @@ def shard(then: Callable[[], None] | None = None) -> None:
     def looked_at(self, model, *args, **kwargs):
         # else everything here would hold for plain data parallelism
         assert isinstance(model, FSDPModule)
+        # hooks that gather weights do not bring back all logits
+        assert model.head_is_plain
         if not self.state.global_step:
             # after an evaluation some wait for the next step as they are
             assert all(isinstance(one, DTensor) for one in model.parameters())

@@ -239,14 +239,23 @@ class DepthWidthForCausalLM(DepthWidthPreTrainedModel, GenerationMixin):
         self.lm_head = FanInLinear(config.hidden_size, config.vocab_size)
         self.post_init()
 
+    @property
+    def head_is_plain(self) -> bool:
+        """Whether the head is its weight and nothing else: no adapter in its place, no hooks but those that shard."""
+        head = self.lm_head
+        if type(head).forward is not FanInLinear.forward:
+            return False
+        hooks = (*head._forward_pre_hooks.values(), *head._forward_hooks.values())
+        return all(str(getattr(hook, "__module__", "")).startswith("torch.distributed.") for hook in hooks)
+
     def summed_loss(self, hidden_states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Cross-entropy in nats of states (B, L, E), summed over the words (B, L) that are not -100."""
-        weight = self.lm_head.weight
-        if weight.is_meta:
-            # offloaded: the weight is there only while the layer is called
+        if not self.head_is_plain or self.lm_head.weight.is_meta:
+            # offloaded, the weight is there only while the layer is called
             scores = self.lm_head(hidden_states).flatten(0, 1)
             scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
             return nn.functional.cross_entropy(scores, targets.flatten().to(scores.device), reduction="sum")
+        weight = self.lm_head.weight
         return chunked_cross_entropy(hidden_states.to(weight.device), weight, targets.to(weight.device))
 
     @can_return_tuple
