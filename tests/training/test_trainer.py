@@ -174,7 +174,7 @@ def test_same_updates_in_another_way(changes, tmp_path, few_examples):
 
 def test_a_short_last_batch_is_shared_too(tmp_path, few_examples):
     """61 examples in batches of 20: the epoch's last one has one row, so that three of four groups are empty."""
-    common = {"dropout": 0.0, "adam_epsilon": 1.0, "learning_rate": 4.0, "sampling": "epochs", "batch_size": 20}
+    common = {"dropout": 0.0, "adam_epsilon": 1.0, "learning_rate": 0.4, "sampling": "epochs", "batch_size": 20}
     runs = [run_recipe(tiny_recipe(tmp_path / str(n), length_groups=n, **common)) for n in (1, 4)]
     assert losses(runs[1]) == pytest.approx(losses(runs[0]), rel=1e-5)
     models = [load_file(tmp_path / str(n) / "run" / "model" / "model.safetensors") for n in (1, 4)]
