@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
 from pathlib import Path
@@ -18,6 +19,7 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
     partial = path.with_name(f"{_prefix(path)}{uuid.uuid4().hex}")
     try:
         partial.write_bytes(content.encode() if isinstance(content, str) else content)
+        _flush(partial)
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
@@ -26,6 +28,22 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
 def is_unfinished(path: Path, file: Path) -> bool:
     """Whether `file` is what `write_whole` of `path` has in the making, or left behind when it was killed."""
     return file.parent == path.parent and file.name.startswith(_prefix(path))
+
+
+def flush_to_disk(folder: Path) -> None:
+    """Have everything below a folder on the disk, so that after a power cut nothing written later is there without."""
+    for path in [*folder.rglob("*"), folder, folder.parent]:
+        _flush(path)
+
+
+def _flush(path: Path) -> None:
+    # some file systems, and some folders, know no such thing
+    with contextlib.suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _prefix(path: Path) -> str:

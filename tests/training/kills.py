@@ -54,7 +54,7 @@ def inside_model_file(step: int) -> None:
 
 def before_complete(step: int) -> None:
     """Everything of a checkpoint is written, but it is not marked."""
-    _before(trainer.Path, "touch", lambda path, *_: path.parent.name == f"checkpoint-{step}")
+    _before(files.os, "replace", lambda _, path: Path(path).parts[-2:] == (f"checkpoint-{step}", "complete"))
 
 
 def inside_removal(step: int) -> None:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import functools
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import kills
 import pytest
 from safetensors.torch import load_file, save_file
-from tiny_runs import command, environment, train_process, weights, write_recipe
+from tiny_runs import command, environment, snapshot, train_process, weights, write_recipe
+
+import hf_sysgen.files as files
+from hf_sysgen.train import main
+from hf_sysgen.training.whole import mark_complete
 
 # one evaluation is of two splits: calls 1 and 2 are at step 3, 3 and 4 at step 6, then come the final ones
 MOMENTS = {
@@ -115,6 +122,64 @@ def test_a_checkpoint_without_its_mark_is_not_used(recipe, whole, tmp_path):
     save_file({name: tensor + 1 for name, tensor in tensors.items()}, newest / "model.safetensors", {"format": "pt"})
     assert train_process(arguments, tmp_path).status == 0
     assert weights(tmp_path / "run" / "model") == weights(whole / "model")
+
+
+def cut(file) -> None:
+    file.write_bytes(file.read_bytes()[:100])
+
+
+def spoil(file) -> None:
+    file.write_bytes(b"x" * file.stat().st_size)
+
+
+@pytest.fixture(scope="module")
+def interrupted(recipe, tmp_path_factory):
+    """The folder of a run that was killed, with the checkpoints of steps 2 and 4."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    train_process([str(recipe), "output_dir=run"], folder, MOMENTS["between checkpoints"])
+    return folder / "run"
+
+
+@pytest.mark.parametrize("damage", [cut, spoil, Path.unlink])
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json"]
+)
+def test_a_damaged_checkpoint_is_named(name, damage, recipe, interrupted, tmp_path, few_examples, capsys):
+    run_dir = shutil.copytree(interrupted, tmp_path / "run")
+    newest = run_dir / "checkpoint-4"
+    damage(newest / name)
+    before = snapshot(newest)
+    assert main([str(recipe), f"output_dir={run_dir}"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {newest / name} is {'missing' if damage is Path.unlink else 'damaged'}")
+    assert line.endswith(f": remove {newest}, and the run goes on from checkpoint-2")
+    assert snapshot(newest) == before
+
+
+def test_what_is_said_of_a_damaged_checkpoint_holds(recipe, whole, interrupted, tmp_path):
+    run_dir = shutil.copytree(interrupted, tmp_path / "run")
+    arguments = [str(recipe), "output_dir=run"]
+    for step in (4, 2):
+        cut(run_dir / f"checkpoint-{step}" / "optimizer.pt")
+    refused = train_process(arguments, tmp_path)
+    assert refused.status == 2
+    assert "remove run/checkpoint-4 and run/checkpoint-2, and the run begins anew" in refused.err
+    shutil.rmtree(run_dir / "checkpoint-4")
+    shutil.copytree(interrupted / "checkpoint-2", run_dir / "checkpoint-2", dirs_exist_ok=True)
+    assert train_process(arguments, tmp_path).status == 0
+    assert weights(run_dir / "model") == weights(whole / "model")
+
+
+def test_a_checkpoint_is_on_the_disk_before_its_mark(tmp_path, monkeypatch):
+    done = []
+    monkeypatch.setattr(
+        files.os, "fsync", lambda handle: done.append(Path(os.readlink(f"/proc/self/fd/{handle}")).name)
+    )
+    (tmp_path / "model.safetensors").touch()
+    mark_complete(tmp_path)
+    assert done[0] == "model.safetensors"
+    assert done[-1].startswith(".complete.")
+    assert (tmp_path / "complete").read_text() == "0 model.safetensors\n"
 
 
 def test_static_batches(tmp_path):

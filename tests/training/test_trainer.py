@@ -27,6 +27,7 @@ from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks import prepare_task
 from hf_sysgen.training.trainer import Progress, SysgenTrainer, last_checkpoint, training_arguments
+from hf_sysgen.training.whole import CheckpointDamaged
 
 
 def losses(record) -> list[float]:
@@ -380,6 +381,10 @@ def test_a_run_that_was_moved_keeps_its_best_weights(tmp_path, few_examples, mon
     with pytest.raises(RunFailed, match="moved/checkpoint-3, which holds the best weights so far, is absent: put it"):
         run_recipe(recipe)
     best.rename(moved / "checkpoint-3")
+    scheduler = (moved / "checkpoint-3" / "scheduler.pt").rename(tmp_path / "scheduler.pt")
+    with pytest.raises(CheckpointDamaged, match=r"scheduler\.pt, of the best weights so far, is missing: put a whole"):
+        run_recipe(recipe)
+    scheduler.rename(moved / "checkpoint-3" / "scheduler.pt")
     (tmp_path / "run" / "checkpoint-3").mkdir(parents=True)
     assert run_recipe(recipe)["best_step"] == 3
     assert weights(moved / "model") == weights(moved / "checkpoint-3")

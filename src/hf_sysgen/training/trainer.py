@@ -33,15 +33,14 @@ from transformers.trainer_callback import ExportableState, PrinterCallback
 
 from hf_sysgen.errors import RunFailed
 from hf_sysgen.evaluation.samples import write_evaluation
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import flush_to_disk, write_whole
 from hf_sysgen.models.seq2seq import SOURCE_INPUTS
 from hf_sysgen.training.batches import Batches, StepBatches, parts_of_max_tokens
 from hf_sysgen.training.recipe import Recipe
 from hf_sysgen.training.schedules import learning_rate_of
 from hf_sysgen.training.static import StaticUpdates
 from hf_sysgen.training.tasks import Task
-
-COMPLETE = "complete"
+from hf_sysgen.training.whole import COMPLETE, check_best, check_whole, going_on_from, is_complete, mark_complete
 
 
 class TrainingDiverged(RunFailed):
@@ -269,15 +268,20 @@ class SysgenTrainer(Seq2SeqTrainer):
 
     def train(self, resume_from_checkpoint: str | None = None, **kwargs):
         self.first_step, self.resumed_from = 0, None
-        if resume_from_checkpoint is not None:
-            state: Any = state_to_resume(Path(resume_from_checkpoint))
+        if resume_from_checkpoint is None:
+            return super().train(**kwargs)
+        checkpoint = Path(resume_from_checkpoint)
+        # before all others, since the Trainer passes over some files that are absent
+        check_whole(checkpoint)
+        with going_on_from(checkpoint):
+            state: Any = state_to_resume(checkpoint)
             with self.accelerator.main_process_first():
-                point_to_best(Path(resume_from_checkpoint), state)
-            self.first_step, self.resumed_from = state.global_step, Path(resume_from_checkpoint)
+                point_to_best(checkpoint, state)
+            self.first_step, self.resumed_from = state.global_step, checkpoint
             if state.stateful_callbacks["TrainerControl"]["args"]["should_training_stop"]:
                 # early stopping had ended the training when the run was killed
                 self.args.max_steps = state.global_step
-        return super().train(resume_from_checkpoint=resume_from_checkpoint, **kwargs)
+            return super().train(resume_from_checkpoint=resume_from_checkpoint, **kwargs)
 
     def predict_split(self, name: str, rows: np.ndarray | None = None, final: bool = False) -> list[dict[str, Any]]:
         """Records of every example of a split, in its order, from all processes; see [`Task.evaluate`]."""
@@ -359,7 +363,7 @@ class SysgenTrainer(Seq2SeqTrainer):
         self.batches.save(checkpoint)
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
-            (checkpoint / COMPLETE).touch()
+            mark_complete(checkpoint)
             # only now: until then a killed run has the older ones alone
             remove_old_checkpoints(checkpoint.parent, self.state.best_global_step)
 
@@ -380,6 +384,7 @@ class SysgenTrainer(Seq2SeqTrainer):
                 shutil.rmtree(old, ignore_errors=True)
             model.save_pretrained(unfinished, state_dict=weights)
             self.task.save(unfinished)
+            flush_to_disk(unfinished)
             unfinished.rename(folder)
         self.accelerator.wait_for_everyone()
 
@@ -487,7 +492,7 @@ def last_checkpoint(run_dir: Path) -> Path | None:
     """The newest complete checkpoint of a run; incomplete ones, which a kill left behind, are removed."""
     found = []
     for folder in run_dir.glob("checkpoint-*"):
-        if not (folder / COMPLETE).exists():
+        if not is_complete(folder):
             shutil.rmtree(folder)
             continue
         found.append((int(folder.name.rpartition("-")[2]), folder))
@@ -501,6 +506,7 @@ def state_to_resume(checkpoint: Path) -> TrainerState:
 
     Raises:
         RunFailed: the best checkpoint is absent.
+        CheckpointDamaged: it is not whole.
     """
     state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
     if state.best_global_step:
@@ -510,6 +516,7 @@ def state_to_resume(checkpoint: Path) -> TrainerState:
                 f"{best}, which holds the best weights so far, is absent: put it back, or remove "
                 f"{checkpoint.parent} to start anew"
             )
+        check_best(best)
         state.best_model_checkpoint = str(best)
     return state
 
