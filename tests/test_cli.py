@@ -188,6 +188,15 @@ def test_predict_of_wrong_words(run_dir, texts, parts):
     assert result.stdout == ""
 
 
+def test_predict_of_other_encodings(run_dir):
+    """Of standard input and of arguments, as Python has them."""
+    parts = r"'jump\udcff twice'", "no UTF-8"
+    assert_one_line_error(
+        CliRunner().invoke(app, ["predict", "-c", str(run_dir)], input=b"walk\njump\xff twice\n"), *parts
+    )
+    assert_one_line_error(invoke("predict", "-c", run_dir, "jump\udcff twice"), *parts)
+
+
 def test_predict_of_nothing(run_dir):
     assert_one_line_error(invoke("predict", "-c", run_dir, stdin=""), "nothing to translate")
 

@@ -94,13 +94,16 @@ def predict(
     max_new_tokens: Annotated[int | None, typer.Option(min=1, help="length limit, EOS included")] = None,
 ) -> None:
     """Translate sentences, one line each."""
+    import io
     import sys
 
     with reported() as outcome:
         from hf_sysgen.evaluation.commands import predict_lines
         from hf_sysgen.evaluation.zoo import DEFAULT
 
-        lines = texts or [line.rstrip("\n") for line in sys.stdin]
+        # so that a text that is no UTF-8 is refused by what says which one it is
+        stdin = io.TextIOWrapper(sys.stdin.buffer, sys.stdin.encoding, "surrogateescape")
+        lines = texts or [line.rstrip("\n") for line in stdin]
         for line in predict_lines(checkpoint or DEFAULT, lines, beams, max_new_tokens):
             print(line)
     raise typer.Exit(outcome.status)

@@ -122,6 +122,13 @@ def test_special_symbols_in_a_text(text):
             encode(vocabulary.tokenizer, ["jump", text])
 
 
+def test_text_that_is_no_utf8():
+    vocabulary = build_vocabulary(["jump walk"], ["I_JUMP"])
+    for encode in (encode_sources, encode_targets):
+        with pytest.raises(DataError, match=r"^'jump\\udcff walk': is no UTF-8; convert it"):
+            encode(vocabulary.tokenizer, ["jump", "jump\udcff walk"])
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.sets(words, min_size=1, max_size=12), st.sets(words, min_size=1, max_size=12), st.booleans())
 def test_ranges_and_round_trips(data, source_words, target_words, joint):

@@ -153,7 +153,8 @@ def encode_sources(
         id_range: ids that the encoder's table covers; `None` skips the check.
 
     Raises:
-        DataError: a text is empty, or a word is unknown (or known to the target alone), with the word and the text.
+        DataError: a text is empty or no UTF-8, or a word is unknown (or known to the target alone), with the word and
+            the text.
     """
     return _encode(tokenizer, texts, id_range, "source", add_special_tokens=True)
 
@@ -170,6 +171,11 @@ def _encode(tokenizer, texts, id_range, side, add_special_tokens) -> list[list[i
     for text in texts:
         if side == "source" and not text.strip():
             raise DataError("empty input: give at least one word")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            # what Python makes of such bytes in arguments and input
+            raise DataError(f"{_shortened(text)!r}: is no UTF-8; convert it, e.g. with iconv") from error
         if EOS in text or SOS in text:
             raise DataError(f"{_shortened(text)!r}: {EOS} and {SOS} mark where a text ends and starts, leave them out")
     vocabulary = tokenizer.get_vocab()
