@@ -1,11 +1,14 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and files that one process has to itself."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 
 def write_whole(path: str | Path, content: str | bytes) -> None:
@@ -28,6 +31,31 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
 def is_unfinished(path: Path, file: Path) -> bool:
     """Whether `file` is what `write_whole` of `path` has in the making, or left behind when it was killed."""
     return file.parent == path.parent and file.name.startswith(_prefix(path))
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[IO[str] | None]:
+    """
+    A file, opened to append, that no other process has locked; None if one has. The lock lasts until the last process
+    that shares the open file ends, so a killed sweep's run, while it lives, is not started again. Where the system has
+    no locks, nobody has any.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ModuleNotFoundError:
+            pass
+        except BlockingIOError:
+            yield None
+            return
+        except OSError as error:
+            # what file systems of clusters say that are mounted without
+            if error.errno not in (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK):
+                raise
+        yield file
 
 
 def flush_to_disk(folder: Path) -> None:

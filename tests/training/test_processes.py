@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from tiny_runs import ROOT, SMALL, command, read_lines, train_process, weights, write_recipe
 
 from hf_sysgen.evaluation.results import read_results
+from hf_sysgen.files import locked
 
 ACCELERATE = ROOT / "recipes" / "accelerate"
 # an epsilon above the gradients makes Adam momentum, so that rounding errors stay what they are
@@ -46,6 +47,17 @@ def test_there_are_two(one, two):
     assert read_results(one / "results.json")["num_processes"] == 1
     assert read_results(two / "results.json")["num_processes"] == 2
     assert {path.name for path in (two / "checkpoint-6").glob("rng_state*")} == {"rng_state_0.pth", "rng_state_1.pth"}
+
+
+def test_all_processes_end_where_another_run_is(recipe, tmp_path):
+    with locked(tmp_path / "run" / ".lock"):
+        done = train_process([str(recipe), "output_dir=run"], tmp_path, processes=2)
+    assert done.status == 2
+    lines = [line for line in done.err.splitlines() if "error" in line.lower()]
+    assert (
+        lines == ["error: output_dir: another process is training in run; wait for it, or give another output_dir"] * 2
+    )
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
 
 
 def test_one_loss_curve(one, two):

@@ -10,6 +10,7 @@ import numpy
 import pytest
 import torch
 import transformers
+from made_examples import any_benchmark
 from tiny_runs import read_lines, short_scan, snapshot, tiny_recipe, write_recipe
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
@@ -19,8 +20,9 @@ from hf_sysgen.data.tokenization import encode_sources
 from hf_sysgen.evaluation.metrics import summarize
 from hf_sysgen.evaluation.results import check_record, read_results
 from hf_sysgen.evaluation.samples import read_evaluations
+from hf_sysgen.files import locked
 from hf_sysgen.train import main
-from hf_sysgen.training.recipe import RecipeError, load_recipe
+from hf_sysgen.training.recipe import RecipeError, dump_recipe, load_recipe
 from hf_sysgen.training.run import attention_of, run_recipe
 from hf_sysgen.training.tasks import prepare_task
 from hf_sysgen.training.trainer import SysgenTrainer
@@ -31,7 +33,7 @@ COLUMNS = {"split", "row", "input", "target", "prediction", "exact", "loss", "lo
 
 def test_files(learned):
     assert {path.name for path in learned.iterdir()} == {
-        "recipe.yaml", "results.json", "predictions.jsonl", "model", "checkpoint-300",
+        ".lock", "recipe.yaml", "results.json", "predictions.jsonl", "model", "checkpoint-300",
     }  # fmt: skip
     saved = {path.name for path in (learned / "model").iterdir()}
     assert {"config.json", "generation_config.json", "model.safetensors"} <= saved
@@ -132,6 +134,39 @@ def test_second_start_changes_no_file(tmp_path, few_examples, capsys):
     # keys that only place a run do not make it another one
     assert main([*words, "log_every=7"]) == 0
     assert snapshot(tmp_path / "run") == before
+
+
+def test_two_runs_in_one_folder(tmp_path, few_examples, capsys):
+    run_dir = tmp_path / "run"
+    words = [str(write_recipe(tmp_path, output_dir=str(run_dir)))]
+    with locked(run_dir / ".lock"):
+        for folder in ("new", "begun"):
+            before = snapshot(run_dir)
+            assert main(words) == 2
+            refusal = f"another process is training in {run_dir}; wait for it, or give another output_dir"
+            assert capsys.readouterr().err == f"error: output_dir: {refusal}\n"
+            assert snapshot(run_dir) == before
+            if folder == "new":
+                (run_dir / "checkpoint-2").mkdir()
+                (run_dir / "checkpoint-2" / "model.safetensors").touch()
+                (run_dir / "recipe.yaml").write_text(dump_recipe(load_recipe(words[0])), encoding="utf-8")
+    assert main(words) == 0
+
+
+def test_a_run_that_another_process_has_just_finished(tmp_path, few_examples, monkeypatch):
+    recipe = tiny_recipe(tmp_path)
+    prepare, snapshots = hf_sysgen.training.run.prepare_task, []
+
+    def slowly(recipe):
+        monkeypatch.undo()
+        monkeypatch.setattr(hf_sysgen.training.tasks, "load_benchmark", any_benchmark)
+        run_recipe(recipe)
+        snapshots.append(snapshot(tmp_path / "run"))
+        return prepare(recipe)
+
+    monkeypatch.setattr(hf_sysgen.training.run, "prepare_task", slowly)
+    assert run_recipe(recipe) == read_results(tmp_path / "run" / "results.json")
+    assert [snapshot(tmp_path / "run")] == snapshots
 
 
 def test_losses_of_every_example(tmp_path, few_examples):

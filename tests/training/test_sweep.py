@@ -23,11 +23,12 @@ from typer.testing import CliRunner
 import hf_sysgen.training.tasks
 from hf_sysgen.cli import app
 from hf_sysgen.evaluation.results import RESULTS, read_results
+from hf_sysgen.files import locked
 from hf_sysgen.training import run_sweep
 from hf_sysgen.training.processes import TrainingProcesses, exit_status
 from hf_sysgen.training.recipe import dump_recipe, load_recipe
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.training.sweep import SweepError, load_sweep, locked, state_of
+from hf_sysgen.training.sweep import SweepError, load_sweep, state_of
 
 STAND_IN = Path(__file__).with_name("sweep_stand_in.py")
 SEEDS = {"recipes": ["tiny.yaml"], "seeds": [0, 1, 2, 3]}

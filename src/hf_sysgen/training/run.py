@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoModel, PreTrainedConfig
+from accelerate.utils import broadcast_object_list
+from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.evaluation.results import (
@@ -21,16 +23,18 @@ from hf_sysgen.evaluation.results import (
     write_predictions,
     write_results,
 )
-from hf_sysgen.files import is_unfinished, write_whole
+from hf_sysgen.files import is_unfinished, locked, write_whole
 from hf_sysgen.models import CONFIGS, MODELS
 from hf_sysgen.training.pretraining_task import require_text_of_run
 from hf_sysgen.training.recipe import Recipe, RecipeError, dump_recipe, own_fields, read_copy
-from hf_sysgen.training.tasks import prepare_task
-from hf_sysgen.training.trainer import COMPLETE, SysgenTrainer, fastest_attention, last_checkpoint, on_cpu, read_history
+from hf_sysgen.training.tasks import Task, prepare_task
+from hf_sysgen.training.trainer import SysgenTrainer, fastest_attention, last_checkpoint, on_cpu, read_history
+from hf_sysgen.training.whole import COMPLETE, going_on_from
 
 logger = logging.getLogger(__name__)
 
 RECIPE_COPY = "recipe.yaml"
+LOCK = ".lock"
 
 
 def quiet_libraries() -> None:
@@ -99,7 +103,7 @@ def check_run_dir(recipe: Recipe) -> Path:
         not run_dir.is_dir()
         or any(
             # another process of this run may just be writing its copy
-            file != copy and not is_unfinished(copy, file)
+            file not in (copy, run_dir / LOCK) and not is_unfinished(copy, file)
             for file in run_dir.iterdir()
         )
     ):
@@ -126,6 +130,8 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
 
     Raises:
         RecipeError, DataError, ResultsError: see `load_recipe`, `load_benchmark`, `check_run_dir`, `read_results`.
+        RecipeError: also, another process is training in the folder.
+        CheckpointDamaged: the last checkpoint is.
         TrainingDiverged: the loss became infinite or NaN.
     """
     if (record := finished_results(recipe)) is not None:
@@ -147,19 +153,52 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
     model = task.build_model(attention_of(recipe))
     try:
         trainer = SysgenTrainer(recipe, model, task)
-        world = trainer.args.world_size
-        if recipe.static_batches and world > 1:
-            raise ValueError(f"static_batches=true runs in one process, not in {world}")
-        # told here, before any work: a batch that cannot be shared, a checkpoint that is of other text
-        batches = trainer.step_batches(first_step=0)
+        if recipe.static_batches and trainer.args.world_size > 1:
+            raise ValueError(f"static_batches=true runs in one process, not in {trainer.args.world_size}")
+        # told here, before any work: a batch that cannot be shared
+        trainer.step_batches(first_step=0)
+    except ValueError as error:
+        raise RecipeError(str(error)) from error
+    except OSError as error:
+        raise RecipeError(f"output_dir: cannot write to {recipe.run_dir}: {error}") from error
+    with _alone_in(recipe.run_dir, trainer):
+        # another process may have finished it since
+        if (record := finished_results(recipe)) is not None:
+            return record
+        return _train_and_judge(recipe, model, task, trainer)
+
+
+@contextlib.contextmanager
+def _alone_in(run_dir: Path, trainer: SysgenTrainer) -> Iterator[None]:
+    """
+    Keep all other runs out of the folder. Its first process does, for all of this run.
+
+    Raises:
+        RecipeError: on every process: another run is in there, or the folder cannot be written to.
+    """
+    with contextlib.ExitStack() as held:
+        refusal = None
+        if trainer.args.process_index == 0:
+            try:
+                if held.enter_context(locked(run_dir / LOCK)) is None:
+                    refusal = f"another process is training in {run_dir}; wait for it, or give another output_dir"
+            except OSError as error:
+                refusal = f"cannot write to {run_dir}: {error}"
+        if (refusal := broadcast_object_list([refusal])[0]) is not None:
+            raise RecipeError(f"output_dir: {refusal}")
+        yield
+
+
+def _train_and_judge(recipe: Recipe, model: PreTrainedModel, task: Task, trainer: SysgenTrainer) -> dict[str, Any]:
+    try:
         with trainer.accelerator.main_process_first():
             checkpoint = last_checkpoint(recipe.run_dir)
         if checkpoint is not None:
-            batches.load(checkpoint)
+            # before the folder says so: a checkpoint that is of other text
+            with going_on_from(checkpoint):
+                trainer.step_batches(first_step=0).load(checkpoint)
         if trainer.args.should_save:
             write_whole(recipe.run_dir / RECIPE_COPY, dump_recipe(recipe))
-    except ValueError as error:
-        raise RecipeError(str(error)) from error
     except OSError as error:
         raise RecipeError(f"output_dir: cannot write to {recipe.run_dir}: {error}") from error
     if checkpoint is not None:
@@ -190,7 +229,7 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
         "splits": summaries,
         "history": read_history(trainer.state),
         "train_seconds": round(trainer.clock.seconds, 2),
-        "num_processes": world,
+        "num_processes": trainer.args.world_size,
         **surroundings,
     }
     trainer.save_weights(recipe.run_dir / MODEL)

@@ -21,7 +21,7 @@ from tqdm.auto import tqdm
 from hf_sysgen.errors import RunFailed, UserError
 from hf_sysgen.evaluation.report import table
 from hf_sysgen.evaluation.results import RESULTS, ResultsError, read_results
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import locked, write_whole
 from hf_sysgen.training.processes import TrainingProcesses, exit_status
 from hf_sysgen.training.run import finished_results
 from hf_sysgen.training.sweep import (
@@ -34,7 +34,6 @@ from hf_sysgen.training.sweep import (
     cells_of,
     failure_of,
     last_line,
-    locked,
     state_of,
 )
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import difflib
-import fcntl
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from hf_sysgen.errors import UserError
+from hf_sysgen.files import locked
 from hf_sysgen.training.recipe import (
     Recipe,
     RecipeError,
@@ -232,22 +231,6 @@ def _selection(text: Any, runs: Sequence[Run]) -> Selection | None:
                 f"select: {recipe.benchmark} {recipe.config} has no split {words[0]!r}; it has {', '.join(splits)}"
             )
     return Selection(*words)
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[IO[str] | None]:
-    """
-    A file, opened to append, that no other process has locked; None if one has. The lock lasts until the last process
-    that shares the open file ends, so a killed sweep's run, while it lives, is not started again.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield None
-            return
-        yield file
 
 
 def state_of(run: Run) -> tuple[str, str]:
