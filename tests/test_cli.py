@@ -197,6 +197,16 @@ def test_predict_of_other_encodings(run_dir):
     assert_one_line_error(invoke("predict", "-c", run_dir, "jump\udcff twice"), *parts)
 
 
+def test_empty_names(run_dir, monkeypatch):
+    """Are no way to ask for the default."""
+    monkeypatch.chdir(run_dir)
+    for words in (("predict", "walk", "-c", ""), ("evaluate", "", "scan", "length")):
+        assert_one_line_error(invoke(*words), "the checkpoint's name is empty; give a run's folder")
+    assert_one_line_error(invoke("score", run_dir, "--metric", "bleu", "--setup", ""), "no setup ''")
+    words = ("analyse", "loss-accuracy", run_dir, "--accuracy-split", "", "--loss-split", "test")
+    assert_one_line_error(invoke(*words), "no accuracy of ")
+
+
 def test_predict_of_nothing(run_dir):
     assert_one_line_error(invoke("predict", "-c", run_dir, stdin=""), "nothing to translate")
 

@@ -104,7 +104,7 @@ def predict(
         # so that a text that is no UTF-8 is refused by what says which one it is
         stdin = io.TextIOWrapper(sys.stdin.buffer, sys.stdin.encoding, "surrogateescape")
         lines = texts or [line.rstrip("\n") for line in stdin]
-        for line in predict_lines(checkpoint or DEFAULT, lines, beams, max_new_tokens):
+        for line in predict_lines(DEFAULT if checkpoint is None else checkpoint, lines, beams, max_new_tokens):
             print(line)
     raise typer.Exit(outcome.status)
 

@@ -190,7 +190,7 @@ def as_found(source: Source, data_dir: str | Path | None = None) -> Source | Non
     Raises:
         DataError: `HF_SYSGEN_DATA_DIR` names no folder; DamagedData: the file cannot be read.
     """
-    folder = Path(data_dir).expanduser() if data_dir else mirror_folder(source.name)
+    folder = Path(data_dir).expanduser() if data_dir is not None else mirror_folder(source.name)
     for path, opener in _places(folder, source) if folder else ():
         if path.is_file():
             try:

@@ -150,7 +150,8 @@ def loss_accuracy(runs: Runs, loss_split: str | None, accuracy_split: str | None
             raise AnalysisError("the runs share neither validation nor test; name splits by --loss-split and "
                                 "--accuracy-split, or give fewer runs")  # fmt: skip
     else:
-        pairs = [(loss_split or str(accuracy_split), accuracy_split or str(loss_split))]
+        one, other = str(loss_split), str(accuracy_split)
+        pairs = [(other if loss_split is None else one, one if accuracy_split is None else other)]
     clouds, rows = [], []
     for loss, accuracy in pairs:
         points = devil_analyses.loss_against_accuracy(records, loss, accuracy, first_step)

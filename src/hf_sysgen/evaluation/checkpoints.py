@@ -162,6 +162,12 @@ def local_folder(name: str | Path) -> Path:
     Raises:
         CheckpointError: it is none of these, or cannot be had.
     """
+    if name == "":
+        # which would be the folder that one is in
+        raise CheckpointError(
+            f"the checkpoint's name is empty; give a run's folder, a model of the zoo ({', '.join(zoo_names())}) or "
+            "owner/name on the hub"
+        )
     if str(name) in zoo_names():
         return zoo_folder(str(name))
     if not is_hub_id(name):

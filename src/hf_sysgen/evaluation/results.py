@@ -158,7 +158,7 @@ def read_predictions(path: str | Path, split: str | None = None) -> list[dict[st
     found = [row for row in rows if split in (None, row["split"])]
     if not found:
         there = ", ".join(dict.fromkeys(row["split"] for row in rows)) or "nothing"
-        raise ResultsError(f"{path}: has no predictions of {split or 'any split'!r}, but of {there}")
+        raise ResultsError(f"{path}: has no predictions of {'any split' if split is None else split!r}, but of {there}")
     return found
 
 

@@ -84,7 +84,7 @@ def _comp(rows: Rows, setup: str | None) -> dict[str, float]:
 
 
 def _bleu(rows: Rows, setup: str | None) -> dict[str, float]:
-    return {"bleu": bleu(*_texts(rows), setup or "tokenized")["bleu"]}
+    return {"bleu": bleu(*_texts(rows), "tokenized" if setup is None else setup)["bleu"]}
 
 
 def _perplexity(rows: Rows, setup: str | None) -> dict[str, float]:
@@ -151,8 +151,8 @@ def score_predictions(path: Path, metric: str = "recorded", setup: str | None = 
     def measured(what: str, groups: Mapping[Any, Rows], split: str | None = None) -> str:
         found = {}
         for name, group in groups.items():
-            of = split or name
-            used = setup or (None if record is None else _setup_of(record, of))
+            of = name if split is None else split
+            used = _setup_of(record, of) if setup is None and record is not None else setup
             recorded = {} if record is None else record["splits"].get(of, {})
             if metric == "recorded" and used is not None and "bleu" in recorded:
                 found[name] = _recorded_translations(group, used, "comp" in recorded)
