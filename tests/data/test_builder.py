@@ -195,6 +195,13 @@ def test_data_dir_is_looked_at_when_prepared(tmp_path: Path) -> None:
         load_benchmark("scan", "length", cache_dir=tmp_path, data_dir=tmp_path / "wrong")
 
 
+def test_mirror_must_be_there_when_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load_benchmark("scan", "length", cache_dir=tmp_path)
+    monkeypatch.setenv("HF_SYSGEN_DATA_DIR", str(tmp_path / "absent"))
+    with pytest.raises(DataError, match=r"scan: HF_SYSGEN_DATA_DIR=.*absent is not a folder; correct or unset it"):
+        load_benchmark("scan", "length", cache_dir=tmp_path)
+
+
 def test_counts_are_checked(tmp_path: Path) -> None:
     builder = Toy(cache_dir=tmp_path)
     data = prepared(tmp_path)

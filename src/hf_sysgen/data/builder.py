@@ -14,7 +14,7 @@ import datasets
 
 from hf_sysgen.data.download import causes, one_line
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
-from hf_sysgen.data.sources import DamagedData, DataError, locate, no_space
+from hf_sysgen.data.sources import DamagedData, DataError, locate, mirror_folder, no_space
 
 # a folder that one may not use, or a file in its place
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
@@ -118,14 +118,17 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         return self._unread.pop(split)
 
     def download_and_prepare(self, *args: Any, **kwargs: Any) -> None:
-        """As in `datasets.DatasetBuilder`. A `data_dir` is looked at also where the data is prepared already.
+        """As in `datasets.DatasetBuilder`. A `data_dir` is looked at also where the data is prepared already, and that
+        the folder of `HF_SYSGEN_DATA_DIR` is there.
 
         Raises:
             DataError: a file is absent or wrong, an example cannot be made of it, the cache's disk is full or cannot be
                 written to, or the benchmark's optional dependency is not installed. Nothing is left that could be taken
                 for prepared data.
         """
-        if self._data_dir is not None:
+        if self._data_dir is None:
+            mirror_folder(self.BENCHMARK.name)
+        else:
             self.locate_sources()
         try:
             super().download_and_prepare(*args, **kwargs)
