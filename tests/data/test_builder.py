@@ -133,6 +133,19 @@ def test_cache_in_a_file_s_place(tmp_path: Path, folder: str) -> None:
         prepared(tmp_path / "file" / folder)
 
 
+def test_cache_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As below /proc, whatever one may do."""
+
+    def refuse(path: str, *args: object, **kwargs: object) -> None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(Path(path).parent))
+
+    monkeypatch.setattr(os, "makedirs", refuse)
+    with pytest.raises(
+        DataError, match=r"^toy only: cannot use the cache .*cache .*; set HF_DATASETS_CACHE to a folder"
+    ):
+        prepared(tmp_path / "absent" / "cache")
+
+
 def test_what_a_reader_may_not_read_is_not_the_cache(tmp_path: Path) -> None:
     fault = PermissionError(errno.EACCES, "Permission denied", "/elsewhere/toy.txt")
     with pytest.raises(datasets.exceptions.DatasetGenerationError):

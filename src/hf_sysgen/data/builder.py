@@ -183,9 +183,12 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
 
     def _unusable_cache(self, error: BaseException) -> DataError | None:
         """What to tell a user who may not write where the cache is, or read there; None for any other error."""
-        if not isinstance(error, OSError) or error.errno not in _FORBIDDEN:
+        if not isinstance(error, OSError):
             return None
-        root = Path(self._cache_dir_root)
+        root = Path(getattr(self, "_cache_dir_root", ""))
+        # where nothing can be made, as in /proc, the root itself is what there is not
+        if error.errno not in _FORBIDDEN and not (isinstance(error, FileNotFoundError) and not root.exists()):
+            return None
         # Arrow names no file; where it is elsewhere, the cache is not to blame
         path = Path(str(error.filename or root))
         if not (path.is_relative_to(root) or root.is_relative_to(path)):
