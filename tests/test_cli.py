@@ -270,6 +270,20 @@ def test_wrong_benchmarks(run_dir, small, tmp_path, monkeypatch):
     assert_one_line_error(result, "unknown split 'dev'", "train, validation, test")
 
 
+def test_evaluate_is_for_models_that_write(run_dir, copied, monkeypatch):
+    """Told before data is made."""
+    monkeypatch.setattr("hf_sysgen.evaluation.commands.load_benchmark", lambda *a, **k: pytest.fail("data was made"))
+    result = invoke("evaluate", run_dir, "cogs_graph", "current")
+    assert_one_line_error(result, "cogs_graph is no benchmark of texts to be written", "results.json")
+    config = copied / "config.json"
+    keys = json.loads(config.read_text())
+    config.write_text(json.dumps(keys | {"architectures": ["EdgeTransformerForGraphParsing"]}))
+    result = invoke("evaluate", copied, "cogs_graph", "current")
+    assert_one_line_error(
+        result, "EdgeTransformerForGraphParsing", "texts into texts; its scores are in the results.json"
+    )
+
+
 def test_missing_and_altered_data_files(tmp_path):
     recipe = write_recipe(tmp_path, output_dir=str(tmp_path / "run"), config="mcd1", data_dir=str(tmp_path / "data"))
     (tmp_path / "data").mkdir()

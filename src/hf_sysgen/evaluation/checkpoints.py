@@ -85,7 +85,7 @@ def read_checkpoint(
     name, model_class, is_writer = _class_of(folder)
     if writes and not is_writer:
         raise CheckpointError(
-            f"{folder / 'config.json'}: the model is a {name}, which does not turn texts into texts; its numbers are "
+            f"{folder / 'config.json'}: the model is a {name}, which does not turn texts into texts; its scores are "
             "in the results.json of its run"
         )
     if model_class is None:

@@ -16,7 +16,7 @@ from hf_sysgen.data.subwords import encode_subwords
 from hf_sysgen.data.tokenization import encode_sources, encode_targets
 from hf_sysgen.data.tokenized import TokenizedSplit
 from hf_sysgen.evaluation.bleu import bleu_setup
-from hf_sysgen.evaluation.checkpoints import CheckpointError, checkpoint_folder, load_checkpoint, predict, source_ids
+from hf_sysgen.evaluation.checkpoints import CheckpointError, load_checkpoint, predict, source_ids
 from hf_sysgen.evaluation.evaluate import evaluate_split, mark_teacher_forced, with_columns, with_texts
 from hf_sysgen.evaluation.metrics import summarize, summarize_translations
 from hf_sysgen.evaluation.report import table
@@ -43,22 +43,24 @@ def evaluate_checkpoint(
 ) -> str:
     """Metrics of a checkpoint on a benchmark as a table. Raises CheckpointError, DataError, ResultsError."""
     transformers.utils.logging.disable_progress_bar()
-    if benchmark_info(benchmark).task == "language_modeling":
+    task = benchmark_info(benchmark).task
+    if task == "language_modeling":
         raise DataError(
             f"{benchmark} has no targets to decode; a recipe's run measures perplexity, in its results.json"
         )
     if output is not None:
         # told before the work whose result could not be kept
         new_folder(output, (PREDICTIONS, METRICS))
-    # a name with nothing behind it is told before data is made
-    folder = checkpoint_folder(checkpoint)
+    # what cannot be used is told before data is made
+    model, tokenizer = load_checkpoint(checkpoint)
+    if task not in ("seq2seq", "translation"):
+        raise DataError(f"{benchmark} is no benchmark of texts to be written; a run's scores are in its results.json")
     data = load_benchmark(benchmark, config, data_dir=data_dir)
     names = splits or [name for name in data if name != "train"]
     for name in names:
         if name not in data:
             raise DataError(f"unknown split {name!r} of {benchmark} {config or ''}; it has: {', '.join(data)}")
-    model, tokenizer = load_checkpoint(folder)
-    translates = benchmark_info(benchmark).task == "translation"
+    translates = task == "translation"
     if translates and not model.config.is_encoder_decoder:
         raise CheckpointError(f"{checkpoint}: the model is a decoder, which {benchmark} is not for")
     metrics, rows = {}, []
