@@ -58,6 +58,24 @@ def test_shift_right() -> None:
     assert torch.equal(labels, kept)
 
 
+def test_labels_of_the_source_are_named(variant: str) -> None:
+    """As `tokenizer(text_target=...)` makes them: with a symbol that the decoder's table lacks."""
+    model = tiny_model(variant).eval()
+    batch = labelled_batch(model.config)
+    labels = batch.pop("labels").clone()
+    rows = model.get_output_embeddings().weight.shape[0]
+    labels[1, 0] = rows
+    message = rf"labels hold the id {rows}, but the decoder has ids below {rows} alone.*add_special_tokens=False"
+    given = torch.full_like(labels, 1)
+    for inputs in ({}, {"decoder_input_ids": given}):
+        with pytest.raises(ValueError, match=message):
+            model(**batch, **inputs, labels=labels)
+    with pytest.raises(ValueError, match=message):
+        model.prepare_decoder_input_ids_from_labels(labels)
+    labels[1, 0] = rows - 1
+    model(**batch, labels=labels)
+
+
 def test_labels_make_the_decoder_input(variant: str) -> None:
     model = tiny_model(variant, pad_token_id=1, decoder_start_token_id=2, eos_token_id=3)
     batch = labelled_batch(model.config)

@@ -41,7 +41,25 @@ class ShiftedLabels:
 
     config: Any
 
+    def check_labels(self, labels: torch.Tensor) -> None:
+        """
+        Look for ids that the decoder's table does not have, where looking is free: not on a GPU, nor in a graph.
+
+        Raises:
+            ValueError: there is one.
+        """
+        if labels.device.type != "cpu" or torch.compiler.is_compiling() or not labels.numel():
+            return
+        rows = getattr(self.config, "decoder_rows", self.config.vocab_size)
+        if (highest := int(labels.max())) >= rows:
+            raise ValueError(
+                f"labels hold the id {highest}, but the decoder has ids below {rows} alone: labels are a target's words"
+                " and EOS, without the start symbol of sources, which text_target puts before them; make them by "
+                "tokenizer(target, add_special_tokens=False).input_ids + [tokenizer.eos_token_id]"
+            )
+
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
+        self.check_labels(labels)
         return shift_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
 
     def training_input(self, labels: torch.Tensor, **source) -> torch.Tensor:
@@ -386,6 +404,7 @@ class Seq2SeqLM(ShiftedLabels, Seq2SeqPreTrainedModel, GenerationMixin):
     def states(self, labels: torch.Tensor | None, use_cache: bool | None, **inputs) -> Seq2SeqModelOutput:
         """What [`Seq2SeqModel`] returns for its `inputs`. With labels it keeps no cache, and reads them if need be."""
         if labels is not None:
+            self.check_labels(labels)
             use_cache = False
             if inputs["decoder_input_ids"] is None and inputs["decoder_inputs_embeds"] is None:
                 source = {name: inputs[name] for name in SOURCE_INPUTS}
