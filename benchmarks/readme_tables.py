@@ -186,6 +186,28 @@ def triangular_table() -> str:
     return f"{markdown(header, rows)}\n\n{note}"
 
 
+def edge_decoding_table() -> str:
+    """Decoding with and without the Edge Transformer's cache, from benchmarks/edge_decoding.json."""
+    record = json.loads((HERE / "edge_decoding.json").read_text(encoding="utf-8"))
+    rows = [
+        (
+            f"{row['batch']} of {row['source']} source tokens, d{row['width']} h{row['heads']}, {row['layers']} rounds",
+            str(row["target"]),
+            f"{row['recomputed_ms']:.1f}",
+            f"{row['cached_ms']:.1f}",
+            f"{row['times_as_fast']:.1f}",
+        )
+        for row in record["results"]
+    ]
+    threads = record["num_threads"]
+    note = (
+        f"{record['device']}, {threads} thread{'s' * (threads > 1)}, medians of {record['rounds']} rounds in turn, "
+        "processor time, encoder included."
+    )
+    header = ("decoded", "tokens", "recomputed: ms a token", "cached", "times as fast")
+    return f"{markdown(header, rows)}\n\n{note}"
+
+
 def pretraining_table() -> str:
     """Updates of a depth-width decoder beside GPT-2 and Llama of equal size, from benchmarks/pretraining.json."""
     record = json.loads((HERE / "pretraining.json").read_text(encoding="utf-8"))
@@ -373,6 +395,7 @@ TABLES = {
         "authors": authors_table,
         "gated": gated_table,
         "triangular": triangular_table,
+        "edge_decoding": edge_decoding_table,
         "pretraining": pretraining_table,
     },
     "docs/results.md": {"report": report_document},
