@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -94,17 +94,18 @@ def predict(
     max_new_tokens: Annotated[int | None, typer.Option(min=1, help="length limit, EOS included")] = None,
 ) -> None:
     """Translate sentences, one line each."""
-    import io
     import sys
 
     with reported() as outcome:
         from hf_sysgen.evaluation.commands import predict_lines
         from hf_sysgen.evaluation.zoo import DEFAULT
 
-        # so that a text that is no UTF-8 is refused by what says which one it is
-        stdin = io.TextIOWrapper(sys.stdin.buffer, sys.stdin.encoding, "surrogateescape")
-        lines = texts or [line.rstrip("\n") for line in stdin]
-        for line in predict_lines(DEFAULT if checkpoint is None else checkpoint, lines, beams, max_new_tokens):
+        stdin: Any = sys.stdin
+        if not texts and stdin is not None:
+            # so that a text that is no UTF-8 is refused by what says which one it is
+            stdin.reconfigure(errors="surrogateescape")
+            texts = [line.rstrip("\n") for line in stdin]
+        for line in predict_lines(DEFAULT if checkpoint is None else checkpoint, texts or [], beams, max_new_tokens):
             print(line)
     raise typer.Exit(outcome.status)
 

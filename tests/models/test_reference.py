@@ -22,9 +22,11 @@ LENGTHS = [SOURCE, 2, 5, 3, 1]
 CLOSE = {"rtol": 1e-11, "atol": 1e-12}
 
 
-def table(position: int, width: int) -> torch.Tensor:
-    """Our float32 rows, which `test_sinusoids` checks: the rest is then compared to float64's last digits."""
-    return sinusoids(torch.tensor([position]), width)[0].double()
+def table(position: int, width: int, scale: float = 1.0) -> torch.Tensor:
+    """
+    Our float32 rows, scaled as such, which `test_sinusoids` checks: the rest is then compared to float64's last digits.
+    """
+    return (sinusoids(torch.tensor([position]), width)[0] * scale).double()
 
 
 def options_of(config) -> dict:

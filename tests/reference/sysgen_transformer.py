@@ -10,14 +10,14 @@ import math
 import torch
 
 
-def sinusoid(position, width):
-    """Vector of `width` numbers: channels 2m and 2m + 1 are sine and cosine of position * 10000^(-2m / width)."""
+def sinusoid(position, width, scale=1):
+    """`width` numbers times `scale`: channels 2m and 2m + 1 are sine and cosine of position * 10000^(-2m / width)."""
     vector = torch.empty(width, dtype=torch.float64)
     for channel in range(0, width, 2):
         angle = position * 10000.0 ** (-channel / width)
         vector[channel] = math.sin(angle)
         vector[channel + 1] = math.cos(angle)
-    return vector
+    return vector * scale
 
 
 def weighted_mean(scores, values):
@@ -142,8 +142,8 @@ def embed(ids, rows, options):
     for position, token in enumerate(ids):
         state = rows[token] * (math.sqrt(width) if options["scaling"] == "teu" else 1)
         if not options["relative"]:
-            state = state + options["table"](position, width) * (
-                1 / math.sqrt(width) if options["scaling"] == "ped" else 1
+            state = state + options["table"](
+                position, width, 1 / math.sqrt(width) if options["scaling"] == "ped" else 1
             )
         states.append(state)
     return states

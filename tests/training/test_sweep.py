@@ -348,7 +348,9 @@ def test_killed(folder, in_progress):
     """Its runs end too, because nobody reads what they print; until then nobody starts them again."""
     in_progress.kill()
     in_progress.join()
-    wait_until(lambda: state_of(load_sweep("sweep.yaml").runs[0])[0] == "resumable")
+    runs = load_sweep("sweep.yaml").runs
+    # each notices by itself, at the next line that it prints
+    wait_until(lambda: [state_of(run)[0] for run in runs[:2]] == ["resumable", "resumable"])
     (folder / "hold").unlink()
     assert sweep("sweep.yaml").exit_code == 0
     assert starts(folder) == ALL | {"runs/tiny/seed0": 2, "runs/tiny/seed1": 2}
