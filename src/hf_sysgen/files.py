@@ -65,13 +65,16 @@ def flush_to_disk(folder: Path) -> None:
 
 
 def _flush(path: Path) -> None:
-    # some file systems, and some folders, know no such thing
-    with contextlib.suppress(OSError):
+    try:
         handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
+    except OSError as error:
+        # some file systems, and some folders, know no such thing; of a full disk this is where one hears
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM):
+            raise
 
 
 def _prefix(path: Path) -> str:

@@ -318,6 +318,14 @@ def test_runs_of_benchmarks_without_what_an_analysis_takes_are_passed_over(name,
     _, *rows = csv.reader((tmp_path / "out" / f"{name}.csv").read_text().splitlines())
     benchmarks = {"cogs current", "geoquery current"} if name == "generalization-depth" else {"cogs current"}
     assert {row[0] for row in rows} == benchmarks
+    # of an encoder-decoder, which has two depths
+    other = sized(2, recipe={"benchmark": "cogs"}, splits={"test": 0.9}) | {"name": "other"}
+    other["recipe"] = {key: value for key, value in other["recipe"].items() if key != "num_hidden_layers"}
+    done = invoke(name, keep(tmp_path / "more", pretrained, tuned, other), "-o", tmp_path / "out")
+    assert (done.exit_code, done.stderr.splitlines()[0]) == (
+        0,
+        "left out, as of models without one depth: other seed 0",
+    )
     # the same folder for the figures of pretraining
     done = invoke("perplexity-depth", tmp_path / "runs", "-o", tmp_path / "out")
     left = "geoquery current (2 runs), cogs current (1 run)"

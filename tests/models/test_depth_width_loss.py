@@ -194,7 +194,7 @@ class Doubled(nn.Module):
         return 2 * self.head(hidden)
 
 
-@pytest.mark.parametrize("way", ["forward hook", "pre-forward hook", "adapter"])
+@pytest.mark.parametrize("way", ["forward hook", "pre-forward hook", "forward of its own", "adapter"])
 def test_loss_is_of_what_the_head_gives(way: str) -> None:
     model, ids = tiny_decoder("rotary").train(), random_ids()
     plain = model(ids, labels=ids).loss
@@ -202,6 +202,9 @@ def test_loss_is_of_what_the_head_gives(way: str) -> None:
         model.lm_head.register_forward_hook(lambda module, args, out: 2 * out)
     elif way == "pre-forward hook":
         model.lm_head.register_forward_pre_hook(lambda module, args: (2 * args[0],))
+    elif way == "forward of its own":
+        forward = model.lm_head.forward
+        model.lm_head.forward = lambda states: 2 * forward(states)
     else:
         model.lm_head = Doubled(model.lm_head)
     loss = model(ids, labels=ids).loss

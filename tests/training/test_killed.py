@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import functools
 import json
 import os
@@ -18,7 +20,7 @@ from tiny_runs import command, environment, snapshot, train_process, weights, wr
 
 import hf_sysgen.files as files
 from hf_sysgen.train import main
-from hf_sysgen.training.whole import mark_complete
+from hf_sysgen.training.whole import going_on_from, mark_complete
 
 # one evaluation is of two splits: calls 1 and 2 are at step 3, 3 and 4 at step 6, then come the final ones
 MOMENTS = {
@@ -180,6 +182,26 @@ def test_a_checkpoint_is_on_the_disk_before_its_mark(tmp_path, monkeypatch):
     assert done[0] == "model.safetensors"
     assert done[-1].startswith(".complete.")
     assert (tmp_path / "complete").read_text() == "0 model.safetensors\n"
+
+
+def test_no_mark_without_the_disk(tmp_path, monkeypatch):
+    """A full disk is heard of when it is asked for; a file system that cannot be asked is none."""
+    for number, marked in ((errno.ENOSPC, False), (errno.EIO, False), (errno.EINVAL, True)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "model.safetensors").touch()
+        with monkeypatch.context() as patch:
+            patch.setattr(files.os, "fsync", lambda handle, number=number: (_ for _ in ()).throw(OSError(number, "")))
+            with contextlib.nullcontext() if marked else pytest.raises(OSError, match=f"Errno {number}"):
+                mark_complete(folder)
+        assert (folder / "complete").exists() == marked
+
+
+def test_errors_are_not_blamed_on_a_checkpoint_that_was_replaced(tmp_path):
+    (tmp_path / "checkpoint-4").mkdir()
+    (tmp_path / "checkpoint-4" / "left").touch()
+    with pytest.raises(RuntimeError, match="out of memory"), going_on_from(tmp_path / "checkpoint-4"):
+        raise RuntimeError("out of memory")
 
 
 def test_static_batches(tmp_path):

@@ -10,6 +10,7 @@ import numpy
 import pytest
 import torch
 import transformers
+import yaml
 from made_examples import any_benchmark
 from tiny_runs import read_lines, short_scan, snapshot, tiny_recipe, write_recipe
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
@@ -22,7 +23,7 @@ from hf_sysgen.evaluation.results import check_record, read_results
 from hf_sysgen.evaluation.samples import read_evaluations
 from hf_sysgen.files import locked
 from hf_sysgen.train import main
-from hf_sysgen.training.recipe import RecipeError, dump_recipe, load_recipe
+from hf_sysgen.training.recipe import RecipeError, dump_recipe, load_recipe, read_copy
 from hf_sysgen.training.run import attention_of, run_recipe
 from hf_sysgen.training.tasks import prepare_task
 from hf_sysgen.training.trainer import SysgenTrainer
@@ -215,6 +216,22 @@ def test_a_run_that_kept_a_key_without_effect(tmp_path, few_examples):
     before = snapshot(tmp_path / "run")
     assert main(words) == 0
     assert snapshot(tmp_path / "run") == before
+
+
+def test_a_copy_that_kept_a_field_without_effect(tmp_path):
+    path = tmp_path / "recipe.yaml"
+    copy = load_recipe("sag/scan_sag.yaml").to_dict() | {"attention_span": 4}
+    path.write_text(yaml.safe_dump(copy), encoding="utf-8")
+    with pytest.raises(RecipeError, match="attention_span=4 has no effect"):
+        load_recipe(path)
+    assert read_copy(path).filled == load_recipe("sag/scan_sag.yaml").filled
+
+
+def test_fields_whose_effect_a_checkpoint_decides(tmp_path):
+    words = ["pretrained=x", "relative_max_distance=64"]
+    assert load_recipe("depth_width/cogs_vf.yaml", words).model_fields["relative_max_distance"] == 64
+    with pytest.raises(RecipeError, match="relative_max_distance=64 has no effect under position_scheme=rotary"):
+        load_recipe("depth_width/cogs_vf.yaml", [*words, "position_scheme=rotary"])
 
 
 def test_losses_of_examples_that_are_never_right(tmp_path):

@@ -258,9 +258,13 @@ def generalization_depth(runs: Runs) -> Finding:
 
 def _of_benchmarks_with(runs: Runs, what: Callable[[Record], object]) -> tuple[list[Record], list[str]]:
     """Runs on benchmarks whose runs have that, and a line that names the other benchmarks."""
-    records, others = depth_analyses.of_benchmarks_with(_records(runs), what)
+    records = _records(runs)
+    deep = [record for record in records if depth_analyses.has_depth(record)]
+    flat = [record for record in records if not depth_analyses.has_depth(record)]
+    records, others = depth_analyses.of_benchmarks_with(deep or records, what)
     names = ", ".join(f"{benchmark} ({len(ones)} run{'s' * (len(ones) > 1)})" for benchmark, ones in others.items())
-    return records, [f"left out, as without what this analysis takes: {names}"] if others else []
+    notes = [f"left out, as without what this analysis takes: {names}"] if others else []
+    return records, _left_out(flat if deep else [], "of models without one depth") + notes
 
 
 def _fine_tuned(runs: Runs, what: Callable[[Record], object]) -> tuple[list[Record], list[str]]:

@@ -38,6 +38,11 @@ def size(record: Record, key: str) -> int:
     return fields[key]
 
 
+def has_depth(record: Record) -> bool:
+    """Whether it is of a model of one stack, which has a depth and a width."""
+    return {"num_hidden_layers", "hidden_size"} <= {**record.get("pretrained_fields", {}), **record["recipe"]}.keys()
+
+
 def classes(records: Sequence[Record]) -> dict[str, list[Record]]:
     """Records by size class, the smallest class first, by depth. Raises AnalysisError: see `size`."""
     by_width: dict[int, list[Record]] = {}

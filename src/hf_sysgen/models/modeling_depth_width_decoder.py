@@ -243,7 +243,9 @@ class DepthWidthForCausalLM(DepthWidthPreTrainedModel, GenerationMixin):
     def head_is_plain(self) -> bool:
         """Whether the head is its weight and nothing else: no adapter in its place, no hooks but those that shard."""
         head = self.lm_head
-        if type(head).forward is not FanInLinear.forward:
+        # accelerate's forward of its own brings weights and states together, and nothing else
+        replaced = "forward" in vars(head) and not hasattr(head, "_hf_hook")
+        if replaced or type(head).forward is not FanInLinear.forward:
             return False
         hooks = (*head._forward_pre_hooks.values(), *head._forward_hooks.values())
         return all(str(getattr(hook, "__module__", "")).startswith("torch.distributed.") for hook in hooks)

@@ -336,6 +336,10 @@ def read_copy(path: Path) -> Recipe:
     idle = {*_idle(lambda name: keys.get(name, getattr(Recipe, name)))}
     if not (keys.get("eval_every", Recipe.eval_every) or keys.get("kept_steps")):
         idle.add("sample_losses")
+    from hf_sysgen.models import CONFIGS
+
+    if keys.get("model") in CONFIGS:
+        idle |= {*_idle_fields(CONFIGS[keys["model"]], keys, keys.get("pretrained") is not None)}
     return override_recipe(path, {key: value for key, value in keys.items() if key not in idle}, {})
 
 
@@ -463,7 +467,7 @@ def parse_recipe(keys: Mapping[str, Any], name: str = "recipe") -> Recipe:
     # what the data decides is not known yet, but whether both sides are alike
     joint = values.get("joint_vocabulary") and "source_vocab_size" in _field_names(model_config)
     sizes = {"vocab_size": 7, "source_vocab_size": 7} if joint else {}
-    model_fields = _checked_model_fields(model_config, model_fields, sizes)
+    model_fields = _checked_model_fields(model_config, model_fields, sizes, values.get("pretrained") is not None)
     if values.get("size_class") is not None:
         model_fields = _with_size_class(values["size_class"], keys["model"], model_config, model_fields)
     recipe = Recipe(**values, model_fields=model_fields, name=name)
@@ -495,18 +499,32 @@ def _field_defaults(model_config: type) -> dict[str, Any]:
     }
 
 
-def _checked_model_fields(model_config: type, fields: dict[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
+def _idle_fields(model_config: Any, fields: Mapping[str, Any], pretrained: bool) -> dict[str, str]:
+    """Those of the fields that have no effect, each with the one whose value makes it so, if that is known yet."""
+    return {
+        key: other
+        for key, (other, values) in getattr(model_config, "no_effect", {}).items()
+        # what a checkpoint decides is not known
+        if key in fields and (other in fields or not pretrained)
+        and fields.get(other, getattr(model_config, other)) in values
+    }  # fmt: skip
+
+
+def _checked_model_fields(
+    model_config: Any, fields: dict[str, Any], sizes: Mapping[str, int], pretrained: bool
+) -> dict[str, Any]:
     from huggingface_hub.errors import StrictDataclassError
 
     try:
-        config = model_config(**fields, **sizes)
+        model_config(**fields, **sizes)
     except StrictDataclassError as error:
         # the cause names the field, or both values of a contradiction
         raise RecipeError(" ".join(str(error.__cause__ or error).split())) from error
     defaults = _field_defaults(model_config)
-    for key, (other, values) in getattr(config, "no_effect", {}).items():
-        if key in fields and fields[key] != defaults[key] and getattr(config, other) in values:
-            raise RecipeError(f"{key}={fields[key]} has no effect under {other}={getattr(config, other)}; remove it")
+    for key, other in _idle_fields(model_config, fields, pretrained).items():
+        if fields[key] != defaults[key]:
+            value = fields.get(other, getattr(model_config, other))
+            raise RecipeError(f"{key}={fields[key]} has no effect under {other}={value}; remove it")
     return fields
 
 

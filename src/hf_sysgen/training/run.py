@@ -92,7 +92,9 @@ def check_run_dir(recipe: Recipe) -> Path:
         checkpoints = [path.parent for path in run_dir.glob(f"checkpoint-*/{COMPLETE}")]
         if recipe.data_dir != other.data_dir and checkpoints:
             # of a finished run too; the same text may have been moved
-            require_text_of_run(recipe, max(checkpoints, key=lambda folder: int(folder.name.rpartition("-")[2])))
+            checkpoint = max(checkpoints, key=lambda folder: int(folder.name.rpartition("-")[2]))
+            with going_on_from(checkpoint):
+                require_text_of_run(recipe, checkpoint)
         if recipe.sample_losses and not other.sample_losses:
             raise RecipeError(
                 f"sample_losses=true: {run_dir} holds a run that was started without, whose evaluations have left "
@@ -162,8 +164,9 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
     except OSError as error:
         raise RecipeError(f"output_dir: cannot write to {recipe.run_dir}: {error}") from error
     with _alone_in(recipe.run_dir, trainer):
-        # another process may have finished it since
-        if (record := finished_results(recipe)) is not None:
+        # another process may have finished it since; one looks for all, whose views of a shared folder may differ
+        first = trainer.args.process_index == 0
+        if (record := broadcast_object_list([finished_results(recipe) if first else None])[0]) is not None:
             return record
         return _train_and_judge(recipe, model, task, trainer)
 
@@ -190,13 +193,13 @@ def _alone_in(run_dir: Path, trainer: SysgenTrainer) -> Iterator[None]:
 
 
 def _train_and_judge(recipe: Recipe, model: PreTrainedModel, task: Task, trainer: SysgenTrainer) -> dict[str, Any]:
+    with trainer.accelerator.main_process_first():
+        checkpoint = last_checkpoint(recipe.run_dir)
+    if checkpoint is not None:
+        # before the folder says so: a checkpoint that is of other text
+        with going_on_from(checkpoint):
+            trainer.step_batches(first_step=0).load(checkpoint)
     try:
-        with trainer.accelerator.main_process_first():
-            checkpoint = last_checkpoint(recipe.run_dir)
-        if checkpoint is not None:
-            # before the folder says so: a checkpoint that is of other text
-            with going_on_from(checkpoint):
-                trainer.step_batches(first_step=0).load(checkpoint)
         if trainer.args.should_save:
             write_whole(recipe.run_dir / RECIPE_COPY, dump_recipe(recipe))
     except OSError as error:

@@ -81,9 +81,10 @@ def _unlike_mark(checkpoint: Path) -> tuple[str, str] | None:
 
 
 def _unreadable(checkpoint: Path) -> tuple[str, str] | None:
-    if not checkpoint.is_dir():
+    if not is_complete(checkpoint):
+        # one that has been replaced since, and is being removed
         return None
-    if is_complete(checkpoint) and (found := _unlike_mark(checkpoint)) is not None:
+    if (found := _unlike_mark(checkpoint)) is not None:
         return found
     if not (checkpoint / TRAINER_STATE_NAME).is_file():
         return TRAINER_STATE_NAME, "is missing"
