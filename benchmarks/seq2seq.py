@@ -173,6 +173,8 @@ def per_second(work: int, times: dict[str, list[float]]) -> dict[str, float]:
 
 
 def measure_training(setup: dict, mode: str, rounds: int, device: str, attention: str, names: tuple) -> dict:
+    # it compiles one function for few models and shapes, and runs it as it is for more
+    torch.compiler.reset()
     groups = setup["groups"] if mode == "grouped" else 1
     data = batches(setup, groups, rounds + 1, device, static=mode == "compiled")
     actions = {}
