@@ -16,18 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from hf_sysgen.data.cogs_files import STRUCTURAL
 from hf_sysgen.evaluation.devil_analyses import AnalysisError, Curve, Record, benchmark_of, curve
+from hf_sysgen.evaluation.results import SAME_CELL
 
 if TYPE_CHECKING:
     import numpy as np
 
 # of feed-forward blocks: name of the weight, and the projections that are stacked in it
 PROJECTIONS = {"gate_up_proj": ("gate", "input"), "fc1": ("input",), "down_proj": ("output",), "fc2": ("output",)}
-# keys in which runs of one model over seeds may differ: `Recipe.SAME_CELL`, which cannot be imported here
-OVER_SEEDS = (
-    "output_dir", "data_dir", "tracker", "log_every", "eval_batch_size", "sample_losses", "name", "paper_cell",
-    "paper_metric", "paper_test", "paper_validation", "seed", "length_groups", "static_batches", "attention",
-    "torch_compile", "gradient_checkpointing", "eval_every", "eval_examples", "save_every", "kept_steps", "streams",
-)  # fmt: skip
 
 
 def size(record: Record, key: str) -> int:
@@ -128,7 +123,7 @@ def _cell(record: Record) -> dict[str, Any]:
         # the same folder may be given from elsewhere, and seeds of pretraining have one each
         folder = os.path.relpath(Path(fields["pretrained"]).resolve())
         fields["pretrained"] = re.sub(r"(^|/)seed\d+(?=/|$)", r"\1seed*", folder)
-    return {key: value for key, value in fields.items() if key not in OVER_SEEDS}
+    return {key: value for key, value in fields.items() if key not in SAME_CELL}
 
 
 def _value(fields: Mapping[str, Any], key: str) -> Any:

@@ -20,6 +20,17 @@ SCHEMA_VERSION = 1
 RESULTS, PREDICTIONS, METRICS, MODEL = "results.json", "predictions.jsonl", "metrics.json", "model"
 NUMBER = (int, float)
 
+# keys of a recipe: where a run reads and writes, and how often it reports, do not change what it computes
+NEUTRAL = (
+    "output_dir", "data_dir", "tracker", "log_every", "eval_batch_size", "sample_losses", "name", "paper_cell",
+    "paper_metric", "paper_test", "paper_validation",
+)  # fmt: skip
+# these change a run's bits, or when it is looked at, but not which cell of the paper it is
+SAME_CELL = (
+    *NEUTRAL, "seed", "length_groups", "static_batches", "attention", "torch_compile", "gradient_checkpointing",
+    "eval_every", "eval_examples", "save_every", "kept_steps", "streams",
+)  # fmt: skip
+
 # required keys of a record and of each split in it, with their types
 RECORD = {
     "schema_version": int,

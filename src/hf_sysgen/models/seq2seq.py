@@ -404,11 +404,12 @@ class Seq2SeqLM(ShiftedLabels, Seq2SeqPreTrainedModel, GenerationMixin):
     def states(self, labels: torch.Tensor | None, use_cache: bool | None, **inputs) -> Seq2SeqModelOutput:
         """What [`Seq2SeqModel`] returns for its `inputs`. With labels it keeps no cache, and reads them if need be."""
         if labels is not None:
-            self.check_labels(labels)
             use_cache = False
             if inputs["decoder_input_ids"] is None and inputs["decoder_inputs_embeds"] is None:
                 source = {name: inputs[name] for name in SOURCE_INPUTS}
                 inputs["decoder_input_ids"] = self.training_input(labels, **source)
+            else:
+                self.check_labels(labels)
         return self.model(use_cache=use_cache, **inputs)
 
     @can_return_tuple

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 from hf_sysgen.errors import UserError
-from hf_sysgen.evaluation.results import file_name
+from hf_sysgen.evaluation.results import NEUTRAL, SAME_CELL, file_name
 from hf_sysgen.extensions import EXTENSIONS_VARIABLE
 
 
@@ -200,18 +200,10 @@ class Recipe:
     model_fields: Mapping[str, Any] = field(default_factory=dict)
     name: str = "recipe"
 
-    # where a run reads and writes, and how often it reports, do not change what it computes
-    NEUTRAL: ClassVar = (
-        "output_dir", "data_dir", "tracker", "log_every", "eval_batch_size", "sample_losses", "name",
-        "paper_cell", "paper_metric", "paper_test", "paper_validation",
-    )  # fmt: skip
+    NEUTRAL: ClassVar = NEUTRAL
     # in pretraining, whose examples are of one length, these change how an update is computed, to rounding
     SAME_UPDATES: ClassVar = ("length_groups", "gradient_checkpointing", "torch_compile")
-    # these change a run's bits, or when it is looked at, but not which cell of the paper it is
-    SAME_CELL: ClassVar = (
-        *NEUTRAL, "seed", "length_groups", "static_batches", "attention", "torch_compile", "gradient_checkpointing",
-        "eval_every", "eval_examples", "save_every", "kept_steps", "streams",
-    )  # fmt: skip
+    SAME_CELL: ClassVar = SAME_CELL
 
     @property
     def run_dir(self) -> Path:
@@ -520,9 +512,8 @@ def _checked_model_fields(
     except StrictDataclassError as error:
         # the cause names the field, or both values of a contradiction
         raise RecipeError(" ".join(str(error.__cause__ or error).split())) from error
-    defaults = _field_defaults(model_config)
     for key, other in _idle_fields(model_config, fields, pretrained).items():
-        if fields[key] != defaults[key]:
+        if fields[key] != getattr(model_config, key):
             value = fields.get(other, getattr(model_config, other))
             raise RecipeError(f"{key}={fields[key]} has no effect under {other}={value}; remove it")
     return fields

@@ -25,11 +25,12 @@ from hf_sysgen.evaluation.results import (
 )
 from hf_sysgen.files import is_unfinished, locked, write_whole
 from hf_sysgen.models import CONFIGS, MODELS
+from hf_sysgen.training.batches import Batches
 from hf_sysgen.training.pretraining_task import require_text_of_run
 from hf_sysgen.training.recipe import Recipe, RecipeError, dump_recipe, own_fields, read_copy
 from hf_sysgen.training.tasks import Task, prepare_task
 from hf_sysgen.training.trainer import SysgenTrainer, fastest_attention, last_checkpoint, on_cpu, read_history
-from hf_sysgen.training.whole import COMPLETE, going_on_from
+from hf_sysgen.training.whole import COMPLETE, going_on_from, step_of
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ def check_run_dir(recipe: Recipe) -> Path:
         checkpoints = [path.parent for path in run_dir.glob(f"checkpoint-*/{COMPLETE}")]
         if recipe.data_dir != other.data_dir and checkpoints:
             # of a finished run too; the same text may have been moved
-            checkpoint = max(checkpoints, key=lambda folder: int(folder.name.rpartition("-")[2]))
+            checkpoint = max(checkpoints, key=step_of)
             with going_on_from(checkpoint):
                 require_text_of_run(recipe, checkpoint)
         if recipe.sample_losses and not other.sample_losses:
@@ -158,7 +159,7 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
         if recipe.static_batches and trainer.args.world_size > 1:
             raise ValueError(f"static_batches=true runs in one process, not in {trainer.args.world_size}")
         # told here, before any work: a batch that cannot be shared
-        trainer.step_batches(first_step=0)
+        batches = trainer.step_batches(first_step=0)
     except ValueError as error:
         raise RecipeError(str(error)) from error
     except OSError as error:
@@ -168,7 +169,7 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
         first = trainer.args.process_index == 0
         if (record := broadcast_object_list([finished_results(recipe) if first else None])[0]) is not None:
             return record
-        return _train_and_judge(recipe, model, task, trainer)
+        return _train_and_judge(recipe, model, task, trainer, batches)
 
 
 @contextlib.contextmanager
@@ -192,13 +193,15 @@ def _alone_in(run_dir: Path, trainer: SysgenTrainer) -> Iterator[None]:
         yield
 
 
-def _train_and_judge(recipe: Recipe, model: PreTrainedModel, task: Task, trainer: SysgenTrainer) -> dict[str, Any]:
+def _train_and_judge(
+    recipe: Recipe, model: PreTrainedModel, task: Task, trainer: SysgenTrainer, batches: Batches
+) -> dict[str, Any]:
     with trainer.accelerator.main_process_first():
         checkpoint = last_checkpoint(recipe.run_dir)
     if checkpoint is not None:
         # before the folder says so: a checkpoint that is of other text
         with going_on_from(checkpoint):
-            trainer.step_batches(first_step=0).load(checkpoint)
+            batches.load(checkpoint)
     try:
         if trainer.args.should_save:
             write_whole(recipe.run_dir / RECIPE_COPY, dump_recipe(recipe))

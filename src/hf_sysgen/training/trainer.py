@@ -40,7 +40,15 @@ from hf_sysgen.training.recipe import Recipe
 from hf_sysgen.training.schedules import learning_rate_of
 from hf_sysgen.training.static import StaticUpdates
 from hf_sysgen.training.tasks import Task
-from hf_sysgen.training.whole import COMPLETE, check_best, check_whole, going_on_from, is_complete, mark_complete
+from hf_sysgen.training.whole import (
+    COMPLETE,
+    check_best,
+    check_whole,
+    going_on_from,
+    is_complete,
+    mark_complete,
+    step_of,
+)
 
 
 class TrainingDiverged(RunFailed):
@@ -495,8 +503,8 @@ def last_checkpoint(run_dir: Path) -> Path | None:
         if not is_complete(folder):
             shutil.rmtree(folder)
             continue
-        found.append((int(folder.name.rpartition("-")[2]), folder))
-    return max(found)[1] if found else None
+        found.append(folder)
+    return max(found, key=step_of, default=None)
 
 
 def state_to_resume(checkpoint: Path) -> TrainerState:

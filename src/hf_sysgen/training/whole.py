@@ -67,6 +67,10 @@ def is_complete(checkpoint: Path) -> bool:
     return (checkpoint / COMPLETE).exists()
 
 
+def step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.rpartition("-")[2])
+
+
 def _unlike_mark(checkpoint: Path) -> tuple[str, str] | None:
     """A file that is not as the mark says, and what is wrong with it."""
     for line in (checkpoint / COMPLETE).read_text(encoding="utf-8").splitlines():
@@ -106,10 +110,10 @@ def _unreadable(checkpoint: Path) -> tuple[str, str] | None:
 
 def _damaged(checkpoint: Path, name: str, what: str) -> CheckpointDamaged:
     """Its message names what is to be removed and what the run then goes on from."""
-    step = _step(checkpoint)
-    older = [folder for folder in checkpoint.parent.glob("checkpoint-*") if _step(folder) < step]
+    step = step_of(checkpoint)
+    older = [folder for folder in checkpoint.parent.glob("checkpoint-*") if step_of(folder) < step]
     removed, left = [checkpoint], "begins anew"
-    for folder in sorted(older, key=_step, reverse=True):
+    for folder in sorted(older, key=step_of, reverse=True):
         if is_complete(folder) and _unreadable(folder) is None and _has_best(folder):
             left = f"goes on from {folder.name}"
             break
@@ -117,10 +121,6 @@ def _damaged(checkpoint: Path, name: str, what: str) -> CheckpointDamaged:
     return CheckpointDamaged(
         f"{checkpoint / name} {what}: remove {' and '.join(map(str, removed))}, and the run {left}"
     )
-
-
-def _step(checkpoint: Path) -> int:
-    return int(checkpoint.name.rpartition("-")[2])
 
 
 def _has_best(checkpoint: Path) -> bool:
