@@ -1,9 +1,10 @@
 """
 Speed of training and greedy decoding: our four variants beside transformers' T5 and BART of equal width and depth.
 
-`python benchmarks/seq2seq.py` measures everything in one run and writes benchmarks/seq2seq.json; `--quick` is a check
-of the script itself. All contenders do one step in turn, round after round, so that a busy machine slows them alike;
-the medians are reported. One thread is timed by the processor time it got, several and a GPU by the clock. Rows:
+`python benchmarks/seq2seq.py` measures everything in one run and writes benchmarks/seq2seq.json; `--setup` measures one
+and leaves the rows of the other there. `--quick` is a check of the script itself. All contenders do one step in turn,
+round after round, so that a busy machine slows them alike; the medians are reported. One thread is timed by the
+processor time it got, several and a GPU by the clock. Rows:
 
 - `padded`: one batch, padded to its longest example.
 - `grouped`: the same update from `length_groups` parts of similar length, gradients accumulated (what recipes do).
@@ -16,7 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import numpy as np
@@ -201,6 +202,15 @@ def measure_decoding(setup: dict, rounds: int, device: str, names: tuple) -> dic
     return per_second(len(ids), in_turns(actions, rounds, device, clock_of(device)))
 
 
+def rows_of_others(output: Path | None, setups: Collection[str], about: dict) -> list[dict]:
+    """Rows of the record there that are of other setups, if they were measured in the same way on such a machine."""
+    if output is None or not output.exists():
+        return []
+    record = json.loads(output.read_text(encoding="utf-8"))
+    same = all(record.get(key) == about[key] for key in ("device", "versions", "rounds"))
+    return [row for row in record["results"] if row["setup"] not in setups] if same else []
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, help="default: seq2seq.json here; none of --quick")
@@ -221,7 +231,7 @@ def main() -> None:
     all_threads = torch.get_num_threads()
     threads = arguments.threads or ([1] if arguments.quick or device == "cuda" else sorted({1, all_threads}))
     modes = ["padded", "grouped", *(["compiled"] if arguments.compile else [])]
-    results = []
+    results = rows_of_others(output, setups, {**environment(), "rounds": rounds})
     for setup_name, setup in setups.items():
         for count in threads:
             torch.set_num_threads(count)

@@ -81,3 +81,18 @@ def test_table_of_pretraining(scripts, monkeypatch, tmp_path):
     assert gpt2 == "| `gpt2` | 1,000 | 50 | 0.62 | 3 | 25.0% | 120 | 1.00 | 3 | 25.0% |"
     assert llama == "| `llama` | 1,000 | 80 | 1.00 | 3 | 25.0% | 60 | 0.50 | 3 | 25.0% |"
     assert note.startswith("a GPU, by the clock, medians of 5 rounds")
+
+
+def test_a_setup_at_a_time_leaves_the_other_s_rows(scripts, tmp_path):
+    from seq2seq import rows_of_others
+
+    about = {"device": "d", "versions": {"torch": "2"}, "rounds": 3}
+    rows = [{"setup": name, "per_second": 1.0} for name in ("scan", "cogs")]
+    path = tmp_path / "seq2seq.json"
+    assert rows_of_others(path, {"cogs"}, about) == []
+    path.write_text(json.dumps({**about, "git_commit": "x", "results": rows}), encoding="utf-8")
+    assert rows_of_others(path, {"cogs"}, {**about, "git_commit": "y"}) == rows[:1]
+    assert rows_of_others(path, {"scan", "cogs"}, about) == []
+    # of another machine, or measured otherwise
+    assert rows_of_others(path, {"cogs"}, about | {"rounds": 5}) == []
+    assert rows_of_others(None, {"cogs"}, about) == []
