@@ -331,6 +331,20 @@ def test_another_sweep_waits_for_a_run_that_is_trained(folder, in_progress):
     assert starts(folder) == ALL
 
 
+def test_a_run_that_train_has_in_hand_is_waited_for(folder):
+    path = write_sweep(folder, seeds=[0])
+    (folder / "out.txt").touch()
+    with locked(folder / "runs/tiny/seed0/.lock"):
+        assert state_of(load_sweep(path).runs[0]) == ("running", "by a command of its own")
+        process = forks.Process(target=_sweep, args=(folder, [str(path)]))
+        process.start()
+        wait_until(lambda: "[runs/tiny/seed0] trained by another process\n" in (folder / "out.txt").read_text())
+        assert starts(folder) == {}
+    process.join()
+    assert process.exitcode == 0
+    assert starts(folder) == {"runs/tiny/seed0": 1}
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted(folder, in_progress, number):
     os.kill(in_progress.pid, number)

@@ -40,7 +40,8 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
             the batch has lost everything, then none, as the authors ran (tf_separate.py:560-565; on SCAN it cannot
             happen at 0.08); `"each_row"` divides every row that has kept something, as equation 3 reads.
         position_scheme: `"absolute"` adds sinusoids to the roles (reported); `"relative"` scores signed distances in
-            self-attention (Dai et al. 2019; section 3.4 mentions it and reports nothing).
+            self-attention as Dai et al. 2019 do, whom section 3.4 names, which reports nothing of it; the code has a
+            learned table of distances instead (utils.py:51-74).
         dropout: on attention weights, sub-layer outputs, inside the feed-forward blocks, and on embedded roles.
     """
 

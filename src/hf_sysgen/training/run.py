@@ -38,6 +38,14 @@ RECIPE_COPY = "recipe.yaml"
 LOCK = ".lock"
 
 
+def being_trained(run_dir: Path) -> bool:
+    """Whether a process trains in this folder, however it was started."""
+    if not (run_dir / LOCK).exists():
+        return False
+    with locked(run_dir / LOCK) as lock:
+        return lock is None
+
+
 def quiet_libraries() -> None:
     """No bars of the libraries beside our own, and no remarks below warnings."""
     import datasets

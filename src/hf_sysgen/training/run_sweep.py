@@ -23,7 +23,7 @@ from hf_sysgen.evaluation.report import table
 from hf_sysgen.evaluation.results import RESULTS, ResultsError, read_results
 from hf_sysgen.files import locked, write_whole
 from hf_sysgen.training.processes import TrainingProcesses, exit_status
-from hf_sysgen.training.run import finished_results
+from hf_sysgen.training.run import being_trained, finished_results
 from hf_sysgen.training.sweep import (
     ENDED,
     STATES,
@@ -117,9 +117,11 @@ class _Training:
         try:
             while not self.processes.stopping:
                 with locked(run.log) as log:
-                    if log is not None:
+                    # of a run that `train` has in hand the log is nobody's
+                    if log is not None and not being_trained(run.recipe.run_dir):
                         return self._attempt(run, slot, log)
-                self._show(run, slot, f"trained by another process: {last_line(run.log)}")
+                    said = last_line(run.log) if log is None else ""
+                self._show(run, slot, "trained by another process" + (f": {said}" if said else ""))
                 time.sleep(WAIT_SECONDS)
         except UserError as error:
             return error.status, str(error)

@@ -235,7 +235,7 @@ def _selection(text: Any, runs: Sequence[Run]) -> Selection | None:
 
 def state_of(run: Run) -> tuple[str, str]:
     """One of `STATES`, and what more there is to say: of a failed run its last error."""
-    from hf_sysgen.training.run import RECIPE_COPY, finished_results
+    from hf_sysgen.training.run import RECIPE_COPY, being_trained, finished_results
 
     try:
         if finished_results(run.recipe) is not None:
@@ -246,8 +246,10 @@ def state_of(run: Run) -> tuple[str, str]:
         with locked(run.log) as file:
             if file is None:
                 return "running", last_line(run.log)
-        if (failure := failure_of(run.log)) is not None:
-            return "failed", failure
+    if being_trained(run.recipe.run_dir):
+        return "running", "by a command of its own"
+    if run.log.exists() and (failure := failure_of(run.log)) is not None:
+        return "failed", failure
     return ("resumable" if (run.recipe.run_dir / RECIPE_COPY).exists() else "new"), ""
 
 
