@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import sysconfig
 import typing
 from pathlib import Path
 
 import made_examples
+import numpy as np
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -273,6 +275,21 @@ def test_models_have_the_paper_s_sizes_with_real_words(benchmark, sizes, data_di
             digits = len(size.removesuffix("M").partition(".")[2])
             found = f"{found / 1e6:.{digits}f}M"
         assert found == size
+
+
+def test_mean_words_of_dependency_batches_are_those_the_recipes_name(data_dir):
+    files = [path for path in FILES if path.stem.startswith("cfq_dependencies_")]
+    assert len(files) == 5
+    overrides = [f"data_dir={data_dir}", "config=mcd1_own_heads"]
+    task = prepare_task(load_recipe(files[0], overrides))
+    lengths = task.splits["train"].side_lengths()[0]
+    means = {}
+    for path in files:
+        said = re.search(r"max_tokens: .*, ([0-9]+) in the mean", path.read_text())
+        task.recipe = load_recipe(path, overrides)
+        size = task.recipe.max_tokens
+        means.setdefault(size, np.mean([lengths[batch].sum() for batch in task.batches(1, 0, 1).batches]))
+        assert int(said[1]) == round(means[size])
 
 
 def test_unknown_keys_name_the_closest():
