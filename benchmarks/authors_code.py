@@ -8,7 +8,8 @@ thread by the processor time it got; ratios are within a round.
 
 - `train`: an update of the SCAN setup (cutoff 26, 256 or 64 examples drawn with replacement): forward, loss, backward,
   clipping and Adam, as `tasks/task.py:260-295` has it, from a batch that lies ready. `padded`: ours, the same batch;
-  `grouped`: ours, the same examples in parts of similar length, as the recipes of this package have it.
+  `grouped`: ours, the same examples in parts of similar length, as the recipes of this package have it; `bf16`: ours,
+  `grouped` under autocast (`precision=bf16`), where theirs stays in float32.
 - `evaluate`: every example of a split. Theirs decodes batches of 256 in the order of the file, each up to its longest
   reference, whatever the weights are; ours is `evaluate_split`, whose time depends on how much is right, so it runs
   a trained model of the zoo.
@@ -53,6 +54,7 @@ TRAINED = ("scan_length26_quick_universal", "scan_length26_quick_relative_univer
 SPLITS = {"validation": "IID", "test": "longer"}
 # batch size: parts of an update, as recipes have them
 GROUPS = {256: 4, 64: 2}
+KINDS = ("padded", "grouped", "bf16")
 # of SCAN's commands and actions
 WORDS = (13, 6)
 
@@ -127,16 +129,17 @@ def measure_training(theirs: Theirs, setup: dict, size: int, rounds: int) -> lis
         interface = theirs.interface(theirs.build(name, setup["sizes"], WORDS).train())
         adam = torch.optim.Adam(interface.model.parameters(), lr=1e-3)
         actions[f"{name} theirs"] = lambda step, run=interface, adam=adam: their_update(run, adam, ready[step])
-        for kind, steps in data.items():
+        for kind in KINDS:
             model = build(name, setup, "eager").train()
             adam = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
-            actions[f"{name} {kind}"] = lambda step, run=model, adam=adam, steps=steps: training_step(
-                run, adam, steps[step]
+            steps = data["padded" if kind == "padded" else "grouped"]
+            actions[f"{name} {kind}"] = lambda step, run=model, adam=adam, steps=steps, kind=kind: training_step(
+                run, adam, steps[step], bf16=kind == "bf16"
             )
     times = in_turns(actions, rounds, "cpu", clock_of("cpu"))
     return [
         compared(f"update of {size}, {kind}", name, times[f"{name} {kind}"], times[f"{name} theirs"])
-        for kind in data
+        for kind in KINDS
         for name in THEIRS
     ]
 

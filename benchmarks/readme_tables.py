@@ -78,14 +78,18 @@ SETUPS = {
     "scan": "SCAN: batches of 256, width 128, 27 steps of decoding.",
     "cogs": "COGS: batches of 128, width 512, 64 steps.",
 }
-COMPILED = "; compiled: under `torch.compile`, padded to one shape"
+WAYS = {
+    "train grouped": "Grouped: the same update from four parts of similar length",
+    "train bf16": "bf16: that under autocast, `precision=bf16`",
+    "train compiled": "compiled: under `torch.compile`, padded to one shape",
+}
 
 
 def speed_table() -> str:
     """Training and decoding speed of the setups of SCAN and COGS, from benchmarks/seq2seq.json."""
     record = json.loads((HERE / "seq2seq.json").read_text(encoding="utf-8"))
     speed = {(row["threads"], row["setup"], row["what"], row["name"]): row["per_second"] for row in record["results"]}
-    ways = {"train padded": "steps/s", "train grouped": "grouped", "train compiled": "compiled"}
+    ways = {"train padded": "steps/s", "train grouped": "grouped", "train bf16": "bf16", "train compiled": "compiled"}
     tables = []
     for threads in sorted({row["threads"] for row in record["results"]}):
         kinds = dict.fromkeys((row["setup"], row["what"]) for row in record["results"] if row["threads"] == threads)
@@ -106,11 +110,12 @@ def speed_table() -> str:
         ]
         tables.append(markdown(tuple(header), rows))
     setups = " ".join(SETUPS[setup] for setup in dict.fromkeys(row["setup"] for row in record["results"]))
-    compiled = COMPILED if any(row["what"] == "train compiled" for row in record["results"]) else ""
+    measured = {row["what"] for row in record["results"]}
+    said = "; ".join(text for what, text in WAYS.items() if what in measured)
     note = (
         f"{record['device']}, medians of {record['rounds']} rounds, all contenders in turn in one run, one thread by "
-        f"processor time; T5 and BART of equal width and depth. {setups} Grouped: the same update from four parts of "
-        f"similar length{compiled}. Sequences: by greedy `generate`."
+        f"processor time; T5 and BART of equal width and depth. {setups} {said}. "
+        f"Sequences: by greedy `generate`."
     )
     return "\n\n".join([*tables, note])
 
@@ -125,12 +130,13 @@ def authors_table() -> str:
         (f"`{name}`", *(f"{ratios[what, name]:.1f}" if (what, name) in ratios else "" for what in kinds))
         for name in names
     ]
+    bf16 = "; bf16: ours so under autocast, theirs in float32" if any("bf16" in what for what in kinds) else ""
     note = (
         f"Times as fast as the authors' code, in one run on one thread of an {record['device']}, by the processor time "
         f"it got (load average {max(record['load_average']):.0f}): medians of the ratios within {record['rounds']} "
         "rounds, of evaluation half as many. SCAN, cutoff 26. Padded: the same batch of that many examples; grouped: "
-        "the same update from parts of similar length, four of 256 and two of 64, as recipes have it. Evaluation: of "
-        "the zoo's models, whole splits."
+        "the same update from parts of similar length, four of 256 and two of 64, as recipes have "
+        f"it{bf16}. Evaluation: of the zoo's models, whole splits."
     )
     return f"{markdown(('times as fast', *kinds), rows)}\n\n{note}"
 

@@ -1,13 +1,14 @@
 """
 Speed of training and greedy decoding: our four variants beside transformers' T5 and BART of equal width and depth.
 
-`python benchmarks/seq2seq.py` measures everything in one run and writes benchmarks/seq2seq.json; `--setup` measures one
-and leaves the rows of the other there. `--quick` is a check of the script itself. All contenders do one step in turn,
-round after round, so that a busy machine slows them alike; the medians are reported. One thread is timed by the
-processor time it got, several and a GPU by the clock. Rows:
+`python benchmarks/seq2seq.py` measures everything in one run and writes benchmarks/seq2seq.json; `--setup` and
+`--threads` measure some and leave the rows of others there. `--quick` is a check of the script itself. All contenders
+do one step in turn, round after round, so that a busy machine slows them alike; the medians are reported. One thread is
+timed by the processor time it got, several and a GPU by the clock. Rows:
 
 - `padded`: one batch, padded to its longest example.
 - `grouped`: the same update from `length_groups` parts of similar length, gradients accumulated (what recipes do).
+- `bf16`: `grouped` under autocast, what `precision=bf16` of a recipe is.
 - `compiled`: `padded` under torch.compile, with static shapes (only with `--compile`; takes minutes on a CPU).
 - `decode`: greedy sequences a second for a fixed number of steps, ours through `greedy_decode`, all through `generate`.
 """
@@ -105,12 +106,16 @@ def build(name: str, setup: dict, attention: str) -> torch.nn.Module:
     return model
 
 
-def training_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, parts: list[dict]) -> None:
+def training_step(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer, parts: list[dict], bf16: bool = False
+) -> None:
     labels = sum(int((part["labels"] != -100).sum()) for part in parts)
     for part in parts:
         count = int((part["labels"] != -100).sum())
         # the peers' loss is a mean over the part; ours is too, without num_items_in_batch
-        (model(**part).loss * (count / labels)).backward()
+        with torch.autocast(part["labels"].device.type, torch.bfloat16, enabled=bf16):
+            loss = model(**part).loss * (count / labels)
+        loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
     optimizer.step()
     optimizer.zero_grad()
@@ -176,14 +181,16 @@ def per_second(work: int, times: dict[str, list[float]]) -> dict[str, float]:
 def measure_training(setup: dict, mode: str, rounds: int, device: str, attention: str, names: tuple) -> dict:
     # it compiles one function for few models and shapes, and runs it as it is for more
     torch.compiler.reset()
-    groups = setup["groups"] if mode == "grouped" else 1
+    groups = setup["groups"] if mode in ("grouped", "bf16") else 1
     data = batches(setup, groups, rounds + 1, device, static=mode == "compiled")
     actions = {}
     for name in names:
         model = build(name, setup, attention).to(device).train()
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
         run = torch.compile(model) if mode == "compiled" else model
-        actions[name] = lambda step, run=run, optimizer=optimizer: training_step(run, optimizer, data[step])
+        actions[name] = lambda step, run=run, optimizer=optimizer: training_step(
+            run, optimizer, data[step], bf16=mode == "bf16"
+        )
     return per_second(1, in_turns(actions, rounds, device, clock_of(device)))
 
 
@@ -202,13 +209,13 @@ def measure_decoding(setup: dict, rounds: int, device: str, names: tuple) -> dic
     return per_second(len(ids), in_turns(actions, rounds, device, clock_of(device)))
 
 
-def rows_of_others(output: Path | None, setups: Collection[str], about: dict) -> list[dict]:
-    """Rows of the record there that are of other setups, if they were measured in the same way on such a machine."""
+def rows_of_others(output: Path | None, wanted: Collection[tuple[str, int]], about: dict) -> list[dict]:
+    """Rows of the record there that are of other setups or threads, if measured in the same way on such a machine."""
     if output is None or not output.exists():
         return []
     record = json.loads(output.read_text(encoding="utf-8"))
     same = all(record.get(key) == about[key] for key in ("device", "versions", "rounds"))
-    return [row for row in record["results"] if row["setup"] not in setups] if same else []
+    return [row for row in record["results"] if (row["setup"], row["threads"]) not in wanted] if same else []
 
 
 def main() -> None:
@@ -230,8 +237,10 @@ def main() -> None:
     setups = {name: {"scan": scan_setup, "cogs": cogs_setup}[name]() for name in chosen}
     all_threads = torch.get_num_threads()
     threads = arguments.threads or ([1] if arguments.quick or device == "cuda" else sorted({1, all_threads}))
-    modes = ["padded", "grouped", *(["compiled"] if arguments.compile else [])]
-    results = rows_of_others(output, setups, {**environment(), "rounds": rounds})
+    modes = ["padded", "grouped", "bf16", *(["compiled"] if arguments.compile else [])]
+    results = rows_of_others(
+        output, [(setup, count) for setup in setups for count in threads], {**environment(), "rounds": rounds}
+    )
     for setup_name, setup in setups.items():
         for count in threads:
             torch.set_num_threads(count)

@@ -87,12 +87,12 @@ def test_a_setup_at_a_time_leaves_the_other_s_rows(scripts, tmp_path):
     from seq2seq import rows_of_others
 
     about = {"device": "d", "versions": {"torch": "2"}, "rounds": 3}
-    rows = [{"setup": name, "per_second": 1.0} for name in ("scan", "cogs")]
+    rows = [{"setup": name, "threads": count, "per_second": 1.0} for name in ("scan", "cogs") for count in (1, 2)]
     path = tmp_path / "seq2seq.json"
-    assert rows_of_others(path, {"cogs"}, about) == []
+    assert rows_of_others(path, {("cogs", 1)}, about) == []
     path.write_text(json.dumps({**about, "git_commit": "x", "results": rows}), encoding="utf-8")
-    assert rows_of_others(path, {"cogs"}, {**about, "git_commit": "y"}) == rows[:1]
-    assert rows_of_others(path, {"scan", "cogs"}, about) == []
+    assert rows_of_others(path, {("cogs", 1), ("cogs", 2)}, {**about, "git_commit": "y"}) == rows[:2]
+    assert rows_of_others(path, {("scan", 1), ("cogs", 1)}, about) == [rows[1], rows[3]]
     # of another machine, or measured otherwise
-    assert rows_of_others(path, {"cogs"}, about | {"rounds": 5}) == []
-    assert rows_of_others(None, {"cogs"}, about) == []
+    assert rows_of_others(path, {("cogs", 1)}, about | {"rounds": 5}) == []
+    assert rows_of_others(None, {("cogs", 1)}, about) == []
