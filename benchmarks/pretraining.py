@@ -59,7 +59,7 @@ def build(name: str, size: DepthWidthConfig, context: int) -> PreTrainedModel:
                 tie_word_embeddings=False,
             )
         )
-    return GPT2LMHeadModel(
+    model = GPT2LMHeadModel(
         GPT2Config(
             vocab_size=size.vocab_size,
             n_embd=size.hidden_size,
@@ -75,6 +75,9 @@ def build(name: str, size: DepthWidthConfig, context: int) -> PreTrainedModel:
             eos_token_id=None,
         )
     )
+    # the same loss as without, of which a warning is logged, where a whole graph cannot log
+    model.loss_type = "ForCausalLM"
+    return model
 
 
 def flops_per_token(model: PreTrainedModel, context: int) -> int:
