@@ -168,9 +168,9 @@ def loss_of(model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
     return found if isinstance(found, torch.Tensor) else found.loss
 
 
-def train(model: nn.Module, task: Any, steps: int, title: str) -> float:
+def train(model: nn.Module, task: Any, batches: Any, steps: int, title: str) -> float:
     """Learn from the recipe's batches as its run does; the mean loss of the last hundred updates."""
-    recipe, batches = task.recipe, task.batches(steps, rank=0, world=1)
+    recipe = task.recipe
     parameters = list(model.parameters())
     optimizer = torch.optim.SGD(parameters, lr=recipe.learning_rate, momentum=recipe.momentum, nesterov=True)
     losses = []
@@ -193,14 +193,15 @@ def compare(fconv: types.ModuleType, seed: int, most: int | None) -> dict[str, A
     steps = min(steps_of(recipe, task), most or recipe.steps)
     ours = task.build_model("sdpa").eval()
     theirs = Theirs(fconv, ours).eval()
-    first = task.splits["train"][task.batches(steps, rank=0, world=1).rows(0)]
+    batches = task.batches(steps, rank=0, world=1)
+    first = task.splits["train"][batches.rows(0)]
     with torch.no_grad():
         difference = abs(float(loss_of(theirs, first)) - float(loss_of(ours, first)))
     row: dict[str, Any] = {"seed": seed, "steps": steps, "difference_of_loss_at_first": difference}
     for name, model in (("ours", ours), ("fairseq", theirs)):
         # of dropout; the recipe's own runs have other masks again
         torch.manual_seed(seed)
-        loss = train(model, task, steps, f"seed {seed}, {name}")
+        loss = train(model, task, batches, steps, f"seed {seed}, {name}")
         if model is theirs:
             with torch.no_grad():
                 for numbers, same in theirs.pairs(ours):

@@ -78,10 +78,12 @@ SETUPS = {
     "scan": "SCAN: batches of 256, width 128, 27 steps of decoding.",
     "cogs": "COGS: batches of 128, width 512, 64 steps.",
 }
+# ways of training: head of its column, and what the note says of it
 WAYS = {
-    "train grouped": "Grouped: the same update from four parts of similar length",
-    "train bf16": "bf16: that under autocast, `precision=bf16`",
-    "train compiled": "compiled: under `torch.compile`, padded to one shape",
+    "train padded": ("steps/s", ""),
+    "train grouped": ("grouped", "Grouped: the same update from four parts of similar length"),
+    "train bf16": ("bf16", "bf16: that under autocast, `precision=bf16`"),
+    "train compiled": ("compiled", "compiled: under `torch.compile`, padded to one shape"),
 }
 
 
@@ -89,19 +91,18 @@ def speed_table() -> str:
     """Training and decoding speed of the setups of SCAN and COGS, from benchmarks/seq2seq.json."""
     record = json.loads((HERE / "seq2seq.json").read_text(encoding="utf-8"))
     speed = {(row["threads"], row["setup"], row["what"], row["name"]): row["per_second"] for row in record["results"]}
-    ways = {"train padded": "steps/s", "train grouped": "grouped", "train bf16": "bf16", "train compiled": "compiled"}
     tables = []
     for threads in sorted({row["threads"] for row in record["results"]}):
         kinds = dict.fromkeys((row["setup"], row["what"]) for row in record["results"] if row["threads"] == threads)
-        names = dict.fromkeys(row["name"] for row in record["results"] if row["what"] in ways)
+        names = dict.fromkeys(row["name"] for row in record["results"] if row["what"] in WAYS)
         header = [f"{threads} thread{'s' * (threads > 1)}"]
-        header += [f"{setup.upper()}: {ways.get(what, 'sequences/s')}" for setup, what in kinds]
+        header += [f"{setup.upper()}: {WAYS.get(what, ('sequences/s',))[0]}" for setup, what in kinds]
         rows = [
             (
                 f"`{name}`",
                 *(
                     f"{speed[threads, setup, what, name]:.2f}"
-                    if what in ways
+                    if what in WAYS
                     else f"{speed[threads, setup, what, f'{name} generate']:.0f}"
                     for setup, what in kinds
                 ),
@@ -111,7 +112,7 @@ def speed_table() -> str:
         tables.append(markdown(tuple(header), rows))
     setups = " ".join(SETUPS[setup] for setup in dict.fromkeys(row["setup"] for row in record["results"]))
     measured = {row["what"] for row in record["results"]}
-    said = "; ".join(text for what, text in WAYS.items() if what in measured)
+    said = "; ".join(text for what, (_, text) in WAYS.items() if what in measured and text)
     note = (
         f"{record['device']}, medians of {record['rounds']} rounds, all contenders in turn in one run, one thread by "
         f"processor time; T5 and BART of equal width and depth. {setups} {said}. "
