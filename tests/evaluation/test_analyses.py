@@ -16,7 +16,6 @@ from hf_sysgen.evaluation import analyse
 from hf_sysgen.evaluation import devil_analyses as devil
 from hf_sysgen.evaluation.analyse import feed_forward_ranks, read_runs
 from hf_sysgen.evaluation.depth_analyses import (
-    SAME_CELL,
     accuracy_at_loss,
     at_equal_loss,
     by_structure,
@@ -281,12 +280,6 @@ def test_means_are_over_seeds_alone():
     ]
     with pytest.raises(AnalysisError, match="share_layers is False and True"):
         perplexities(pretrained)
-
-
-def test_what_may_differ_over_seeds_is_what_makes_no_other_cell():
-    from hf_sysgen.training.recipe import Recipe
-
-    assert set(SAME_CELL) == set(Recipe.SAME_CELL)
 
 
 @pytest.mark.parametrize("name", ["generalization-depth", "lexical-structural", "equal-loss"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import platform
 import shutil
@@ -24,7 +25,7 @@ from hf_sysgen.evaluation.samples import read_evaluations
 from hf_sysgen.files import locked
 from hf_sysgen.train import main
 from hf_sysgen.training.recipe import RecipeError, dump_recipe, load_recipe, read_copy
-from hf_sysgen.training.run import attention_of, run_recipe
+from hf_sysgen.training.run import LOOK_SECONDS, attention_of, run_recipe
 from hf_sysgen.training.tasks import prepare_task
 from hf_sysgen.training.trainer import SysgenTrainer
 
@@ -152,6 +153,21 @@ def test_two_runs_in_one_folder(tmp_path, few_examples, capsys):
                 (run_dir / "checkpoint-2" / "model.safetensors").touch()
                 (run_dir / "recipe.yaml").write_text(dump_recipe(load_recipe(words[0])), encoding="utf-8")
     assert main(words) == 0
+
+
+def test_a_look_at_a_run_does_not_keep_it_from_starting(tmp_path, few_examples, monkeypatch):
+    recipe = tiny_recipe(tmp_path)
+    with contextlib.ExitStack() as looking:
+        looking.enter_context(locked(recipe.run_dir / ".lock"))
+        waits = []
+
+        def wait(seconds):
+            waits.append(seconds)
+            looking.close()
+
+        monkeypatch.setattr(hf_sysgen.training.run.time, "sleep", wait)
+        run_recipe(recipe)
+    assert waits[0] == LOOK_SECONDS
 
 
 def test_a_run_that_another_process_has_just_finished(tmp_path, few_examples, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,6 +37,8 @@ logger = logging.getLogger(__name__)
 
 RECIPE_COPY = "recipe.yaml"
 LOCK = ".lock"
+# `being_trained` itself holds the lock, for a moment
+LOOKS, LOOK_SECONDS = 5, 0.1
 
 
 def being_trained(run_dir: Path) -> bool:
@@ -192,7 +195,11 @@ def _alone_in(run_dir: Path, trainer: SysgenTrainer) -> Iterator[None]:
         refusal = None
         if trainer.args.process_index == 0:
             try:
-                if held.enter_context(locked(run_dir / LOCK)) is None:
+                for _ in range(LOOKS):
+                    if held.enter_context(locked(run_dir / LOCK)) is not None:
+                        break
+                    time.sleep(LOOK_SECONDS)
+                else:
                     refusal = f"another process is training in {run_dir}; wait for it, or give another output_dir"
             except OSError as error:
                 refusal = f"cannot write to {run_dir}: {error}"
