@@ -23,6 +23,7 @@ import hf_sysgen.training.recipe
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks
 from hf_sysgen.data import benchmark_info
+from hf_sysgen.evaluation.papers import papers
 from hf_sysgen.evaluation.results import read_results
 from hf_sysgen.models import CONFIGS, DepthWidthConfig
 from hf_sysgen.training import translation_task
@@ -76,6 +77,47 @@ def test_every_recipe_runs_two_steps(path, tmp_path, monkeypatch):
     results = run_recipe(load_recipe(path, overrides))
     assert results["steps"] == 2
     assert read_results(tmp_path / "run" / "results.json")["recipe"]["model"] == load_recipe(path).model
+
+
+def counted_seeds(path: Path) -> list[int] | None:
+    """The seeds that a recipe's head names."""
+    found = re.search(r"^# .*seeds (\d+) to (\d+)\)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return [*range(int(found[1]), int(found[2]) + 1)] if found else None
+
+
+def test_heads_name_the_seeds_of_the_sweeps_that_run_them():
+    """But for quick sweeps, which run the paper's setup less often, and a footnote's runs, which it counts apart."""
+    heads = {path.stem: seeds for path in FILES if (seeds := counted_seeds(path))}
+    assert len(heads) >= 50
+    swept = set()
+    for path in ROOT.glob("recipes/*/sweeps/*.yaml"):
+        keys = yaml.safe_load(path.read_text(encoding="utf-8"))
+        for name in (Path(recipe).stem for recipe in keys["recipes"]):
+            apart = path.stem == "table7_cfq_length_learning_rate" or path.stem.endswith("_quick")
+            if name in heads and (not apart or name.endswith("_quick")):
+                assert heads[name] == keys["seeds"], (path.stem, name)
+                swept.add(name)
+    # which is of no table
+    assert heads.keys() - swept == {"cogs_graph_transformer"}
+    assert heads["cogs_graph_transformer"] == heads["cogs_graph_universal"]
+
+
+def test_heads_say_of_how_many_runs_the_paper_s_numbers_are():
+    """As the papers' files count them, which leave out what is quoted."""
+    made = {(cell.run.recipe, cell.seeds) for paper in papers() for table in paper.tables for cell in table if cell.run}
+    counts = 0
+    for path in (path for path in FILES if path.parent.name == "edge" and "quick" not in path.stem):
+        title = path.read_text(encoding="utf-8").partition("\n")[0]
+        known = {seeds for recipe, seeds in made if recipe == path.stem}
+        if said := re.search(r"\(mean of (\d+) runs\)", title):
+            # where a text has another number of the recipe beside its table's, its runs may not be counted
+            assert known - {None} <= {int(said[1])}, path.stem
+            assert counted_seeds(path) == [*range(int(said[1]))], path.stem
+            counts += 1
+        else:
+            assert known <= {None}, path.stem
+            assert "(quoted there from " in title or path.stem == "cogs_graph_transformer"
+    assert counts >= 12
 
 
 def test_the_paper_s_setup_of_the_scan_cells():

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from hf_sysgen.cli import app
 from hf_sysgen.evaluation import reproduction
 from hf_sysgen.evaluation.papers import Cell, Run, Table, find_tables, papers
-from hf_sysgen.evaluation.report import document, measured_cells, number, terminal, write_report
+from hf_sysgen.evaluation.report import document, measured_cells, number, remarks, terminal, write_report
 from hf_sysgen.evaluation.reproduction import (
     Measurement,
     collect,
@@ -244,6 +244,24 @@ def test_mean_and_spread():
     assert "0.30 ± 0.02  0.375  0.144  0.072     4  50,000 of 50,000 steps (100% of examples)" in terminal(
         report, collect([])
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "runs"),
+    [
+        ("bergen2021-table2", ", 10 runs; not stated of BiLSTM."),
+        ("bergen2021-table5", ", 10 runs."),
+        ("bergen2021-section4.3", "; 5 runs of Edge Transformer, MCD avg."),
+        (
+            "chaabouni2021-table3",
+            ", 3 runs; 5 runs of LSTM seq2seq (Lake and Baroni, 2018), ConvS2S (Dessi and Baroni, 2019).",
+        ),
+        ("chaabouni2021-table8", "."),
+    ],
+)
+def test_remarks_count_the_runs_of_every_row(name, runs):
+    report = reproduce(name, [], SETUPS)[0]
+    assert remarks(report)[0].rpartition("± standard error")[2] == runs
 
 
 def test_student_is_that_of_scipy():

@@ -8,8 +8,8 @@ One file a paper in papers/, all scalars text, so that a number keeps the digits
     be read; `notes`, `errata`: sentences; `corrected`: row -> column -> what a misprint is compared as, like a cell.
   - `kind`: `results` (default), `count` (of parameters), `setup`, `text`, `figure`; only the first two are compared.
   - `unit`: `share` (0 to 1), `percent`, `bleu`, `perplexity`; `units`: row or column -> another one.
-  - `statistic`: `mean` (default) or `median`; `spread`: what follows ±, `std` or `sem`; `seeds`: runs behind a number;
-    `exceptions`: row -> `spread` and `seeds` of its own.
+  - `statistic`: `mean` (default) or `median`; `spread`: what follows ±, `std` or `sem`; `seeds`: runs behind a number,
+    left out where the paper does not say; `exceptions`: row -> `spread` and `seeds` of its own, "" for not said.
   - `runs`: `rows`, `columns`: label -> a part of the run. A row's `{}` takes the column's part, else that is appended;
     `cells`: row -> column -> the whole, also of a cell that the paper leaves empty. A run is "RECIPE key=value ...
     @MEASURE": a recipe's name, overrides as they are given to it (`*` is any value), and a path in the record,
@@ -184,7 +184,7 @@ def _table(name: str, keys: dict[str, Any]) -> Table:
     units, unit, runs = keys.get("units", {}), keys.get("unit", ""), keys.get("runs", {})
     if keys.get("kind") == "count":
         unit = "count"
-    spread, seeds = keys.get("spread"), int(keys["seeds"]) if "seeds" in keys else None
+    spread, seeds = keys.get("spread"), keys.get("seeds")
     cells = {}
     for row, texts in keys.get("rows", {}).items():
         own = keys.get("exceptions", {}).get(row, {})
@@ -195,7 +195,7 @@ def _table(name: str, keys: dict[str, Any]) -> Table:
                 printed=text,
                 unit=units.get(row, units.get(column, unit)),
                 deviation=own.get("spread", spread),
-                seeds=int(own["seeds"]) if "seeds" in own else seeds,
+                seeds=_count(own.get("seeds", seeds)),
                 run=_run(runs, row, column, bool(text)),
                 corrected=keys.get("corrected", {}).get(row, {}).get(column),
             )
@@ -209,10 +209,14 @@ def _table(name: str, keys: dict[str, Any]) -> Table:
         cells=cells,
         statistic=keys.get("statistic", "mean"),
         spread=spread,
-        seeds=seeds,
+        seeds=_count(seeds),
         notes=tuple(keys.get("notes", ())),
         errata=tuple(keys.get("errata", ())),
     )
+
+
+def _count(seeds: str | None) -> int | None:
+    return int(seeds) if seeds else None
 
 
 def _run(runs: Mapping[str, Any], row: str, column: str, filled: bool) -> Run | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.evaluation.papers import Cell
+from hf_sysgen.evaluation.papers import Cell, Table
 from hf_sysgen.evaluation.reproduction import (
     INTERVAL,
     RULE,
@@ -123,13 +123,28 @@ def remarks(report: TableReport) -> list[str]:
     if one.kind == "results" and one.cells:
         unit = " or ".join(dict.fromkeys(UNITS[cell.cell.unit] for cell in report))
         spread = {"std": ", ± standard deviation", "sem": ", ± standard error"}.get(one.spread or "", "")
-        seeds = "" if one.seeds is None else ", 1 run" if one.seeds == 1 else f", {one.seeds} runs"
-        lines.append(f"The paper's numbers: {unit}, {one.statistic}{spread}{seeds}.")
+        lines.append(f"The paper's numbers: {unit}, {one.statistic}{spread}{_runs(one)}".removesuffix(".") + ".")
     lines += one.notes
     lines += [f"Erratum: {text}" for text in one.errata]
     changed = {f"{ours.name}: {', '.join(ours.changes)}" for cell in report for ours in cell.ours if ours.changes}
     lines += [f"Other than the paper's setup, {text}." for text in sorted(changed)]
     return lines
+
+
+def _runs(table: Table) -> str:
+    """How many runs are behind a table's numbers, and of which rows as many are not."""
+    others: dict[int | None, list[str]] = {}
+    for row, cells in table.cells.items():
+        if cells[0].seeds != table.seeds:
+            others.setdefault(cells[0].seeds, []).append(row)
+    text = "" if table.seeds is None else f", {_counted(table.seeds)}"
+    for seeds, rows in others.items():
+        text += f"; {'not stated' if seeds is None else _counted(seeds)} of {', '.join(rows)}"
+    return text
+
+
+def _counted(seeds: int) -> str:
+    return f"{seeds} run{'s' * (seeds > 1)}"
 
 
 def rule() -> str:
