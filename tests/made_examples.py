@@ -18,9 +18,11 @@ from hf_sysgen.data.cfq_dependencies import own
 from hf_sysgen.data.clutrr_kinship import EDGE_TYPES, compose
 from hf_sysgen.data.cogs_graph_forms import to_graph
 
+PEOPLE = ["Ann", "Bob", "Cy", "Di", "Ed", "Flo"]
+
 
 def few_clutrr() -> Iterator[dict[str, Any]]:
-    """Walks of 2 to 4 relations, some of which come back to where they were."""
+    """Walks of 2 to 4 relations, some of which come back to where they were; not all people are in one."""
     draw = random.Random(0)
     while True:
         types = [draw.choice(EDGE_TYPES) for _ in range(draw.randint(2, 4))]
@@ -32,7 +34,7 @@ def few_clutrr() -> Iterator[dict[str, Any]]:
                 answers = compose(types[2:])
             if len(answers) == 1 and (target := answers.pop()) not in ("husband", "wife"):
                 yield {"input": f"[A] {len(edges)}", "target": target, "k": len(edges), "edges": edges,
-                       "edge_types": types, "query_edge": [edges[0][0], edges[-1][1]]}  # fmt: skip
+                       "edge_types": types, "query_edge": [edges[0][0], edges[-1][1]], "names": PEOPLE}  # fmt: skip
 
 
 def few_cogs_graphs() -> Iterator[dict[str, Any]]:

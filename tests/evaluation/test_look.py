@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from unittest import mock
 
+import numpy as np
 import pytest
 import torch
+from made_examples import any_benchmark, made_examples
+from matplotlib.colors import to_hex
+from tiny_runs import SMALL, read_lines, tiny_recipe
 from transformers import GenerationConfig
 from typer.testing import CliRunner
 
+import hf_sysgen.data
+import hf_sysgen.evaluation.look
+import hf_sysgen.training.tasks
 from hf_sysgen.cli import app
 from hf_sysgen.data.cogs_graph_forms import to_graph
 from hf_sysgen.data.tokenization import build_vocabulary, sentence_tokenizer
+from hf_sysgen.evaluation.checkpoints import load_any_checkpoint
+from hf_sysgen.evaluation.figures import BLUE, GREY, ORANGE
 from hf_sysgen.evaluation.graph_pictures import _levels, draw_queries, draw_words
 from hf_sysgen.evaluation.graphs import GraphError, QueryGraph, WordGraph, cogs_forms, cogs_labels, parse_query, trees
 from hf_sysgen.evaluation.inspection import (
@@ -28,6 +39,7 @@ from hf_sysgen.evaluation.inspection import (
 from hf_sysgen.evaluation.stories import Story, StoryError, parse_story
 from hf_sysgen.models import CONFIGS, MODELS
 from hf_sysgen.models.positions import sinusoids
+from hf_sysgen.training.run import run_recipe
 
 VOCABULARY = build_vocabulary(["jump left twice", "walk and look"], ["I_JUMP I_LEFT", "I_WALK I_LOOK"])
 JOINT = build_vocabulary(["jump left twice"], ["I_JUMP"], joint=True, start=False)
@@ -359,6 +371,146 @@ def test_examples_of_runs(tmp_path, learned_record):
     )
     (tmp_path / "results.json").write_text(json.dumps(record | {"recipe": {"benchmark": "scan"}}))
     assert "examples of scan are no graphs" in invoke("example", tmp_path, "-o", tmp_path / "b.png").stderr
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Folders of runs on made graphs that have learnt a part of it, by benchmark."""
+    folders = {}
+    for benchmark, config in (("clutrr", "gen_train234_test2to10"), ("cogs_graph", "gen_2020")):
+        folder = tmp_path_factory.mktemp(benchmark)
+        recipe = tiny_recipe(
+            folder, model="edge_transformer", benchmark=benchmark, config=config, steps=30, batch_size=16, eval_every=0,
+            num_hidden_layers=2, dropout=0.0, learning_rate=0.005,
+        )  # fmt: skip
+        with mock.patch.object(hf_sysgen.training.tasks, "load_benchmark", any_benchmark):
+            run_recipe(recipe)
+        folders[benchmark] = folder / "run"
+    return folders
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The figures that are saved."""
+    figures = []
+    monkeypatch.setattr(hf_sysgen.evaluation.look, "save", lambda figure, path: figures.append((figure, path)))
+    return figures
+
+
+@pytest.mark.parametrize("row", [0, 1, 2])
+def test_a_story_of_a_run(row, runs, drawn, tmp_path, monkeypatch):
+    """Its people, relations and question in every layer, with the weights that the run's model gives them."""
+    monkeypatch.setattr(hf_sysgen.data, "load_benchmark", any_benchmark)
+    example = made_examples("clutrr")["test"][row]
+    done = invoke("example", runs["clutrr"], "--row", row, "-o", tmp_path / "story.png")
+    assert done.exit_code == 0, done.output
+    ((figure, path),) = drawn
+    assert path == tmp_path / "story.png"
+    people = example["names"][: 1 + max(map(max, example["edges"]))]
+    first, last = (people[node] for node in example["query_edge"])
+    (record,) = (one for one in read_lines(runs["clutrr"] / "predictions.jsonl") if _is_row(one, row))
+    answer = rf"{first} → {last}: {record['prediction']} \((0\.\d\d|1\.00)\), right: {example['target']}"
+    assert re.fullmatch(rf"edge transformer, {answer}", figure.get_suptitle())
+    assert re.fullmatch(rf"{answer} -> .*story\.png\n", done.stdout)
+
+    model, _ = load_any_checkpoint(runs["clutrr"])
+    story = Story(people, [tuple(edge) for edge in example["edges"]], example["edge_types"], example["query_edge"])
+    expected, _ = story_attention(model, read_story(model, story))
+    *panels, _ = figure.axes
+    above, below = panels[: len(expected)], panels[len(expected) :]
+    assert [axes.get_title() for axes in above] == [f"layer {layer}" for layer in range(model.config.num_hidden_layers)]
+    relations = dict(zip(story.edges, story.relations, strict=True))
+    for axes, maps, weights in zip(above, below, expected, strict=True):
+        texts = [text.get_text() for text in axes.texts]
+        means = [f"{float(weight):.2f}".lstrip("0") for weight in weights.mean(0)]
+        assert sorted(texts) == sorted([*people, *means, *relations.values(), "?"])
+        places = axes.collections[0].get_offsets()
+        arrows = {
+            tuple(int(np.abs(places - end).sum(1).argmin()) for end in arrow._posA_posB): arrow
+            for arrow in axes.patches
+        }
+        question = arrows.pop(tuple(example["query_edge"]))
+        assert (question.get_linestyle(), to_hex(question.get_edgecolor())) == ("--", to_hex(ORANGE))
+        assert arrows.keys() == relations.keys()
+        for (start, end), relation in relations.items():
+            middle = places[[start, end]].mean(0)
+            assert relation in {
+                text.get_text() for text in axes.texts if np.abs(middle - text.get_position()).max() < 0.25
+            }
+        torch.testing.assert_close(torch.tensor(maps.images[0].get_array()), weights)
+        assert [label.get_text() for label in maps.get_xticklabels()] == people
+    assert [label.get_text() for label in below[0].get_yticklabels()] == ["head 0", "head 1"]
+    missing = invoke("example", runs["clutrr"], "--row", SMALL["test"], "-o", tmp_path / "b.png")
+    assert (missing.exit_code, "no example 13 of the split 'test'" in missing.stderr) == (2, True)
+
+
+def _is_row(record, row):
+    return (record["split"], record["row"]) == ("test", row)
+
+
+@pytest.mark.parametrize("row", range(6))
+def test_a_graph_of_a_run(row, runs, drawn, tmp_path):
+    """The right arcs above the words, the predicted ones below, in the colours of what is right, missed and wrong."""
+    example = made_examples("cogs_graph")["test"][row]
+    (record,) = (one for one in read_lines(runs["cogs_graph"] / "predictions.jsonl") if _is_row(one, row))
+    done = invoke("example", runs["cogs_graph"], "--row", row, "-o", tmp_path / "graph.png")
+    said = "right" if record["exact"] else "wrong"
+    assert done.stdout == f"{said}: {example['input']} -> {tmp_path / 'graph.png'}\n", done.output
+    ((figure, _),) = drawn
+    assert figure.get_suptitle() == f"cogs_graph test {row} ({example['category']}), {said}: {example['input']}"
+    (axes,) = figure.axes
+    words = [text for text in axes.texts if text.get_fontweight() == "bold"]
+    assert [text.get_text() for text in words] == example["input"].split()
+    centres = np.array([text.get_position()[0] for text in words])
+    graphs = {1: example, -1: record["prediction"]}
+    for side, wrong in ((1, BLUE), (-1, ORANGE)):
+        ours, other = graphs[side], graphs[-side]
+        arcs = set(zip(range(len(words)), ours["parents"], ours["roles"], strict=True))
+        agreed = arcs & set(zip(range(len(words)), other["parents"], other["roles"], strict=True))
+        lines = {}
+        for line in axes.lines:
+            xs, ys = line.get_data()
+            if ys[1] * side > 0:
+                parent, child = (int(np.abs(centres - x).argmin()) for x in (xs[0], xs[-1]))
+                lines[child, parent] = line.get_color()
+        expected = {(child, parent): GREY if (child, parent, role) in agreed else wrong
+                    for child, parent, role in arcs if parent >= 0}  # fmt: skip
+        assert lines == expected
+        # labels of arcs stand on white
+        labels = sorted(
+            (text.get_text(), text.get_color()) for text in axes.texts
+            if text.get_bbox_patch() is not None and text.get_position()[1] * side > 0
+        )  # fmt: skip
+        assert labels == sorted(
+            (role, GREY if (child, parent, role) in agreed else wrong)
+            for child, parent, role in arcs if parent >= 0 or role
+        )  # fmt: skip
+    below = sorted(
+        (text.get_text(), text.get_color()) for text in axes.texts
+        if text.get_text() and text.get_bbox_patch() is None and text.get_fontweight() != "bold"
+    )  # fmt: skip
+    assert below == sorted(_labels(example, record["prediction"]))
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "in both", "right, not predicted", "predicted, wrong",
+    ]  # fmt: skip
+
+
+def _labels(right, predicted):
+    """What stands under words: category, type and verb; where they differ the right one and the predicted one."""
+    columns = ("word_categories", "noun_types", "verb_names")
+    both = [zip(*(graph[column] for column in columns), strict=True) for graph in (right, predicted)]
+    for pair in zip(*both, strict=True):
+        gold, said = (" ".join(filter(None, parts)) for parts in pair)
+        if gold != said:
+            yield from ((gold or "nothing", BLUE), (said or "nothing", ORANGE))
+        elif gold:
+            yield gold, GREY
+
+
+def test_runs_that_are_looked_at_are_right_in_part(runs):
+    """Or nothing is said of a colour."""
+    rows = [row for row in read_lines(runs["cogs_graph"] / "predictions.jsonl") if row["split"] == "test"][:6]
+    assert {row["exact"] for row in rows} == {True, False}
 
 
 @pytest.fixture
