@@ -18,6 +18,7 @@ from pathlib import Path
 
 from dataset_statistics import cell as statistic
 from kept_records import RESULTS_FOLDER, cards, keep, kept_cells, measured_heads
+from story_lengths import draw_stories, story_table
 
 from hf_sysgen.data import list_benchmarks
 from hf_sysgen.data.describe import counts_text
@@ -405,7 +406,7 @@ TABLES = {
         "edge_decoding": edge_decoding_table,
         "pretraining": pretraining_table,
     },
-    "docs/results.md": {"report": report_document},
+    "docs/results.md": {"report": report_document, "stories": story_table},
     "docs/benchmarks.md": {"configs": configs_table, "statistics": statistics_table, "loading": loading_table},
 }
 
@@ -413,6 +414,7 @@ TABLES = {
 PICTURES = {
     "docs/scan_length26_quick.png": partial(curves, QUICK),
     "docs/cogs_graph_edge_quick.png": partial(curves, ("cogs_graph_edge_quick",)),
+    "docs/clutrr_by_k.png": draw_stories,
     "docs/depth_family_perplexity.png": partial(depth_figure, "perplexity_depth", "pretrain_quick_"),
     "docs/depth_family_cases.png": partial(depth_figure, "lexical_structural", "cogs_vf_quick"),
 }

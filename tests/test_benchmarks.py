@@ -83,6 +83,65 @@ def test_table_of_pretraining(scripts, monkeypatch, tmp_path):
     assert note.startswith("a GPU, by the clock, medians of 5 rounds")
 
 
+@pytest.fixture
+def stories(scripts, monkeypatch):
+    """The module, on made records: of one seed at the paper's setup, of two of the small models."""
+    import story_lengths
+
+    def record(seed: int, right: float) -> dict:
+        categories = {"k=10": [20, right - 0.25], "k=6": [40, right]}
+        return {"seed": seed, "num_parameters": 1234, "splits": {"test": {"by_category": categories}}}
+
+    cells = {}
+    for number, name in enumerate(story_lengths.MODELS):
+        cells[name] = [record(3, 1 - number / 8)]
+        cells[name + story_lengths.QUICK] = [record(0, 0.75), record(1, 0.5)]
+    monkeypatch.setattr(story_lengths, "kept_cells", lambda: cells)
+    return story_lengths
+
+
+def test_table_of_stories_by_length(stories):
+    table, note = stories.story_table().split("\n\n")
+    header, _, *rows = table.splitlines()
+    assert header == "| trained on k = 2, 3, 4 | runs | parameters | k = 6 | k = 10 |"
+    assert rows == [
+        "| Edge Transformer, paper | 10 |  | 98.1 ± 0.3 | 92.1 ± 1.5 |",
+        "| Edge Transformer, ours | 1 | 1,234 | 100.0 | 75.0 |",
+        "| Edge Transformer, ours, quick | 2 | 1,234 | 62.5 ± 17.7 | 37.5 ± 17.7 |",
+        "| RAT, ours | 1 | 1,234 | 87.5 | 62.5 |",
+        "| RAT, ours, quick | 2 | 1,234 | 62.5 ± 17.7 | 37.5 ± 17.7 |",
+        "| RRAT, ours | 1 | 1,234 | 75.0 | 50.0 |",
+        "| RRAT, ours, quick | 2 | 1,234 | 62.5 ± 17.7 | 37.5 ± 17.7 |",
+        "| stories |  |  | 40 | 20 |",
+    ]
+    assert note.endswith("Not measured yet: `clutrr_edge_23`, `clutrr_gat_234`, `clutrr_rat_23`, `clutrr_rrat_23`.")
+
+
+def test_picture_of_stories_by_length(stories, monkeypatch):
+    figures = []
+    monkeypatch.setattr(stories, "save", lambda figure, path: figures.append(figure))
+    stories.draw_stories(ROOT / "unwritten.png")
+    large, small = figures[0].axes
+    assert large.get_title() == "the paper's setup, seed 3"
+    assert small.get_title() == "small models, mean and range of seeds 0, 1"
+    lines = {line.get_label(): line.get_xydata().tolist() for line in large.lines if line.get_label() in LEGEND}
+    assert {label: [y for _, y in points] for label, points in lines.items()} == {
+        "Edge Transformer": [100, 75], "RAT": [87.5, 62.5], "RRAT": [75, 50],
+    }  # fmt: skip
+    assert [round(x) for x, _ in lines["RRAT"]] == [6, 10]
+    (paper,) = large.containers
+    assert paper.get_label() == LEGEND[-1]
+    assert [(round(x), y) for x, y in paper[0].get_xydata()] == [(6, 98.1), (7, 97.9), (8, 95.3), (9, 92.3), (10, 92.1)]
+    assert [[round(end, 1) for end in ends[:, 1]] for ends in paper[2][0].get_segments()][-1] == [90.6, 93.6]
+    ranges = [ends[:, 1].tolist() for part in small.collections for ends in part.get_segments()]
+    assert ranges == [[50, 75], [25, 50]] * 3
+    assert [line.get_ydata().tolist() for line in small.lines] == [[62.5, 37.5]] * 3
+    assert [text.get_text() for text in figures[0].legends[0].get_texts()] == LEGEND
+
+
+LEGEND = ["Edge Transformer", "RAT", "RRAT", "Edge Transformer, the paper's Table 5 (± standard error)"]
+
+
 def test_a_setup_at_a_time_leaves_the_other_s_rows(scripts, tmp_path):
     from seq2seq import rows_of_others
 
