@@ -159,6 +159,11 @@ def test_the_paper_s_setup_of_the_edge_transformer():
                  "cfq_sparql_universal": 100}  # fmt: skip
     for name, epochs in epochs_of.items():
         assert cells[name].steps == epochs * -(-sizes[name] // cells[name].batch_size)
+    # without the filter, as the heads say
+    for name in ("cfq_edge", "cfq_sparql_universal"):
+        size = benchmark_info("cfq").configs["mcd1_edge_unfiltered"].num_examples["train"]
+        text = (ROOT / "recipes" / "edge" / f"{name}.yaml").read_text(encoding="utf-8")
+        assert f"`steps={100 * -(-size // cells[name].batch_size)}`" in text
     # clutrr/train.py, cogs/train.py and cfq/train.py of the authors' code: schedule, warm-up, decay, clipping, dropout
     trained = {
         "clutrr_edge_234": ("linear", 100, 0.0, 1.0, 0.2), "clutrr_rat_234": ("linear", 100, 0.0, 1.0, 0.2),

@@ -15,7 +15,7 @@ from tarballs import pack
 from hf_sysgen.data import DataError, cfq_files, load_benchmark
 from hf_sysgen.data.cfq import Cfq
 from hf_sysgen.data.cfq_files import DATASET
-from hf_sysgen.data.cfq_sources import ARCHIVE, CFQ, EDGE, FAMILIES, mcd1_files
+from hf_sysgen.data.cfq_sources import ARCHIVE, CFQ, EDGE, FAMILIES, family_of, mcd1_files
 from hf_sysgen.data.sources import MemberSource, WebSource, locate
 
 
@@ -77,6 +77,33 @@ def test_edge(load: Callable[[str], datasets.DatasetDict], tmp_path: Path) -> No
     assert words >= {"m1", "'s", "count(*)", "select", "^ns:people.person.gender", "ns:m.05zppz"}
 
 
+def test_edge_unfiltered(load: Callable[[str], datasets.DatasetDict], tmp_path: Path) -> None:
+    whole, filtered = load("mcd1_edge_unfiltered"), load("mcd1_edge")
+    assert whole.num_rows == {"train": 94_743, "validation": 1_000, "test": 11_968}
+    assert failed("mcd1_edge_unfiltered", whole, tmp_path) == []
+    # what it has more are the queries of 50 tokens or more, and they alone; the order is the same
+    pairs = [(row["input"], row["target"]) for row in whole["train"]]
+    lengths = [len(query.split()) for _, query in pairs]
+    assert sum(length >= 50 for length in lengths) == 95_743 - 1_000 - 93_054
+    assert [pair for pair, length in zip(pairs, lengths, strict=True) if length < 50] == [
+        (row["input"], row["target"]) for row in filtered["train"]
+    ]
+    # the longest example has so many nodes, ends included; benchmarks/triangular_attention.py measures these
+    assert max(len(question.split()) + length + 2 for (question, _), length in zip(pairs, lengths, strict=True)) == 122
+    for split in ("validation", "test"):
+        assert whole[split][:] == filtered[split][:]
+
+
+def test_checks_see_a_long_query(load: Callable[[str], datasets.DatasetDict], tmp_path: Path) -> None:
+    parts = load("mcd1_edge_unfiltered")
+    wrong = datasets.DatasetDict({**parts, "train": parts["train"].select(range(93_054))})
+    [found] = failed("mcd1_edge", wrong, tmp_path)
+    assert found.startswith("no query of train has 50 tokens or more: ")
+    long = parts["train"].filter(lambda row: len(row["target"].split()) >= 50).select(range(1_000))
+    found = failed("mcd1_edge_unfiltered", datasets.DatasetDict({**parts, "validation": long}), tmp_path)
+    assert any(fact.startswith("no query of validation has 50 tokens or more: 1,000 exceptions") for fact in found)
+
+
 @pytest.fixture
 def from_archive(mirror: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., WebSource]:
     """Puts an archive of 5,000 real records in the place of CFQ's, whole or cut short, for a config."""
@@ -84,7 +111,7 @@ def from_archive(mirror: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     def prepare(config: str, kept: float = 1.0) -> WebSource:
         layout = mirror / "cfq" / "derived_original_layout" / "cfq"
         split = (layout / "splits" / "mcd1.json").read_bytes()
-        name = FAMILIES[config.removesuffix("_edge")].split
+        name = FAMILIES[family_of(config)].split
         path = pack(
             tmp_path / "made.tar.gz",
             {f"cfq/splits/{name}.json": split, DATASET: (layout / "dataset.json").read_bytes()},
@@ -113,6 +140,8 @@ def test_from_archive(
     if config in EDGE:
         assert parts.num_rows["validation"] == 101
         assert all("count ( * )" not in text for text in parts["test"]["target"][:])
+        long = sum(len(text.split()) >= 50 for text in parts["train"]["target"][:])
+        assert (long == 0) == EDGE[config].filtered
     else:
         assert sum(parts.num_rows.values()) == 5_000
     assert all(text == " ".join(text.split()) for part in parts.values() for text in part["target"][:])

@@ -241,3 +241,9 @@ def test_edge_parts(validation_from: str) -> None:
     # in the order of the pool, and the same each time
     assert chosen["validation"] == [pair for pair in pool if pair in set(chosen["validation"])]
     assert chosen == edge_parts(parts, validation_from)
+    # without the filter, only train changes, by the long queries
+    whole = edge_parts(parts, validation_from, filtered=False)
+    assert whole["validation"] == chosen["validation"]
+    assert whole["test"] == chosen["test"]
+    assert [pair for pair in whole["train"] if pair in set(short)] == chosen["train"]
+    assert set(whole["train"]) - set(chosen["train"]) == set(parts["train"]) - set(short)

@@ -15,7 +15,7 @@ import json
 import random
 import re
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -191,19 +191,27 @@ def edge_form(pair: Pair) -> Pair:
     return " ".join(question.lower().split()), " ".join(query.lower().split())
 
 
-def edge_parts(parts: Mapping[str, list[Pair]], validation_from: str) -> dict[str, list[Pair]]:
+def edge_parts(parts: Mapping[str, list[Pair]], validation_from: str, filtered: bool = True) -> dict[str, list[Pair]]:
     """The selection of Bergen et al. 2021 (`cfq-semantic-parsing/train.py:214-240` of their code, seed 42).
 
     Args:
         parts: the pairs in `edge_form`.
-        validation_from: the part that gives up 1,000 examples for validation: "train", or "test".
+        validation_from: the part that gives up 1,000 examples for validation: "train", and then of the queries of up to
+            49 tokens, or "test".
+        filtered: whether all queries of "train" are of up to 49 tokens. The other two parts do not depend on it.
 
     Returns:
-        "train", with queries of up to 49 tokens, "validation" and "test".
+        "train", "validation" and "test".
     """
-    train = [pair for pair in parts["train"] if len(pair[1].split()) < EDGE_QUERY_LIMIT]
-    chosen = {"train": train, "test": parts["test"]}
-    pool = chosen[validation_from]
-    held_out = set(random.Random(_EDGE_SEED).sample(range(len(pool)), EDGE_VALIDATION))
-    chosen[validation_from] = [pair for row, pair in enumerate(pool) if row not in held_out]
-    return {"train": chosen["train"], "validation": [pool[row] for row in sorted(held_out)], "test": chosen["test"]}
+    short = [row for row, (_, query) in enumerate(parts["train"]) if len(query.split()) < EDGE_QUERY_LIMIT]
+    rows: dict[str, Sequence[int]] = {part: range(len(parts[part])) for part in ("train", "test")}
+    pool = short if validation_from == "train" else rows["test"]
+    held_out = sorted(random.Random(_EDGE_SEED).sample(pool, EDGE_VALIDATION))
+    if filtered:
+        rows["train"] = short
+    rows[validation_from] = sorted(set(rows[validation_from]) - set(held_out))
+    return {
+        "train": [parts["train"][row] for row in rows["train"]],
+        "validation": [parts[validation_from][row] for row in held_out],
+        "test": [parts["test"][row] for row in rows["test"]],
+    }

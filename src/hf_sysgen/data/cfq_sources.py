@@ -117,14 +117,32 @@ FAMILIES = {
     "question_pattern": Family("question_pattern_split", (95_654, None, 11_909), "question patterns"),
     "query_pattern": Family("query_pattern_split", (94_600, None, 12_589), "query patterns"),
 }
-# the family of a config with the selection of Bergen et al. 2021, and the part that gives up its validation examples
-EDGE = {"mcd1_edge": "train", "mcd2_edge": "train", "mcd3_edge": "train", "random_edge": "test"}
+
+
+class Selection(NamedTuple):
+    """
+    What Bergen et al. 2021 take of a family.
+
+    Attributes:
+        validation_from: the part that gives up its validation examples.
+        filtered: whether training queries of 50 tokens and more are left out, as theirs are.
+    """
+
+    validation_from: str
+    filtered: bool
+
+
+EDGE = {
+    f"{family}_edge{suffix}": Selection("test" if family == "random" else "train", filtered=not suffix)
+    for suffix in ("", "_unfiltered")
+    for family in ("mcd1", "mcd2", "mcd3", "random")
+}
 # examples of mcd1 with queries of less than 50 tokens, less the 1,000 for validation
 _EDGE_MCD1_TRAIN = 93_054
 
 
 def family_of(config: str) -> str:
-    return config.removesuffix("_edge")
+    return config.partition("_edge")[0]
 
 
 def split_names(family: str) -> dict[str, str]:
@@ -166,25 +184,36 @@ def _upstream(name: str) -> ConfigInfo:
     )
 
 
-def _edge(name: str, validation_from: str) -> ConfigInfo:
-    family = family_of(name)
-    _, _, test = FAMILIES[family].sizes
-    tests = split_tests(family) | {"validation": "Drawn like train: the 1,000 examples that the authors' seed takes."}
+def _edge(name: str, selection: Selection) -> ConfigInfo:
+    family, (validation_from, filtered) = family_of(name), selection
+    train, _, test = FAMILIES[family].sizes
+    held_out = {part: 1_000 if part == validation_from else 0 for part in ("train", "test")}
+    short = ", but with queries of at most 49 tokens" if validation_from == "train" and not filtered else ""
+    tests = split_tests(family) | {
+        "validation": f"Drawn like train{short}: the 1,000 examples that the authors' seed takes."
+    }
     if FAMILIES[family].held_out:
         del tests["validation_generalization"]
+    counts: dict[str, int | None] = {
+        "train": train - held_out["train"],
+        "validation": 1_000,
+        "test": test - held_out["test"],
+    }
+    if filtered:
+        use, detail = "train on it", "queries of at most 49 tokens in train, and 1,000"
+        counts["train"] = _EDGE_MCD1_TRAIN if family == "mcd1" else None
+    else:
+        use, detail = "read it", f"but queries of any length in train, and the 1,000 of {family}_edge,"
+    limit = "the paper says that queries of more than 50 tokens are left out; the code keeps those of less than 50"
     return ConfigInfo(
         name,
-        f"{family} as Bergen et al. 2021 train on it (section 4.3 and their code): original tokens in lower case, "
-        f"queries of at most 49 tokens in train, and 1,000 examples of {validation_from} for validation.",
-        {
-            "train": _EDGE_MCD1_TRAIN if family == "mcd1" else None,
-            "validation": 1_000,
-            "test": test - 1_000 if validation_from == "test" else test,
-        },
+        f"{family} as Bergen et al. 2021 {use} (section 4.3 and their code): original tokens in lower case, "
+        f"{detail} examples of {validation_from} for validation.",
+        counts,
         mcd1_files() if family == "mcd1" else {"archive": ARCHIVE},
         BERGEN,
         tests,
-        ("the paper says that queries of more than 50 tokens are left out; the code keeps those of less than 50",),
+        (limit,) if filtered else (),
     )
 
 
@@ -196,6 +225,6 @@ CFQ = BenchmarkInfo(
     builder="hf_sysgen.data.cfq:Cfq",
     configs={
         **{name: _upstream(name) for name in FAMILIES},
-        **{name: _edge(name, validation_from) for name, validation_from in EDGE.items()},
+        **{name: _edge(name, selection) for name, selection in EDGE.items()},
     },
 )
