@@ -155,3 +155,24 @@ def test_a_setup_at_a_time_leaves_the_other_s_rows(scripts, tmp_path):
     # of another machine, or measured otherwise
     assert rows_of_others(path, {("cogs", 1)}, about | {"rounds": 5}) == []
     assert rows_of_others(None, {("cogs", 1)}, about) == []
+
+
+def test_a_setup_of_triangles_at_a_time_leaves_the_others(scripts, monkeypatch, tmp_path):
+    import triangular_attention
+
+    path = tmp_path / "record.json"
+
+    def setups(chosen: tuple[str, ...], run: int, rounds: int = 1) -> dict:
+        monkeypatch.setattr(triangular_attention, "measure", lambda setup, *_: {"run": run})
+        words = ["--setups", *chosen, "--rounds", str(rounds), "--threads", str(torch.get_num_threads())]
+        monkeypatch.setattr(sys, "argv", ["triangular_attention.py", *words, "--output", str(path)])
+        triangular_attention.main()
+        return {name: one["run"] for name, one in json.loads(path.read_text())["setups"].items()}
+
+    monkeypatch.setattr(triangular_attention, "speeds", lambda: (1.0, 1.0))
+    assert setups(("n16", "cfq"), run=1) == {"n16": 1, "cfq": 1}
+    after = setups(("cfq", "n8"), run=2)
+    assert after == {"n8": 2, "n16": 1, "cfq": 2}
+    assert list(after) == ["n8", "n16", "cfq"]
+    # measured otherwise
+    assert setups(("n8",), run=3, rounds=2) == {"n8": 3}
