@@ -1,17 +1,30 @@
-"""The checkpoints of Bergen et al. 2021 give the authors' numbers."""
+"""The checkpoints of Bergen et al. 2021 give the authors' numbers, and so do their tokenizer and their batches."""
 
 from __future__ import annotations
 
+import copy
+import inspect
 import json
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
+from datasets import Dataset, DatasetDict
 from safetensors.torch import load_file
+from tiny_runs import tiny_recipe
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
+from hf_sysgen.data.clutrr_kinship import EDGE_TYPES, TARGETS
 from hf_sysgen.hub.authors import from_authors
+from hf_sysgen.hub.authors_edge import cfq_tokenizer
+from hf_sysgen.models.triangular_attention import allowed_triangles
+from hf_sysgen.training.graph_tasks import RelationSplit
+from hf_sysgen.training.parsing_tasks import COLUMNS, GraphParsingTask
 
 # an independent re-implementation reached 1e-14 on every file
 CLOSE = {"rtol": 1e-11, "atol": 1e-12}
@@ -30,10 +43,15 @@ IMPLEMENTATIONS = ["plain", "blocked"]
 
 
 def load_golden(golden_dir: Path, name: str) -> SimpleNamespace:
-    tensors = load_file(golden_dir / "edge" / f"{name}.safetensors")
-    config = json.loads((golden_dir / "edge" / f"{name}.json").read_text())["config"]
+    described = json.loads((golden_dir / "edge" / f"{name}.json").read_text())
+    path = golden_dir / "edge" / f"{name}.safetensors"
+    # examples of the tokenizer are in the description itself
+    tensors = load_file(path) if path.exists() else {}
     starts = {start: {key[2:]: t for key, t in tensors.items() if key.startswith(f"{start}.")} for start in "wg"}
-    return SimpleNamespace(name=name, tensors=tensors, config=config, weights=starts["w"], gradients=starts["g"])
+    return SimpleNamespace(
+        name=name, tensors=tensors, config=described.get("config", described), weights=starts["w"],
+        gradients=starts["g"],
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -76,6 +94,14 @@ def close(found: torch.Tensor, expected: torch.Tensor, what: str = "") -> None:
     torch.testing.assert_close(found, expected, **CLOSE, msg=lambda text: f"{what}: {text}")
 
 
+def triangles_are_theirs(golden: SimpleNamespace, nodes: torch.Tensor, source: int | None = None) -> None:
+    """Those that an edge between real nodes may attend to."""
+    forbidden = golden.tensors["in.mask4"].bool()
+    allowed = allowed_triangles(forbidden.shape[1:], nodes, source, nodes.device).expand_as(forbidden)
+    edges = pairs(nodes)
+    assert torch.equal(allowed.transpose(2, 3)[edges], ~forbidden.transpose(2, 3)[edges])
+
+
 def ours_for(name: str, named: dict[str, torch.Tensor]) -> torch.Tensor:
     """The tensor of ours that their `name` stands for, in their layout, as far as we have it."""
     tables = {
@@ -105,11 +131,6 @@ def ours_for(name: str, named: dict[str, torch.Tensor]) -> torch.Tensor:
     assert name == "encoder.layers.0.norm1.weight", name
     edge = "model.rounds.layers.0.attention_norm.weight"
     return named[edge if edge in named else "model.layers.0.node_update.norm.weight"]
-
-
-def test_every_file_is_read(golden_dir: Path) -> None:
-    files = {path.stem for path in (golden_dir / "edge").glob("*.json")}
-    assert files == set(FAMILY) | {"cfq_tokenizer", "clutrr_collate", "cogs_batch"}
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
@@ -149,10 +170,7 @@ def test_clutrr(golden: SimpleNamespace, implementation: str) -> None:
         attention = model.model.rounds.layers[0].attention
         update, _ = attention(tensors["out.attn_in"], batch["node_mask"].bool())
         close(update[real], tensors["out.attn_out"][real])
-    # their mask of triangles is ours, between real nodes
-    nodes = real_nodes(golden)
-    forbidden = ~(nodes[:, :, None, None] & nodes[:, None, :, None] & nodes[:, None, None])
-    assert torch.equal(tensors["in.mask4"].bool(), forbidden)
+    triangles_are_theirs(golden, real_nodes(golden))
 
 
 @pytest.mark.parametrize("golden", RELATION_AWARE, indirect=True)
@@ -226,15 +244,193 @@ def test_cfq(golden: SimpleNamespace, implementation: str) -> None:
     )
     close(states[0][0][real], tensors["out.decoder_state0"][real])
     close(states[0][1][real], tensors["out.decoder_state"][real])
+    triangles_are_theirs(golden, nodes, source)
     for use_cache in (True, False):
-        ids = model.generate(**batch, max_length=golden.config["max_length"], use_cache=use_cache)
-        assert torch.equal(ids, tensors["out.generated"])
+        how = {"use_cache": use_cache, "return_dict_in_generate": True, "output_logits": True}
+        written = model.generate(**batch, max_length=golden.config["max_length"], **how)
+        assert torch.equal(written.sequences, tensors["out.generated"])
+        best, second = torch.stack(written.logits).topk(2).values.unbind(-1)
+        # it hands out logits in float32
+        torch.testing.assert_close((best - second).min(), tensors["out.gen_margin"].float())
     # relations in the decoder
     first, last = golden.config["relations_for"]
     positions = torch.arange(first + last)
     table = model.decoder.relations
     table.weight.data = torch.arange(float(len(table.weight)))[:, None].double()
     assert torch.equal(table.between(positions, positions, first)[..., 0].long(), tensors["out.relations"])
+
+
+@pytest.mark.parametrize("golden", ["clutrr_collate"], indirect=True)
+def test_batches_of_graphs(golden: SimpleNamespace) -> None:
+    config, expected = golden.config, golden.tensors
+    assert config["edge_label_vocab"] == list(EDGE_TYPES)
+    assert config["query_label_vocab"] == list(TARGETS)
+    columns = {"edges": "edges", "edge_types": "edge_labels", "query_edge": "query_edge", "target": "query_label"}
+    split = RelationSplit(
+        Dataset.from_list([{ours: row[theirs] for ours, theirs in columns.items()} for row in config["raw"]])
+    )
+    batch = split[np.arange(4)]
+    assert torch.equal(batch["edge_ids"], expected["in.batched_graphs"])
+    assert torch.equal(batch["node_mask"], 1 - expected["in.masks"].long())
+    # theirs begin with the number of the graph
+    query = torch.column_stack((torch.arange(4), batch["query"]))
+    assert torch.equal(query, expected["in.query_edges"])
+    assert torch.equal(batch["labels"], expected["in.query_labels"])
+
+
+@pytest.mark.parametrize("golden", ["cogs_batch"], indirect=True)
+def test_batches_of_sentences(golden: SimpleNamespace, tmp_path: Path) -> None:
+    config, expected = golden.config, golden.tensors
+    theirs = {"role": "role", "category": "category", "noun_type": "noun_type", "verb": "verb_name", "parent": "parent"}
+    rows = [
+        {COLUMNS[kind]: row[name] for kind, name in theirs.items()} | {"input": " ".join(row["tokens"])}
+        for row in config["examples"]
+    ]
+    recipe = tiny_recipe(tmp_path, benchmark="cogs_graph", config="gen_2020", model="edge_transformer")
+    task = GraphParsingTask(recipe, DatasetDict({"train": Dataset.from_list(rows)}))
+    assert task.names == {kind: config["vocabs"][theirs[kind]] for kind in task.names}
+    assert task.tokenizer.convert_ids_to_tokens(range(len(task.tokenizer))) == config["vocabs"]["tokens"]
+    batch = task.splits["train"][np.arange(4)]
+    assert torch.equal(batch["input_ids"], expected["in.tokens"])
+    padding = expected["in.mask"].bool()
+    assert torch.equal(batch["attention_mask"], (~padding).long())
+    for index, kind in enumerate(COLUMNS):
+        assert torch.equal(batch["labels"][..., index], expected[f"in.{kind}"].masked_fill(padding, -100)), kind
+
+
+SYMBOLS = {"[PAD]": 0, "[UNK]": 1, "[EOS]": 2}
+
+
+def their_words(golden: SimpleNamespace) -> dict[str, int]:
+    """The ids of all words: those that the examples show, and made words for the rest, which nobody told."""
+    known = {
+        word: index
+        for example in golden.config["examples"]
+        for word, index in zip(example["tokens"], example["ids"], strict=True)
+        if word not in SYMBOLS
+    } | SYMBOLS
+    left = set(range(golden.config["vocab_size"])) - set(known.values())
+    return known | {f"made{index}": index for index in left}
+
+
+def their_tokenizer_file(words: dict[str, int], folder: Path) -> Path:
+    """A file of the kind that their training writes."""
+    theirs = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    theirs.add_special_tokens(list(SYMBOLS))
+    theirs.normalizer = normalizers.Sequence([normalizers.Lowercase()])
+    theirs.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    theirs.post_processor = processors.TemplateProcessing(single="$A [EOS]", special_tokens=[("[EOS]", 2)])
+    theirs.save(str(folder / "theirs.json"))
+    return folder / "theirs.json"
+
+
+@pytest.mark.parametrize("form", ["file", "table"])
+@pytest.mark.parametrize("golden", ["cfq_tokenizer"], indirect=True)
+def test_tokenizer(golden: SimpleNamespace, form: str, tmp_path: Path) -> None:
+    words = their_words(golden)
+    made = cfq_tokenizer(words if form == "table" else their_tokenizer_file(words, tmp_path))
+    made.save_pretrained(tmp_path / "checkpoint")
+    for tokenizer in (made, AutoTokenizer.from_pretrained(tmp_path / "checkpoint")):
+        assert len(tokenizer) == golden.config["vocab_size"]
+        assert [tokenizer.pad_token_id, tokenizer.unk_token_id, tokenizer.eos_token_id] == list(SYMBOLS.values())
+        assert len(golden.config["examples"]) == 3
+        for example in golden.config["examples"]:
+            encoded = tokenizer(example["text"])
+            assert encoded["input_ids"] == example["ids"]
+            assert encoded.tokens() == example["tokens"]
+            # the text again, in lower case and on one line, but for what is unknown
+            known = " ".join(word for word in example["tokens"] if word not in SYMBOLS)
+            assert tokenizer.decode(example["ids"], skip_special_tokens=True) == known
+        batch = tokenizer([example["text"] for example in golden.config["examples"]], padding=True)
+        assert set(batch) == {"input_ids", "attention_mask"}
+        assert batch["input_ids"][2] == golden.config["examples"][2]["ids"] + [0] * 14
+        assert sum(batch["attention_mask"][2]) == 6
+
+
+@pytest.mark.parametrize("golden", ["cfq_encdec"], indirect=True)
+def test_a_checkpoint_travels_with_its_tokenizer(golden: SimpleNamespace, tmp_path: Path) -> None:
+    words = SYMBOLS | {f"word{index}": index for index in range(3, golden.config["vocab_size"])}
+    model_of(golden).save_pretrained(tmp_path)
+    cfq_tokenizer(words).save_pretrained(tmp_path)
+    model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path, dtype=torch.float64)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    texts = tokenizer.batch_decode(golden.tensors["in.input_ids"], skip_special_tokens=True)
+    batch = tokenizer(texts, padding=True, return_tensors="pt")
+    assert torch.equal(batch["input_ids"], golden.tensors["in.input_ids"])
+    written = model.generate(**batch, max_length=golden.config["max_length"])
+    assert tokenizer.batch_decode(written) == tokenizer.batch_decode(golden.tensors["out.generated"])
+
+
+def test_bad_vocabularies(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    with pytest.raises(ValueError, match=r"tokenizer\.json: is no file of the tokenizers library: No such file"):
+        cfq_tokenizer(path)
+    path.write_text('{"did": 33}')
+    with pytest.raises(ValueError, match=r"tokenizer\.json: is no file of the tokenizers library"):
+        cfq_tokenizer(str(path))
+    with pytest.raises(ValueError, match=r"family 'edge_cfq': the vocabulary lacks \[EOS\], \[UNK\]"):
+        cfq_tokenizer({"[PAD]": 0, "did": 1})
+    with pytest.raises(ValueError, match="family 'edge_cfq': 'did' and 'was' have one id, 3"):
+        cfq_tokenizer({**SYMBOLS, "did": 3, "was": 3})
+
+
+# file: the tests that compare it
+COMPARED: dict[str, tuple[Callable[..., None], ...]] = {
+    **dict.fromkeys(CLUTRR, (test_loss_and_gradients, test_clutrr)),
+    **dict.fromkeys(RELATION_AWARE, (test_loss_and_gradients, test_relation_aware)),
+    **dict.fromkeys(COGS, (test_loss_and_gradients, test_cogs)),
+    **dict.fromkeys(CFQ, (test_loss_and_gradients, test_cfq)),
+    "clutrr_collate": (test_batches_of_graphs,),
+    "cogs_batch": (test_batches_of_sentences,),
+    "cfq_tokenizer": (test_tokenizer,),
+}
+
+
+def spoiled(golden: SimpleNamespace) -> Iterator[tuple[str, SimpleNamespace]]:
+    """The file with another number, one at a time: all that is no weight and no model's input."""
+    for key, tensor in golden.tensors.items():
+        if key.startswith(("g.", "out.", "in.mask4", "in.acc.", "in.relations")) or golden.name not in FAMILY:
+            other = copy.copy(golden)
+            other.tensors = {**golden.tensors, key: tensor + 1}
+            other.gradients = {**golden.gradients, key[2:]: tensor + 1} if key.startswith("g.") else golden.gradients
+            yield key, other
+    if golden.name == "cfq_tokenizer":
+        for row, one in enumerate(golden.config["examples"]):
+            # its words' ids are what the test makes their file of, but for the end's
+            wrong = {
+                "text": f"was {one['text']}",
+                "tokens": ["other", *one["tokens"][1:]],
+                "ids": [*one["ids"][:-1], 0],
+            }
+            for field, value in wrong.items():
+                other = copy.deepcopy(golden)
+                other.config["examples"][row][field] = value
+                yield f"{field} of example {row}", other
+
+
+def test_every_file_is_known(golden_dir: Path) -> None:
+    assert {path.stem for path in (golden_dir / "edge").glob("*.json")} == set(COMPARED)
+
+
+@pytest.mark.parametrize("golden", COMPARED, indirect=True)
+def test_every_number_is_compared(golden: SimpleNamespace, tmp_path: Path) -> None:
+    given = {"implementation": "plain", "form": "table", "tmp_path": tmp_path}
+
+    def compare(golden: SimpleNamespace) -> None:
+        for test in COMPARED[golden.name]:
+            test(golden, **{name: given[name] for name in inspect.signature(test).parameters if name in given})
+
+    compare(golden)
+    unseen, count = [], 0
+    for what, other in spoiled(golden):
+        count += 1
+        try:
+            compare(other)
+        except AssertionError:
+            continue
+        unseen.append(what)
+    assert not unseen
+    assert count >= 4
 
 
 def test_all_their_layers_may_be_there(golden_dir: Path) -> None:

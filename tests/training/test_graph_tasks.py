@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -12,24 +11,21 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from datasets import Dataset, DatasetDict
 from invariance import SHARED_BATCHES, SMOOTH, assert_a_kill_leaves_no_trace, assert_two_processes_train_as_one, curve
 from made_examples import any_benchmark, made_examples
-from safetensors.torch import load_file
 from tiny_runs import SIZES, SMALL, TINY, read_lines
 from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification, AutoTokenizer
 
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks
 from hf_sysgen.data.cfq_trees import is_content, is_tree
-from hf_sysgen.data.clutrr_kinship import EDGE_TYPES, TARGETS
+from hf_sysgen.data.clutrr_kinship import TARGETS
 from hf_sysgen.data.tokenization import encode_sources
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.metrics import summarize
 from hf_sysgen.evaluation.results import read_results
 from hf_sysgen.models import CONFIGS
-from hf_sysgen.training.graph_tasks import RelationSplit
-from hf_sysgen.training.parsing_tasks import COLUMNS, GraphParsingTask
+from hf_sysgen.training.parsing_tasks import COLUMNS
 from hf_sysgen.training.recipe import Recipe, RecipeError, load_recipe, parse_recipe
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks import prepare_task
@@ -79,44 +75,6 @@ def tiny_file(folder: Path, keys: dict[str, Any], **changes: Any) -> Path:
 
 
 # batches
-
-
-def golden_json(golden_dir: Path, name: str) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    config = json.loads((golden_dir / "edge" / f"{name}.json").read_text())["config"]
-    return config, load_file(golden_dir / "edge" / f"{name}.safetensors")
-
-
-def test_graphs_are_collated_as_by_the_authors(golden_dir):
-    config, expected = golden_json(golden_dir, "clutrr_collate")
-    assert config["edge_label_vocab"] == list(EDGE_TYPES)
-    assert config["query_label_vocab"] == list(TARGETS)
-    columns = {"edges": "edges", "edge_types": "edge_labels", "query_edge": "query_edge", "target": "query_label"}
-    split = RelationSplit(
-        Dataset.from_list([{ours: row[theirs] for ours, theirs in columns.items()} for row in config["raw"]])
-    )
-    batch = split[np.arange(4)]
-    assert torch.equal(batch["edge_ids"], expected["in.batched_graphs"])
-    assert torch.equal(batch["node_mask"], 1 - expected["in.masks"].long())
-    assert torch.equal(batch["query"], expected["in.query_edges"][:, 1:])
-    assert torch.equal(batch["labels"], expected["in.query_labels"])
-
-
-def test_sentences_are_collated_as_by_the_authors(golden_dir, tmp_path):
-    config, expected = golden_json(golden_dir, "cogs_batch")
-    theirs = {"role": "role", "category": "category", "noun_type": "noun_type", "verb": "verb_name", "parent": "parent"}
-    rows = [
-        {COLUMNS[kind]: row[name] for kind, name in theirs.items()} | {"input": " ".join(row["tokens"])}
-        for row in config["examples"]
-    ]
-    task = GraphParsingTask(tiny(tmp_path, KEYS["cogs_graph"]), DatasetDict({"train": Dataset.from_list(rows)}))
-    assert task.names == {kind: config["vocabs"][theirs[kind]] for kind in task.names}
-    assert task.tokenizer.convert_ids_to_tokens(range(len(task.tokenizer))) == config["vocabs"]["tokens"]
-    batch = task.splits["train"][np.arange(4)]
-    assert torch.equal(batch["input_ids"], expected["in.tokens"])
-    padding = expected["in.mask"].bool()
-    assert torch.equal(batch["attention_mask"], (~padding).long())
-    for index, kind in enumerate(COLUMNS):
-        assert torch.equal(batch["labels"][..., index], expected[f"in.{kind}"].masked_fill(padding, -100)), kind
 
 
 @pytest.mark.parametrize("name", ["cfq_dependencies", "cfq_bilstm"])

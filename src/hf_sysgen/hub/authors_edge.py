@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.normalizers import Lowercase
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from tokenizers.processors import TemplateProcessing
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from hf_sysgen.models import (
     EdgeTransformerConfig,
@@ -43,6 +49,7 @@ RRAT_LAYER = {
     "rel_attention.left_linear": "first_proj",
     "rel_attention.right_linear": "last_proj",
 }
+CFQ_SYMBOLS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "eos_token": "[EOS]"}
 # parameters that every model of theirs has and none uses
 UNUSED = r"(encoder|decoder)\.(left_linear|right_linear|pos_encoder|positional_encoding)\..+"
 
@@ -165,7 +172,10 @@ def edge_cogs(state_dict: StateDict, config: Mapping[str, Any]) -> Translated:
 
 
 def edge_cfq(state_dict: StateDict, config: Mapping[str, Any]) -> Translated:
-    """`config`: `dim`, `num_heads`, `num_message_rounds`, `share_layers`, `vocab_size`, optional `decode_from`."""
+    """
+    `config`: `dim`, `num_heads`, `num_message_rounds`, `share_layers`, `vocab_size`, optional `decode_from`. Its
+    tokenizer: see `cfq_tokenizer`.
+    """
     largest = 32
     ours = EdgeTransformerConfig(
         **_edge_fields(config, "edge_cfq"),
@@ -189,6 +199,45 @@ def edge_cfq(state_dict: StateDict, config: Mapping[str, Any]) -> Translated:
     reader.move("lm_head", "lm_head")
     model = EdgeTransformerForConditionalGeneration(ours)
     return model, reader.finish(_unused_layers(ours, r"edge_attention\.reduce_dim_(key|value)\..+"))
+
+
+def cfq_tokenizer(vocabulary: str | Path | Mapping[str, int]) -> PreTrainedTokenizerFast:
+    """
+    The tokenizer of an `edge_cfq` checkpoint, to be saved beside the model: words in lower case, cut at blanks, then
+    `[EOS]`, of questions and of queries; any other word is `[UNK]` (cfq-semantic-parsing/train.py:48-69).
+
+    Args:
+        vocabulary: path of the tokenizer.json in their output folder, which is used as it is, or the ids of all words
+            and of `[PAD]`, `[UNK]` and `[EOS]`.
+
+    Raises:
+        ValueError: the file is none of the tokenizers library, a symbol is missing, or two words have one id.
+    """
+    if isinstance(vocabulary, Mapping):
+        backend, ids = None, dict(vocabulary)
+    else:
+        try:
+            backend = Tokenizer.from_file(str(vocabulary))
+        except Exception as error:  # the tokenizers library raises bare Exception
+            raise ValueError(f"{vocabulary}: is no file of the tokenizers library: {error}") from error
+        ids = backend.get_vocab()
+    if missing := CFQ_SYMBOLS.values() - ids.keys():
+        raise ValueError(f"family 'edge_cfq': the vocabulary lacks {', '.join(sorted(missing))}")
+    words = {index: word for word, index in ids.items()}
+    if twice := [word for word, index in ids.items() if words[index] != word]:
+        raise ValueError(f"family 'edge_cfq': {twice[0]!r} and {words[ids[twice[0]]]!r} have one id, {ids[twice[0]]}")
+    if backend is None:
+        end = CFQ_SYMBOLS["eos_token"]
+        backend = Tokenizer(WordLevel(ids, unk_token=CFQ_SYMBOLS["unk_token"]))
+        backend.normalizer = Lowercase()
+        backend.pre_tokenizer = WhitespaceSplit()
+        backend.post_processor = TemplateProcessing(single=f"$A {end}", special_tokens=[(end, ids[end])])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        **CFQ_SYMBOLS,
+        model_input_names=["input_ids", "attention_mask"],
+        clean_up_tokenization_spaces=False,
+    )
 
 
 def rat(state_dict: StateDict, config: Mapping[str, Any]) -> Translated:
