@@ -200,15 +200,15 @@ def _edge(name: str, selection: Selection) -> ConfigInfo:
         "test": test - held_out["test"],
     }
     if filtered:
-        use, detail = "train on it", "queries of at most 49 tokens in train, and 1,000"
+        use, length, whose = "train on it", "at most 49 tokens", ""
         counts["train"] = _EDGE_MCD1_TRAIN if family == "mcd1" else None
     else:
-        use, detail = "read it", f"but queries of any length in train, and the 1,000 of {family}_edge,"
+        use, length, whose = "read it", "any length", f", those of {family}_edge"
     limit = "the paper says that queries of more than 50 tokens are left out; the code keeps those of less than 50"
     return ConfigInfo(
         name,
         f"{family} as Bergen et al. 2021 {use} (section 4.3 and their code): original tokens in lower case, "
-        f"{detail} examples of {validation_from} for validation.",
+        f"queries of {length} in train, and 1,000 examples of {validation_from} for validation{whose}.",
         counts,
         mcd1_files() if family == "mcd1" else {"archive": ARCHIVE},
         BERGEN,
