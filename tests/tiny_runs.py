@@ -72,7 +72,9 @@ def shrunk(recipe: Recipe) -> list[str]:
     wanted = {**SIZES, "num_hidden_layers": 2, "steps": 2, "eval_every": 1, "eval_examples": 3, "tracker": "none"}
     known = {*RECIPE_KEYS, *CONFIGS[recipe.model].__dataclass_fields__}
     overrides = [f"{key}={value}" for key, value in wanted.items() if key in known]
-    overrides.append("max_tokens=60" if recipe.sampling == "max_tokens" else "batch_size=8")
+    # which its parts divide
+    batch_size = recipe.length_groups * -(-8 // recipe.length_groups)
+    overrides.append("max_tokens=60" if recipe.sampling == "max_tokens" else f"batch_size={batch_size}")
     overrides += ["subwords=60"] if recipe.subwords is not None else []
     overrides += [f"{key}=null" for key in ("size_class", "pretrained") if getattr(recipe, key) is not None]
     if recipe.benchmark == "c4":
