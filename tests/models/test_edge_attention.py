@@ -20,7 +20,6 @@ from hf_sysgen.models import EdgeTransformerConfig, triangular_blocked
 from hf_sysgen.models.edge_layers import EdgeLayer
 from hf_sysgen.models.triangular_attention import (
     TriangularAttention,
-    allowed_triangles,
     chosen_implementation,
     plain_triangular_attention,
 )
@@ -281,14 +280,44 @@ def test_graphs_without_nodes() -> None:
     output.sum().backward()
 
 
-def test_allowed_triangles_by_the_rule() -> None:
-    mask = torch.tensor([[True, False, True, True, True]])
-    allowed = allowed_triangles((5, 5, 5), mask, 2, torch.device("cpu")).expand(1, 5, 5, 5)
-    for i in range(5):
-        for l in range(5):
-            for j in range(5):
-                assert allowed[0, i, l, j].item() == (l != 1 and (l < 2 or l <= max(i, j)))
-    assert allowed_triangles((5, 5, 5), None, None, torch.device("cpu")) is None
+@pytest.mark.parametrize("source", [None, 0, 2, 5])
+def test_weights_by_the_rule(source: int | None) -> None:
+    """Of every triangle that counts a share, of the others none; also where an edge has no triangle that counts."""
+    nodes = 5
+    mask = torch.tensor([
+        [True, False, True, True, True], [False, False, False, True, False], [False, True, False, False, False],
+        [False] * nodes,
+    ])  # fmt: skip
+    projected = torch.randn(len(mask), nodes, nodes, 4, HEADS, SIZE, generator=torch.Generator().manual_seed(0))
+    _, weights = plain_triangular_attention(*projected.unbind(3), mask, source)
+    for row, real in enumerate(mask):
+        for i in range(nodes):
+            for j in range(nodes):
+                counts = [bool(real[l]) and (source is None or l < source or l <= max(i, j)) for l in range(nodes)]
+                assert (weights[row, :, i, :, j] > 0).tolist() == [counts] * HEADS
+                torch.testing.assert_close(weights[row, :, i, :, j].sum(1), torch.full((HEADS,), float(any(counts))))
+
+
+class LargestMask(TorchDispatchMode):
+    """Elements of the largest boolean tensor, in memory of its own or not, that any operation takes or returns."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, function, kinds, arguments=(), options=None):
+        result = function(*arguments, **(options or {}))
+        for leaf in tree_leaves((arguments, options, result)):
+            if isinstance(leaf, torch.Tensor) and leaf.dtype == torch.bool:
+                self.elements = max(self.elements, leaf.numel())
+        return result
+
+
+def test_no_mask_of_triangles(implementation: str) -> None:
+    nodes = 13
+    module = TriangularAttention(config_of(implementation)).double()
+    with LargestMask() as found:
+        output, _ = module(random_state(nodes), random_mask(nodes), 5)
+        output.sum().backward()
+    assert 0 < found.elements < nodes**3
 
 
 def test_choice() -> None:

@@ -14,27 +14,36 @@ from .triangular_blocked import blocked_triangular_attention
 from .triangular_kernels import can_run_triton, triton_triangular_attention
 
 
-def allowed_triangles(
-    shape: tuple[int, int, int], node_mask: torch.Tensor | None, source_length: int | None, device: torch.device
-) -> torch.Tensor | None:
+def mask_scores(scores: torch.Tensor, node_mask: torch.Tensor | None, source_length: int | None) -> torch.Tensor:
     """
-    The triangles that count, boolean, broadcast to (B, I, L, J); `None` where all do.
+    Scores (B, H, I, L, J) with the least number where a triangle does not count.
+
+    No mask has all three indices: "l <= max(i, j)" is chosen from "l <= i" and "l <= j".
 
     Args:
-        shape: (I, L, J).
         node_mask: (B, L), True = real: a triangle through padding does not count.
         source_length: with S source nodes before the target, i -> l -> j counts if l < S or l <= max(i, j), so that
             no state depends on later targets (cfq/model.py:256-259).
     """
-    allowed = None
+    least = torch.finfo(scores.dtype).min
     if source_length is not None:
-        first, middle, last = (torch.arange(size, device=device) for size in shape)
-        seen = torch.maximum(first[:, None, None], last)
-        allowed = ((middle[:, None] < source_length) | (middle[:, None] <= seen))[None]  # (1, I, L, J)
+        first, middle, last = (torch.arange(size, device=scores.device) for size in scores.shape[2:])
+        by_last = scores.masked_fill(middle[:, None] > last, least)
+        seen = (middle < source_length) | (middle <= first[:, None])  # (I, L)
+        scores = torch.where(seen[..., None], scores, by_last)
     if node_mask is not None:
-        real = node_mask[:, None, :, None]
-        allowed = real if allowed is None else real & allowed
-    return allowed
+        scores = scores.masked_fill(~node_mask[:, None, None, :, None], least)
+    return scores
+
+
+def reached_edges(node_mask: torch.Tensor, source_length: int | None) -> torch.Tensor:
+    """Edges (i, j) of which some triangle i -> l -> j counts, broadcast to (B, I, J); arguments as of `mask_scores`."""
+    if source_length is None:
+        return node_mask.any(1)[:, None, None]
+    positions = torch.arange(node_mask.shape[1], device=node_mask.device)
+    # the first real node comes after so much padding
+    earliest = (~node_mask).int().cumprod(1).sum(1)[:, None, None]
+    return (earliest < source_length) | (earliest <= torch.maximum(positions[:, None], positions))
 
 
 def plain_triangular_attention(
@@ -57,7 +66,7 @@ def plain_triangular_attention(
         query, left: of edges (i, l), shape (B, I, L, H, D).
         key, right: of edges (l, j), shape (B, L, J, H, D). `right=None` is the value ablation; with the attention
             ablation `key` is of edges (i, j), shape (B, I, J, H, D).
-        node_mask, source_length: as in [`allowed_triangles`].
+        node_mask, source_length: as in [`mask_scores`].
         dropout: probability with which a weight is dropped.
 
     Returns:
@@ -65,15 +74,11 @@ def plain_triangular_attention(
     """
     query = query * (1 / math.sqrt(query.shape[-1]))
     scores = torch.einsum("bilhd,bijhd->bhilj" if attention_ablation else "bilhd,bljhd->bhilj", query, key)
-    last = key.shape[2]
-    allowed = allowed_triangles((*query.shape[1:3], last), node_mask, source_length, query.device)
-    if allowed is not None:
-        allowed = allowed[:, None]
-        scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
+    scores = mask_scores(scores, node_mask, source_length)
     weights = scores.softmax(dim=3, dtype=torch.promote_types(scores.dtype, torch.float32)).to(query.dtype)
-    if allowed is not None:
-        # rows without any triangle came out uniform
-        weights = weights * allowed
+    if node_mask is not None:
+        # the weights of an edge without any triangle came out uniform
+        weights = weights * reached_edges(node_mask, source_length)[:, None, :, None]
     dropped = apply_dropout(weights, dropout, training=True)
     if right is None:
         return torch.einsum("bhilj,bilhd->bijhd", dropped, left), weights
@@ -163,7 +168,7 @@ class TriangularAttention(nn.Module):
         Args:
             edges: shape (B, N, N, E); or, with a slot that holds earlier edges, the 2N - 1 edges from and to the last
                 node, shape (B, 2N - 1, E).
-            node_mask, source_length: as in [`allowed_triangles`].
+            node_mask, source_length: as in [`mask_scores`].
             slot: this round's part of an [`EdgeCache`], which is extended.
             with_weights: have `"auto"` take the plain implementation.
 
