@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -260,17 +260,64 @@ def test_blocks_hold_less_than_a_number_per_triangle(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(triangular_blocked.SCORES, "cpu", 3 * nodes**2)
     monkeypatch.setitem(triangular_blocked.PRODUCTS, "cpu", 6 * nodes**2)
     largest = {}
+    mask = torch.ones(1, nodes, dtype=torch.bool)
     for name, source in (("plain", None), ("blocked", None), ("blocked, causal", 5)):
         projected = torch.randn(1, nodes, nodes, 4, 1, 1, requires_grad=True)
         with Largest() as found:
             if name == "plain":
                 output, _ = plain_triangular_attention(*projected.unbind(3))
+                output.sum().backward()
             else:
-                output = blocked_triangular_attention(projected, torch.ones(1, nodes, dtype=torch.bool), source, 0.1)
-            output.sum().backward()
+                # called as operators, both would hide what happens in them
+                rules = (mask, source, 0.1, torch.tensor(3))
+                output, log_sums = triangular_blocked.run_forward(projected.detach(), *rules)
+                triangular_blocked.run_backward(output, output, log_sums, projected.detach(), *rules)
         largest[name] = found.numbers
     assert largest["plain"] >= nodes**3
     assert max(largest["blocked"], largest["blocked, causal"]) < nodes**3 / 4
+
+
+@pytest.mark.parametrize("source", [None, 2])
+def test_operators(source: int | None) -> None:
+    """What PyTorch asks of an operator: its shapes without data and its gradients are those that a compiler needs."""
+    for shape, dtype in (((BATCH, 3, 3, 4, HEADS, SIZE), torch.float64), ((1, 1, 1, 4, 1, 3), torch.bfloat16)):
+        projected = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(dtype).requires_grad_()
+        mask = None if source is None else random_mask(3)[: shape[0], : shape[1]]
+        dropout, seed = (0.0, None) if source is None else (0.25, torch.tensor(7))
+        torch.library.opcheck(triangular_blocked.forward_operator, (projected, mask, source, dropout, seed))
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_compiled_blocks(dropout: float) -> None:
+    """One graph for several sizes, with eager mode's random numbers."""
+    torch.compiler.reset()
+    compiled = torch.compile(blocked_triangular_attention, fullgraph=True, dynamic=True, backend="aot_eager")
+    for nodes in (5, 7, 11):
+        projected = torch.randn(2, nodes, nodes, 4, HEADS, SIZE, dtype=torch.float64, requires_grad=True)
+        found = []
+        for function in (blocked_triangular_attention, compiled):
+            torch.manual_seed(nodes)
+            output = function(projected, random_mask(nodes)[1:], 3, dropout)
+            found.append((output, *torch.autograd.grad(output.square().sum(), projected)))
+        assert all(map(torch.equal, *found))
+    torch.compiler.reset()
+
+
+def test_copies_in_one_process() -> None:
+    """A checkpoint's copy of the file beside the package's registers operators too, also when it is loaded again."""
+    name = "transformers_modules.some run.c0ffee.triangular_blocked"
+    spec = spec_from_file_location(name, triangular_blocked.__file__)
+    copies = [module_from_spec(spec) for _ in range(2)]
+    for copy in copies:
+        spec.loader.exec_module(copy)
+        assert triangular_blocked.NAMESPACE != copy.NAMESPACE
+    projected = torch.randn(2, 3, 3, 4, HEADS, SIZE, dtype=torch.float64, requires_grad=True)
+    results = []
+    for module in (triangular_blocked, *copies):
+        output = module.blocked_triangular_attention(projected)
+        results.append((output, *torch.autograd.grad(output.square().sum(), projected)))
+    for result in results[1:]:
+        assert all(map(torch.equal, result, results[0]))
 
 
 def test_graphs_without_nodes() -> None:
@@ -320,13 +367,19 @@ def test_no_mask_of_triangles(implementation: str) -> None:
     assert 0 < found.elements < nodes**3
 
 
-def test_choice() -> None:
+def test_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     small, large = torch.zeros(1, 3, 3, 4, 1, 1), torch.zeros(1, 13, 13, 4, 1, 1)
     assert chosen_implementation("auto", small, False) == "blocked"
     assert chosen_implementation("auto", large, False) == "blocked"
     assert chosen_implementation("auto", small, True) == "plain"
     assert chosen_implementation("auto", large, True) == "blocked"
     assert chosen_implementation("auto", large.to("meta"), False) == "plain"
+    # a compiled graph should be the fast one; an exported one is read by those who do not have our operators
+    for ablated, is_exporting, expected in ((False, False, "blocked"), (True, False, "plain"), (False, True, "plain")):
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.compiler, "is_compiling", lambda: True)
+            patch.setattr(torch.compiler, "is_exporting", lambda found=is_exporting: found)
+            assert chosen_implementation("auto", large, ablated) == expected
     assert chosen_implementation("auto", large, False, with_weights=True) == "plain"
     assert chosen_implementation("plain", large, False) == "plain"
     assert not can_run_triton(large)

@@ -392,6 +392,43 @@ def test_autocast(name: str) -> None:
     assert all(p.grad.isfinite().all() for p in model.parameters() if p.requires_grad)
 
 
+@pytest.mark.parametrize(
+    ("name", "changes", "operator"),
+    [
+        *((name, {}, True) for name in WITH_LOSS if name in EDGE), ("translation", {"dropout": 0.25}, True),
+        ("relation", {"value_ablation": True}, False), ("translation", {"triangular_implementation": "plain"}, False),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_compiles_without_a_break(name: str, changes: dict, operator: bool) -> None:
+    """Forward and backward in training mode; backend aot_eager, which traces both graphs and generates no code."""
+    torch.compiler.reset()
+    model, batch = tiny_edge(name, **{"dropout": 0.0, **changes}).train(), edge_batch(name)
+    loss, expected = model(**batch).loss.item(), gradients(model, batch)
+    operations = []
+
+    def backend(graph, arguments):
+        operations.extend(str(node.target) for node in graph.graph.nodes)
+        return torch._dynamo.lookup_backend("aot_eager")(graph, arguments)
+
+    # a break in the graph raises
+    compiled = torch.compile(model, fullgraph=True, backend=backend)
+    compiled_loss = compiled(**batch).loss
+    model.zero_grad()
+    compiled_loss.backward()
+    assert any("triangular_blocked" in operation for operation in operations) == operator
+    found = {key: parameter.grad for key, parameter in model.named_parameters() if parameter.requires_grad}
+    assert all(gradient.isfinite().all() for gradient in found.values())
+    if "dropout" in changes:
+        # another random stream, the same dropout
+        assert compiled_loss.item() != model.eval()(**batch).loss.item()
+    else:
+        assert compiled_loss.item() == pytest.approx(loss, rel=1e-12)
+        for key, gradient in expected.items():
+            torch.testing.assert_close(found[key], gradient, rtol=1e-9, atol=1e-12, msg=key)
+    torch.compiler.reset()
+
+
 def test_two_halves_with_the_number_of_items_are_the_batch(translation) -> None:
     batch = edge_batch("translation")
     whole = gradients(translation, batch)

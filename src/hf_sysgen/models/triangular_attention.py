@@ -119,10 +119,12 @@ def chosen_implementation(configured: str, projected: torch.Tensor, ablated: boo
         return "plain"
     if not ablated and can_run_triton(projected):
         return "triton"
-    # loops over blocks would be unrolled by a compiler, which fuses the plain version by itself
-    if torch.compiler.is_compiling() or projected.device.type == "meta":
+    # a graph that is exported should hold no operator of ours, and on no device there is no time to save
+    if torch.compiler.is_exporting() or projected.device.type == "meta":
         return "plain"
-    if projected.shape[1] <= SMALL and (ablated or projected.device.type != "cpu"):
+    if ablated and torch.compiler.is_compiling():
+        return "plain"  # a loop over examples would be unrolled
+    if (ablated or projected.device.type != "cpu") and projected.shape[1] <= SMALL:
         return "plain"
     return "blocked"
 

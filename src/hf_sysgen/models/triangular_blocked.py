@@ -4,10 +4,10 @@
 # the first ones at a time
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 
 import torch
-from torch.autograd.function import once_differentiable
 
 # numbers in a block of three-way products, and of scores: both should stay in a processor's last cache; a GPU wants
 # few large kernels instead
@@ -178,106 +178,145 @@ def gradients_nodes_last(
     return d_left.view(-1, heads, nodes, some, width).permute(0, 3, 2, 1, 4), d_right, d_scores
 
 
-class BlockedTriangularAttention(torch.autograd.Function):
+def plan(projected: torch.Tensor) -> tuple[list[tuple[slice, slice]], int]:
+    """The `chunks`, and numbers in a block of three-way products."""
+    batch, nodes, heads = (projected.shape[axis] for axis in (0, 1, 4))
+    kind = "cpu" if projected.device.type == "cpu" else "cuda"
+    return list(chunks(batch, nodes, heads, SCORES[kind])), PRODUCTS[kind]
+
+
+def scores_of(
+    arena: Arena, part: torch.Tensor, first: slice, node_mask: torch.Tensor | None, source_length: int | None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Scaled queries (G, I, D) and keys (G, j, D) of every l, and scores (b, H, l, I, j), of b examples."""
+    nodes, heads, width = part.shape[1], *part.shape[4:]
+    query = arena.gather("query", part[:, first, :, 0].permute(0, 3, 2, 1, 4)).mul_(1 / math.sqrt(width))
+    key = arena.gather("key", part[:, :, :, 1].permute(0, 3, 1, 2, 4)).view(-1, nodes, width)
+    some = query.shape[3]
+    query = query.view(-1, some, width)
+    scores = arena.take("scores", len(query), some, nodes)
+    torch.bmm(query, key.transpose(1, 2), out=scores)
+    scores = scores.view(-1, heads, nodes, some, nodes)
+    if node_mask is not None:
+        scores.masked_fill_(~node_mask[:, None, :, None, None], -math.inf)
+    if source_length is not None:
+        for middle in range(source_length, nodes):
+            scores[:, :, middle, : max(middle - first.start, 0), :middle] = -math.inf
+    return query, key, scores
+
+
+def drop_mask(arena: Arena, weights: torch.Tensor, dropout: float, seed: int) -> torch.Tensor:
+    """0 with probability `dropout`, rounded to a multiple of 2^-16, else 1 / the probability of the rest."""
+    generator = torch.Generator(weights.device).manual_seed(seed)
+    dropped, count = min(round(dropout * 65536), 65535), weights.numel()
+    draws = torch.empty((count + 3) // 4, dtype=torch.int64, device=weights.device)
+    draws = draws.random_(-(2**63), None, generator=generator).view(torch.int16)[:count]
+    kept = arena.take("kept", *weights.shape).copy_((draws >= dropped - 32768).view(weights.shape))
+    return kept.mul_(65536 / (65536 - dropped))
+
+
+def empty_results(projected: torch.Tensor, *others) -> tuple[torch.Tensor, torch.Tensor]:
+    """What `run_forward` returns, uninitialised."""
+    batch, nodes, _, _, heads, width = projected.shape
+    work = torch.promote_types(projected.dtype, torch.float32)
+    output = projected.new_empty(batch, nodes, nodes, heads, width)
+    return output, projected.new_empty(batch, heads, 1, nodes, nodes, dtype=work)
+
+
+def run_forward(
+    projected: torch.Tensor,
+    node_mask: torch.Tensor | None,
+    source_length: int | None,
+    dropout: float,
+    seed: torch.Tensor | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
     """
-    Keeps its argument, its output and one number per edge and head for the backward pass, which computes scores again.
-    Scores are those of a few examples at a time, or of some first nodes of one.
+    Output (B, N, N, H, D), and of every edge and head the logarithm of its sum of exponentials, (B, H, 1, N, N).
+
+    Args:
+        projected, node_mask, source_length, dropout: as of [`blocked_triangular_attention`].
+        seed: with dropout, an integer from which its masks are drawn, in either pass.
     """
+    output, log_sums = empty_results(projected)
+    batch = projected.shape[0]
+    arena = Arena(log_sums.dtype, projected.device)
+    steps, size = plan(projected)
+    with torch.autocast(projected.device.type, enabled=False):
+        for some, first in steps:
+            part, mask = projected[some], None if node_mask is None else node_mask[some]
+            _, _, alpha = scores_of(arena, part, first, mask, source_length)
+            largest = alpha.amax(2, keepdim=True)
+            largest.masked_fill_(largest == -math.inf, 0)
+            sums = alpha.sub_(largest).exp_().sum(2, keepdim=True)
+            sums.masked_fill_(sums == 0, 1)
+            log_sums[some, :, :, first] = largest.add_(sums.log())
+            alpha.div_(sums)
+            if dropout:
+                alpha.mul_(drop_mask(arena, alpha, dropout, int(seed) + some.start + batch * first.start))
+            output[some, first] = add_up(arena, part, first, alpha, size)
+    return output, log_sums
 
-    @staticmethod
-    def plan(projected: torch.Tensor) -> tuple[list[tuple[slice, slice]], int]:
-        """The `chunks`, and numbers in a block of three-way products."""
-        batch, nodes, heads = (projected.shape[axis] for axis in (0, 1, 4))
-        kind = "cpu" if projected.device.type == "cpu" else "cuda"
-        return list(chunks(batch, nodes, heads, SCORES[kind])), PRODUCTS[kind]
 
-    @staticmethod
-    def scores(
-        arena: Arena, part: torch.Tensor, first: slice, node_mask: torch.Tensor | None, source_length: int | None
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Scaled queries (G, I, D) and keys (G, j, D) of every l, and scores (b, H, l, I, j), of b examples."""
-        nodes, heads, width = part.shape[1], *part.shape[4:]
-        query = arena.gather("query", part[:, first, :, 0].permute(0, 3, 2, 1, 4)).mul_(1 / math.sqrt(width))
-        key = arena.gather("key", part[:, :, :, 1].permute(0, 3, 1, 2, 4)).view(-1, nodes, width)
-        some = query.shape[3]
-        query = query.view(-1, some, width)
-        scores = arena.take("scores", len(query), some, nodes)
-        torch.bmm(query, key.transpose(1, 2), out=scores)
-        scores = scores.view(-1, heads, nodes, some, nodes)
-        if node_mask is not None:
-            scores.masked_fill_(~node_mask[:, None, :, None, None], -math.inf)
-        if source_length is not None:
-            for middle in range(source_length, nodes):
-                scores[:, :, middle, : max(middle - first.start, 0), :middle] = -math.inf
-        return query, key, scores
+def run_backward(
+    d_output: torch.Tensor,
+    output: torch.Tensor,
+    log_sums: torch.Tensor,
+    projected: torch.Tensor,
+    node_mask: torch.Tensor | None,
+    source_length: int | None,
+    dropout: float,
+    seed: torch.Tensor | None,
+) -> torch.Tensor:
+    """The gradient of `projected`; arguments and results as of `run_forward`. Scores are computed again."""
+    batch, nodes, _, _, heads, width = projected.shape
+    arena = Arena(log_sums.dtype, projected.device)
+    gradients = gradients_channels_last if nodes <= FEW_NODES[width >= 32] else gradients_nodes_last
+    gradient = torch.empty_like(projected)
+    steps, size = plan(projected)
+    with torch.autocast(projected.device.type, enabled=False):
+        for some, first in steps:
+            part, target, mask = projected[some], gradient[some], None if node_mask is None else node_mask[some]
+            query, key, alpha = scores_of(arena, part, first, mask, source_length)
+            alpha.sub_(log_sums[some, :, :, first]).exp_()
+            kept = alpha
+            if dropout:
+                kept = drop_mask(arena, alpha, dropout, int(seed) + some.start + batch * first.start).mul_(alpha)
+            d_out = arena.gather("d_out", d_output[some, first])
+            d_left, d_right, d_scores = gradients(arena, part, first, kept, d_out, size)
+            means = (d_out * output[some, first]).sum(-1).permute(0, 3, 1, 2)[:, :, None]
+            d_scores = d_scores.sub_(alpha.mul_(means)).view(-1, d_out.shape[1], nodes)
+            d_query = torch.bmm(d_scores, key, out=arena.take("d_query", *query.shape))
+            d_key = torch.bmm(d_scores.transpose(1, 2), query, out=arena.take("d_key", *key.shape))
+            shape = (len(part), heads, nodes, -1, width)
+            target[:, first, :, 0] = d_query.mul_(1 / math.sqrt(width)).view(shape).permute(0, 3, 2, 1, 4)
+            target[:, first, :, 2] = d_left
+            target[:, :, :, 1] = arena.total("keys", d_key.view(shape).permute(0, 2, 3, 1, 4), first, nodes)
+            target[:, :, :, 3] = arena.total("rights", d_right, first, nodes)
+    return gradient
 
-    @staticmethod
-    def drop_mask(arena: Arena, weights: torch.Tensor, dropout: float, seed: int) -> torch.Tensor:
-        """0 with probability `dropout`, rounded to a multiple of 2^-16, else 1 / the probability of the rest."""
-        generator = torch.Generator(weights.device).manual_seed(seed)
-        dropped, count = min(round(dropout * 65536), 65535), weights.numel()
-        draws = torch.empty((count + 3) // 4, dtype=torch.int64, device=weights.device)
-        draws = draws.random_(-(2**63), None, generator=generator).view(torch.int16)[:count]
-        kept = arena.take("kept", *weights.shape).copy_((draws >= dropped - 32768).view(weights.shape))
-        return kept.mul_(65536 / (65536 - dropped))
 
-    @staticmethod
-    def forward(ctx, projected, node_mask, source_length, dropout):
-        batch, nodes, _, _, heads, width = projected.shape
-        work = torch.promote_types(projected.dtype, torch.float32)
-        arena = Arena(work, projected.device)
-        output = projected.new_empty(batch, nodes, nodes, heads, width)
-        log_sums = torch.empty(batch, heads, 1, nodes, nodes, dtype=work, device=projected.device)
-        ctx.seed = int(torch.randint(2**62, ())) if dropout else 0
-        plan, size = BlockedTriangularAttention.plan(projected)
-        with torch.autocast(projected.device.type, enabled=False):
-            for some, first in plan:
-                part, mask = projected[some], None if node_mask is None else node_mask[some]
-                _, _, alpha = BlockedTriangularAttention.scores(arena, part, first, mask, source_length)
-                largest = alpha.amax(2, keepdim=True)
-                largest.masked_fill_(largest == -math.inf, 0)
-                sums = alpha.sub_(largest).exp_().sum(2, keepdim=True)
-                sums.masked_fill_(sums == 0, 1)
-                log_sums[some, :, :, first] = largest.add_(sums.log())
-                alpha.div_(sums)
-                if dropout:
-                    seed = ctx.seed + some.start + batch * first.start
-                    alpha.mul_(BlockedTriangularAttention.drop_mask(arena, alpha, dropout, seed))
-                output[some, first] = add_up(arena, part, first, alpha, size)
-        ctx.save_for_backward(projected, output, log_sums, node_mask)
-        ctx.source_length, ctx.dropout = source_length, dropout
-        return output
+# Operators, which a compiler calls as they are, where it would unroll loops over blocks. They are named after the
+# module, as a checkpoint may bring another copy of this file into the process.
+NAMESPACE = re.sub(r"\W", "_", __name__, flags=re.ASCII)
+forward_operator = torch.library.custom_op(f"{NAMESPACE}::forward", run_forward, mutates_args=())
+backward_operator = torch.library.custom_op(f"{NAMESPACE}::backward", run_backward, mutates_args=())
+forward_operator.register_fake(empty_results)
+backward_operator.register_fake(lambda d_output, output, log_sums, projected, *others: torch.empty_like(projected))
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, d_output):
-        projected, output, log_sums, node_mask = ctx.saved_tensors
-        batch, nodes, _, _, heads, width = projected.shape
-        arena = Arena(log_sums.dtype, projected.device)
-        gradients = gradients_channels_last if nodes <= FEW_NODES[width >= 32] else gradients_nodes_last
-        gradient = torch.empty_like(projected)
-        plan, size = BlockedTriangularAttention.plan(projected)
-        with torch.autocast(projected.device.type, enabled=False):
-            for some, first in plan:
-                part, target, mask = projected[some], gradient[some], None if node_mask is None else node_mask[some]
-                query, key, alpha = BlockedTriangularAttention.scores(arena, part, first, mask, ctx.source_length)
-                alpha.sub_(log_sums[some, :, :, first]).exp_()
-                kept = alpha
-                if ctx.dropout:
-                    seed = ctx.seed + some.start + batch * first.start
-                    kept = BlockedTriangularAttention.drop_mask(arena, alpha, ctx.dropout, seed).mul_(alpha)
-                d_out = arena.gather("d_out", d_output[some, first])
-                d_left, d_right, d_scores = gradients(arena, part, first, kept, d_out, size)
-                means = (d_out * output[some, first]).sum(-1).permute(0, 3, 1, 2)[:, :, None]
-                d_scores = d_scores.sub_(alpha.mul_(means)).view(-1, d_out.shape[1], nodes)
-                d_query = torch.bmm(d_scores, key, out=arena.take("d_query", *query.shape))
-                d_key = torch.bmm(d_scores.transpose(1, 2), query, out=arena.take("d_key", *key.shape))
-                shape = (len(part), heads, nodes, -1, width)
-                target[:, first, :, 0] = d_query.mul_(1 / math.sqrt(width)).view(shape).permute(0, 3, 2, 1, 4)
-                target[:, first, :, 2] = d_left
-                target[:, :, :, 1] = arena.total("keys", d_key.view(shape).permute(0, 2, 3, 1, 4), first, nodes)
-                target[:, :, :, 3] = arena.total("rights", d_right, first, nodes)
-        return gradient, None, None, None
+
+def setup_context(ctx, inputs: tuple, output: tuple) -> None:
+    """Keeps the tensors among the arguments, the output, and one number per edge and head."""
+    projected, node_mask, ctx.source_length, ctx.dropout, seed = inputs
+    ctx.mark_non_differentiable(output[1])
+    ctx.save_for_backward(*output, projected, node_mask, seed)
+
+
+def backward(ctx, d_output: torch.Tensor, _) -> tuple[torch.Tensor | None, ...]:
+    *tensors, seed = ctx.saved_tensors
+    return backward_operator(d_output, *tensors, ctx.source_length, ctx.dropout, seed), None, None, None, None
+
+
+forward_operator.register_autograd(backward, setup_context=setup_context)
 
 
 def blocked_triangular_attention(
@@ -287,11 +326,13 @@ def blocked_triangular_attention(
     dropout: float = 0.0,
 ) -> torch.Tensor:
     """
-    As [`plain_triangular_attention`] without ablations, with all gradients: output (B, N, N, H, D).
+    As [`plain_triangular_attention`] without ablations, with all gradients: output (B, N, N, H, D). Scores are those of
+    a few examples at a time, or of some first nodes of one.
 
     Args:
         projected: query, key, left and right in one tensor (B, N, N, 4, H, D).
     """
     if not projected.shape[1]:
         return projected[:, :, :, 0]
-    return BlockedTriangularAttention.apply(projected.contiguous(), node_mask, source_length, dropout)
+    seed = torch.randint(2**62, ()) if dropout else None
+    return forward_operator(projected.contiguous(), node_mask, source_length, dropout, seed)[0]
