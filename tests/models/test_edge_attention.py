@@ -45,12 +45,15 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 
 # of 3 examples of 11 nodes: one block of all; blocks of two nodes; of two examples if channels are last; of two heads
 # if nodes are; chunks of two examples; and of four first nodes of one
-@pytest.fixture(
-    params=[(1 << 19, 1 << 20), (300, 1), (3000, 1 << 20), (1 << 14, 1 << 20), (1200, 4 * 11**3), (650, 4 * 11**2)],
-    ids=["one block", "nodes", "examples", "heads", "chunks", "first nodes"],
-)
+BLOCKS = {
+    "one block": (1 << 19, 1 << 20), "nodes": (300, 1), "examples": (3000, 1 << 20), "heads": (1 << 14, 1 << 20),
+    "chunks": (1200, 4 * 11**3), "first nodes": (650, 4 * 11**2),
+}  # fmt: skip
+
+
+@pytest.fixture(params=list(BLOCKS))
 def small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    products, scores = request.param
+    products, scores = BLOCKS[request.param]
     monkeypatch.setitem(triangular_blocked.PRODUCTS, "cpu", products)
     monkeypatch.setitem(triangular_blocked.SCORES, "cpu", scores)
 
@@ -198,24 +201,29 @@ def test_dropout_of_blocks() -> None:
     assert not torch.equal(run(ones), blocked_triangular_attention(ones, None, None, 0.3))
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("way", "small_blocks")
+@pytest.mark.parametrize("small_blocks", ["one block", "nodes", "first nodes"], indirect=True)
+@pytest.mark.parametrize("source", [None, 5])
+@pytest.mark.parametrize("nodes", [1, 13, 31])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
-def test_rounding_of_blocks(dtype: torch.dtype) -> None:
+def test_rounding_of_blocks(dtype: torch.dtype, nodes: int, source: int | None) -> None:
     """At most twice the error of the plain version, in outputs and gradients."""
-    generator = torch.Generator().manual_seed(0)
-    projected = torch.randn(2, 13, 13, 4, HEADS, SIZE, generator=generator).to(dtype).requires_grad_()
-    direction = torch.randn(2, 13, 13, HEADS, SIZE, generator=generator).to(dtype)
+    generator = torch.Generator().manual_seed(nodes)
+    projected = torch.randn(BATCH, nodes, nodes, 4, HEADS, SIZE, generator=generator).to(dtype).requires_grad_()
+    direction = torch.randn(BATCH, nodes, nodes, HEADS, SIZE, generator=generator).to(dtype)
     exact = projected.detach().double().requires_grad_()
+    rules = (random_mask(nodes), None if source is None else min(source, nodes))
 
     def run(function, argument, direction):
         output = function(argument)
         return output, torch.autograd.grad(output, argument, direction)[0]
 
-    truth = run(lambda p: plain_triangular_attention(*p.unbind(3))[0], exact, direction.double())
-    plain = run(lambda p: plain_triangular_attention(*p.unbind(3))[0], projected, direction)
-    ours = run(blocked_triangular_attention, projected, direction)
+    truth = run(lambda p: plain_triangular_attention(*p.unbind(3), *rules)[0], exact, direction.double())
+    plain = run(lambda p: plain_triangular_attention(*p.unbind(3), *rules)[0], projected, direction)
+    ours = run(lambda p: blocked_triangular_attention(p, *rules), projected, direction)
     for true, rough, found in zip(truth, plain, ours, strict=True):
         assert found.dtype == dtype
+        assert true.norm() > 0
         assert (found - true).norm() <= 2 * (rough - true).norm()
 
 
