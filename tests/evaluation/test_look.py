@@ -240,6 +240,31 @@ def test_positions_of_spans_and_shared_biases():
     torch.testing.assert_close(found.layers[0][1], bias.flip(0).softmax(0))
 
 
+def test_t5_with_one_block():
+    buckets = {"relative_attention_num_buckets": 6, "relative_attention_max_distance": 4}
+    model = tiny("universal_t5_transformer", vocab_size=JOINT.vocab_size, **buckets)
+    reading = read_input(model, JOINT.tokenizer, "jump left twice", "I_JUMP I_JUMP")
+    assert {one.kind: len(one.layers) for one in attention_maps(model, reading)} == {
+        "encoder": 2, "decoder": 3, "decoder to encoder": 3,
+    }  # fmt: skip
+    encoder, decoder = position_maps(model, reading)
+    tables = [
+        stack.block[0].layer[0].SelfAttention.relative_attention_bias.weight.detach().T
+        for stack in (model.encoder, model.decoder)
+    ]
+    # of six buckets the first three are of what stands before: 0, 1, further; the others of what follows
+    expected = tables[0][:, [1, 0, 4, 5]].softmax(-1)
+    torch.testing.assert_close(encoder.layers[0][:, 1], expected)
+    assert encoder.queries == ["jump", "left", "twice", "</s>"]
+    torch.testing.assert_close(decoder.layers[0][:, 2], tables[1][:, [2, 1, 0]].softmax(-1))
+    assert decoder.layers[0][:, 1, 2].isnan().all()
+    assert decoder.queries == ["I_JUMP", "I_JUMP", "</s>"]
+    encoder, decoder = distance_preferences(model, reach=2)
+    assert (encoder.distances, decoder.distances) == ([-2, -1, 0, 1, 2], [-2, -1, 0])
+    torch.testing.assert_close(encoder.layers[0], tables[0][:, [2, 1, 0, 4, 5]].softmax(-1))
+    torch.testing.assert_close(decoder.layers[0], tables[1][:, [2, 1, 0]].softmax(-1))
+
+
 def test_sentences_that_are_labelled():
     """An encoder alone; its biases are of query minus key, the figure's distances of key minus query."""
     tokenizer = sentence_tokenizer(["a cat saw"])

@@ -37,6 +37,7 @@ sizes = {"vocab_size": len(joint.tokenizer), "pad_token_id": eos, "eos_token_id"
 small = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 7, "num_hidden_layers": 2}
 writers = {name: (tiny_model(name, **sides, **ends), own.tokenizer) for name in WRAPPED}
 writers["edge_transformer"] = (tiny_edge("translation", decoder_start_token_id=eos, **sizes), joint.tokenizer)
+writers["universal_t5_transformer"] = (tiny_edge("universal t5", decoder_start_token_id=eos, **sizes), joint.tokenizer)
 writers["depth_width_decoder"] = (DepthWidthForCausalLM(DepthWidthConfig(**sizes, **small)), joint.tokenizer)
 found = {}
 for name, (model, tokenizer) in writers.items():

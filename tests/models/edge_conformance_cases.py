@@ -10,7 +10,7 @@ import unittest
 from typing import Any
 
 import torch
-from edge_tiny import MODELS
+from edge_tiny import MODELS, WRITERS
 from transformers import AutoModel
 
 from hf_sysgen.models import MODELS as REGISTERED
@@ -27,6 +27,7 @@ CASES = {
     "transformer_graph_parser": ("graph of words",),
     "biaffine_dependency_parser": ("biaffine",),
     "biaffine_bilstm": ("bilstm",),
+    "universal_t5_transformer": ("universal t5",),
 }
 # what we skip, and why
 OF_EDGES = {
@@ -43,15 +44,18 @@ OF_NODES = {
     "test_edge_models.py::test_every_parameter_learns",
     "test_resize_tokens_embeddings": OF_GRAPHS["test_resize_tokens_embeddings"],
 }
+OF_WRITERS = {
+    "test_generation_tester_mixin_inheritance": "GenerationTesterMixin is not in the source distribution of "
+    "transformers: test_edge_models.py and test_universal_t5.py compare caches, beams and padding instead",
+}
 OF_LSTMS = "there is no attention"
 LEFT_OUT: dict[str, dict[str, str]] = {
     "edge_transformer": OF_EDGES,
     "edge_dependency_parser": OF_EDGES,
     "edge_graph": OF_EDGES | OF_GRAPHS,
     "edge_translation": OF_EDGES
+    | OF_WRITERS
     | {
-        "test_generation_tester_mixin_inheritance": "GenerationTesterMixin is not in the source distribution of "
-        "transformers: test_edge_models.py compares caches, beams and padding instead",
         "test_retain_grad_hidden_states_attentions": "asks for cross-attentions, but source and target are attended to "
         "at once: test_edge_models.py::test_recorded_states_and_weights",
     },
@@ -61,6 +65,13 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     "biaffine_bilstm": {
         "test_attention_outputs": OF_LSTMS,
         "test_retain_grad_hidden_states_attentions": OF_LSTMS,
+    },
+    "universal_t5_transformer": OF_WRITERS
+    | {
+        "test_load_save_without_tied_weights": "logits are made with the table of words, tie_word_embeddings=False is "
+        "refused",
+        "test_model_base_model_prefix": "T5 with its head has the stacks itself, not the model without: "
+        "test_edge_models.py::test_saved_and_found_by_its_auto_class loads the one's weights into the other",
     },
 }
 
@@ -77,8 +88,9 @@ class Sizes:
         _, self.config_class, sizes = MODELS[CASES[case][0]]
         # of labels there are as many as transformers takes without being told
         self.sizes = {key: value for key, value in sizes.items() if key != "num_labels"}
-        self.sizes["num_hidden_layers"] = self.num_hidden_layers
-        self.writes = "translation" in CASES[case]
+        depths = ("encoder_layers", "decoder_layers") if "encoder_layers" in sizes else ("num_hidden_layers",)
+        self.sizes |= dict.fromkeys(depths, self.num_hidden_layers)
+        self.writes = CASES[case][0] in WRITERS
         self.reads_graphs = "edge_vocab_size" in sizes
         self.sizes["edge_vocab_size" if self.reads_graphs else "vocab_size"] = self.vocab_size
         self.hidden_size, self.num_attention_heads = sizes["hidden_size"], sizes["num_attention_heads"]
@@ -108,6 +120,7 @@ def conformance_class(case: str) -> type[unittest.TestCase]:
     config_class = MODELS[CASES[case][0]][1]
     classes = {REGISTERED[config_class][AutoModel], *(MODELS[name][0] for name in CASES[case])}
     if "translation" in CASES[case]:
+        # without it there is no decoder
         classes = {MODELS["translation"][0]}
 
     def set_up(self) -> None:
@@ -125,7 +138,7 @@ def conformance_class(case: str) -> type[unittest.TestCase]:
 
     body = {
         "all_model_classes": tuple(sorted(classes, key=lambda one: one.__name__)),
-        "is_encoder_decoder": "translation" in CASES[case],
+        "is_encoder_decoder": CASES[case][0] in WRITERS,
         "test_can_init_all_missing_weights_before_2023": True,
         "setUp": set_up,
         "_prepare_for_class": prepare,

@@ -22,6 +22,8 @@ from hf_sysgen.models import (
     RelationAwareTransformerModel,
     TransformerForGraphParsing,
     TransformerGraphParserConfig,
+    UniversalT5TransformerConfig,
+    UniversalT5TransformerForConditionalGeneration,
 )
 
 BATCH, NODES, TARGET = 3, 7, 5
@@ -32,10 +34,17 @@ WORDS = {**SIZES, "vocab_size": 17, "max_relative_distance": 3}
 SEQUENCE = {**WORDS, "input_form": "sequence", "attention_bias": True, **LABELS}
 GRAPH = {**SIZES, "edge_vocab_size": 11}
 TRANSLATION = {**SEQUENCE, "add_bos_vector": True, "decoder_layers": 2}
+# in whose few buckets near distances are alone and others together
+T5 = {
+    **{name: size for name, size in SIZES.items() if name not in ("num_hidden_layers", "num_labels")},
+    "encoder_layers": 3, "decoder_layers": 2, "vocab_size": 17,
+    "relative_attention_num_buckets": 8, "relative_attention_max_distance": 7,
+}  # fmt: skip
 
 RELATION = ("relation", "rat", "rrat", "gat")
 SEMANTIC_GRAPH = ("semantic graph", "graph of words")
 DEPENDENCIES = ("dependencies", "biaffine", "bilstm")
+WRITERS = ("translation", "universal t5")
 
 # what a user loads, by a short name: (class, config)
 MODELS = {
@@ -62,6 +71,7 @@ MODELS = {
         BiaffineForDependencyParsing, BiaffineDependencyParserConfig,
         {**WORDS, "biaffine_size": 11, "encoder": "bilstm", "objective": "heads"},
     ),
+    "universal t5": (UniversalT5TransformerForConditionalGeneration, UniversalT5TransformerConfig, T5),
 }  # fmt: skip
 
 
@@ -103,7 +113,7 @@ def edge_batch(name: str, labels: bool = True, seed: int = 0) -> dict[str, torch
             pairs = padding[:, None] | padding[:, :, None]
             arcs = draw(5, BATCH, NODES, NODES) * ~torch.eye(NODES, dtype=torch.bool)  # no word is its own head
             batch["labels"] = arcs.masked_fill(pairs, -100)
-        if name == "translation":
+        if name in WRITERS:
             ends = torch.arange(TARGET) >= torch.tensor([TARGET, 3, 1])[:, None]
             batch["labels"] = draw(17, BATCH, TARGET, padding=ends)
     return batch if labels else {key: value for key, value in batch.items() if "labels" not in key}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from depth_width_tiny import VARIANTS, ragged_mask, random_ids, tiny_decoder
-from edge_tiny import edge_batch, tiny_edge
+from edge_tiny import WRITERS, edge_batch, tiny_edge
 from tiny import WRAPPED, ragged_batch, tiny_model
 
 from hf_sysgen.evaluation.decoding import greedy_decode
@@ -22,7 +22,7 @@ MODELS = {
         )
         for name in VARIANTS
     },
-    "edge_transformer": lambda: (tiny_edge("translation"), edge_batch("translation", labels=False)),
+    **{name: lambda name=name: (tiny_edge(name), edge_batch(name, labels=False)) for name in WRITERS},
 }
 
 

@@ -16,6 +16,7 @@ from edge_tiny import (
     SEMANTIC_GRAPH,
     SEQUENCE,
     TARGET,
+    WRITERS,
     edge_batch,
     node_mask,
     tiny_edge,
@@ -64,6 +65,7 @@ AUTO = {
     "graph of words": AutoModelForTokenClassification,
     "biaffine": AutoModelForTokenClassification,
     "bilstm": AutoModelForTokenClassification,
+    "universal t5": AutoModelForSeq2SeqLM,
 }
 FIRST_OUTPUT = ("logits", "role_logits", "last_hidden_state")
 
@@ -195,7 +197,7 @@ def test_cache_operations() -> None:
 @torch.no_grad()
 def test_padding_changes_nothing(name: str) -> None:
     model, batch = tiny_edge(name), edge_batch(name, labels=False)
-    if name == "translation":
+    if name in WRITERS:
         batch["decoder_input_ids"] = torch.randint(17, (BATCH, TARGET), generator=torch.Generator().manual_seed(2))
     whole = first_output(model(**batch))
     for row, length in enumerate(LENGTHS):
@@ -543,7 +545,7 @@ def test_padding_before_target_words_is_refused() -> None:
 
 
 def test_embeddings_instead_of_ids() -> None:
-    for name in ("graph", "sequence", "rat nodes", "translation", "graph of words", "biaffine", "bilstm"):
+    for name in ("graph", "sequence", "rat nodes", *WRITERS, "graph of words", "biaffine", "bilstm"):
         model, batch = tiny_edge(name), edge_batch(name)
         ids = "edge_ids" if "edge_ids" in batch else "input_ids"
         other = {key: value for key, value in batch.items() if key != ids}
@@ -600,7 +602,7 @@ def test_more_edge_labels(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_saved_and_found_by_its_auto_class(name: str, tmp_path: Path) -> None:
     model, batch = tiny_edge(name), edge_batch(name, labels=False)
-    if name == "translation":
+    if name in WRITERS:
         batch["decoder_input_ids"] = torch.zeros(BATCH, 2, dtype=torch.long)
     model.save_pretrained(tmp_path)
     loaded = AUTO[name].from_pretrained(tmp_path)
@@ -643,7 +645,7 @@ def travelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in MODELS:
         (folder / name).mkdir()
         batch = edge_batch(name, labels=False)
-        if name == "translation":
+        if name in WRITERS:
             batch["decoder_input_ids"] = torch.zeros(BATCH, 2, dtype=torch.long)
         save_file(batch, folder / name / "batch.safetensors")
         (folder / name / "auto").write_text(AUTO[name].__name__)
@@ -661,7 +663,7 @@ def test_checkpoint_travels(name: str, travelled: Path) -> None:
     # where a file's tensors begin in memory decides the last bit of a matrix product
     travelled_output = next(found[key] for key in FIRST_OUTPUT if key in found)
     torch.testing.assert_close(travelled_output, expected, rtol=0, atol=1e-14)
-    if name == "translation":
+    if name in WRITERS:
         source = {key: batch[key] for key in ("input_ids", "attention_mask")}
         assert torch.equal(found["greedy"], model.generate(**source, max_new_tokens=7))
         assert torch.equal(found["beam"], model.generate(**source, max_new_tokens=7, num_beams=2))

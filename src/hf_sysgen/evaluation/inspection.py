@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -245,9 +246,8 @@ def position_maps(model: Any, reading: Reading) -> list[Maps]:
                 if getattr(layer.self_attn, "has_position_bias", False):
                     stack.enter_context(_kept(layer.self_attn, added.setdefault(kind, [])))
         record(model, reading)
-    length = len(reading.read)
-    if (bias := _common_bias(model)) is not None:
-        added["self-attention"] = [bias(length, length, 0)[0]]
+    for kind, bias in _common_biases(model).items():
+        added[kind] = [bias(len(reading.decoded if kind == "decoder" else reading.read))]
     for kind, scores in added.items():
         words = reading.decoded if kind == "decoder" else reading.read
         layers = [_reachable_softmax(one.float().cpu(), causal=kind != "encoder") for one in scores]
@@ -303,14 +303,16 @@ def distance_preferences(model: Any, reach: int = 8) -> list[Preferences]:
         biases = [_distance_bias(layer.self_attn, reach) for layer in layers]
         if biases and biases[0] is not None:
             found.append(_preferences(kind, torch.stack([bias for bias in biases if bias is not None])))
-    if (bias := _common_bias(model)) is not None:
-        weights = bias(reach + 1, reach + 1, 0)[0, :, -1]
-        found.append(Preferences("decoder", list(range(-reach, 1)), [weights.float().cpu().softmax(-1)]))
+    for kind, bias in _common_biases(model).items():
+        after = reach if kind == "encoder" else 0
+        weights = bias(reach + 1 + after)[:, reach]
+        distances, layers = list(range(-reach, after + 1)), [weights.float().cpu().softmax(-1)]
+        found.append(Preferences("encoder" if after else "decoder", distances, layers))
     if not found:
         raise LookError(
             f"a {type(model).__name__} has no biases by distance; such that have: sag_t5_transformer, "
-            "relative_transformer, relative_universal_transformer, transformer_graph_parser, depth_width_decoder "
-            "(position_scheme=relative_bias)"
+            "relative_transformer, relative_universal_transformer, transformer_graph_parser, universal_t5_transformer, "
+            "depth_width_decoder (position_scheme=relative_bias)"
         )
     return found
 
@@ -350,9 +352,18 @@ def _stacks(model: Any) -> dict[str, Sequence[Any]]:
     }
 
 
-def _common_bias(model: Any) -> Any:
-    """What makes the biases by distance that all layers of a decoder share, or `None`."""
-    return getattr(getattr(model, "model", model), "relative_bias", None)
+def _common_biases(model: Any) -> dict[str, Callable[[int], torch.Tensor]]:
+    """What makes the biases (H, L, L) by distance of a length L, by the kind of attention whose layers share them."""
+    bias = getattr(getattr(model, "model", model), "relative_bias", None)
+    if bias is not None:
+        return {"self-attention": lambda length: bias(length, length, 0)[0]}
+    # T5's stacks
+    stacks = {kind: getattr(model, kind) for kind in ("encoder", "decoder") if hasattr(model, kind)}
+    return {kind: partial(_bias_of_block, stack.block[0]) for kind, stack in stacks.items() if hasattr(stack, "block")}
+
+
+def _bias_of_block(block: Any, length: int) -> torch.Tensor:
+    return block.layer[0].SelfAttention.compute_bias(length, length)[0]
 
 
 def story_attention(model: Any, reading: Reading) -> tuple[list[torch.Tensor], torch.Tensor]:

@@ -58,6 +58,7 @@ ORIGINS = {
             "graph_attention_network",
             "transformer_graph_parser",
             "biaffine_dependency_parser",
+            "universal_t5_transformer",
         ),
     ),
     "russin2022": Origin(

@@ -46,6 +46,7 @@ from .configuration_sag_transformer import SagTransformerConfig as SagTransforme
 from .configuration_sysgen_transformer import SysgenTransformerConfig as SysgenTransformerConfig
 from .configuration_torch_transformer import TorchTransformerConfig as TorchTransformerConfig
 from .configuration_transformer_graph_parser import TransformerGraphParserConfig as TransformerGraphParserConfig
+from .configuration_universal_t5_transformer import UniversalT5TransformerConfig as UniversalT5TransformerConfig
 from .configuration_universal_transformer import UniversalTransformerConfig as UniversalTransformerConfig
 from .modeling_biaffine_dependency_parser import BiaffineDependencyParserModel as BiaffineDependencyParserModel
 from .modeling_biaffine_dependency_parser import BiaffineForDependencyParsing as BiaffineForDependencyParsing
@@ -125,6 +126,10 @@ from .modeling_torch_transformer import (
 from .modeling_torch_transformer import TorchTransformerModel as TorchTransformerModel
 from .modeling_transformer_graph_parser import TransformerForGraphParsing as TransformerForGraphParsing
 from .modeling_transformer_graph_parser import TransformerGraphParserModel as TransformerGraphParserModel
+from .modeling_universal_t5_transformer import (
+    UniversalT5TransformerForConditionalGeneration as UniversalT5TransformerForConditionalGeneration,
+)
+from .modeling_universal_t5_transformer import UniversalT5TransformerModel as UniversalT5TransformerModel
 from .modeling_universal_transformer import (
     UniversalTransformerForConditionalGeneration as UniversalTransformerForConditionalGeneration,
 )
@@ -201,6 +206,10 @@ MODELS: dict[Any, dict[Any, Any]] = {
     BiaffineDependencyParserConfig: {
         AutoModel: BiaffineDependencyParserModel,
         AutoModelForTokenClassification: BiaffineForDependencyParsing,
+    },
+    UniversalT5TransformerConfig: {
+        AutoModel: UniversalT5TransformerModel,
+        AutoModelForSeq2SeqLM: UniversalT5TransformerForConditionalGeneration,
     },
     LstmSeq2SeqConfig: {
         AutoModel: LstmSeq2SeqModel,

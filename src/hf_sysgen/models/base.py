@@ -1,8 +1,16 @@
 """What all models share: how their weights start, and that their checkpoints answer `AutoModel`."""
 
 from torch import nn
+from transformers import PreTrainedConfig
 from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
+
+
+def answer_auto_model(config: PreTrainedConfig, headless: type[PreTrainedModel]):
+    """Has remote code of a checkpoint with a head answer `AutoModel` too, with the class of the model without one."""
+    config.auto_map = (getattr(config, "auto_map", None) or {}) | {
+        "AutoModel": f"{headless.__module__.rpartition('.')[2]}.{headless.__name__}"
+    }
 
 
 class SysgenPreTrainedModel(PreTrainedModel):
@@ -32,8 +40,5 @@ class SysgenPreTrainedModel(PreTrainedModel):
     def save_pretrained(self, *args, **kwargs):
         """As in transformers; remote code of the checkpoint also answers `AutoModel`, not only this head's class."""
         if self.base_model is not self:
-            headless = type(self.base_model)
-            self.config.auto_map = (getattr(self.config, "auto_map", None) or {}) | {
-                "AutoModel": f"{headless.__module__.rpartition('.')[2]}.{headless.__name__}"
-            }
+            answer_auto_model(self.config, type(self.base_model))
         super().save_pretrained(*args, **kwargs)

@@ -153,7 +153,7 @@ class Task(ABC):
 class Seq2SeqTask(Task):
     """
     Texts to texts, decoded greedily. The vocabulary is of all splits. Of a model with one table for both sides (Edge
-    Transformer) it is joint, and has no start symbol, which such a model does without.
+    Transformer, T5) it is joint, and has no start symbol, which such a model does without.
 
     Attributes:
         vocabulary: the tokenizer, and which ids the model's two tables cover.
@@ -208,12 +208,12 @@ class Seq2SeqTask(Task):
 
     def build_model(self, attention: str) -> PreTrainedModel:
         eos = self.vocabulary.tokenizer.eos_token_id
-        sides: dict[str, Any] = {"input_form": "sequence"}
+        sides: dict[str, Any] = {}
         if self.has_source_table:
-            sides = {
-                "source_vocab_size": self.vocabulary.source_vocab_size,
-                "source_id_offset": self.vocabulary.source_id_offset,
-            }
+            sides["source_vocab_size"] = self.vocabulary.source_vocab_size
+            sides["source_id_offset"] = self.vocabulary.source_id_offset
+        if hasattr(CONFIGS[self.recipe.model], "input_form"):
+            sides["input_form"] = "sequence"
         config = self.model_config(
             vocab_size=self.vocabulary.vocab_size,
             **sides,
