@@ -22,7 +22,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from hf_sysgen.data.clutrr_kinship import EDGE_TYPES, TARGETS
 from hf_sysgen.hub.authors import from_authors
 from hf_sysgen.hub.authors_edge import cfq_tokenizer
-from hf_sysgen.models.triangular_attention import allowed_triangles
+from hf_sysgen.models.triangular_attention import mask_scores
 from hf_sysgen.training.graph_tasks import RelationSplit
 from hf_sysgen.training.parsing_tasks import COLUMNS, GraphParsingTask
 
@@ -97,7 +97,7 @@ def close(found: torch.Tensor, expected: torch.Tensor, what: str = "") -> None:
 def triangles_are_theirs(golden: SimpleNamespace, nodes: torch.Tensor, source: int | None = None) -> None:
     """Those that an edge between real nodes may attend to."""
     forbidden = golden.tensors["in.mask4"].bool()
-    allowed = allowed_triangles(forbidden.shape[1:], nodes, source, nodes.device).expand_as(forbidden)
+    allowed = mask_scores(torch.zeros(forbidden.shape)[:, None], nodes, source)[:, 0] == 0
     edges = pairs(nodes)
     assert torch.equal(allowed.transpose(2, 3)[edges], ~forbidden.transpose(2, 3)[edges])
 
