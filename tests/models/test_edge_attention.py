@@ -395,8 +395,7 @@ def test_choice(monkeypatch: pytest.MonkeyPatch) -> None:
         triton_triangular_attention(large)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed; PyTorch for CPUs does not bring it")
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed; there is none but for Linux")
 def test_kernels_in_the_interpreter() -> None:
     """Triton's interpreter runs the kernels on a CPU; it is switched on before they are compiled."""
     script = Path(__file__).parents[2] / "benchmarks" / "gpu_triangular_attention.py"
@@ -436,7 +435,7 @@ for name in ("forward_kernel", "first_kernel", "last_kernel"):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed; PyTorch for CPUs does not bring it")
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed; there is none but for Linux")
 def test_wide_heads_fit_into_shared_memory() -> None:
     """Compiling needs no GPU. Heads of 90 channels in float32 are those of the paper's dependency parser."""
     done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, timeout=600)
