@@ -166,6 +166,7 @@ def test_recorded_runs_have_their_cells():
         "cogs_vf_quick",
         "clutrr_rat_234",
         "clutrr_rrat_234",
+        "clutrr_gat_234",
         "cfq_dependencies_edge",
     )
     assert all(name.startswith(others) for name in unplaced(records))

@@ -289,8 +289,8 @@ def distance_preferences(model: Any, reach: int = 8) -> list[Preferences]:
     """
     Appendix C of Chaabouni et al. 2021: for each head the softmax of its biases over all signed distances.
 
-    Biases are those of T5 attention, learned for each head and layer; the biases by bucket of a decoder; and of
-    relative attention (Csordas et al. 2021) what does not depend on the query, `v r_d / sqrt(D)`.
+    Biases are those of T5 attention, learned for each head and layer; those by bucket that all layers of a stack share;
+    and of relative attention (Csordas et al. 2021) what does not depend on the query, `v r_d / sqrt(D)`.
 
     Args:
         reach: largest distance shown where distances are not capped.
@@ -307,7 +307,7 @@ def distance_preferences(model: Any, reach: int = 8) -> list[Preferences]:
         after = reach if kind == "encoder" else 0
         weights = bias(reach + 1 + after)[:, reach]
         distances, layers = list(range(-reach, after + 1)), [weights.float().cpu().softmax(-1)]
-        found.append(Preferences("encoder" if after else "decoder", distances, layers))
+        found.append(Preferences("encoder" if kind == "encoder" else "decoder", distances, layers))
     if not found:
         raise LookError(
             f"a {type(model).__name__} has no biases by distance; such that have: sag_t5_transformer, "

@@ -44,8 +44,9 @@ class EdgeTransformerConfig(CheckedConfig):
         triangular_implementation: `"plain"` holds a number for every triangle and head, `"blocked"` as many as a cache
             does (with an ablation those of one example, by the plain formula), `"triton"` runs fused kernels on a GPU.
             Only the first has weights to return and second derivatives.
-            `"auto"` takes the plain one where attentions are asked for and in a graph that is exported, and else,
-            under torch.compile too, what is fastest at most sizes of those that can run.
+            `"auto"` takes the plain one where attentions are asked for, in a graph that is exported and, with an
+            ablation, in one that is compiled; and else, under torch.compile too, what is fastest at most sizes of those
+            that can run. (Compiled, the plain one is faster up to about 10 nodes.)
         readout: loop edge from which the decoder predicts: of the token itself (`"i_to_i"`), or the edge to it from
             the start of the target (`"start_to_i"`; cfq/model.py:454).
         is_encoder_decoder: set by the model for sequences.

@@ -66,7 +66,8 @@ class EdgeLayer(GradientCheckpointingLayer):
 class EdgeRounds(nn.Module):
     """
     `depth` rounds; one layer, applied again and again, where they share their weights. Every round reads them again:
-    on a CPU that is less than a thousandth of a batch's time (benchmarks/tied_rounds.py).
+    on a CPU less than a thousandth of a training batch's time, and about a hundredth of one short sentence's
+    (benchmarks/tied_rounds.py).
     """
 
     def __init__(self, config, depth: int):

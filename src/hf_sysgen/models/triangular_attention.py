@@ -117,11 +117,12 @@ def chosen_implementation(configured: str, projected: torch.Tensor, ablated: boo
         return configured
     if with_weights:
         return "plain"
-    if not ablated and can_run_triton(projected):
-        return "triton"
-    # a graph that is exported should hold no operator of ours, and on no device there is no time to save
+    # a graph that is exported should hold no operator of ours, and on no device there is no time to save; before 2026
+    # PyTorch says so of a graph that is compiled too
     if torch.compiler.is_exporting() or projected.device.type == "meta":
         return "plain"
+    if not ablated and can_run_triton(projected):
+        return "triton"
     if ablated and torch.compiler.is_compiling():
         return "plain"  # a loop over examples would be unrolled
     if (ablated or projected.device.type != "cpu") and projected.shape[1] <= SMALL:

@@ -195,10 +195,12 @@ def _alone_in(run_dir: Path, trainer: SysgenTrainer) -> Iterator[None]:
         refusal = None
         if trainer.args.process_index == 0:
             try:
-                for _ in range(LOOKS):
-                    if held.enter_context(locked(run_dir / LOCK)) is not None:
-                        break
-                    time.sleep(LOOK_SECONDS)
+                for look in range(LOOKS):
+                    time.sleep(LOOK_SECONDS if look else 0)
+                    with contextlib.ExitStack() as attempt:
+                        if attempt.enter_context(locked(run_dir / LOCK)) is not None:
+                            held.push(attempt.pop_all())
+                            break
                 else:
                     refusal = f"another process is training in {run_dir}; wait for it, or give another output_dir"
             except OSError as error:
