@@ -318,7 +318,8 @@ def test_copies_in_one_process() -> None:
     copies = [module_from_spec(spec) for _ in range(2)]
     for copy in copies:
         spec.loader.exec_module(copy)
-        assert triangular_blocked.NAMESPACE != copy.NAMESPACE
+    # what an operator of the same name replaced could be called no more
+    assert len({module.NAMESPACE for module in (triangular_blocked, *copies)}) == 3
     projected = torch.randn(2, 3, 3, 4, HEADS, SIZE, dtype=torch.float64, requires_grad=True)
     results = []
     for module in (triangular_blocked, *copies):

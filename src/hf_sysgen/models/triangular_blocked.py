@@ -295,9 +295,20 @@ def run_backward(
     return gradient
 
 
+def free_namespace(name: str) -> str:
+    """
+    A name for operators that no other copy of this file in the process has: `name`, or that with a number. Replaced
+    operators would be gone for models that still call them.
+    """
+    number = 0
+    while hasattr(getattr(torch.ops, found := f"{name}_{number}" if number else name), "forward"):
+        number += 1
+    return found
+
+
 # Operators, which a compiler calls as they are, where it would unroll loops over blocks. They are named after the
 # module, as a checkpoint may bring another copy of this file into the process.
-NAMESPACE = re.sub(r"\W", "_", __name__, flags=re.ASCII)
+NAMESPACE = free_namespace(re.sub(r"\W", "_", __name__, flags=re.ASCII))
 forward_operator = torch.library.custom_op(f"{NAMESPACE}::forward", run_forward, mutates_args=())
 backward_operator = torch.library.custom_op(f"{NAMESPACE}::backward", run_backward, mutates_args=())
 forward_operator.register_fake(empty_results)
