@@ -210,10 +210,10 @@ def test_a_benchmark_that_is_built_on_the_package_s(folder, monkeypatch):
     (folder / "benchmark_reverse.py").write_text(
         f"{BENCHMARK}\n\nfrom hf_sysgen.data import benchmark_info\nSCAN = benchmark_info('scan')\n"
     )
-    # as in a fresh process
+    # as in a fresh process; afterwards the package has its registry again, which an import replaces
+    monkeypatch.setattr("hf_sysgen.data.registry", sys.modules["hf_sysgen.data.registry"])
     monkeypatch.delitem(sys.modules, "hf_sysgen.data.registry")
     registry = importlib.import_module("hf_sysgen.data.registry")
-    monkeypatch.setattr("hf_sysgen.data.registry", registry)
     assert registry.benchmark_info("reverse").name == "reverse"
 
 
