@@ -399,6 +399,11 @@ def test_choice(monkeypatch: pytest.MonkeyPatch) -> None:
         triton_triangular_attention(large)
 
 
+needs_triton = pytest.mark.skipif(
+    find_spec("triton") is None, reason="Triton is not installed; the extra dev has it on Linux x86_64"
+)
+
+
 @pytest.mark.parametrize("strict", [True, False])
 def test_an_exported_graph_holds_no_operator_of_ours(strict: bool) -> None:
     module = TriangularAttention(config_of("auto")).eval()
@@ -409,7 +414,7 @@ def test_an_exported_graph_holds_no_operator_of_ours(strict: bool) -> None:
     torch.testing.assert_close(program.module()(state, mask)[0], module(state, mask)[0])
 
 
-@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed; the extra dev has it on Linux x86_64")
+@needs_triton
 def test_kernels_in_the_interpreter() -> None:
     """Triton's interpreter runs the kernels on a CPU; it is switched on before they are compiled."""
     script = Path(__file__).parents[2] / "benchmarks" / "gpu_triangular_attention.py"
@@ -449,7 +454,7 @@ for name in ("forward_kernel", "first_kernel", "last_kernel"):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed; the extra dev has it on Linux x86_64")
+@needs_triton
 def test_wide_heads_fit_into_shared_memory() -> None:
     """Compiling needs no GPU. Heads of 90 channels in float32 are those of the paper's dependency parser."""
     done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, timeout=600)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 from tiny_runs import SMALL, train_process, weights
 
 from hf_sysgen.evaluation.results import read_results
+from hf_sysgen.training.recipe import Recipe
+from hf_sysgen.training.run import run_recipe
 
 # an epsilon above the gradients makes Adam momentum, so that rounding errors stay what they are
 SMOOTH = {"dropout": 0.0, "adam_epsilon": 1.0, "learning_rate": 1.0, "max_grad_norm": 1.0}
@@ -39,6 +42,26 @@ def assert_a_kill_leaves_no_trace(recipe: Path, folder: Path) -> None:
     assert weights(killed / "run" / "model") == weights(whole / "run" / "model")
     predictions = [(path / "run" / "predictions.jsonl").read_bytes() for path in (whole, killed)]
     assert predictions[0] == predictions[1]
+
+
+def assert_a_lost_end_comes_back(recipe: Recipe) -> None:
+    """A run that lost its end goes on from its last checkpoint, of update 4 of 6, to the same bits."""
+    whole, folder = run_recipe(recipe), recipe.run_dir
+    before = weights(folder / "model"), (folder / "predictions.jsonl").read_bytes()
+    (folder / "results.json").unlink()
+    shutil.rmtree(folder / "model")
+    shutil.rmtree(folder / "checkpoint-6")
+    assert [path.name for path in folder.glob("checkpoint-*")] == ["checkpoint-4"]
+    assert curve(run_recipe(recipe)) == curve(whole)
+    assert (weights(folder / "model"), (folder / "predictions.jsonl").read_bytes()) == before
+
+
+def assert_losses_are_the_same(plain: Recipe, other: Recipe) -> None:
+    """Of four updates, but for rounding."""
+    records = [run_recipe(recipe) for recipe in (plain, other)]
+    curves = [[entry["loss"] for entry in record["history"] if "loss" in entry] for record in records]
+    assert len(curves[0]) == 4
+    assert curves[1] == pytest.approx(curves[0], rel=1e-4)
 
 
 def assert_two_processes_train_as_one(alone: Mapping[str, Any], recipe: Path, folder: Path) -> None:

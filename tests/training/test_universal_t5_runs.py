@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from unittest import mock
 
 import pytest
-from invariance import SHARED_BATCHES, SMOOTH, assert_a_kill_leaves_no_trace, assert_two_processes_train_as_one, curve
-from tiny_runs import read_lines, short_scan, tiny_recipe, weights, write_recipe
+from invariance import (
+    SHARED_BATCHES,
+    SMOOTH,
+    assert_a_kill_leaves_no_trace,
+    assert_a_lost_end_comes_back,
+    assert_losses_are_the_same,
+    assert_two_processes_train_as_one,
+)
+from tiny_runs import read_lines, short_scan, tiny_recipe, write_recipe
 
 import hf_sysgen.training.tasks
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
@@ -57,16 +63,7 @@ def test_a_stranger_generates(run_dir):
 
 
 def test_resumed(tmp_path, few_examples):
-    """A run that lost its end goes on from its last checkpoint to the same bits."""
-    keys = {**T5, "sampling": "epochs", "length_groups": 2, "eval_every": 0}
-    whole = run_recipe(tiny_recipe(tmp_path, **keys))
-    folder = tmp_path / "run"
-    before = weights(folder / "model"), (folder / "predictions.jsonl").read_bytes()
-    (folder / "results.json").unlink()
-    shutil.rmtree(folder / "model")
-    shutil.rmtree(folder / "checkpoint-6")
-    assert curve(run_recipe(tiny_recipe(tmp_path, **keys))) == curve(whole)
-    assert (weights(folder / "model"), (folder / "predictions.jsonl").read_bytes()) == before
+    assert_a_lost_end_comes_back(tiny_recipe(tmp_path, **T5, sampling="epochs", length_groups=2, eval_every=0))
 
 
 @pytest.mark.slow
@@ -87,9 +84,6 @@ def test_two_processes_make_the_updates_of_one(tmp_path, few_examples):
 )
 def test_the_same_updates_in_another_way(change, tmp_path, few_examples):
     keys = {**T5, **SMOOTH, "batch_size": 20, "steps": 4, "eval_every": 0, "attention": "eager"}
-    curves = []
-    for name, more in (("plain", {}), ("other", change)):
-        record = run_recipe(tiny_recipe(tmp_path / name, **{**keys, **more}))
-        curves.append([entry["loss"] for entry in record["history"] if "loss" in entry])
-    assert len(curves[0]) == 4
-    assert curves[1] == pytest.approx(curves[0], rel=1e-4)
+    assert_losses_are_the_same(
+        *(tiny_recipe(tmp_path / name, **{**keys, **more}) for name, more in (("plain", {}), ("other", change)))
+    )
