@@ -1,8 +1,8 @@
 """
 Speed of training and of evaluation beside the code of Csordas et al. 2021, on the same examples in one run.
 
-`python benchmarks/authors_code.py CHECKOUT`, where CHECKOUT is a clone of RobertCsordas/transformer_generalization,
-writes benchmarks/authors_code.json. Of the clone, model, interface and loss are imported; what else its package would
+`python perf/authors_code.py CHECKOUT`, where CHECKOUT is a clone of RobertCsordas/transformer_generalization,
+writes perf/authors_code.json. Of the clone, model, interface and loss are imported; what else its package would
 import (loggers, plots) is left out. Each does an update, and then an evaluation, in turn, round after round, on one
 thread by the processor time it got; ratios are within a round.
 
@@ -32,14 +32,14 @@ import torch
 from seq2seq import batches, build, clock_of, in_turns, scan_setup, training_step
 
 from hf_sysgen.data import load_benchmark
-from hf_sysgen.data.tokenization import encode_sources, encode_targets
-from hf_sysgen.data.tokenized import IGNORED, TokenizedSplit
+from hf_sysgen.data.text.splits import IGNORED, TokenizedSplit
+from hf_sysgen.data.text.vocabulary import encode_sources, encode_targets
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint
 from hf_sysgen.evaluation.evaluate import cut, evaluate_split
-from hf_sysgen.evaluation.report import table
-from hf_sysgen.evaluation.results import environment
 from hf_sysgen.files import write_whole
+from hf_sysgen.reports.report import table
+from hf_sysgen.results.record import environment
 
 # ours: (class of theirs, its options), as tasks/transformer_mixin.py has them for the published cells
 RELATIVE = {"pos_embeddig": lambda x, offset: x, "embedding_init": "xavier"}

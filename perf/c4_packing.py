@@ -1,8 +1,8 @@
 """
 Tokens a second of tokenizing C4 documents and packing them into blocks of 1,024, on one core.
 
-`python benchmarks/c4_packing.py FILE.jsonl` (records with `text`, or with a passage cut into `prefix` and
-`gold_completion`) measures everything in one run and writes benchmarks/c4_packing.json. All contenders read the same
+`python perf/c4_packing.py FILE.jsonl` (records with `text`, or with a passage cut into `prefix` and
+`gold_completion`) measures everything in one run and writes perf/c4_packing.json. All contenders read the same
 gzipped shards and use the same tokenizer; they take turns, round after round, and medians are reported. Rows:
 
 - `PackedTokens`: ours; loses no token and can go on where it was.
@@ -30,12 +30,12 @@ import datasets
 from transformers import PreTrainedTokenizerFast
 
 from hf_sysgen.data import load_benchmark
-from hf_sysgen.data.byte_pairs import train_byte_pairs
-from hf_sysgen.data.c4 import PackedTokens
-from hf_sysgen.data.c4_files import write_shards
-from hf_sysgen.data.c4_sources import shard_names
-from hf_sysgen.evaluation.results import environment
+from hf_sysgen.data.c4.builder import PackedTokens
+from hf_sysgen.data.c4.files import write_shards
+from hf_sysgen.data.c4.sources import shard_names
+from hf_sysgen.data.text.byte_pairs import train_byte_pairs
 from hf_sysgen.files import write_whole
+from hf_sysgen.results.record import environment
 
 LENGTH = 1024
 SHARDS = 4

@@ -1,8 +1,8 @@
 """
 How fast benchmarks are prepared, and how long a prepared one takes to load.
 
-`python benchmarks/data_loading.py --data-dir FOLDER` measures what the mirror folder has, and writes
-benchmarks/data_loading.json. Medians of `--rounds` rounds, all configs in turn. Columns:
+`python perf/data_loading.py --data-dir FOLDER` measures what the mirror folder has, and writes
+perf/data_loading.json. Medians of `--rounds` rounds, all configs in turn. Columns:
 
 - `prepare_rows_per_cpu_second`, `prepare_seconds`: located, checked, converted and written as Arrow, in an empty cache;
   processor and clock time. On a loaded machine the first is the one to look at.
@@ -29,10 +29,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import datasets
 
 from hf_sysgen.data import registry
-from hf_sysgen.data.pcfg_set import PcfgSet
+from hf_sysgen.data.pcfg_set.builder import PcfgSet
 from hf_sysgen.data.sources import DATA_DIR_VARIABLE
-from hf_sysgen.evaluation.results import environment
 from hf_sysgen.files import write_whole
+from hf_sysgen.results.record import environment
 
 CONFIGS = (
     ("cfq", "mcd1"),

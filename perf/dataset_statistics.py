@@ -2,7 +2,7 @@
 Table 10 of Csordas et al. 2021 from this package's loaders: counts, vocabulary sizes and greatest lengths of every
 setup, beside the paper's numbers.
 
-`python benchmarks/dataset_statistics.py --data-dir FOLDER` writes benchmarks/dataset_statistics.json. What FOLDER (a
+`python perf/dataset_statistics.py --data-dir FOLDER` writes perf/dataset_statistics.json. What FOLDER (a
 mirror, see `load_benchmark`) does not have is left open; of a benchmark that has some files only, these are counted.
 """
 
@@ -15,8 +15,8 @@ from pathlib import Path
 
 from hf_sysgen.data import DataError, benchmark_info, load_benchmark, locate
 from hf_sysgen.data.sources import open_file
-from hf_sysgen.evaluation.report import table
 from hf_sysgen.files import write_whole
+from hf_sysgen.reports.report import table
 
 COLUMNS = ("train", "IID validation", "test", "generalization validation", "words", "train lengths", "test lengths")
 # the paper's rows: their benchmark and config here, and the numbers in the order of COLUMNS

@@ -2,10 +2,10 @@
 The path of Petty et al. 2023 in small: depths 1, 2, 4 and 8 at equal parameters, pretrained on a small text, fine-tuned
 on COGS-vf, and the paper's figures of them.
 
-`python benchmarks/depth_family.py PASSAGES.jsonl` (records with `text`, or with a passage cut into `prefix` and
+`python perf/depth_family.py PASSAGES.jsonl` (records with `text`, or with a passage cut into `prefix` and
 `gold_completion`) writes the text in C4's layout, every tenth passage for validation, trains a tokenizer on the others,
-runs the sweeps recipes/depth_width/sweeps/pretrain_quick.yaml and cogs_vf_quick.yaml, a run a core, puts their records
-into benchmarks/results, and draws the figures 2 to 7, 9 and 10. What is done already is not done again, so a killed one
+runs the sweeps recipes/petty2023/sweeps/pretrain_quick.yaml and cogs_vf_quick.yaml, a run a core, puts their records
+into results, and draws the figures 2 to 7, 9 and 10. What is done already is not done again, so a killed one
 goes on.
 
 Passages are of C4, but 1,480 of its 365 million: what is measured here is that the path works, not what depth does at
@@ -23,17 +23,17 @@ from pathlib import Path
 from c4_packing import read_texts
 from kept_records import keep
 
-from hf_sysgen.data.byte_pairs import save_byte_pairs
-from hf_sysgen.data.c4_files import write_shards
+from hf_sysgen.analysis import commands as analyse
+from hf_sysgen.analysis.plotting import check_picture
+from hf_sysgen.data.c4.files import write_shards
+from hf_sysgen.data.text.byte_pairs import save_byte_pairs
 from hf_sysgen.errors import UserError
-from hf_sysgen.evaluation import analyse
-from hf_sysgen.evaluation.figures import check_picture
-from hf_sysgen.evaluation.results import RESULTS, read_results
-from hf_sysgen.training.run_sweep import run_sweep
-from hf_sysgen.training.sweep import load_sweep
+from hf_sysgen.results.record import RESULTS, read_results
+from hf_sysgen.training.launch.run_sweep import run_sweep
+from hf_sysgen.training.launch.sweep import load_sweep
 
 HERE = Path(__file__).resolve().parent
-RECIPES = HERE.parent / "recipes" / "depth_width"
+RECIPES = HERE.parent / "recipes" / "petty2023"
 # where the recipes look
 FOLDER = Path("runs/depth_family")
 
@@ -42,7 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("passages", type=Path, help="JSON lines")
     parser.add_argument("--figures", type=Path, default=FOLDER / "figures")
-    parser.add_argument("--results", type=Path, default=HERE / "results")
+    parser.add_argument("--results", type=Path, default=HERE.parent / "results")
     arguments = parser.parse_args()
     check_picture(arguments.figures / "figure.png")
     start = time.monotonic()

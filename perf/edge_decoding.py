@@ -1,7 +1,7 @@
 """
 Decoding with the Edge Transformer's cache, which computes the 2N - 1 new edges of a step, beside full recomputation.
 
-`python benchmarks/edge_decoding.py` writes benchmarks/edge_decoding.json; `--quick` checks the script. Both decode the
+`python perf/edge_decoding.py` writes perf/edge_decoding.json; `--quick` checks the script. Both decode the
 same number of tokens greedily through `generate`, in turn, round after round, with random weights; medians are
 reported. With one thread, times are the processor's.
 """
@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from seq2seq import clock_of, in_turns
 
-from hf_sysgen.evaluation.report import table
-from hf_sysgen.evaluation.results import environment
 from hf_sysgen.files import write_whole
 from hf_sysgen.models import EdgeTransformerConfig, EdgeTransformerForConditionalGeneration
+from hf_sysgen.reports.report import table
+from hf_sysgen.results.record import environment
 
 # examples, source tokens, width, heads, rounds in encoder and decoder: small, and those of CFQ's queries
 SETUPS = {"small": (8, 12, 64, 4, 3), "cfq": (2, 16, 256, 8, 6)}

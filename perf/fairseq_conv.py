@@ -1,8 +1,8 @@
 """
 ConvS2S on SCAN's jump beside fairseq's own, from the same weights, on the same batches.
 
-`python benchmarks/fairseq_conv.py CHECKOUT`, where CHECKOUT is a clone of facebookresearch/fairseq at 7633129b (January
-2019), writes benchmarks/fairseq_conv.json. Of the clone the modules of `fconv` are imported; the rest of its package
+`python perf/fairseq_conv.py CHECKOUT`, where CHECKOUT is a clone of facebookresearch/fairseq at 7633129b (January
+2019), writes perf/fairseq_conv.json. Of the clone the modules of `fconv` are imported; the rest of its package
 asks for libraries of its time. For each seed the recipe's model and its copy in fairseq's modules learn from the
 recipe's batches, one after the other, with dropout masks of their own. The optimizer is PyTorch's, which
 tests/training/test_trainer.py has equal to fairseq's `nag` and the recipe's. Both are judged by exact match of greedy
@@ -26,16 +26,16 @@ import torch
 from torch import nn
 from tqdm.auto import tqdm
 
-from hf_sysgen.data.tokenized import IGNORED
+from hf_sysgen.config.recipe import load_recipe
+from hf_sysgen.data.text.splits import IGNORED
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.evaluate import evaluate_split
-from hf_sysgen.evaluation.results import environment
 from hf_sysgen.files import write_whole
-from hf_sysgen.training.recipe import load_recipe
-from hf_sysgen.training.tasks import prepare_task
+from hf_sysgen.results.record import environment
+from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.trainer import steps_of
 
-RECIPE = Path(__file__).resolve().parent.parent / "recipes" / "sag" / "scan_jump_conv.yaml"
+RECIPE = Path(__file__).resolve().parent.parent / "recipes" / "chaabouni2021" / "scan_jump_conv.yaml"
 # fairseq's ids: ours after a row that nothing reads and the padding
 PADDING, FIRST = 1, 2
 

@@ -2,7 +2,7 @@
 Speed of the models of Chaabouni et al. 2021 and of Russin et al. 2022 beside their bases, as their SCAN recipes build
 them.
 
-`python benchmarks/gated_attention.py` writes benchmarks/gated_attention.json; `--quick` is a check of the script
+`python perf/gated_attention.py` writes perf/gated_attention.json; `--quick` is a check of the script
 itself. Every contender reads the same rows. All do one update, and later decode one batch, in turn, round after round,
 so that a busy machine slows them alike: what counts is the ratio of a contender's time to its base's in the same round,
 of which the median and the quartiles are kept. One thread is timed by the processor time it got, which does not count
@@ -24,14 +24,14 @@ import numpy as np
 import torch
 from seq2seq import clock_of, in_turns, training_step
 
+from hf_sysgen.config.recipe import load_recipe
 from hf_sysgen.evaluation.decoding import greedy_decode
-from hf_sysgen.evaluation.report import table
-from hf_sysgen.evaluation.results import environment
 from hf_sysgen.files import write_whole
+from hf_sysgen.reports.report import table
+from hf_sysgen.results.record import environment
 from hf_sysgen.training.batches import StepBatches
-from hf_sysgen.training.recipe import load_recipe
 from hf_sysgen.training.run import attention_of
-from hf_sysgen.training.tasks import prepare_task
+from hf_sysgen.training.tasks.base import prepare_task
 
 # contender: its recipe, and what it is compared with
 CONTENDERS = {

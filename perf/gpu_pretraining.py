@@ -1,8 +1,8 @@
 """
 On one GPU: tokens a second of the pretraining recipes as they are, and what all of their steps would take.
 
-`python benchmarks/gpu_pretraining.py` trains each of the 22 recipes `pretrain_*` (or those named) for some updates, in
-a process of its own, and writes benchmarks/gpu_pretraining.json. It is the whole path: reading and tokenizing in a
+`python perf/gpu_pretraining.py` trains each of the 22 recipes `pretrain_*` (or those named) for some updates, in
+a process of its own, and writes perf/gpu_pretraining.json. It is the whole path: reading and tokenizing in a
 thread (a made text, with a tokenizer of 32,000 subwords of it), the Trainer, bf16, torch.compile, gradient
 accumulation, clipping, the fused AdamW. The first updates, which compile, are left out; the median of the others
 counts.
@@ -32,17 +32,17 @@ import torch
 from pretraining import flops_per_token, measured_peak
 from transformers import TrainerCallback
 
-from hf_sysgen.data.byte_pairs import train_byte_pairs
-from hf_sysgen.data.c4_files import write_shards
-from hf_sysgen.evaluation.report import table
-from hf_sysgen.evaluation.results import environment
+from hf_sysgen.config.recipe import Recipe, load_recipe
+from hf_sysgen.data.c4.files import write_shards
+from hf_sysgen.data.text.byte_pairs import train_byte_pairs
 from hf_sysgen.files import write_whole
-from hf_sysgen.training.recipe import Recipe, load_recipe
+from hf_sysgen.reports.report import table
+from hf_sysgen.results.record import environment
 from hf_sysgen.training.run import attention_of, quiet_libraries
-from hf_sysgen.training.tasks import prepare_task
+from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.trainer import SysgenTrainer
 
-RECIPES = Path(__file__).resolve().parent.parent / "recipes" / "depth_width"
+RECIPES = Path(__file__).resolve().parent.parent / "recipes" / "petty2023"
 WARM_UP = 5
 # of one machine, and of eight
 GPUS = (1, 8, 64)

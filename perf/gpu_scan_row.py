@@ -1,7 +1,7 @@
 """
 On one GPU: how long 50,000 SCAN steps take, and the cutoff-26 row of Table 3 (four variants, five seeds).
 
-`python benchmarks/gpu_scan_row.py time` trains one variant, for the goal of 90 s; `... row` trains all runs, several at
+`python perf/gpu_scan_row.py time` trains one variant, for the goal of 90 s; `... row` trains all runs, several at
 once, resuming those that an earlier call began; both write JSON beside this script. Runs live in `--runs`.
 """
 
@@ -16,9 +16,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from hf_sysgen.evaluation.report import table
-from hf_sysgen.evaluation.results import RESULTS, read_results
 from hf_sysgen.files import write_whole
+from hf_sysgen.reports.report import table
+from hf_sysgen.results.record import RESULTS, read_results
 
 ROOT = Path(__file__).resolve().parent.parent
 VARIANTS = ("transformer", "universal", "relative", "relative_universal")
@@ -29,7 +29,7 @@ OVERRIDES = ("static_batches=true", "length_groups=1", "tracker=none")
 def train(variant: str, seed: int, runs: Path, extra: tuple[str, ...] = ()) -> dict | None:
     """The results record of one run, or None (with its log printed) if it failed."""
     run_dir = runs / f"scan_length26_{variant}" / f"seed{seed}"
-    recipe = ROOT / "recipes" / "devil" / f"scan_length26_{variant}.yaml"
+    recipe = ROOT / "recipes" / "csordas2021" / f"scan_length26_{variant}.yaml"
     command = [sys.executable, "-m", "hf_sysgen.train", str(recipe), f"seed={seed}", f"output_dir={run_dir}"]
     done = subprocess.run(
         [*command, *OVERRIDES, *extra], env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True

@@ -1,9 +1,9 @@
 """
 Triangular attention's Triton kernels on a GPU: are they right, and how fast.
 
-`python benchmarks/gpu_triangular_attention.py` checks outputs and gradients of every kernel against the plain version
+`python perf/gpu_triangular_attention.py` checks outputs and gradients of every kernel against the plain version
 in float64 (their error may be at most twice that of the plain version in the same precision), then times forward and
-backward pass of every implementation and writes benchmarks/gpu_triangular_attention.json. `--check-only` stops after
+backward pass of every implementation and writes perf/gpu_triangular_attention.json. `--check-only` stops after
 the checks. With `TRITON_INTERPRET=1` and `--interpreted` the checks run on a CPU, on small sizes.
 
 The bound, which no implementation can beat, is of each pass the larger of two times on the card below: of memory, in

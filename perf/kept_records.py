@@ -1,4 +1,4 @@
-"""The records in benchmarks/results, by cell; the heads of recipes and the model cards that are written from them."""
+"""The records in results, by cell; the heads of recipes and the model cards that are written from them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from hf_sysgen.evaluation.results import read_results, write_results
-from hf_sysgen.evaluation.zoo import zoo_names
+from hf_sysgen.config.recipe import Recipe, load_recipe
 from hf_sysgen.hub.publish_model import one_cell, run_card
-from hf_sysgen.training.recipe import Recipe, load_recipe
+from hf_sysgen.results.record import read_results, write_results
+from hf_sysgen.zoo import zoo_names
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-RESULTS_FOLDER = HERE / "results"
+RESULTS_FOLDER = ROOT / "results"
 # what stands in a recipe's head until it is measured, or what was
 MEASURED = re.compile(r"# Measured here: .*\n(?:#   .*\n)*")
 # other ways to count, of the test split
@@ -82,7 +82,7 @@ def head(path: Path, cells: dict[str, list[dict]]) -> str:
             check_state(recipe, changes, record)
         parts.append((f"{changes}: " if changes else "") + measured(records))
     parts[0] = f"# Measured here: {parts[0]}"
-    parts[-1] += " (benchmarks/results)."
+    parts[-1] += " (results)."
     # a folder that a change names is not to be broken, nor "%" to be parted from its number
     wrap = partial(textwrap.wrap, width=118, break_long_words=False, break_on_hyphens=False)
     lines = [

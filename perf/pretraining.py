@@ -1,7 +1,7 @@
 """
 Speed and memory of language-model pretraining: depth-width decoders beside transformers' GPT-2 and Llama of equal size.
 
-`python benchmarks/pretraining.py` measures everything in one run and writes benchmarks/pretraining.json; `--quick` is a
+`python perf/pretraining.py` measures everything in one run and writes perf/pretraining.json; `--quick` is a
 check of the script itself. A step is forward, backward, clipping and AdamW on random tokens. All contenders do one step
 in turn, round after round, so that a busy machine slows them alike; medians are reported. On a CPU seconds are those of
 the processor, which other programs do not lengthen, over the number of threads; those of the clock are kept beside
@@ -34,10 +34,10 @@ from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from hf_sysgen.evaluation.report import table
-from hf_sysgen.evaluation.results import environment
 from hf_sysgen.files import write_whole
 from hf_sysgen.models import DepthWidthConfig, DepthWidthForCausalLM
+from hf_sysgen.reports.report import table
+from hf_sysgen.results.record import environment
 
 OURS = "depth_width_decoder"
 NAMES = (OURS, "gpt2", "llama")

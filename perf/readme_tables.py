@@ -1,9 +1,9 @@
 """
-`python benchmarks/readme_tables.py` puts tables into README.md and docs, between their `<!-- results:NAME -->` marks,
+`python perf/readme_tables.py` puts tables into README.md and docs, between their `<!-- results:NAME -->` marks,
 and numbers into the heads of recipes, after "# Measured here:"; it writes the cards in model_cards, and draws the
 pictures of curves.
 
-`--keep RUN_DIR ...` first copies those runs' records into benchmarks/results. A test holds that all agree.
+`--keep RUN_DIR ...` first copies those runs' records into results. A test holds that all agree.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dataset_statistics import cell as statistic
 from kept_records import RESULTS_FOLDER, cards, keep, kept_cells, measured_heads
 from story_lengths import draw_stories, story_table
 
+from hf_sysgen.config.recipe import recipe_setups
 from hf_sysgen.data import list_benchmarks
 from hf_sysgen.data.describe import counts_text
-from hf_sysgen.evaluation.report import HEADER, document, markdown, rows_of
-from hf_sysgen.evaluation.reproduction import Collection, TableReport, collect, reproduce
-from hf_sysgen.evaluation.results import RESULTS, read_results
 from hf_sysgen.files import write_whole
 from hf_sysgen.hub.model_card import what_is
-from hf_sysgen.training.recipe import recipe_setups
+from hf_sysgen.reports.comparison import Collection, TableReport, collect, reproduce
+from hf_sysgen.reports.report import HEADER, document, markdown, rows_of
+from hf_sysgen.results.record import RESULTS, read_results
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -40,7 +40,7 @@ def first_record(name: str) -> dict:
 
 
 def kept_results(name: str) -> tuple[list[TableReport], Collection]:
-    """`hf-sysgen report NAME --runs benchmarks/results`, before it is written."""
+    """`hf-sysgen report NAME --runs results`, before it is written."""
     found = collect([RESULTS_FOLDER])
     return reproduce(name, [record for _, record in found.records], recipe_setups()), found
 
@@ -89,7 +89,7 @@ WAYS = {
 
 
 def speed_table() -> str:
-    """Training and decoding speed of the setups of SCAN and COGS, from benchmarks/seq2seq.json."""
+    """Training and decoding speed of the setups of SCAN and COGS, from perf/seq2seq.json."""
     record = json.loads((HERE / "seq2seq.json").read_text(encoding="utf-8"))
     speed = {(row["threads"], row["setup"], row["what"], row["name"]): row["per_second"] for row in record["results"]}
     tables = []
@@ -123,7 +123,7 @@ def speed_table() -> str:
 
 
 def authors_table() -> str:
-    """Training and evaluation beside the code of Csordas et al. 2021, from benchmarks/authors_code.json."""
+    """Training and evaluation beside the code of Csordas et al. 2021, from perf/authors_code.json."""
     record = json.loads((HERE / "authors_code.json").read_text(encoding="utf-8"))
     ratios = {(row["what"], row["name"]): row["times_as_fast"] for row in record["results"]}
     kinds = list(dict.fromkeys(what for what, _ in ratios))
@@ -144,7 +144,7 @@ def authors_table() -> str:
 
 
 def gated_table() -> str:
-    """The models of Chaabouni et al. and of Russin et al. beside their bases, from benchmarks/gated_attention.json."""
+    """The models of Chaabouni et al. and of Russin et al. beside their bases, from perf/gated_attention.json."""
     record = json.loads((HERE / "gated_attention.json").read_text(encoding="utf-8"))
     tables = []
     for threads in sorted({row["threads"] for row in record["results"]}):
@@ -173,7 +173,7 @@ def gated_table() -> str:
 
 
 def triangular_table() -> str:
-    """Triangular attention beside the einsums of the authors, from benchmarks/triangular_attention.json."""
+    """Triangular attention beside the einsums of the authors, from perf/triangular_attention.json."""
     record = json.loads((HERE / "triangular_attention.json").read_text(encoding="utf-8"))
     rows = []
     for setup, one in record["setups"].items():
@@ -195,7 +195,7 @@ def triangular_table() -> str:
 
 
 def edge_decoding_table() -> str:
-    """Decoding with and without the Edge Transformer's cache, from benchmarks/edge_decoding.json."""
+    """Decoding with and without the Edge Transformer's cache, from perf/edge_decoding.json."""
     record = json.loads((HERE / "edge_decoding.json").read_text(encoding="utf-8"))
     rows = [
         (
@@ -217,7 +217,7 @@ def edge_decoding_table() -> str:
 
 
 def pretraining_table() -> str:
-    """Updates of a depth-width decoder beside GPT-2 and Llama of equal size, from benchmarks/pretraining.json."""
+    """Updates of a depth-width decoder beside GPT-2 and Llama of equal size, from perf/pretraining.json."""
     record = json.loads((HERE / "pretraining.json").read_text(encoding="utf-8"))
     results, on_gpu = record["results"], record["measured_peak_flops"] is not None
     modes = dict.fromkeys(row["mode"] for row in results)
@@ -275,7 +275,7 @@ def configs_table() -> str:
 
 def variants_table() -> str:
     """Model types with what their configuration says of them, and their size by default."""
-    from hf_sysgen.listing import num_parameters
+    from hf_sysgen.cli.listing import num_parameters
     from hf_sysgen.models import CONFIGS
 
     rows = []
@@ -287,7 +287,7 @@ def variants_table() -> str:
 def crossing_table() -> str:
     """On which benchmarks a model type has shipped recipes, and on which others it can be trained."""
     from hf_sysgen.models import CONFIGS
-    from hf_sysgen.training.tasks import TASKS, has_needed
+    from hf_sysgen.training.tasks.base import TASKS, has_needed
 
     with_recipe = {(setup["model"], setup["benchmark"]) for setup in recipe_setups().values()}
     rows = []
@@ -304,15 +304,15 @@ def crossing_table() -> str:
 
 def curves(names: tuple[str, ...], path: Path) -> None:
     """Accuracy over training of kept runs."""
-    from hf_sysgen.evaluation.plots import plot_accuracies
+    from hf_sysgen.reports.curves import plot_accuracies
 
     plot_accuracies([first_record(name) for name in names], path)
 
 
 def depth_figure(analysis: str, start: str, path: Path) -> None:
     """A figure of Petty et al. 2023, made from the kept records whose names start so."""
-    from hf_sysgen.evaluation import analyse
-    from hf_sysgen.evaluation.figures import save
+    from hf_sysgen.analysis import commands as analyse
+    from hf_sysgen.analysis.plotting import save
 
     records = [read_results(file) for file in sorted(RESULTS_FOLDER.glob(f"{start}*.json"))]
     save(getattr(analyse, analysis)([(RESULTS_FOLDER, record) for record in records]).draw(), path)
@@ -328,7 +328,7 @@ def in_few_colours(path: Path) -> None:
 
 
 def statistics_table() -> str:
-    """Table 10 of Csordas et al. 2021 from our loaders, from benchmarks/dataset_statistics.json."""
+    """Table 10 of Csordas et al. 2021 from our loaders, from perf/dataset_statistics.json."""
     record = json.loads((HERE / "dataset_statistics.json").read_text(encoding="utf-8"))
     header = ("", *next(iter(record.values())))
     rows = [(row, *(statistic(entry) for entry in cells.values())) for row, cells in record.items()]
@@ -346,7 +346,7 @@ def statistics_table() -> str:
 
 
 def loading_table() -> str:
-    """Preparing and loading benchmarks, from benchmarks/data_loading.json."""
+    """Preparing and loading benchmarks, from perf/data_loading.json."""
     record = json.loads((HERE / "data_loading.json").read_text(encoding="utf-8"))
     rows = []
     for what, row in record["rows"].items():

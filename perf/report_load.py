@@ -1,7 +1,7 @@
 """
-How long `hf-sysgen report all` takes over 200 recorded runs, one of them cut short; writes benchmarks/report_load.json.
+How long `hf-sysgen report all` takes over 200 recorded runs, one of them cut short; writes perf/report_load.json.
 
-`python benchmarks/report_load.py`. The runs are the two of the main job, recorded a hundred times as other seeds. Timed
+`python perf/report_load.py`. The runs are the two of the main job, recorded a hundred times as other seeds. Timed
 are whole processes, imports included.
 """
 
@@ -18,8 +18,8 @@ from pathlib import Path
 
 from readme_tables import HERE, QUICK, first_record
 
-from hf_sysgen.evaluation.results import RESULTS, environment, write_results
 from hf_sysgen.files import write_whole
+from hf_sysgen.results.record import RESULTS, environment, write_results
 
 
 def main() -> None:

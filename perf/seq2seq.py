@@ -1,7 +1,7 @@
 """
 Speed of training and greedy decoding: our four variants beside transformers' T5 and BART of equal width and depth.
 
-`python benchmarks/seq2seq.py` measures everything in one run and writes benchmarks/seq2seq.json; `--setup` and
+`python perf/seq2seq.py` measures everything in one run and writes perf/seq2seq.json; `--setup` and
 `--threads` measure some and leave the rows of others there. `--quick` is a check of the script itself. All contenders
 do one step in turn, round after round, so that a busy machine slows them alike; the medians are reported. One thread is
 timed by the processor time it got, several and a GPU by the clock. Rows:
@@ -26,13 +26,13 @@ import torch
 from transformers import BartConfig, BartForConditionalGeneration, T5Config, T5ForConditionalGeneration
 
 from hf_sysgen.data import load_benchmark
-from hf_sysgen.data.tokenization import build_vocabulary, encode_sources, encode_targets
-from hf_sysgen.data.tokenized import TokenizedSplit
+from hf_sysgen.data.text.splits import TokenizedSplit
+from hf_sysgen.data.text.vocabulary import build_vocabulary, encode_sources, encode_targets
 from hf_sysgen.evaluation.decoding import greedy_decode
-from hf_sysgen.evaluation.report import table
-from hf_sysgen.evaluation.results import environment
 from hf_sysgen.files import write_whole
 from hf_sysgen.models import CONFIGS, MODELS
+from hf_sysgen.reports.report import table
+from hf_sysgen.results.record import environment
 from hf_sysgen.training.batches import StepBatches
 
 OUR_NAMES = ("sysgen_transformer", "universal_transformer", "relative_transformer", "relative_universal_transformer")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from kept_records import ROOT, in_order, kept_cells
 
-from hf_sysgen.evaluation.figures import COLOURS, MARKERS, save
-from hf_sysgen.evaluation.papers import Cell, find_tables
-from hf_sysgen.evaluation.report import markdown
+from hf_sysgen.analysis.plotting import COLOURS, MARKERS, save
+from hf_sysgen.reports.papers import Cell, find_tables
+from hf_sysgen.reports.report import markdown
 
 # recipes of the paper's setup, and what the models are called in its figure; small ones beside them end in `QUICK`
 MODELS = {
@@ -65,7 +65,7 @@ def _note(cells: Mapping[str, list[dict]]) -> str:
     return (
         "Percent right of CLUTRR's test stories of k relations. Paper: Table 5, mean ± standard error; its Figure 3 "
         "draws all k of all models, without numbers. Ours: at the paper's setup (of GAT, for which it names none, that "
-        "of its authors), and quick: small models with a smaller budget (`recipes/edge/clutrr_*_quick.yaml`); of "
+        "of its authors), and quick: small models with a smaller budget (`recipes/bergen2021/clutrr_*_quick.yaml`); of "
         "several seeds mean ± standard deviation."
     ) + (f" Not measured yet: {', '.join(missing)}." if missing else "")
 

@@ -1,7 +1,7 @@
 """
 What reading the weights of tied rounds again in every round costs, and what taking parts of a batch through all gains.
 
-`python benchmarks/tied_rounds.py` writes benchmarks/tied_rounds.json; `--quick` checks the script. Forward and backward
+`python perf/tied_rounds.py` writes perf/tied_rounds.json; `--quick` checks the script. Forward and backward
 pass through the Edge Transformer's encoder, at sizes of the paper, without padding or dropout; all contenders run once
 in turn, round after round, and medians are reported. With one thread, times are the processor's.
 
@@ -21,11 +21,11 @@ import numpy as np
 import torch
 from seq2seq import clock_of, in_turns
 
-from hf_sysgen.evaluation.report import table
-from hf_sysgen.evaluation.results import environment
 from hf_sysgen.files import write_whole
 from hf_sysgen.models import EdgeTransformerConfig
 from hf_sysgen.models.edge_layers import EdgeRounds
+from hf_sysgen.reports.report import table
+from hf_sysgen.results.record import environment
 
 # examples, nodes, width, heads, rounds: CLUTRR and COGS in training, one short sentence of COGS, queries of CFQ
 SETUPS = {

@@ -1,7 +1,7 @@
 """
 Triangular attention on this processor: forward, backward and peak memory of every implementation, beside an einsum.
 
-`python benchmarks/triangular_attention.py` writes benchmarks/triangular_attention.json; `--setups` measures some and
+`python perf/triangular_attention.py` writes perf/triangular_attention.json; `--setups` measures some and
 leaves the rows of others there; `--quick` checks the script.
 All contenders run once in turn, round after round, so that a busy machine slows them alike; medians are reported. Rows:
 
@@ -29,10 +29,10 @@ from pathlib import Path
 
 import torch
 
-from hf_sysgen.evaluation.results import environment
 from hf_sysgen.files import write_whole
 from hf_sysgen.models.triangular_attention import plain_triangular_attention
 from hf_sysgen.models.triangular_blocked import blocked_triangular_attention
+from hf_sysgen.results.record import environment
 
 # B, n, d, h: growing graphs of width 64, then the paper's CLUTRR (n up to 11), COGS (22 in training) and CFQ, whose
 # nodes are those of question and query with their ends: of `mcd1_edge_unfiltered` up to 122 in training

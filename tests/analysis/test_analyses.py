@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hf_sysgen.cli import app
-from hf_sysgen.evaluation import analyse
-from hf_sysgen.evaluation import devil_analyses as devil
-from hf_sysgen.evaluation.analyse import feed_forward_ranks, read_runs
-from hf_sysgen.evaluation.depth_analyses import (
+from hf_sysgen.analysis import commands as analyse
+from hf_sysgen.analysis import csordas2021 as devil
+from hf_sysgen.analysis.commands import feed_forward_ranks, read_runs
+from hf_sysgen.analysis.csordas2021 import AnalysisError
+from hf_sysgen.analysis.petty2023 import (
     accuracy_at_loss,
     at_equal_loss,
     by_structure,
@@ -28,8 +28,7 @@ from hf_sysgen.evaluation.depth_analyses import (
     perplexities,
     ranks,
 )
-from hf_sysgen.evaluation.devil_analyses import AnalysisError
-from hf_sysgen.evaluation.figures import (
+from hf_sysgen.analysis.plotting import (
     LAYERS,
     Cloud,
     Line,
@@ -39,8 +38,9 @@ from hf_sysgen.evaluation.figures import (
     draw_clouds,
     draw_panels,
 )
-from hf_sysgen.evaluation.results import write_results
-from hf_sysgen.evaluation.samples import Evaluation, read_evaluations, write_evaluation
+from hf_sysgen.cli.main import app
+from hf_sysgen.results.record import write_results
+from hf_sysgen.results.samples import Evaluation, read_evaluations, write_evaluation
 
 COGS = {"benchmark": "cogs", "config": "current", "batch_size": 128}
 
@@ -565,10 +565,10 @@ def test_accuracies_at_equal_perplexity_are_of_one_benchmark(tmp_path, monkeypat
 @pytest.mark.parametrize("size_class", ["41M", "134M", "374M"])
 def test_shipped_recipes_of_pretraining_keep_what_figure_6_takes(size_class):
     """Perplexities that fall forever, lower ones of deeper models."""
-    from hf_sysgen.training.recipe import load_recipe, shipped_recipes
+    from hf_sysgen.config.recipe import load_recipe, shipped_recipes
 
     runs = []
-    for path in (shipped_recipes() / "depth_width").glob(f"pretrain_{size_class}_*.yaml"):
+    for path in (shipped_recipes() / "petty2023").glob(f"pretrain_{size_class}_*.yaml"):
         recipe = load_recipe(path)
         depth = int(path.stem.rpartition("_")[2])
         steps = sorted({*range(recipe.eval_every, recipe.steps + 1, recipe.eval_every), *recipe.kept_steps})

@@ -16,17 +16,10 @@ from tiny_runs import SMALL, read_lines, tiny_recipe
 from transformers import GenerationConfig
 from typer.testing import CliRunner
 
+import hf_sysgen.analysis.look
 import hf_sysgen.data
-import hf_sysgen.evaluation.look
-import hf_sysgen.training.tasks
-from hf_sysgen.cli import app
-from hf_sysgen.data.cogs_graph_forms import to_graph
-from hf_sysgen.data.tokenization import build_vocabulary, sentence_tokenizer
-from hf_sysgen.evaluation.checkpoints import load_any_checkpoint
-from hf_sysgen.evaluation.figures import BLUE, GREY, ORANGE
-from hf_sysgen.evaluation.graph_pictures import _levels, draw_queries, draw_words
-from hf_sysgen.evaluation.graphs import GraphError, QueryGraph, WordGraph, cogs_forms, cogs_labels, parse_query, trees
-from hf_sysgen.evaluation.inspection import (
+import hf_sysgen.training.tasks.base
+from hf_sysgen.analysis.attention import (
     LookError,
     attention_maps,
     distance_preferences,
@@ -36,7 +29,14 @@ from hf_sysgen.evaluation.inspection import (
     record,
     story_attention,
 )
-from hf_sysgen.evaluation.stories import Story, StoryError, parse_story
+from hf_sysgen.analysis.graph_plots import _levels, draw_queries, draw_words
+from hf_sysgen.analysis.graphs import GraphError, QueryGraph, WordGraph, cogs_forms, cogs_labels, parse_query, trees
+from hf_sysgen.analysis.plotting import BLUE, GREY, ORANGE
+from hf_sysgen.analysis.stories import Story, StoryError, parse_story
+from hf_sysgen.cli.main import app
+from hf_sysgen.data.cogs.graph_forms import to_graph
+from hf_sysgen.data.text.vocabulary import build_vocabulary, sentence_tokenizer
+from hf_sysgen.evaluation.checkpoints import load_any_checkpoint
 from hf_sysgen.models import CONFIGS, MODELS
 from hf_sysgen.models.positions import sinusoids
 from hf_sysgen.training.run import run_recipe
@@ -408,7 +408,7 @@ def runs(tmp_path_factory):
             folder, model="edge_transformer", benchmark=benchmark, config=config, steps=30, batch_size=16, eval_every=0,
             num_hidden_layers=2, dropout=0.0, learning_rate=0.005,
         )  # fmt: skip
-        with mock.patch.object(hf_sysgen.training.tasks, "load_benchmark", any_benchmark):
+        with mock.patch.object(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark):
             run_recipe(recipe)
         folders[benchmark] = folder / "run"
     return folders
@@ -418,7 +418,7 @@ def runs(tmp_path_factory):
 def drawn(monkeypatch):
     """The figures that are saved."""
     figures = []
-    monkeypatch.setattr(hf_sysgen.evaluation.look, "save", lambda figure, path: figures.append((figure, path)))
+    monkeypatch.setattr(hf_sysgen.analysis.look, "save", lambda figure, path: figures.append((figure, path)))
     return figures
 
 

@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 import hf_sysgen.data
 import hf_sysgen.training.run
-import hf_sysgen.training.tasks
-from hf_sysgen.cli import app
-from hf_sysgen.evaluation.zoo import zoo_names
+import hf_sysgen.training.tasks.base
+from hf_sysgen.cli.main import app
 from hf_sysgen.training.run import run_recipe
+from hf_sysgen.zoo import zoo_names
 
 HEAVY = ("torch", "transformers", "datasets", "accelerate", "matplotlib", "yaml", "numpy")
 
@@ -39,7 +39,7 @@ def run_dir(tmp_path_factory) -> Path:
     """A finished run, read only."""
     folder = tmp_path_factory.mktemp("cli")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hf_sysgen.training.tasks, "load_benchmark", lambda *args, **kwargs: small_scan())
+        patch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", lambda *args, **kwargs: small_scan())
         hf_sysgen.training.run.quiet_libraries()
         run_recipe(tiny_recipe(folder))
     return folder / "run"
@@ -70,7 +70,7 @@ def test_help_and_import_load_nothing_heavy(words, tmp_path):
 
 
 def test_list():
-    result = invoke("list", "--recipes", Path(__file__).parent.parent / "recipes")
+    result = invoke("list", "--recipes", Path(__file__).parents[2] / "recipes")
     assert result.exit_code == 0
     for text in ("relative_universal_transformer", "365,831", "AutoModelForSeq2SeqLM", "length_cutoff_26",
                  "train 16,458 / validation 1,828 / test 2,624", "BSD",
@@ -95,7 +95,7 @@ def test_train_says_where_results_are_and_not_twice(tmp_path, few_examples):
 
 @pytest.fixture
 def few_examples(monkeypatch) -> None:
-    monkeypatch.setattr(hf_sysgen.training.tasks, "load_benchmark", lambda *args, **kwargs: small_scan())
+    monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", lambda *args, **kwargs: small_scan())
 
 
 def test_evaluate_agrees_with_the_run(run_dir, small, tmp_path):

@@ -15,13 +15,13 @@ import pytest
 from typer.testing import CliRunner
 
 import hf_sysgen.data.builder
-import hf_sysgen.data.byte_pairs
 import hf_sysgen.data.describe
 import hf_sysgen.data.sources
-from hf_sysgen.cli import app
+import hf_sysgen.data.text.byte_pairs
+from hf_sysgen.cli.data import quiet
+from hf_sysgen.cli.main import app
 from hf_sysgen.data import list_benchmarks, load_benchmark
-from hf_sysgen.data.scan_sources import SCAN
-from hf_sysgen.data_cli import quiet
+from hf_sysgen.data.scan.sources import SCAN
 
 
 @pytest.fixture(autouse=True)
@@ -138,7 +138,7 @@ def test_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hf_sysgen.data.describe, "describe_text", lambda *_, data_dir, **__: given.append(data_dir))
     assert invoke("describe", "c4", "--data-dir", "https://host/folder").exit_code == 0
     monkeypatch.setattr(
-        hf_sysgen.data.byte_pairs, "save_byte_pairs", lambda *_, data_dir: given.append(data_dir) or (1, 1)
+        hf_sysgen.data.text.byte_pairs, "save_byte_pairs", lambda *_, data_dir: given.append(data_dir) or (1, 1)
     )
     assert invoke("tokenizer", "folder", "--data-dir", "https://host/folder").exit_code == 0
     assert given == ["https://host/folder"] * 2

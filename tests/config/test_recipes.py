@@ -19,15 +19,10 @@ from made_examples import any_benchmark
 from tiny_runs import SIZES, TINY, short_scan, shrunk
 from tiny_text import write_tokenizer
 
-import hf_sysgen.training.recipe
+import hf_sysgen.config.recipe
 import hf_sysgen.training.run
-import hf_sysgen.training.tasks
-from hf_sysgen.data import benchmark_info
-from hf_sysgen.evaluation.papers import papers
-from hf_sysgen.evaluation.results import read_results
-from hf_sysgen.models import CONFIGS, DepthWidthConfig
-from hf_sysgen.training import translation_task
-from hf_sysgen.training.recipe import (
+import hf_sysgen.training.tasks.base
+from hf_sysgen.config.recipe import (
     DERIVED_FIELDS,
     RECIPE_KEYS,
     Recipe,
@@ -39,10 +34,15 @@ from hf_sysgen.training.recipe import (
     recipe_setups,
     shipped_recipes,
 )
+from hf_sysgen.data import benchmark_info
+from hf_sysgen.models import CONFIGS, DepthWidthConfig
+from hf_sysgen.reports.papers import papers
+from hf_sysgen.results.record import read_results
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.training.tasks import prepare_task
+from hf_sysgen.training.tasks import translation as translation_task
+from hf_sysgen.training.tasks.base import prepare_task
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 FILES = sorted(path for path in ROOT.glob("recipes/*/*.yaml") if path.parent.name != "accelerate")
 # what differs between the files of a benchmark is the model, which the other one runs
 SLOW = [path for path in FILES if path.stem.startswith(("iwslt14_", "flores_", "noun_adj")) and path.stem[-3:] != "_t5"]
@@ -59,7 +59,7 @@ def test_there_are_recipes():
     ids=lambda path: path.stem,
 )
 def test_every_recipe_runs_two_steps(path, tmp_path, monkeypatch):
-    monkeypatch.setattr(hf_sysgen.training.tasks, "load_benchmark", any_benchmark)
+    monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark)
     # whose outputs are short: a model that has learned nothing writes as far as it may
     monkeypatch.setattr(made_examples, "small_scan", short_scan)
     search = functools.partial(translation_task.search_settings, max_length=8)
@@ -106,7 +106,7 @@ def test_heads_say_of_how_many_runs_the_paper_s_numbers_are():
     """As the papers' files count them, which leave out what is quoted."""
     made = {(cell.run.recipe, cell.seeds) for paper in papers() for table in paper.tables for cell in table if cell.run}
     counts = 0
-    for path in (path for path in FILES if path.parent.name == "edge" and "quick" not in path.stem):
+    for path in (path for path in FILES if path.parent.name == "bergen2021" and "quick" not in path.stem):
         title = path.read_text(encoding="utf-8").partition("\n")[0]
         known = {seeds for recipe, seeds in made if recipe == path.stem}
         if said := re.search(r"\(mean of (\d+) runs\)", title):
@@ -134,7 +134,7 @@ def test_the_paper_s_setup_of_the_scan_cells():
 def test_the_paper_s_setup_of_the_edge_transformer():
     """Table 1: L, d, h, batch, learning rate, and the number of epochs or steps; the rest is quoted from others."""
     quoted = {"clutrr_gat_234", "cogs_graph_universal", "cogs_graph_transformer", "cfq_dependencies_bilstm"}
-    paths = [path for path in FILES if path.parent.name == "edge" and path.stem not in quoted]
+    paths = [path for path in FILES if path.parent.name == "bergen2021" and path.stem not in quoted]
     cells = {path.stem: load_recipe(path) for path in paths}
     table = {
         "clutrr_edge": (8, 200, 4, 400, 1e-3), "clutrr_rat": (8, 320, 8, 200, 1e-3),
@@ -162,7 +162,7 @@ def test_the_paper_s_setup_of_the_edge_transformer():
     # without the filter, as the heads say
     for name in ("cfq_edge", "cfq_sparql_universal"):
         size = benchmark_info("cfq").configs["mcd1_edge_unfiltered"].num_examples["train"]
-        text = (ROOT / "recipes" / "edge" / f"{name}.yaml").read_text(encoding="utf-8")
+        text = (ROOT / "recipes" / "bergen2021" / f"{name}.yaml").read_text(encoding="utf-8")
         assert f"`steps={100 * -(-size // cells[name].batch_size)}`" in text
     # clutrr/train.py, cogs/train.py and cfq/train.py of the authors' code: schedule, warm-up, decay, clipping, dropout
     trained = {
@@ -192,7 +192,7 @@ def test_the_paper_s_setup_of_gated_attention_on_scan():
     }
     counts = {config: info.num_examples["train"] for config, info in benchmark_info("scan").configs.items()}
     for name, depths in grids.items():
-        path = shipped_recipes() / "sag" / f"scan_{name}.yaml"
+        path = shipped_recipes() / "chaabouni2021" / f"scan_{name}.yaml"
         recipe = load_recipe(path)
         keys = recipe.to_dict()
         assert shared.items() <= keys.items()
@@ -236,7 +236,7 @@ def test_the_paper_s_setup_of_gated_attention_in_translation():
     }  # fmt: skip
     gates = {"iwslt14": [1.0, 0.0], "flores": [2.0, 1.0, 0.0], "noun_adjective": [1.0, 0.0]}
     for benchmark, setup in setups.items():
-        folder = shipped_recipes() / "sag"
+        folder = shipped_recipes() / "chaabouni2021"
         spans = [f"{benchmark}_{name}" for name in ("sag_convolution", "sag_fixed_span", "sag_t5")]
         grids = {"transformer": [f"{benchmark}_transformer"], "sag": [f"{benchmark}_sag"], "spans": spans}
         for name, recipes in grids.items():
@@ -281,7 +281,7 @@ def test_the_paper_s_setup_of_pretraining():
             assert recipe.paper_cell == f"Table 3, C4 val. PPL, {name}, {depth} layer{'s' * (depth > 1)}"
             text = path.read_text(encoding="utf-8")
             assert f"C4 val. PPL: {perplexity}. " in text
-            assert f"recipes/depth_width/{path.name}\n" in text
+            assert f"recipes/petty2023/{path.name}\n" in text
             own = ("size_class", "num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads",
                    "learning_rate", "paper_cell", "paper_validation")  # fmt: skip
             others.add(json.dumps({key: value for key, value in recipe.to_dict().items() if key not in own}))
@@ -561,10 +561,10 @@ def test_an_override_of_what_the_file_leaves_out(tmp_path):
 
 def test_shipped_recipes_are_found_from_anywhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in ("devil/scan_length26_relative.yaml", "recipes/devil/scan_length26_relative.yaml"):
+    for name in ("devil/scan_length26_relative.yaml", "recipes/csordas2021/scan_length26_relative.yaml"):
         assert load_recipe(name, ["seed=4"]).run_dir == Path("runs/scan_length26_relative/seed4")
-    (tmp_path / "devil").mkdir()
-    (tmp_path / "devil" / "scan_length26_relative.yaml").write_text(yaml.safe_dump(TINY))
+    (tmp_path / "csordas2021").mkdir()
+    (tmp_path / "csordas2021" / "scan_length26_relative.yaml").write_text(yaml.safe_dump(TINY))
     assert load_recipe("devil/scan_length26_relative.yaml").steps == TINY["steps"]
     with pytest.raises(RecipeError, match="cannot read the recipe"):
         load_recipe("devil/none.yaml")
@@ -584,14 +584,16 @@ def test_installed_recipes_are_found(recorded, folder, tmp_path, monkeypatch):
     packages = tmp_path / "prefix" / "lib" / "python3" / "site-packages"
     (packages / "hf_sysgen-0.1.0.dist-info").mkdir(parents=True)
     (packages / "hf_sysgen-0.1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: hf-sysgen\n")
-    (packages / "hf_sysgen-0.1.0.dist-info" / "RECORD").write_text(f"{recorded}/hf-sysgen/recipes/devil/tiny.yaml,,\n")
+    (packages / "hf_sysgen-0.1.0.dist-info" / "RECORD").write_text(
+        f"{recorded}/hf-sysgen/recipes/csordas2021/tiny.yaml,,\n"
+    )
     monkeypatch.syspath_prepend(packages)
-    monkeypatch.setattr(hf_sysgen.training.recipe, "__file__", str(packages / "hf_sysgen" / "training" / "recipe.py"))
+    monkeypatch.setattr(hf_sysgen.config.recipe, "__file__", str(packages / "hf_sysgen" / "config" / "recipe.py"))
     # those of an installation of this very environment
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path / "none"))
     with pytest.raises(RecipeError, match="the package's recipes are not there; install hf-sysgen again"):
         recipe_setups()
-    recipes = tmp_path / folder / "hf-sysgen" / "recipes" / "devil"
+    recipes = tmp_path / folder / "hf-sysgen" / "recipes" / "csordas2021"
     recipes.mkdir(parents=True)
     (recipes / "tiny.yaml").write_text(yaml.safe_dump(TINY))
     assert shipped_recipes().resolve() == recipes.parent

@@ -1,4 +1,4 @@
-"""What the scripts in benchmarks compute from what they measure."""
+"""What the scripts in perf compute from what they measure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hf_sysgen.models import DepthWidthConfig, DepthWidthForCausalLM
 
 @pytest.fixture
 def scripts(monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
+    monkeypatch.setattr(sys, "path", [str(ROOT / "perf"), *sys.path])
 
 
 @pytest.mark.parametrize("shared", [False, True])

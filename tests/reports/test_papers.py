@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hf_sysgen.evaluation.papers import Cell, Table, papers
+from hf_sysgen.reports.papers import Cell, Table, papers
 
 TABLES = {table.id: table for paper in papers() for table in paper.tables}
 # file of a paper's text, and on which side of its caption a table stands
@@ -16,7 +16,7 @@ TEXTS = {
     "csordas2021": ("csordas2021_devil_in_the_detail.txt", "below"),
     "chaabouni2021": ("chaabouni2021_jump_around_right.txt", "above"),
     "bergen2021": ("bergen2021_edge_transformer.txt", "below"),
-    "russin2022": ("russin2022_role_filler.txt", "above"),
+    "chakravarthy2022": ("chakravarthy2022_role_filler.txt", "above"),
     "petty2023": ("petty2023_depth_and_width.txt", "above"),
 }
 # how many of a table's lines are heads, and how many columns are labels, where it is not one each
@@ -60,7 +60,7 @@ STATED = {
         r"filtered random split \( ?\$(.+?)\\%\$ ", r"filtered random split \(.+? vs +\$(.+?)\$ +% accuracy",
         r"It reaches +\$(.+?)\$ +% average",
     ],
-    "russin2022-figure3": [r"\(entropy = ([\d.]+)\)"],
+    "chakravarthy2022-figure3": [r"\(entropy = ([\d.]+)\)"],
     "petty2023-figure3": [
         r"optimal \(5-layer\) model is ([\d.]+); .*? ratio is ([\d.]+); .*? ratio is ([\d.]+)\.",
     ],

@@ -16,11 +16,10 @@ import pytest
 from scipy import stats
 from typer.testing import CliRunner
 
-from hf_sysgen.cli import app
-from hf_sysgen.evaluation import reproduction
-from hf_sysgen.evaluation.papers import Cell, Run, Table, find_tables, papers
-from hf_sysgen.evaluation.report import document, measured_cells, number, remarks, terminal, write_report
-from hf_sysgen.evaluation.reproduction import (
+from hf_sysgen.cli.main import app
+from hf_sysgen.config.recipe import load_recipe, recipe_setups, shipped_recipes
+from hf_sysgen.reports import comparison as reproduction
+from hf_sysgen.reports.comparison import (
     Measurement,
     collect,
     compare,
@@ -29,9 +28,10 @@ from hf_sysgen.evaluation.reproduction import (
     student,
     unplaced,
 )
-from hf_sysgen.evaluation.results import ResultsError, file_name, write_results
-from hf_sysgen.training.recipe import load_recipe, recipe_setups, shipped_recipes
-from hf_sysgen.training.sweep import load_sweep
+from hf_sysgen.reports.papers import Cell, Run, Table, find_tables, papers
+from hf_sysgen.reports.report import document, measured_cells, number, remarks, terminal, write_report
+from hf_sysgen.results.record import ResultsError, file_name, write_results
+from hf_sysgen.training.launch.sweep import load_sweep
 
 ROOT = Path(__file__).parent.parent.parent
 SETUPS = recipe_setups()
@@ -157,7 +157,7 @@ def test_a_recipe_that_names_a_cell_names_one_that_it_makes(recipe):
 
 def test_recorded_runs_have_their_cells():
     """The results that this repository keeps are all placed, by their names and their numbers."""
-    kept_results = collect([ROOT / "benchmarks" / "results"])
+    kept_results = collect([ROOT / "results"])
     assert kept_results.skipped == ()
     records = [record for _, record in kept_results.records]
     # the paper's models are larger and read more, or it draws them without numbers
@@ -481,7 +481,7 @@ def test_command_prints_a_table(tmp_path):
     ("words", "message"),
     [
         (("csordas2021-table33",), "no table 'csordas2021-table33': csordas2021 has csordas2021-table1"),
-        (("table3",), "tables of bergen2021, chaabouni2021, csordas2021, petty2023, russin2022, or all"),
+        (("table3",), "tables of bergen2021, chaabouni2021, csordas2021, petty2023, chakravarthy2022, or all"),
         (("all", "--runs", "rnus"), "rnus: is no folder; give those of runs by --runs"),
         (("all", "--output", "report.pdf"), "report.pdf: a report is written as .html, .md or .txt, not as .pdf"),
     ],

@@ -8,9 +8,10 @@ import subprocess
 
 import pytest
 
-from hf_sysgen.evaluation.plots import plot_accuracies, told_apart
-from hf_sysgen.evaluation.report import table
-from hf_sysgen.evaluation.results import (
+from hf_sysgen.files import write_whole
+from hf_sysgen.reports.curves import plot_accuracies, told_apart
+from hf_sysgen.reports.report import table
+from hf_sysgen.results.record import (
     RECORD,
     SCHEMA_VERSION,
     SPLIT,
@@ -20,7 +21,6 @@ from hf_sysgen.evaluation.results import (
     read_results,
     write_results,
 )
-from hf_sysgen.files import write_whole
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_numbers_that_json_lacks_become_null(record, tmp_path):
 
 
 def test_the_commit_is_that_of_our_own_checkout_only(tmp_path, monkeypatch):
-    import hf_sysgen.evaluation.results as results
+    import hf_sysgen.results.record as results
 
     repository = tmp_path / "theirs"
     installed = repository / "venv" / "results.py"

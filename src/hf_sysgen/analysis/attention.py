@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hf_sysgen.data.tokenization import encode_sources, encode_targets
+from hf_sysgen.analysis.stories import Story
+from hf_sysgen.data.text.vocabulary import encode_sources, encode_targets
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import source_ids
-from hf_sysgen.evaluation.stories import Story
 from hf_sysgen.models.positions import sinusoids
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def read_input(model: Any, tokenizer: PreTrainedTokenizerFast | None, text: str,
         StoryError: see `parse_story`.
     """
     if tokenizer is None:
-        from hf_sysgen.evaluation.stories import parse_story
+        from hf_sysgen.analysis.stories import parse_story
 
         _no_target(model, target)
         return read_story(model, parse_story(text))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hf_sysgen.evaluation.figures import GREY, ORANGE, SCALE
-from hf_sysgen.evaluation.inspection import Maps, Preferences
-from hf_sysgen.evaluation.stories import Story
+from hf_sysgen.analysis.attention import Maps, Preferences
+from hf_sysgen.analysis.plotting import GREY, ORANGE, SCALE
+from hf_sysgen.analysis.stories import Story
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_sysgen.evaluation import depth_analyses, devil_analyses
-from hf_sysgen.evaluation.devil_analyses import AnalysisError, Record, benchmark_of, cells, curve, mean_curve
-from hf_sysgen.evaluation.figures import (
+from hf_sysgen.analysis import csordas2021 as devil_analyses
+from hf_sysgen.analysis import petty2023 as depth_analyses
+from hf_sysgen.analysis.csordas2021 import AnalysisError, Record, benchmark_of, cells, curve, mean_curve
+from hf_sysgen.analysis.plotting import (
     LAYERS,
     Cloud,
     Histogram,
@@ -27,10 +28,10 @@ from hf_sysgen.evaluation.figures import (
     draw_with_histograms,
     save,
 )
-from hf_sysgen.evaluation.report import table
-from hf_sysgen.evaluation.results import MODEL, RESULTS, read_results
-from hf_sysgen.evaluation.samples import read_evaluations
 from hf_sysgen.files import write_whole
+from hf_sysgen.reports.report import table
+from hf_sysgen.results.record import MODEL, RESULTS, read_results
+from hf_sysgen.results.samples import read_evaluations
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

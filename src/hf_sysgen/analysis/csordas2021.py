@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hf_sysgen.errors import UserError
-from hf_sysgen.evaluation.samples import Evaluation
+from hf_sysgen.results.samples import Evaluation
 
 Record = Mapping[str, Any]
 # a number that was logged, after its step

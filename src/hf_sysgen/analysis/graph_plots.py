@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hf_sysgen.evaluation.figures import BLUE, GREY, ORANGE
-from hf_sysgen.evaluation.graphs import QueryGraph, WordGraph
-from hf_sysgen.evaluation.pictures import arrow, circle
+from hf_sysgen.analysis.attention_plots import arrow, circle
+from hf_sysgen.analysis.graphs import QueryGraph, WordGraph
+from hf_sysgen.analysis.plotting import BLUE, GREY, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hf_sysgen.data.cogs_graph_forms import NO_PARENT, Graph, to_graph
+from hf_sysgen.data.cogs.graph_forms import NO_PARENT, Graph, to_graph
 from hf_sysgen.errors import UserError
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from hf_sysgen.analysis.plotting import check_picture, save
+from hf_sysgen.analysis.stories import Story, parse_story, story_of
 from hf_sysgen.errors import UserError
-from hf_sysgen.evaluation.figures import check_picture, save
-from hf_sysgen.evaluation.results import PREDICTIONS, RESULTS, read_predictions, read_results
-from hf_sysgen.evaluation.stories import Story, parse_story, story_of
+from hf_sysgen.results.record import PREDICTIONS, RESULTS, read_predictions, read_results
 
 
 class ExampleError(UserError):
@@ -18,8 +18,8 @@ class ExampleError(UserError):
 def look_at_attention(checkpoint: str | Path, text: str, output: Path, target: str | None, positions: bool) -> str:
     """Maps of an input. Raises PictureError, CheckpointError, DataError, LookError, StoryError."""
     check_picture(output)
-    from hf_sysgen.evaluation.inspection import attention_maps, position_maps, read_input
-    from hf_sysgen.evaluation.pictures import draw_maps
+    from hf_sysgen.analysis.attention import attention_maps, position_maps, read_input
+    from hf_sysgen.analysis.attention_plots import draw_maps
 
     model, tokenizer = _load(checkpoint)
     reading = read_input(model, tokenizer, text, target)
@@ -35,8 +35,8 @@ def look_at_attention(checkpoint: str | Path, text: str, output: Path, target: s
 def look_at_biases(checkpoint: str | Path, output: Path, reach: int) -> str:
     """Figure 1 of Chaabouni et al. 2021 of a checkpoint. Raises PictureError, CheckpointError, LookError."""
     check_picture(output)
-    from hf_sysgen.evaluation.inspection import distance_preferences
-    from hf_sysgen.evaluation.pictures import draw_preferences
+    from hf_sysgen.analysis.attention import distance_preferences
+    from hf_sysgen.analysis.attention_plots import draw_preferences
 
     model, _ = _load(checkpoint)
     found = distance_preferences(model, reach)
@@ -59,8 +59,8 @@ def look_at_example(run: Path, output: Path, split: str, row: int, data_dir: Pat
     benchmark = recipe["benchmark"]
     if benchmark == "clutrr":
         return look_at_story(run, _story(recipe, split, row, data_dir), output)
-    from hf_sysgen.evaluation.graph_pictures import draw_queries, draw_words
-    from hf_sysgen.evaluation.graphs import READERS, QueryGraph
+    from hf_sysgen.analysis.graph_plots import draw_queries, draw_words
+    from hf_sysgen.analysis.graphs import READERS, QueryGraph
 
     if benchmark not in READERS:
         raise ExampleError(f"{run}: examples of {benchmark} are no graphs; those of clutrr, {', '.join(READERS)} are")
@@ -77,8 +77,8 @@ def look_at_story(checkpoint: str | Path, story: Story | str, output: Path) -> s
     """A story with the attention of its query, layer by layer. Raises CheckpointError, LookError, StoryError."""
     check_picture(output)
     story = parse_story(story) if isinstance(story, str) else story
-    from hf_sysgen.evaluation.inspection import read_story, story_attention
-    from hf_sysgen.evaluation.pictures import draw_story
+    from hf_sysgen.analysis.attention import read_story, story_attention
+    from hf_sysgen.analysis.attention_plots import draw_story
 
     model, _ = _load(checkpoint)
     layers, probabilities = story_attention(model, read_story(model, story))

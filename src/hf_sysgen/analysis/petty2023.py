@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_sysgen.data.cogs_files import STRUCTURAL
-from hf_sysgen.evaluation.devil_analyses import AnalysisError, Curve, Record, benchmark_of, curve
-from hf_sysgen.evaluation.results import SAME_CELL
+from hf_sysgen.analysis.csordas2021 import AnalysisError, Curve, Record, benchmark_of, curve
+from hf_sysgen.data.cogs.files import STRUCTURAL
+from hf_sysgen.results.record import SAME_CELL
 
 if TYPE_CHECKING:
     import numpy as np

@@ -25,7 +25,7 @@ HERE = Path("analyses")
 
 def _run(name: str, runs: list[Path], output: Path, **options: Any) -> None:
     with reported() as outcome:
-        from hf_sysgen.evaluation import analyse
+        from hf_sysgen.analysis import commands as analyse
 
         print(analyse.analyse(runs, output, lambda found: getattr(analyse, name)(found, **options)))
     raise typer.Exit(outcome.status)
@@ -115,7 +115,7 @@ def lexical_structural(runs: Paths, output: Output = HERE) -> None:
 def matched_perplexity(
     runs: Paths,
     output: Output = HERE,
-    recipe: Annotated[str, typer.Option(help="recipe of the fine-tuning")] = "recipes/depth_width/cogs.yaml",
+    recipe: Annotated[str, typer.Option(help="recipe of the fine-tuning")] = "recipes/petty2023/cogs.yaml",
 ) -> None:
     """Checkpoints of equal perplexity, and commands that fine-tune them (Petty et al. 2023, Figure 6).
 

@@ -141,7 +141,7 @@ def tokenizer(
 ) -> None:
     """Train a tokenizer of subwords (byte-pair encoding over bytes) on streamed text."""
     with reported() as outcome:
-        from hf_sysgen.data.byte_pairs import save_byte_pairs
+        from hf_sysgen.data.text.byte_pairs import save_byte_pairs
 
         with quiet():
             read, characters = save_byte_pairs(folder, benchmark, vocab_size, documents, data_dir=data_dir)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.evaluation.report import table
+from hf_sysgen.reports.report import table
 
 
 def list_models_text() -> str:
@@ -67,7 +67,7 @@ def list_sweeps_text(folder: Path | None = None) -> str:
 
 
 def _files_text(title: str, pattern: str, folder: Path | None) -> str:
-    from hf_sysgen.training.recipe import shipped_recipes
+    from hf_sysgen.config.recipe import shipped_recipes
 
     folder = folder or shipped_recipes()
     rows = []
@@ -84,8 +84,8 @@ def _files_text(title: str, pattern: str, folder: Path | None) -> str:
 
 def list_zoo_text() -> str:
     """The trained models that come with the package, with what they get right."""
-    from hf_sysgen.evaluation.results import RESULTS, read_results
-    from hf_sysgen.evaluation.zoo import zoo_folder, zoo_names
+    from hf_sysgen.results.record import RESULTS, read_results
+    from hf_sysgen.zoo import zoo_folder, zoo_names
 
     rows = []
     for name in zoo_names():

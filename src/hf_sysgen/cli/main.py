@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from hf_sysgen import analyse_cli, data_cli, look_cli
+from hf_sysgen.cli import analyse as analyse_cli
+from hf_sysgen.cli import data as data_cli
+from hf_sysgen.cli import look as look_cli
 from hf_sysgen.errors import reported
 from hf_sysgen.files import write_whole
 
@@ -36,7 +38,7 @@ def list_command(
     if kind not in (*kinds, "all"):
         raise typer.BadParameter(f"{kind!r} is none of {', '.join(kinds)}, all")
     with reported() as outcome:
-        from hf_sysgen import listing
+        from hf_sysgen.cli import listing
 
         texts = {
             "models": listing.list_models_text,
@@ -98,7 +100,7 @@ def predict(
 
     with reported() as outcome:
         from hf_sysgen.evaluation.commands import predict_lines
-        from hf_sysgen.evaluation.zoo import DEFAULT
+        from hf_sysgen.zoo import DEFAULT
 
         stdin: Any = sys.stdin
         if not texts and stdin is not None:
@@ -127,7 +129,7 @@ def compare(
     from hf_sysgen.train import INTERRUPTED
 
     with reported(INTERRUPTED) as outcome:
-        from hf_sysgen.training.compare import compare_recipes
+        from hf_sysgen.training.launch.compare import compare_recipes
 
         outcome.status = compare_recipes(recipes, override or [], plot, translate or [], processes)
     raise typer.Exit(outcome.status)
@@ -200,8 +202,8 @@ def card(
 ) -> None:
     """Write the card of a trained model from its records."""
     with reported() as outcome:
-        from hf_sysgen.evaluation.results import ResultsError
         from hf_sysgen.hub.publish_model import run_card
+        from hf_sysgen.results.record import ResultsError
 
         text = run_card(run)
         if output is None:
@@ -235,13 +237,13 @@ def sweep(
     from hf_sysgen.train import INTERRUPTED
 
     with reported(INTERRUPTED) as outcome:
-        from hf_sysgen.training.sweep import SweepError, load_sweep
+        from hf_sysgen.training.launch.sweep import SweepError, load_sweep
 
         loaded = load_sweep(file, overrides or [])
         if accelerate is not None and not accelerate.is_file():
             raise SweepError(f"--accelerate: there is no file {accelerate}; recipes/accelerate has some to start from")
         loaded = loaded.only(run) if run else loaded
-        from hf_sysgen.training.run_sweep import run_sweep, states_text, submit_sweep
+        from hf_sysgen.training.launch.run_sweep import run_sweep, states_text, submit_sweep
 
         if dry_run:
             print(states_text(loaded))
@@ -260,8 +262,8 @@ def report(
 ) -> None:
     """Put results beside the papers' tables: a table in the terminal, or a page of all with plots."""
     with reported() as outcome:
-        from hf_sysgen.evaluation.report import write_report
-        from hf_sysgen.training.recipe import recipe_setups
+        from hf_sysgen.config.recipe import recipe_setups
+        from hf_sysgen.reports.report import write_report
 
         default = [Path("runs")] if Path("runs").is_dir() else []
         print(write_report(name, runs or default, recipe_setups(), output))

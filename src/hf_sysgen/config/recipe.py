@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 from hf_sysgen.errors import UserError
-from hf_sysgen.evaluation.results import NEUTRAL, SAME_CELL, file_name
 from hf_sysgen.extensions import EXTENSIONS_VARIABLE
+from hf_sysgen.results.record import NEUTRAL, SAME_CELL, file_name
 
 
 class RecipeError(UserError):
@@ -74,8 +74,9 @@ class Recipe:
         source_start: whether a start symbol stands before each source; `null` for as the authors of the model have it
             (Csordas et al. and Russin et al. do, fairseq does not).
         joint_vocabulary: whether source and target share one vocabulary (COGS, PCFG) or have their own (SCAN, CFQ).
-        role_scheme: roles of words for a model that reads them: one of `role_schemes()` of `hf_sysgen.data.roles`, or
-            the path of a file (.yaml, .yml, .json); `null` takes each word as its own role.
+        role_scheme: roles of words for a model that reads them: one of `role_schemes()` of
+            `hf_sysgen.data.text.roles`, or the path of a file (.yaml, .yml, .json); `null` takes each word as its own
+            role.
         seed: of initial weights, dropout and batches.
         steps: optimizer updates.
         epochs: end after so many passes over the training split, if that is before `steps`; `null` for none.

@@ -9,10 +9,10 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedModel
 
-from hf_sysgen.hub.authors_csordas import csordas
-from hf_sysgen.hub.authors_edge import edge_cfq, edge_clutrr, edge_cogs, rat
-from hf_sysgen.hub.authors_fairseq import fairseq_sag
-from hf_sysgen.hub.authors_role_filler import role_filler
+from hf_sysgen.convert.csordas import csordas
+from hf_sysgen.convert.edge import edge_cfq, edge_clutrr, edge_cogs, rat
+from hf_sysgen.convert.fairseq import fairseq_sag
+from hf_sysgen.convert.role_filler import role_filler
 
 # each takes (state_dict, config) and returns our model and its state_dict, as far as theirs has it
 FAMILIES = {

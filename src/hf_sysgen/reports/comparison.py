@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.evaluation.papers import Cell, Paper, Run, Table, find_tables, measured, papers
-from hf_sysgen.evaluation.results import RESULTS, ResultsError, file_name, read_results
+from hf_sysgen.reports.papers import Cell, Paper, Run, Table, find_tables, measured, papers
+from hf_sysgen.results.record import RESULTS, ResultsError, file_name, read_results
 
 Record = Mapping[str, Any]
 
@@ -184,7 +184,7 @@ def reproduce(name: str, records: Sequence[Record], setups: Mapping[str, Mapping
     Args:
         name: which tables, see `find_tables`.
         records: results records.
-        setups: recipe name -> its keys that decide a result (`hf_sysgen.training.recipe.recipe_setups`), the paper's
+        setups: recipe name -> its keys that decide a result (`hf_sysgen.config.recipe.recipe_setups`), the paper's
             setup. Records are compared with it, and budgets measured by it.
 
     Raises:

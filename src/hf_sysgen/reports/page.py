@@ -8,10 +8,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.evaluation import reproduction
-from hf_sysgen.evaluation.plots import SERIES, Curve, Point, draw_comparison, draw_curves
-from hf_sysgen.evaluation.report import UNITS, headline, label, measured_cells, number, remarks
-from hf_sysgen.evaluation.reproduction import INTERVAL, RULE, Collection, Comparison, TableReport, unplaced
+from hf_sysgen.reports import comparison as reproduction
+from hf_sysgen.reports.comparison import INTERVAL, RULE, Collection, Comparison, TableReport, unplaced
+from hf_sysgen.reports.curves import SERIES, Curve, Point, draw_comparison, draw_curves
+from hf_sysgen.reports.report import UNITS, headline, label, measured_cells, number, remarks
 
 # what a verdict looks like: a class of the style, and a sign, so that colour is not needed
 LOOKS = {
@@ -32,7 +32,7 @@ CELLS = 24
 # between what numbers of a unit lie
 ENDS = {"share": (0.0, 1.0), "percent": (0.0, 100.0)}
 
-STYLE = Path(__file__).with_name("report.css")
+STYLE = Path(__file__).with_name("templates") / "report.css"
 
 
 def page(reports: Sequence[TableReport], found: Collection) -> str:

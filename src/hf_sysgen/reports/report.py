@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.evaluation.papers import Cell, Table
-from hf_sysgen.evaluation.reproduction import (
+from hf_sysgen.files import write_whole
+from hf_sysgen.reports.comparison import (
     INTERVAL,
     RULE,
     Collection,
@@ -21,8 +21,8 @@ from hf_sysgen.evaluation.reproduction import (
     reproduce,
     unplaced,
 )
-from hf_sysgen.evaluation.results import ResultsError
-from hf_sysgen.files import write_whole
+from hf_sysgen.reports.papers import Cell, Table
+from hf_sysgen.results.record import ResultsError
 
 HEADER = ("cell", "paper", "ours", "sd", "SEM", "runs", "budget", "difference", "95 % interval", "verdict")
 
@@ -224,9 +224,9 @@ def write_report(
     What `hf-sysgen report` does.
 
     Args:
-        name: which tables, see `hf_sysgen.evaluation.papers.find_tables`.
-        folders: where results are looked for, see `hf_sysgen.evaluation.reproduction.collect`.
-        setups: see `hf_sysgen.evaluation.reproduction.reproduce`.
+        name: which tables, see `hf_sysgen.reports.papers.find_tables`.
+        folders: where results are looked for, see `hf_sysgen.reports.comparison.collect`.
+        setups: see `hf_sysgen.reports.comparison.reproduce`.
         output: file for it, .html, .md or .txt; an .html of `all` has Markdown beside it. `None` writes no file, and
             of `all` report.html.
 
@@ -253,7 +253,7 @@ def write_report(
         return terminal(reports, found)
     texts = {}
     if output.suffix == ".html":
-        from hf_sysgen.evaluation.report_html import page
+        from hf_sysgen.reports.page import page
 
         if name != "all":
             used = {id(record) for report in reports for cell in report for one in cell.ours for record in one.records}

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.evaluation.results import ResultsError
 from hf_sysgen.files import write_whole
+from hf_sysgen.results.record import ResultsError
 
 EVALUATIONS = "evaluations"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hf_sysgen.data.info import unknown
 
-ZOO = Path(__file__).parents[1] / "zoo"
+ZOO = Path(__file__).parent
 # what `hf-sysgen predict` takes if nothing else is said
 DEFAULT = "scan_length26_quick_relative_universal"
 

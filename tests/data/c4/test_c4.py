@@ -25,10 +25,10 @@ from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerFast
 
 from hf_sysgen.data import DataError, load_benchmark
-from hf_sysgen.data.c4 import C4, PackedTokens
-from hf_sysgen.data.c4_files import read_documents, shard_addresses
-from hf_sysgen.data.c4_sources import C4 as INFO
-from hf_sysgen.data.c4_sources import NUM_SHARDS, REVISION, shard_names
+from hf_sysgen.data.c4.builder import C4, PackedTokens
+from hf_sysgen.data.c4.files import read_documents, shard_addresses
+from hf_sysgen.data.c4.sources import C4 as INFO
+from hf_sysgen.data.c4.sources import NUM_SHARDS, REVISION, shard_names
 
 SHARDS = 7
 Document = dict[str, str]

@@ -12,10 +12,11 @@ import datasets
 import pytest
 from tarballs import pack
 
-from hf_sysgen.data import DataError, cfq_files, load_benchmark
-from hf_sysgen.data.cfq import Cfq
-from hf_sysgen.data.cfq_files import DATASET
-from hf_sysgen.data.cfq_sources import ARCHIVE, CFQ, EDGE, FAMILIES, family_of, mcd1_files
+from hf_sysgen.data import DataError, load_benchmark
+from hf_sysgen.data.cfq import files as cfq_files
+from hf_sysgen.data.cfq.builder import Cfq
+from hf_sysgen.data.cfq.files import DATASET
+from hf_sysgen.data.cfq.sources import ARCHIVE, CFQ, EDGE, FAMILIES, family_of, mcd1_files
 from hf_sysgen.data.sources import MemberSource, WebSource, locate
 
 
@@ -88,7 +89,7 @@ def test_edge_unfiltered(load: Callable[[str], datasets.DatasetDict], tmp_path: 
     assert [pair for pair, length in zip(pairs, lengths, strict=True) if length < 50] == [
         (row["input"], row["target"]) for row in filtered["train"]
     ]
-    # the longest example has so many nodes, ends included; benchmarks/triangular_attention.py measures these
+    # the longest example has so many nodes, ends included; perf/triangular_attention.py measures these
     assert max(len(question.split()) + length + 2 for (question, _), length in zip(pairs, lengths, strict=True)) == 122
     for split in ("validation", "test"):
         assert whole[split][:] == filtered[split][:]

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from tarballs import pack
 
 from hf_sysgen.data import DataError, load_benchmark
-from hf_sysgen.data.cfq_dependencies import CfqDependencies, example, own, published
-from hf_sysgen.data.cfq_dependencies_sources import CFQ_DEPENDENCIES, OWN_HEADS, PARSES
-from hf_sysgen.data.cfq_files import DATASET, QUERY, QUESTION
-from hf_sysgen.data.cfq_sources import ARCHIVE, FAMILIES
-from hf_sysgen.data.cfq_trees import Sentence, is_content, is_tree, read_trees
+from hf_sysgen.data.cfq.dependencies import CfqDependencies, example, own, published
+from hf_sysgen.data.cfq.dependencies_sources import CFQ_DEPENDENCIES, OWN_HEADS, PARSES
+from hf_sysgen.data.cfq.files import DATASET, QUERY, QUESTION
+from hf_sysgen.data.cfq.sources import ARCHIVE, FAMILIES
+from hf_sysgen.data.cfq.trees import Sentence, is_content, is_tree, read_trees
 
 # two trees, laid out as Universal Dependencies describe it; "'s" is in two in the second
 FRAGMENT = """\

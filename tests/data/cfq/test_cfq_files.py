@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tarballs import pack
 
-from hf_sysgen.data import DataError, cfq_files
-from hf_sysgen.data.cfq_files import (
+from hf_sysgen.data import DataError
+from hf_sysgen.data.cfq import files as cfq_files
+from hf_sysgen.data.cfq.files import (
     DATASET,
     QUERY,
     QUESTION,

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from hf_sysgen.data.cfq_files import original_question
-from hf_sysgen.data.cfq_grammar import Rule, parse, rules, words
-from hf_sysgen.data.cfq_trees import is_tree
+from hf_sysgen.data.cfq.files import original_question
+from hf_sysgen.data.cfq.grammar import Rule, parse, rules, words
+from hf_sysgen.data.cfq.trees import is_tree
 
 BY_PARENT: dict[str, list[Rule]] = {}
 for _rule in rules():

@@ -10,9 +10,9 @@ import datasets
 import pytest
 
 from hf_sysgen.data import DataError, benchmark_info, load_benchmark
-from hf_sysgen.data.cogs import Cogs, examples, read
-from hf_sysgen.data.cogs_checks import check_categories, check_definitions
-from hf_sysgen.data.cogs_files import CATEGORIES, LEXICAL, STRUCTURAL, Example
+from hf_sysgen.data.cogs.builder import Cogs, examples, read
+from hf_sysgen.data.cogs.checks import check_categories, check_definitions
+from hf_sysgen.data.cogs.files import CATEGORIES, LEXICAL, STRUCTURAL, Example
 
 Load = Callable[[str], datasets.DatasetDict]
 Splits = dict[str, list[Example]]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hf_sysgen.data.cogs_files import Example, chain, has_modified_subject, parse, use
-from hf_sysgen.data.cogs_forms import Conjunct, LogicalForm, is_name, parse_form
+from hf_sysgen.data.cogs.files import Example, chain, has_modified_subject, parse, use
+from hf_sysgen.data.cogs.forms import Conjunct, LogicalForm, is_name, parse_form
 
 NEED = (
     "* girl ( x _ 1 ) ; "

@@ -10,9 +10,9 @@ import datasets
 import pytest
 
 from hf_sysgen.data import load_benchmark
-from hf_sysgen.data.cogs_files import Example, parse
-from hf_sysgen.data.cogs_vf import CogsVf
-from hf_sysgen.data.cogs_vf_forms import Node, parse_variable_free, to_logical_form, to_variable_free
+from hf_sysgen.data.cogs.files import Example, parse
+from hf_sysgen.data.cogs.variable_free import CogsVf
+from hf_sysgen.data.cogs.variable_free_forms import Node, parse_variable_free, to_logical_form, to_variable_free
 
 FILES = ("train", "dev", "test", "gen")
 

@@ -10,8 +10,8 @@ import pytest
 from datasets import Dataset, DatasetDict
 
 from hf_sysgen.data import DataError, load_benchmark
-from hf_sysgen.data.english_passivization import EnglishPassivization
-from hf_sysgen.data.english_passivization_grammar import (
+from hf_sysgen.data.english_passivization.builder import EnglishPassivization
+from hf_sysgen.data.english_passivization.grammar import (
     DETERMINERS,
     NOUNS,
     PREPOSITIONS,

@@ -15,9 +15,9 @@ import pytest
 from hf_sysgen.data import DataError, load_benchmark
 from hf_sysgen.data.archives import open_member
 from hf_sysgen.data.describe import _measured
-from hf_sysgen.data.flores import Flores
-from hf_sysgen.data.flores_sources import FLORES, UPSTREAM_SPLITS
-from hf_sysgen.data.translation import learn_sentencepiece, sentencepiece_encoder
+from hf_sysgen.data.flores.builder import Flores
+from hf_sysgen.data.flores.sources import FLORES, UPSTREAM_SPLITS
+from hf_sysgen.data.text.translation import learn_sentencepiece, sentencepiece_encoder
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hf_sysgen.data import DataError, load_benchmark
-from hf_sysgen.data.geoquery import Geoquery, split_ids
-from hf_sysgen.data.geoquery_entities import anonymize, convert, places
-from hf_sysgen.data.geoquery_funql import (
+from hf_sysgen.data.geoquery.builder import Geoquery, split_ids
+from hf_sysgen.data.geoquery.entities import anonymize, convert, places
+from hf_sysgen.data.geoquery.funql import (
     CLASSES,
     COMPARISONS,
     ENTITIES,
@@ -32,7 +32,7 @@ from hf_sysgen.data.geoquery_funql import (
     subterms,
     write,
 )
-from hf_sysgen.data.geoquery_sources import GEOQUERY
+from hf_sysgen.data.geoquery.sources import GEOQUERY
 
 GEOBASE = """/* state(name, abbreviation, ...) */
 state('new york','ny','albany',17.558e+6,49.1e+3,11,'new york','buffalo','rochester','yonkers').

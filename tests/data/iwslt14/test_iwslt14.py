@@ -12,8 +12,8 @@ import datasets
 import pytest
 
 from hf_sysgen.data import DataError, load_benchmark
-from hf_sysgen.data.iwslt14 import Iwslt14
-from hf_sysgen.data.iwslt14_files import (
+from hf_sysgen.data.iwslt14.builder import Iwslt14
+from hf_sysgen.data.iwslt14.files import (
     EVALUATION,
     LANGUAGES,
     git_blob_id,
@@ -21,8 +21,8 @@ from hf_sysgen.data.iwslt14_files import (
     segment_lines,
     talk_lines,
 )
-from hf_sysgen.data.iwslt14_sources import GIT_BLOBS, IWSLT14
-from hf_sysgen.data.translation import moses_tokenizer, paired, split_lines
+from hf_sysgen.data.iwslt14.sources import GIT_BLOBS, IWSLT14
+from hf_sysgen.data.text.translation import moses_tokenizer, paired, split_lines
 
 PREPARED = Path("mt", "iwslt14.tokenized.de-en", "tmp")
 RAW = Path("mt", "iwslt14", "de-en")

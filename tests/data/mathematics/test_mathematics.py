@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from hf_sysgen.data import DataError, load_benchmark
 from hf_sysgen.data.info import ConfigInfo
-from hf_sysgen.data.mathematics import Mathematics
-from hf_sysgen.data.mathematics_files import (
+from hf_sysgen.data.mathematics.builder import Mathematics
+from hf_sysgen.data.mathematics.files import (
     DIFFICULTIES,
     PLACES,
     longest_number,
@@ -27,8 +27,8 @@ from hf_sysgen.data.mathematics_files import (
     solve,
     split_module,
 )
-from hf_sysgen.data.mathematics_generate import GENERATED, main
-from hf_sysgen.data.mathematics_sources import ARCHIVE, MATHEMATICS
+from hf_sysgen.data.mathematics.generate import GENERATED, main
+from hf_sysgen.data.mathematics.sources import ARCHIVE, MATHEMATICS
 from hf_sysgen.data.sources import MemberSource, Source, WebSource
 
 MODULES = ["arithmetic__add_or_sub", "numbers__place_value"]
@@ -303,7 +303,7 @@ def test_generator_overwrites_nothing(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_generator_is_not_installed(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "hf_sysgen.data.mathematics_generate", "--output", str(tmp_path / "one")]
+    command = [sys.executable, "-m", "hf_sysgen.data.mathematics.generate", "--output", str(tmp_path / "one")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
     assert "needs mathematics_dataset, see --help" in done.stderr.splitlines()[-1]

@@ -20,8 +20,8 @@ import pytest
 
 from hf_sysgen.data import DataError, load_benchmark
 from hf_sysgen.data.conllu import Word, read_conllu
-from hf_sysgen.data.noun_adjective import NounAdjective, assign
-from hf_sysgen.data.noun_adjective_parses import (
+from hf_sysgen.data.noun_adjective.builder import NounAdjective, assign
+from hf_sysgen.data.noun_adjective.parses import (
     ConlluParser,
     SpacyParser,
     europarl_pairs,
@@ -29,8 +29,8 @@ from hf_sysgen.data.noun_adjective_parses import (
     sentences_to_parse,
     write_conllu,
 )
-from hf_sysgen.data.noun_adjective_rule import FORMS, HELD_OUT, TRAIN_PAIRS, Use, nouns, pairs_of, split_of, uses
-from hf_sysgen.data.noun_adjective_sources import ARCHIVE, NOUN_ADJECTIVE, PARSES
+from hf_sysgen.data.noun_adjective.rule import FORMS, HELD_OUT, TRAIN_PAIRS, Use, nouns, pairs_of, split_of, uses
+from hf_sysgen.data.noun_adjective.sources import ARCHIVE, NOUN_ADJECTIVE, PARSES
 
 FRAGMENT = Path(__file__).with_name("europarl_fragment.conllu")
 ADJECTIVES = {adjective for adjective, _ in TRAIN_PAIRS}

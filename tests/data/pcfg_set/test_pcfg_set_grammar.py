@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hf_sysgen.data.pcfg_set_generator import PUBLISHED_LENGTHS, Rates, generate
-from hf_sysgen.data.pcfg_set_grammar import (
+from hf_sysgen.data.pcfg_set.generator import PUBLISHED_LENGTHS, Rates, generate
+from hf_sysgen.data.pcfg_set.grammar import (
     BINARY,
     FUNCTIONS,
     SYMBOLS,

@@ -17,10 +17,10 @@ import pytest
 
 import hf_sysgen.data.builder
 from hf_sysgen.data import DataError, load_benchmark
-from hf_sysgen.data.scan import Scan, resplit
-from hf_sysgen.data.scan_files import parse, rebuild
-from hf_sysgen.data.scan_grammar import commands, interpret
-from hf_sysgen.data.scan_sources import LENGTH_CUTOFFS, SCAN
+from hf_sysgen.data.scan.builder import Scan, resplit
+from hf_sysgen.data.scan.files import parse, rebuild
+from hf_sysgen.data.scan.grammar import commands, interpret
+from hf_sysgen.data.scan.sources import LENGTH_CUTOFFS, SCAN
 
 Splits = dict[str, list[tuple[str, str]]]
 LINE = {command: line for line, (command, _) in enumerate(parse(rebuild("tasks.txt")))}

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hf_sysgen.data.scan_files import ORDER_FILE, SHUFFLES, main, num_actions, parse, rebuild
-from hf_sysgen.data.scan_grammar import commands, interpret
-from hf_sysgen.data.scan_sources import SCAN
+from hf_sysgen.data.scan.files import ORDER_FILE, SHUFFLES, main, num_actions, parse, rebuild
+from hf_sysgen.data.scan.grammar import commands, interpret
+from hf_sysgen.data.scan.sources import SCAN
 from hf_sysgen.data.sources import Source, locate, open_file
 
 SOURCES = {source.path: source for config in SCAN.configs.values() for source in config.sources.values()}
@@ -76,5 +76,5 @@ def test_order_file_is_reproducible(mirror: Path, tmp_path: Path) -> None:
 
 
 def test_script_starts_without_warnings() -> None:
-    command = [sys.executable, "-W", "error", "-m", "hf_sysgen.data.scan_files", "--help"]
+    command = [sys.executable, "-W", "error", "-m", "hf_sysgen.data.scan.files", "--help"]
     assert "--write-order" in subprocess.run(command, check=True, capture_output=True, text=True).stdout

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from hf_sysgen.data.scan_grammar import commands, interpret
+from hf_sysgen.data.scan.grammar import commands, interpret
 
 JUMP, LOOK, RUN, WALK, LEFT, RIGHT = "I_JUMP", "I_LOOK", "I_RUN", "I_WALK", "I_TURN_LEFT", "I_TURN_RIGHT"
 

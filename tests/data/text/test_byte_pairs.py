@@ -13,12 +13,12 @@ from tiny_text import text_benchmark, texts, write_text
 from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
-import hf_sysgen.data.byte_pairs
 import hf_sysgen.data.registry
-from hf_sysgen.cli import app
+import hf_sysgen.data.text.byte_pairs
+from hf_sysgen.cli.main import app
 from hf_sysgen.data import DataError
-from hf_sysgen.data.byte_pairs import save_byte_pairs, train_byte_pairs
-from hf_sysgen.data.c4_packing import PackedTokens
+from hf_sysgen.data.c4.packing import PackedTokens
+from hf_sysgen.data.text.byte_pairs import save_byte_pairs, train_byte_pairs
 
 TOKENIZER = train_byte_pairs(texts(), 300)
 
@@ -60,7 +60,7 @@ def test_a_symbol_in_a_text_is_text(tmp_path):
 def test_the_same_texts_give_the_same_tokenizer(tmp_path):
     """In another process too, whose hashes of strings differ."""
     code = (
-        "import json; from hf_sysgen.data.byte_pairs import train_byte_pairs as train; "
+        "import json; from hf_sysgen.data.text.byte_pairs import train_byte_pairs as train; "
         "train(json.load(open('texts.json')), 300).save_pretrained('there')"
     )
     (tmp_path / "texts.json").write_text(json.dumps(texts()))
@@ -96,7 +96,7 @@ def test_errors(tmp_path, monkeypatch):
         save_byte_pairs(tmp_path, "scan")
     monkeypatch.setattr(hf_sysgen.data.registry, "load_benchmark", text_benchmark)
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(hf_sysgen.data.byte_pairs, "train_byte_pairs", None)
+    monkeypatch.setattr(hf_sysgen.data.text.byte_pairs, "train_byte_pairs", None)
     for folder in (tmp_path / "file", tmp_path / "file" / "folder"):
         with pytest.raises(DataError, match=f"{folder}: cannot be written to"):
             save_byte_pairs(folder)

@@ -13,12 +13,12 @@ import pytest
 from safetensors.torch import load_file
 
 from hf_sysgen.data import DataError, load_benchmark
-from hf_sysgen.data.cogs_files import parse
-from hf_sysgen.data.cogs_roles import lexicon
-from hf_sysgen.data.roles import RoleScheme, role_scheme, role_schemes
-from hf_sysgen.data.scan_files import examples, rebuild
-from hf_sysgen.data.scan_files import parse as parse_scan
+from hf_sysgen.data.cogs.files import parse
+from hf_sysgen.data.cogs.roles import lexicon
+from hf_sysgen.data.scan.files import examples, rebuild
+from hf_sysgen.data.scan.files import parse as parse_scan
 from hf_sysgen.data.sources import open_file
+from hf_sysgen.data.text.roles import RoleScheme, role_scheme, role_schemes
 
 ADD_JUMP = "add_prim_split/tasks_{}_addprim_jump.txt"
 SCAN_SCHEMES = [name for name in role_schemes() if name.startswith("scan_")]

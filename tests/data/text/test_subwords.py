@@ -9,9 +9,9 @@ import pytest
 from transformers import AutoTokenizer
 
 from hf_sysgen.data import DataError, load_benchmark
-from hf_sysgen.data import subwords as module
-from hf_sysgen.data.subwords import UNKNOWN, bpe_vocabulary, encode_subwords, learned, sentencepiece_vocabulary
-from hf_sysgen.data.translation import bpe_encoder, learn_bpe, learn_sentencepiece, sentencepiece_encoder
+from hf_sysgen.data.text import subwords as module
+from hf_sysgen.data.text.subwords import UNKNOWN, bpe_vocabulary, encode_subwords, learned, sentencepiece_vocabulary
+from hf_sysgen.data.text.translation import bpe_encoder, learn_bpe, learn_sentencepiece, sentencepiece_encoder
 
 PREPARED = Path("mt", "iwslt14.tokenized.de-en")
 FILES = ("valid.de", "valid.en", "test.de", "test.en")

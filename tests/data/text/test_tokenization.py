@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from hf_sysgen.data import DataError, load_benchmark
-from hf_sysgen.data.tokenization import (
+from hf_sysgen.data.text.vocabulary import (
     EOS,
     SOS,
     Vocabulary,

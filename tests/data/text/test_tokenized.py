@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hf_sysgen.data.tokenized import RaggedIds, TokenizedSplit
+from hf_sysgen.data.text.splits import RaggedIds, TokenizedSplit
 
 PAD = 9
 SOURCES = [[1, 2, 3, 4, 5], [6], [1, 2, 3]]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hf_sysgen.data import DataError
-from hf_sysgen.data.translation import (
+from hf_sysgen.data.text.translation import (
     bpe_decoder,
     bpe_encoder,
     clean,

@@ -8,11 +8,11 @@ import itertools
 import numpy as np
 import pytest
 
-from hf_sysgen.data.cfq_trees import is_tree
-from hf_sysgen.evaluation.metrics import summarize
-from hf_sysgen.evaluation.modules import load_metric
-from hf_sysgen.evaluation.parsing_metrics import attachment_scores, correct_arcs, correct_heads, spanning_tree
-from hf_sysgen.evaluation.sequences import MetricError
+from hf_sysgen.data.cfq.trees import is_tree
+from hf_sysgen.evaluation.metrics.modules import load_metric
+from hf_sysgen.evaluation.metrics.parsing import attachment_scores, correct_arcs, correct_heads, spanning_tree
+from hf_sysgen.evaluation.metrics.sequences import MetricError
+from hf_sysgen.evaluation.metrics.summary import summarize
 
 
 def test_heads_and_arcs_by_hand():

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from hf_sysgen.evaluation.modules import METRICS, load_metric
-from hf_sysgen.evaluation.sequences import MetricError, exact_match, oracle_length_match, perplexity, shares
+from hf_sysgen.evaluation.metrics.modules import METRICS, load_metric
+from hf_sysgen.evaluation.metrics.sequences import MetricError, exact_match, oracle_length_match, perplexity, shares
 
 
 def test_exact_match():

@@ -10,13 +10,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from hf_sysgen.data.noun_adjective_rule import HELD_OUT, TRAIN_PAIRS
-from hf_sysgen.evaluation.bleu import SETUPS, bleu
-from hf_sysgen.evaluation.comp import LEXICON, comp, comp_match, words
-from hf_sysgen.evaluation.modules import load_metric
-from hf_sysgen.evaluation.results import ResultsError, write_predictions, write_results
-from hf_sysgen.evaluation.sequences import MetricError
+from hf_sysgen.data.noun_adjective.rule import HELD_OUT, TRAIN_PAIRS
+from hf_sysgen.evaluation.metrics.bleu import SETUPS, bleu
+from hf_sysgen.evaluation.metrics.comp import LEXICON, comp, comp_match, words
+from hf_sysgen.evaluation.metrics.modules import load_metric
+from hf_sysgen.evaluation.metrics.sequences import MetricError
 from hf_sysgen.evaluation.significance import bleu_test, match_test, permutation_test, runs_test, seeds_test
+from hf_sysgen.results.record import ResultsError, write_predictions, write_results
 
 PREDICTIONS = ["the cat is on the mat .", "there is a dog in the old house", "we have found a good solution ."]
 REFERENCES = ["the cat sat on the mat .", "a dog is in the old house .", "we have found a good solution ."]

@@ -8,8 +8,8 @@ import pytest
 from tiny_runs import write_recipe
 from typer.testing import CliRunner
 
-from hf_sysgen.cli import app
-from hf_sysgen.training.processes import TrainingProcesses
+from hf_sysgen.cli.main import app
+from hf_sysgen.training.launch.processes import TrainingProcesses
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import yaml
 from safetensors.torch import load_file
 from tiny_runs import ROOT, SMALL, command, read_lines, train_process, weights, write_recipe
 
-from hf_sysgen.evaluation.results import read_results
 from hf_sysgen.files import locked
+from hf_sysgen.results.record import read_results
 
 ACCELERATE = ROOT / "recipes" / "accelerate"
 # an epsilon above the gradients makes Adam momentum, so that rounding errors stay what they are

@@ -20,15 +20,15 @@ from tiny_runs import ROOT, TINY, command, environment, forks, shrunk, snapshot,
 from tiny_text import write_tokenizer
 from typer.testing import CliRunner
 
-import hf_sysgen.training.tasks
-from hf_sysgen.cli import app
-from hf_sysgen.evaluation.results import RESULTS, read_results
+import hf_sysgen.training.tasks.base
+from hf_sysgen.cli.main import app
+from hf_sysgen.config.recipe import dump_recipe, load_recipe
 from hf_sysgen.files import locked
-from hf_sysgen.training import run_sweep
-from hf_sysgen.training.processes import TrainingProcesses, exit_status
-from hf_sysgen.training.recipe import dump_recipe, load_recipe
+from hf_sysgen.results.record import RESULTS, read_results
+from hf_sysgen.training.launch import run_sweep
+from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
+from hf_sysgen.training.launch.sweep import SweepError, load_sweep, state_of
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.training.sweep import SweepError, load_sweep, state_of
 
 STAND_IN = Path(__file__).with_name("sweep_stand_in.py")
 SEEDS = {"recipes": ["tiny.yaml"], "seeds": [0, 1, 2, 3]}
@@ -443,7 +443,7 @@ def test_status_of_several():
 
 
 def test_processes_at_once(monkeypatch):
-    monkeypatch.setattr("hf_sysgen.training.processes._gpus", lambda: ["4", "7"])
+    monkeypatch.setattr("hf_sysgen.training.launch.processes._gpus", lambda: ["4", "7"])
     assert TrainingProcesses(None, 5).at_once == 2
     assert TrainingProcesses(8, 5).at_once == 5
     launched = TrainingProcesses(None, 1, accelerate=Path("a.yaml"))
@@ -461,7 +461,7 @@ def test_processes_at_once(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     assert processes.train(Path(), [], 0, lines.append) == 0
     assert lines == ["4 5", "7 5", "4 5", "4 2"]
-    monkeypatch.setattr("hf_sysgen.training.processes._gpus", list)
+    monkeypatch.setattr("hf_sysgen.training.launch.processes._gpus", list)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3, 4}, raising=False)
     assert (TrainingProcesses(None, 9).at_once, TrainingProcesses(2, 9).threads) == (5, 2)
 
@@ -499,7 +499,7 @@ def test_shipped_files(path):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.parent.name}-{path.stem}")
 def test_first_cell_of_shipped_files(path, tmp_path, monkeypatch):
-    monkeypatch.setattr(hf_sysgen.training.tasks, "load_benchmark", any_benchmark)
+    monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark)
     run = load_sweep(path, ["seeds=[0]"]).runs[0]
     overrides = [*run.overrides, *shrunk(run.recipe), f"output_dir={tmp_path / 'run'}"]
     if run.recipe.benchmark == "c4":

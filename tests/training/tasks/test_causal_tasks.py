@@ -34,16 +34,16 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import hf_sysgen.hub.stranger
 import hf_sysgen.training.run
-import hf_sysgen.training.tasks
-from hf_sysgen.evaluation import depth_analyses
+import hf_sysgen.training.tasks.base
+from hf_sysgen.analysis import petty2023 as depth_analyses
+from hf_sysgen.config.recipe import Recipe, RecipeError, parse_recipe
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.evaluate import evaluate_split
-from hf_sysgen.evaluation.results import read_results
+from hf_sysgen.results.record import read_results
 from hf_sysgen.training.batches import StepBatches
-from hf_sysgen.training.causal_tasks import CausalSeq2SeqTask, PromptedSplit
-from hf_sysgen.training.recipe import Recipe, RecipeError, parse_recipe
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.training.tasks import prepare_task
+from hf_sysgen.training.tasks.base import prepare_task
+from hf_sysgen.training.tasks.causal import CausalSeq2SeqTask, PromptedSplit
 
 DECODER = {
     **{key: value for key, value in TINY.items() if key not in ("encoder_layers", "decoder_layers")},
@@ -67,7 +67,7 @@ def learned(tmp_path_factory) -> Path:
     )  # fmt: skip
     hf_sysgen.training.run.quiet_libraries()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hf_sysgen.training.tasks, "load_benchmark", lambda *args, **kwargs: short_scan())
+        patch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", lambda *args, **kwargs: short_scan())
         run_recipe(recipe)
     return folder / "run"
 
@@ -299,7 +299,7 @@ def test_goes_on_from_a_checkpoint(learned, tmp_path, few_examples):
 
 def test_a_tokenizer_of_pieces(tmp_path, monkeypatch, learned):
     """As those of language models: it has other words, no padding, and no start symbol, so that EOS separates."""
-    monkeypatch.setattr(hf_sysgen.training.tasks, "load_benchmark", lambda *args, **kwargs: short_scan())
+    monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", lambda *args, **kwargs: short_scan())
     folder = subword_checkpoint(learned, tmp_path / "pretrained", unknown="<unk>")
     recipe = from_pretrained(tmp_path, folder, steps=1, eval_every=0)
     task = prepare_task(recipe)

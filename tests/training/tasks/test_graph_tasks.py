@@ -17,18 +17,18 @@ from tiny_runs import SIZES, SMALL, TINY, read_lines
 from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification, AutoTokenizer
 
 import hf_sysgen.training.run
-import hf_sysgen.training.tasks
-from hf_sysgen.data.cfq_trees import is_content, is_tree
-from hf_sysgen.data.clutrr_kinship import TARGETS
-from hf_sysgen.data.tokenization import encode_sources
+import hf_sysgen.training.tasks.base
+from hf_sysgen.config.recipe import Recipe, RecipeError, load_recipe, parse_recipe
+from hf_sysgen.data.cfq.trees import is_content, is_tree
+from hf_sysgen.data.clutrr.kinship import TARGETS
+from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
-from hf_sysgen.evaluation.metrics import summarize
-from hf_sysgen.evaluation.results import read_results
+from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.models import CONFIGS
-from hf_sysgen.training.parsing_tasks import COLUMNS
-from hf_sysgen.training.recipe import Recipe, RecipeError, load_recipe, parse_recipe
+from hf_sysgen.results.record import read_results
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.training.tasks import prepare_task
+from hf_sysgen.training.tasks.base import prepare_task
+from hf_sysgen.training.tasks.graphs import COLUMNS
 
 # what graph models have in place of `SIZES`
 SHARED = {key: value for key, value in TINY.items() if key not in ("encoder_layers", "decoder_layers")}
@@ -220,7 +220,7 @@ def runs(tmp_path_factory):
             folder, {**KEYS, "cfq": QUERIES}[name], steps=30, batch_size=16, eval_every=15, save_every=30, dropout=0.0,
             learning_rate={"cfq_dependencies": 0.01, "cogs_transformer": 0.05}.get(name, 0.005),
         )  # fmt: skip
-        with mock.patch.object(hf_sysgen.training.tasks, "load_benchmark", any_benchmark):
+        with mock.patch.object(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark):
             run_recipe(recipe)
         return folder / "run"
 

@@ -31,18 +31,18 @@ from typer.testing import CliRunner
 
 import hf_sysgen.evaluation.commands
 import hf_sysgen.training.run
-import hf_sysgen.training.tasks
-from hf_sysgen.cli import app
+import hf_sysgen.training.tasks.base
+from hf_sysgen.cli.main import app
+from hf_sysgen.config.recipe import RecipeError, parse_recipe
 from hf_sysgen.data import load_benchmark
-from hf_sysgen.data.c4_files import Shard, known_shards, write_shards
-from hf_sysgen.data.c4_sources import shard_names
-from hf_sysgen.evaluation.language_modeling import evaluate_text
-from hf_sysgen.evaluation.metrics import summarize_text
-from hf_sysgen.evaluation.results import read_results
-from hf_sysgen.training.pretraining_task import PretrainingTask, StreamBatches, StreamEnded
-from hf_sysgen.training.recipe import RecipeError, parse_recipe
+from hf_sysgen.data.c4.files import Shard, known_shards, write_shards
+from hf_sysgen.data.c4.sources import shard_names
+from hf_sysgen.evaluation.metrics.language_modeling import evaluate_text
+from hf_sysgen.evaluation.metrics.summary import summarize_text
+from hf_sysgen.results.record import read_results
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.training.tasks import prepare_task
+from hf_sysgen.training.tasks.base import prepare_task
+from hf_sysgen.training.tasks.pretraining import PretrainingTask, StreamBatches, StreamEnded
 
 STREAMS, LENGTH = 6, 13
 
@@ -432,7 +432,7 @@ def test_weights_are_kept_at_the_stated_steps(one):
 
 
 def test_pretrained_weights_are_fine_tuned(one, tmp_path, monkeypatch):
-    monkeypatch.setattr(hf_sysgen.training.tasks, "load_benchmark", any_benchmark)
+    monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark)
     changes = {"model": "depth_width_decoder", "pretrained": str(one / "step-4"), "joint_vocabulary": True, "steps": 2}
     keys = {key: value for key, value in TINY.items() if key not in ("encoder_layers", "decoder_layers")}
     recipe = parse_recipe({**keys, **changes, "num_hidden_layers": 2, "output_dir": str(tmp_path / "run")})

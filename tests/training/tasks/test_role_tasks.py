@@ -30,18 +30,18 @@ from tiny_runs import (
 import hf_sysgen.evaluation.commands
 import hf_sysgen.hub.stranger
 import hf_sysgen.training.run
-import hf_sysgen.training.tasks
+import hf_sysgen.training.tasks.base
+from hf_sysgen.config.recipe import Recipe, RecipeError, load_recipe, shipped_recipes
 from hf_sysgen.data import benchmark_info
-from hf_sysgen.data.roles import role_scheme
 from hf_sysgen.data.sources import DataError
+from hf_sysgen.data.text.roles import role_scheme
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.commands import evaluate_checkpoint
-from hf_sysgen.evaluation.metrics import summarize
-from hf_sysgen.evaluation.results import read_results
-from hf_sysgen.training.recipe import Recipe, RecipeError, load_recipe, shipped_recipes
-from hf_sysgen.training.role_tasks import RoleFillerTask, TableRows, frequency_ranks
+from hf_sysgen.evaluation.metrics.summary import summarize
+from hf_sysgen.results.record import read_results
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.training.tasks import prepare_task
+from hf_sysgen.training.tasks.base import prepare_task
+from hf_sysgen.training.tasks.roles import RoleFillerTask, TableRows, frequency_ranks
 
 MODEL = {"model": "role_filler_transformer"}
 ROLES = {**MODEL, "role_scheme": "scan_prim"}
@@ -195,7 +195,7 @@ def run_dir(tmp_path_factory):
         folder, **ROLES, steps=60, batch_size=32, hidden_size=32, learning_rate=0.01, eval_every=30, save_every=60,
         dropout=0.0,
     )  # fmt: skip
-    with mock.patch.object(hf_sysgen.training.tasks, "load_benchmark", return_value=short_scan()):
+    with mock.patch.object(hf_sysgen.training.tasks.base, "load_benchmark", return_value=short_scan()):
         run_recipe(recipe)
     return folder / "run"
 
@@ -228,7 +228,7 @@ def test_evaluate_counts_both_ways(run_dir, tmp_path, monkeypatch):
 
 def test_teacher_forcing_reads_the_roles_it_is_given(run_dir, tmp_path):
     """Wrong roles of right words make wrong choices; the model's own words have the roles of its map."""
-    with mock.patch.object(hf_sysgen.training.tasks, "load_benchmark", return_value=short_scan()):
+    with mock.patch.object(hf_sysgen.training.tasks.base, "load_benchmark", return_value=short_scan()):
         task = tiny_task(tmp_path)
     model, _ = load_checkpoint(run_dir)
     rows = np.arange(len(task.splits["train"]))
@@ -348,7 +348,7 @@ def test_roles_of_cogs(name, tmp_path, monkeypatch):
     """A scheme that is made from the benchmark's splits, from batches to both ways of counting."""
     columns = dict(zip(("input", "target"), map(list, zip(*COGS, strict=True)), strict=True))
     examples = DatasetDict({split: Dataset.from_dict(columns) for split in ("train", "validation", "test")})
-    monkeypatch.setattr(hf_sysgen.training.tasks, "load_benchmark", lambda *args, **kwargs: examples)
+    monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", lambda *args, **kwargs: examples)
     task = tiny_task(tmp_path, benchmark="cogs", config="gen_2020", role_scheme=name, batch_size=2)
     scheme = role_scheme(name, examples)
     batch = task.splits["train"][np.arange(4)]
@@ -381,7 +381,7 @@ def test_every_row_has_a_recipe():
         assert (recipe.role_scheme, fields["role_loss"], fields["attention_threshold"], recipe.paper_test) == row
         assert fields.get("swap_streams", False) == (name == "roles_fillers")
         assert (recipe.learning_rate, recipe.max_grad_norm, recipe.schedule) == (2.5e-4, 0.0, "constant")
-    names = {path.stem for path in Path(shipped_recipes(), "role_filler").glob("*.yaml")}
+    names = {path.stem for path in Path(shipped_recipes(), "chakravarthy2022").glob("*.yaml")}
     assert {name.removesuffix("_quick") for name in names} == {f"scan_jump_{name}" for name in (*ROWS, "transformer")}
 
 

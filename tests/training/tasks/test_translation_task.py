@@ -21,21 +21,21 @@ from transformers import AutoModelForSeq2SeqLM
 
 import hf_sysgen.evaluation.commands
 import hf_sysgen.hub
-import hf_sysgen.training.tasks
+import hf_sysgen.training.tasks.base
+from hf_sysgen.config.recipe import RecipeError
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.data.archives import open_member
-from hf_sysgen.data.flores_sources import FLORES
-from hf_sysgen.data.tokenized import TokenizedSplit
-from hf_sysgen.data.translation import moses_detokenizer
+from hf_sysgen.data.flores.sources import FLORES
+from hf_sysgen.data.text.splits import TokenizedSplit
+from hf_sysgen.data.text.translation import moses_detokenizer
 from hf_sysgen.evaluation.checkpoints import load_checkpoint
 from hf_sysgen.evaluation.commands import evaluate_checkpoint, predict_lines
-from hf_sysgen.evaluation.comp import comp
+from hf_sysgen.evaluation.metrics.comp import comp
 from hf_sysgen.models import CONFIGS, MODELS
-from hf_sysgen.training import translation_task
 from hf_sysgen.training.batches import MaxTokensBatches
-from hf_sysgen.training.recipe import RecipeError
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.training.tasks import prepare_task
+from hf_sysgen.training.tasks import translation as translation_task
+from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.trainer import steps_of
 
 TRANSLATION = {
@@ -60,7 +60,7 @@ def short_search(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def use(monkeypatch: pytest.MonkeyPatch):
     def use(data: datasets.DatasetDict) -> None:
-        for module in (hf_sysgen.training.tasks, hf_sysgen.evaluation.commands):
+        for module in (hf_sysgen.training.tasks.base, hf_sysgen.evaluation.commands):
             monkeypatch.setattr(module, "load_benchmark", lambda *args, **kwargs: data)
 
     return use
@@ -153,7 +153,7 @@ def test_flores_from_raw_text(data_dir, tmp_path, monkeypatch, config):
         loaded = load_benchmark(name, config, data_dir=data_dir, cache_dir=tmp_path / "cache")
         return datasets.DatasetDict({split: loaded[split].select(range(count)) for split, count in sizes.items()})
 
-    monkeypatch.setattr(hf_sysgen.training.tasks, "load_benchmark", load)
+    monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", load)
     recipe = recipe_of(
         tmp_path, "flores", config, tokens="sentencepiece", subwords=200, joint_vocabulary=True, length_penalty=1.2,
         share_all_embeddings=True, tie_word_embeddings=True, steps=2, data_dir=str(folder), eval_every=1,

@@ -16,11 +16,11 @@ from invariance import (
 )
 from tiny_runs import read_lines, short_scan, tiny_recipe, write_recipe
 
-import hf_sysgen.training.tasks
+import hf_sysgen.training.tasks.base
+from hf_sysgen.config.recipe import RecipeError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
-from hf_sysgen.training.recipe import RecipeError
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.training.tasks import prepare_task
+from hf_sysgen.training.tasks.base import prepare_task
 
 T5 = {"model": "universal_t5_transformer", "joint_vocabulary": True, "encoder_layers": 2, "decoder_layers": 3}
 
@@ -33,7 +33,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder, **T5, steps=200, batch_size=32, hidden_size=32, intermediate_size=64, learning_rate=0.005,
         eval_every=100, eval_batch_size=8, save_every=1000, dropout=0.0,
     )  # fmt: skip
-    with mock.patch.object(hf_sysgen.training.tasks, "load_benchmark", return_value=short_scan()):
+    with mock.patch.object(hf_sysgen.training.tasks.base, "load_benchmark", return_value=short_scan()):
         run_recipe(recipe)
     return folder / "run"
 

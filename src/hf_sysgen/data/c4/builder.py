@@ -8,10 +8,10 @@ from typing import Any
 import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
-from hf_sysgen.data.c4_files import COLUMNS, read_documents, shard_addresses
-from hf_sysgen.data.c4_packing import PackedTokens as PackedTokens
-from hf_sysgen.data.c4_sources import C4 as INFO
-from hf_sysgen.data.c4_sources import NUM_SHARDS
+from hf_sysgen.data.c4.files import COLUMNS, read_documents, shard_addresses
+from hf_sysgen.data.c4.packing import PackedTokens as PackedTokens
+from hf_sysgen.data.c4.sources import C4 as INFO
+from hf_sysgen.data.c4.sources import NUM_SHARDS
 
 
 class C4(BenchmarkBuilder):

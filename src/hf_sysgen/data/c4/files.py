@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from hf_sysgen.data.c4_sources import REPOSITORY, REVISION, shard_names
+from hf_sysgen.data.c4.sources import REPOSITORY, REVISION, shard_names
 from hf_sysgen.data.download import one_line
 from hf_sysgen.data.sources import DamagedData, DataError, mirror_folder
 

@@ -61,6 +61,6 @@ C4 = BenchmarkInfo(
     homepage="https://huggingface.co/datasets/allenai/c4",
     citation=_RAFFEL,
     task="language_modeling",
-    builder="hf_sysgen.data.c4:C4",
+    builder="hf_sysgen.data.c4.builder:C4",
     configs={_EN.name: _EN},
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
-from hf_sysgen.data.cfq_files import (
+from hf_sysgen.data.cfq.files import (
     EDGE_QUERY_LIMIT,
     Pair,
     edge_form,
@@ -17,7 +17,7 @@ from hf_sysgen.data.cfq_files import (
     read_archive,
     read_texts,
 )
-from hf_sysgen.data.cfq_sources import CFQ, EDGE, FAMILIES, family_of, split_names
+from hf_sysgen.data.cfq.sources import CFQ, EDGE, FAMILIES, family_of, split_names
 
 # words of all questions and queries (Csordas et al. 2021, table 10)
 _VOCABULARY = 181

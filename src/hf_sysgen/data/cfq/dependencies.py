@@ -8,12 +8,12 @@ from typing import Any
 import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
-from hf_sysgen.data.cfq import disjoint_from_train, read_parts
-from hf_sysgen.data.cfq_dependencies_sources import CFQ_DEPENDENCIES, OWN_HEADS
-from hf_sysgen.data.cfq_files import original_question
-from hf_sysgen.data.cfq_grammar import parse
-from hf_sysgen.data.cfq_sources import FAMILIES
-from hf_sysgen.data.cfq_trees import Sentence, is_content, is_tree, read_trees
+from hf_sysgen.data.cfq.builder import disjoint_from_train, read_parts
+from hf_sysgen.data.cfq.dependencies_sources import CFQ_DEPENDENCIES, OWN_HEADS
+from hf_sysgen.data.cfq.files import original_question
+from hf_sysgen.data.cfq.grammar import parse
+from hf_sysgen.data.cfq.sources import FAMILIES
+from hf_sysgen.data.cfq.trees import Sentence, is_content, is_tree, read_trees
 from hf_sysgen.data.sources import DataError, open_file
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hf_sysgen.data.cfq_sources import CFQ, FAMILIES, split_tests
+from hf_sysgen.data.cfq.sources import CFQ, FAMILIES, split_tests
 from hf_sysgen.data.citations import BERGEN
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.sources import WebSource
@@ -62,7 +62,7 @@ CFQ_DEPENDENCIES = BenchmarkInfo(
     homepage="https://github.com/emilygoodwin/CFQ-dependencies",
     citation=f"{_GOODWIN}\n{CFQ.citation}",
     task="dependency_parsing",
-    builder="hf_sysgen.data.cfq_dependencies:CfqDependencies",
+    builder="hf_sysgen.data.cfq.dependencies:CfqDependencies",
     configs={config.name: config for config in _configs()},
     restriction="emilygoodwin/CFQ-dependencies states no licence for its trees (the configs without own_heads)",
 )

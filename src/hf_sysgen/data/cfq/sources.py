@@ -222,7 +222,7 @@ CFQ = BenchmarkInfo(
     description="CFQ (Compositional Freebase Questions): questions, to be turned into SPARQL queries.",
     homepage="https://github.com/google-research/google-research/tree/master/cfq",
     citation=KEYSERS,
-    builder="hf_sysgen.data.cfq:Cfq",
+    builder="hf_sysgen.data.cfq.builder:Cfq",
     configs={
         **{name: _upstream(name) for name in FAMILIES},
         **{name: _edge(name, selection) for name, selection in EDGE.items()},

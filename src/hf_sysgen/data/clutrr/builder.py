@@ -12,8 +12,8 @@ from typing import Any
 import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
-from hf_sysgen.data.clutrr_kinship import EDGE_TYPES, TARGETS, compose
-from hf_sysgen.data.clutrr_sources import CLUTRR, WHOLE_TRAIN
+from hf_sysgen.data.clutrr.kinship import EDGE_TYPES, TARGETS, compose
+from hf_sysgen.data.clutrr.sources import CLUTRR, WHOLE_TRAIN
 from hf_sysgen.data.sources import DamagedData, open_file
 
 _COLUMNS = ("story", "target", "query", "task_name", "story_edges", "edge_types", "query_edge", "genders")

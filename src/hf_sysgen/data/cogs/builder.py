@@ -8,9 +8,9 @@ from typing import Any
 import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
-from hf_sysgen.data.cogs_checks import Splits, check_categories, check_definitions
-from hf_sysgen.data.cogs_files import STRUCTURAL, Example, parse
-from hf_sysgen.data.cogs_sources import COGS
+from hf_sysgen.data.cogs.checks import Splits, check_categories, check_definitions
+from hf_sysgen.data.cogs.files import STRUCTURAL, Example, parse
+from hf_sysgen.data.cogs.sources import COGS
 from hf_sysgen.data.sources import open_file
 
 TEXT = datasets.Value("string")

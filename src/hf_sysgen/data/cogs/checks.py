@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from hf_sysgen.data.builder import Check, check_none
-from hf_sysgen.data.cogs_files import CATEGORIES, LEXICAL, Example, chain, has_modified_subject, use
-from hf_sysgen.data.cogs_forms import LogicalForm, parse_form
+from hf_sysgen.data.cogs.files import CATEGORIES, LEXICAL, Example, chain, has_modified_subject, use
+from hf_sysgen.data.cogs.forms import LogicalForm, parse_form
 
 IN_DISTRIBUTION = 24_000
 PRIMITIVES = 143

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hf_sysgen.data.cogs_forms import LogicalForm, is_variable, position
+from hf_sysgen.data.cogs.forms import LogicalForm, is_variable, position
 
 
 class Example(NamedTuple):

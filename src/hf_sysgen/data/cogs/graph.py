@@ -9,14 +9,14 @@ from typing import Any
 import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
-from hf_sysgen.data.cogs import COLUMNS, TEXT, columns, examples, read
-from hf_sysgen.data.cogs_checks import check_categories, check_definitions
-from hf_sysgen.data.cogs_files import CATEGORIES
-from hf_sysgen.data.cogs_graph_forms import NO_PARENT, Graph, to_graph
-from hf_sysgen.data.cogs_sources import COGS_GRAPH
+from hf_sysgen.data.cogs.builder import COLUMNS, TEXT, columns, examples, read
+from hf_sysgen.data.cogs.checks import check_categories, check_definitions
+from hf_sysgen.data.cogs.files import CATEGORIES
+from hf_sysgen.data.cogs.graph_forms import NO_PARENT, Graph, to_graph
+from hf_sysgen.data.cogs.sources import COGS_GRAPH
 
 # the 0-based lines of gen.tsv that are the lines of gen_dev_seqtag.jsonl of bergen/EdgeTransformer, in its order
-GEN_DEV_FILE = Path(__file__).with_name("cogs_graph_gen_dev.npz")
+GEN_DEV_FILE = Path(__file__).with_name("graph_gen_dev.npz")
 
 
 class CogsGraph(BenchmarkBuilder):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from hf_sysgen.data.cogs_forms import LogicalForm, is_name, is_variable, parse_form, position
+from hf_sysgen.data.cogs.forms import LogicalForm, is_name, is_variable, parse_form, position
 
 NO_PARENT = -1
 _ARTICLES = frozenset({"A", "An", "The"})

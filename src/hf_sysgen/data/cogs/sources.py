@@ -215,7 +215,7 @@ def _benchmark(
 COGS = _benchmark(
     "cogs",
     "COGS: sentences of an English fragment, to be turned into logical forms.",
-    "hf_sysgen.data.cogs:Cogs",
+    "hf_sysgen.data.cogs.builder:Cogs",
     _cogs_configs(),
     _KIM,
     _ERRATA,
@@ -223,7 +223,7 @@ COGS = _benchmark(
 COGS_VF = _benchmark(
     "cogs_vf",
     "COGS-vf: the sentences of COGS, to be turned into logical forms without variables.",
-    "hf_sysgen.data.cogs_vf:CogsVf",
+    "hf_sysgen.data.cogs.variable_free:CogsVf",
     _vf_configs(),
     f"{QIU}\n{_KIM}",
     _ERRATA,
@@ -231,7 +231,7 @@ COGS_VF = _benchmark(
 COGS_GRAPH = _benchmark(
     "cogs_graph",
     "COGS as graph parsing: each word of a sentence gets a parent and four labels.",
-    "hf_sysgen.data.cogs_graph:CogsGraph",
+    "hf_sysgen.data.cogs.graph:CogsGraph",
     _graph_configs(),
     f"{_ONTANON}\n{BERGEN}\n{_KIM}",
     (

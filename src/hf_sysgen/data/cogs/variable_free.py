@@ -8,10 +8,10 @@ from typing import Any
 import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
-from hf_sysgen.data.cogs import COLUMNS, columns, examples, read
-from hf_sysgen.data.cogs_checks import check_categories
-from hf_sysgen.data.cogs_sources import COGS_VF
-from hf_sysgen.data.cogs_vf_forms import parse_variable_free, to_variable_free
+from hf_sysgen.data.cogs.builder import COLUMNS, columns, examples, read
+from hf_sysgen.data.cogs.checks import check_categories
+from hf_sysgen.data.cogs.sources import COGS_VF
+from hf_sysgen.data.cogs.variable_free_forms import parse_variable_free, to_variable_free
 
 
 class CogsVf(BenchmarkBuilder):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
-from hf_sysgen.data.cogs_forms import Conjunct, is_name, is_variable, parse_form
+from hf_sysgen.data.cogs.forms import Conjunct, is_name, is_variable, parse_form
 
 
 def to_variable_free(target: str) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
-from hf_sysgen.data.english_passivization_grammar import TASKS, Sentence, parse
-from hf_sysgen.data.english_passivization_sources import ENGLISH_PASSIVIZATION
+from hf_sysgen.data.english_passivization.grammar import TASKS, Sentence, parse
+from hf_sysgen.data.english_passivization.sources import ENGLISH_PASSIVIZATION
 from hf_sysgen.data.sources import DamagedData, open_file
 
 # split: sources to be repeated, to be passivized, as the published files have them

@@ -37,7 +37,7 @@ ENGLISH_PASSIVIZATION = BenchmarkInfo(
   booktitle = {Findings of the Association for Computational Linguistics: ACL 2022},
   year = {2022}
 }""",
-    builder="hf_sysgen.data.english_passivization:EnglishPassivization",
+    builder="hf_sysgen.data.english_passivization.builder:EnglishPassivization",
     configs={
         "nps": ConfigInfo(
             "nps",

@@ -11,10 +11,10 @@ import datasets
 
 from hf_sysgen.data.archives import open_member
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
-from hf_sysgen.data.flores_sources import FLORES, UPSTREAM_SPLITS, training_source
+from hf_sysgen.data.flores.sources import FLORES, UPSTREAM_SPLITS, training_source
 from hf_sysgen.data.info import ConfigInfo
 from hf_sysgen.data.sources import DamagedData, DataError, as_found, open_file
-from hf_sysgen.data.translation import indic_tokenizer, paired, split_lines
+from hf_sysgen.data.text.translation import indic_tokenizer, paired, split_lines
 
 
 class Flores(BenchmarkBuilder):

@@ -81,7 +81,7 @@ FLORES = BenchmarkInfo(
   booktitle = {Conference on Empirical Methods in Natural Language Processing},
   year = {2019}
 }""",
-    builder="hf_sysgen.data.flores:Flores",
+    builder="hf_sysgen.data.flores.builder:Flores",
     configs={
         config.name: config
         for foreign in _LANGUAGES

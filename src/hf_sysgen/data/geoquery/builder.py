@@ -9,9 +9,9 @@ from typing import Any
 import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
-from hf_sysgen.data.geoquery_entities import convert
-from hf_sysgen.data.geoquery_funql import atoms, divergence
-from hf_sysgen.data.geoquery_sources import GEOQUERY, NUM_EXAMPLES
+from hf_sysgen.data.geoquery.entities import convert
+from hf_sysgen.data.geoquery.funql import atoms, divergence
+from hf_sysgen.data.geoquery.sources import GEOQUERY, NUM_EXAMPLES
 from hf_sysgen.data.sources import DamagedData, open_file
 
 # config: compound divergence of test (with what else is held out) from train, which the paper maximises

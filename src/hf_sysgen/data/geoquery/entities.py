@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-from hf_sysgen.data.geoquery_funql import Term, normalize, parse, replace, subterms, write
+from hf_sysgen.data.geoquery.funql import Term, normalize, parse, replace, subterms, write
 
 _FACT = re.compile(r"(state|city|river|mountain|highlow)\(")
 _QUOTED = re.compile(r"'([^']*)'")

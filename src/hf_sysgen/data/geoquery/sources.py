@@ -162,7 +162,7 @@ GEOQUERY = BenchmarkInfo(
     description="GeoQuery: questions about the geography of the United States, to be turned into FunQL queries.",
     homepage="https://www.cs.utexas.edu/users/ml/nldata/geoquery.html",
     citation=_ZELLE_MOONEY,
-    builder="hf_sysgen.data.geoquery:Geoquery",
+    builder="hf_sysgen.data.geoquery.builder:Geoquery",
     configs={config.name: config for config in _configs()},
     errata=("m0 is the place with the longer identifier, not the first one in the question.",),
 )

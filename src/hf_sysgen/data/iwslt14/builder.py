@@ -8,10 +8,10 @@ from pathlib import Path
 import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
-from hf_sysgen.data.iwslt14_files import LANGUAGES, MAX_LENGTH, RATIO, git_blob_id, prepare
-from hf_sysgen.data.iwslt14_sources import GIT_BLOBS, IWSLT14
+from hf_sysgen.data.iwslt14.files import LANGUAGES, MAX_LENGTH, RATIO, git_blob_id, prepare
+from hf_sysgen.data.iwslt14.sources import GIT_BLOBS, IWSLT14
 from hf_sysgen.data.sources import open_file
-from hf_sysgen.data.translation import Pair, clean, paired, split_lines
+from hf_sysgen.data.text.translation import Pair, clean, paired, split_lines
 
 
 class Iwslt14(BenchmarkBuilder):

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hf_sysgen.data.archives import open_member
-from hf_sysgen.data.translation import Pair, clean, moses_tokenizer, paired, split_lines
+from hf_sysgen.data.text.translation import Pair, clean, moses_tokenizer, paired, split_lines
 
 LANGUAGES = ("de", "en")
 # the files that make up the test set, in order

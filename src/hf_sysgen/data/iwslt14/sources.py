@@ -70,7 +70,7 @@ IWSLT14 = BenchmarkInfo(
   booktitle = {International Workshop on Spoken Language Translation},
   year = {2014}
 }""",
-    builder="hf_sysgen.data.iwslt14:Iwslt14",
+    builder="hf_sysgen.data.iwslt14.builder:Iwslt14",
     configs={
         config.name: config
         for config in (

@@ -13,8 +13,8 @@ import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
 from hf_sysgen.data.info import ConfigInfo
-from hf_sysgen.data.mathematics_files import Pair, longest_number, read_pairs, solve, split_module
-from hf_sysgen.data.mathematics_sources import MATHEMATICS, SUFFIX
+from hf_sysgen.data.mathematics.files import Pair, longest_number, read_pairs, solve, split_module
+from hf_sysgen.data.mathematics.sources import MATHEMATICS, SUFFIX
 from hf_sysgen.data.sources import DATA_DIR_VARIABLE, DamagedData, DataError, as_found, open_file
 
 
@@ -94,7 +94,7 @@ def _with_checksums(config: ConfigInfo, data_dir: str | Path | None) -> ConfigIn
             folder = data_dir or os.environ.get(DATA_DIR_VARIABLE) or "any folder"
             raise DataError(
                 f"mathematics {config.name}: no file {source.mirror}[.gz] in {folder}; make it with "
-                "python -m hf_sysgen.data.mathematics_generate --output FOLDER, then name that FOLDER as data_dir"
+                "python -m hf_sysgen.data.mathematics.generate --output FOLDER, then name that FOLDER as data_dir"
             )
         sources[role] = found
     return replace(config, sources=sources)

@@ -1,6 +1,6 @@
 """Questions of the Mathematics Dataset, made by DeepMind's own generator instead of taken from its 2.3 GB archive.
 
-    python -m hf_sysgen.data.mathematics_generate --python math/bin/python --output FOLDER --seed 0
+    python -m hf_sysgen.data.mathematics.generate --python math/bin/python --output FOLDER --seed 0
 
 The generator (PyPI `mathematics_dataset`) needs an older sympy than torch does, so it runs in an environment of its
 own:
@@ -30,7 +30,7 @@ _INSIDE = "--inside-generator"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m hf_sysgen.data.mathematics_generate",
+        prog="python -m hf_sysgen.data.mathematics.generate",
         description="Write generated files of the Mathematics Dataset below a folder, for load_benchmark's data_dir.",
     )
     parser.add_argument("--python", default=sys.executable, help="interpreter that has mathematics_dataset")

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from hf_sysgen.data.citations import CSORDAS
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
-from hf_sysgen.data.mathematics_files import module_files
-from hf_sysgen.data.mathematics_generate import GENERATED
+from hf_sysgen.data.mathematics.files import module_files
+from hf_sysgen.data.mathematics.generate import GENERATED
 from hf_sysgen.data.sources import MemberSource, Source, WebSource
 
 _LICENCE = "Apache-2.0 (google-deepmind/mathematics_dataset)"
@@ -86,7 +86,7 @@ def _config(module: str, what: str, train: int, test_iid: int) -> list[ConfigInf
     generated = replace(
         published,
         name=f"{module}{SUFFIX}",
-        description=f"{what} Questions that hf_sysgen.data.mathematics_generate made; test is the compositional test.",
+        description=f"{what} Questions that hf_sysgen.data.mathematics.generate made; test is the compositional test.",
         num_examples=dict.fromkeys(published.num_examples),
         sources=_generated(module),
         tests=dict(published.tests)
@@ -108,7 +108,7 @@ MATHEMATICS = BenchmarkInfo(
     description="Mathematics Dataset: school questions and their answers, both to be read and written by character.",
     homepage="https://github.com/google-deepmind/mathematics_dataset",
     citation=_SAXTON,
-    builder="hf_sysgen.data.mathematics:Mathematics",
+    builder="hf_sysgen.data.mathematics.builder:Mathematics",
     configs={config.name: config for config in _configs()},
     errata=(
         (

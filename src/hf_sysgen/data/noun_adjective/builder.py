@@ -13,11 +13,11 @@ import datasets
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
 from hf_sysgen.data.conllu import Word
 from hf_sysgen.data.info import ConfigInfo
-from hf_sysgen.data.noun_adjective_parses import ConlluParser, europarl_pairs, sentences_to_parse
-from hf_sysgen.data.noun_adjective_rule import HELD_OUT, TRAIN_PAIRS, nouns, pairs_of, split_of, uses
-from hf_sysgen.data.noun_adjective_sources import NOUN_ADJECTIVE, PAPER_SIZES, PARSES
+from hf_sysgen.data.noun_adjective.parses import ConlluParser, europarl_pairs, sentences_to_parse
+from hf_sysgen.data.noun_adjective.rule import HELD_OUT, TRAIN_PAIRS, nouns, pairs_of, split_of, uses
+from hf_sysgen.data.noun_adjective.sources import NOUN_ADJECTIVE, PAPER_SIZES, PARSES
 from hf_sysgen.data.sources import DATA_DIR_VARIABLE, DataError, as_found
-from hf_sysgen.data.translation import moses_normalizer, moses_tokenizer
+from hf_sysgen.data.text.translation import moses_normalizer, moses_tokenizer
 
 
 class NounAdjective(BenchmarkBuilder):
@@ -52,7 +52,7 @@ class NounAdjective(BenchmarkBuilder):
         folder = data_dir or os.environ.get(DATA_DIR_VARIABLE) or "any folder"
         raise DataError(
             f"noun_adjective {config.name}: no file {PARSES.mirror}[.gz] in {folder}; make it as "
-            "python -m hf_sysgen.data.noun_adjective_parses --help says, then name the folder as data_dir"
+            "python -m hf_sysgen.data.noun_adjective.parses --help says, then name the folder as data_dir"
         )
 
     def _info(self) -> datasets.DatasetInfo:

@@ -2,13 +2,13 @@
 
 Chaabouni et al. 2021 parse with CoreNLP, which writes CoNLL-U itself:
 
-    python -m hf_sysgen.data.noun_adjective_parses sentences fr-en.tgz sentences.en
+    python -m hf_sysgen.data.noun_adjective.parses sentences fr-en.tgz sentences.en
     java edu.stanford.nlp.pipeline.StanfordCoreNLP -annotators tokenize,ssplit,pos,lemma,depparse \\
         -ssplit.eolonly -outputFormat conllu -file sentences.en
 
 Any other parser with `amod` and `conj` will do. For a spaCy model, with the extra `parsing`:
 
-    python -m hf_sysgen.data.noun_adjective_parses spacy MODEL sentences.en parses.conllu
+    python -m hf_sysgen.data.noun_adjective.parses spacy MODEL sentences.en parses.conllu
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import IO, Protocol
 from hf_sysgen.data.archives import open_member
 from hf_sysgen.data.conllu import Word, read_conllu
 from hf_sysgen.data.download import one_line
-from hf_sysgen.data.noun_adjective_rule import nouns
+from hf_sysgen.data.noun_adjective.rule import nouns
 from hf_sysgen.data.sources import DamagedData, DataError, open_file
 from hf_sysgen.errors import reported
 

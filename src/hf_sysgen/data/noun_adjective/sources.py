@@ -66,7 +66,7 @@ NOUN_ADJECTIVE = BenchmarkInfo(
     description="Noun-adjective ordering: English to French, with adjectives that go before or after the noun.",
     homepage="https://www.statmt.org/europarl",
     citation=f"{CHAABOUNI}\n{_KOEHN}",
-    builder="hf_sysgen.data.noun_adjective:NounAdjective",
+    builder="hf_sysgen.data.noun_adjective.builder:NounAdjective",
     configs={
         config.name: config
         for config in (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
-from hf_sysgen.data.pcfg_set_grammar import (
+from hf_sysgen.data.pcfg_set.grammar import (
     EXCEPTIONS,
     SYNONYMS,
     adjacent_functions,
@@ -16,7 +16,7 @@ from hf_sysgen.data.pcfg_set_grammar import (
     interpret,
     without_synonyms,
 )
-from hf_sysgen.data.pcfg_set_sources import HELD_OUT_PAIRS, PCFG_SET, PRODUCTIVITY_TRAIN
+from hf_sysgen.data.pcfg_set.sources import HELD_OUT_PAIRS, PCFG_SET, PRODUCTIVITY_TRAIN
 from hf_sysgen.data.sources import DamagedData, read_lines
 
 # role of a file: column it fills, besides `input` and `target`

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 
-from hf_sysgen.data.pcfg_set_grammar import BINARY, SEPARATOR, SYMBOLS, UNARY, interpret
+from hf_sysgen.data.pcfg_set.grammar import BINARY, SEPARATOR, SYMBOLS, UNARY, interpret
 
 # number of functions: sources of the base dev and test files that have it, 14,581 in all
 PUBLISHED_LENGTHS: Mapping[int, int] = MappingProxyType(

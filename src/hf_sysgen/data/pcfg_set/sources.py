@@ -270,6 +270,6 @@ PCFG_SET = BenchmarkInfo(
   pages = {757--795},
   year = {2020}
 }""",
-    builder="hf_sysgen.data.pcfg_set:PcfgSet",
+    builder="hf_sysgen.data.pcfg_set.builder:PcfgSet",
     configs={config.name: config for config in _configs()},
 )

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
-from hf_sysgen.data.scan_files import LENGTH_TRAIN, TEMPLATES, examples, num_actions, parse
-from hf_sysgen.data.scan_sources import LENGTH_CUTOFFS, SCAN
+from hf_sysgen.data.scan.files import LENGTH_TRAIN, TEMPLATES, examples, num_actions, parse
+from hf_sysgen.data.scan.sources import LENGTH_CUTOFFS, SCAN
 from hf_sysgen.data.sources import open_file
 
 

@@ -12,7 +12,7 @@ Measured on the upstream files: each is one of four shuffles, or the part of one
 Nothing but the shuffles is random, so `scan_order.npz` keeps just these: for each line of a shuffle the command's
 position in `scan_grammar.commands()`. To write it again from a copy of the upstream repository:
 
-    python -m hf_sysgen.data.scan_files --write-order SCAN_FOLDER scan_order.npz
+    python -m hf_sysgen.data.scan.files --write-order SCAN_FOLDER scan_order.npz
 
 The orders are taken from SCAN, https://github.com/brendenlake/SCAN, Copyright (c) 2016-present, Facebook, Inc. All
 rights reserved. SCAN is distributed under a 3-clause BSD licence, its file LICENSE, whose terms hold for
@@ -27,9 +27,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.data.scan_grammar import PRIMITIVES, commands, interpret
+from hf_sysgen.data.scan.grammar import PRIMITIVES, commands, interpret
 
-ORDER_FILE = Path(__file__).with_name("scan_order.npz")
+ORDER_FILE = Path(__file__).with_name("order.npz")
 
 # a shuffle's name in the order file, and the upstream files whose lines, put together, are that shuffle
 SHUFFLES = {
@@ -143,7 +143,7 @@ _RULES: dict[str, Callable[[], list[Pair]]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m hf_sysgen.data.scan_files", description=write_order.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m hf_sysgen.data.scan.files", description=write_order.__doc__)
     parser.add_argument("--write-order", nargs=2, type=Path, metavar=("SCAN_FOLDER", "OUTPUT"), required=True)
     folder, output = parser.parse_args(arguments).write_order
     write_order(folder, output)

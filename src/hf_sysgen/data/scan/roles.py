@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hf_sysgen.data.roles import NamedScheme, RoleScheme
-from hf_sysgen.data.scan_grammar import CONJUNCTIONS, MANNERS, PRIMITIVES, REPETITIONS, TURNS
+from hf_sysgen.data.scan.grammar import CONJUNCTIONS, MANNERS, PRIMITIVES, REPETITIONS, TURNS
+from hf_sysgen.data.text.roles import NamedScheme, RoleScheme
 
 Groups = dict[str, Sequence[str]]
 

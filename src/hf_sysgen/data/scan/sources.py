@@ -6,7 +6,7 @@ from functools import partial
 
 from hf_sysgen.data.citations import CSORDAS, KEYSERS
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
-from hf_sysgen.data.scan_files import rebuild
+from hf_sysgen.data.scan.files import rebuild
 from hf_sysgen.data.sources import Source
 
 # path in brendenlake/SCAN: sha256, bytes
@@ -248,6 +248,6 @@ SCAN = BenchmarkInfo(
     description="SCAN: commands such as 'jump twice after walk', to be turned into sequences of actions.",
     homepage="https://github.com/brendenlake/SCAN",
     citation=_LAKE_BARONI,
-    builder="hf_sysgen.data.scan:Scan",
+    builder="hf_sysgen.data.scan.builder:Scan",
     configs={config.name: config for config in _configs()},
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hf_sysgen.data.sources import DataError
-from hf_sysgen.data.tokenization import EOS
+from hf_sysgen.data.text.vocabulary import EOS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

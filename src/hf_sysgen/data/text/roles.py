@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Side = Literal["source", "target"]
 COLUMNS: dict[str, Side] = {"input": "source", "target": "target"}
 # modules of named schemes: each has SCHEMES, name -> NamedScheme
-_MODULES = ("cogs_roles", "scan_roles")
+_MODULES = ("cogs.roles", "scan.roles")
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hf_sysgen.data.sources import DataError
-from hf_sysgen.data.tokenization import EOS, Vocabulary
-from hf_sysgen.data.translation import learn_bpe, learn_sentencepiece, library
+from hf_sysgen.data.text.translation import learn_bpe, learn_sentencepiece, library
+from hf_sysgen.data.text.vocabulary import EOS, Vocabulary
 from hf_sysgen.files import write_whole
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hf_sysgen.data.translation import bpe_decoder, library, moses_detokenizer, sentencepiece_decoder
-from hf_sysgen.evaluation.sequences import MetricError, check_paired
+from hf_sysgen.data.text.translation import bpe_decoder, library, moses_detokenizer, sentencepiece_decoder
+from hf_sysgen.evaluation.metrics.sequences import MetricError, check_paired
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import re
 from collections import Counter
 from typing import NamedTuple
 
-from hf_sysgen.data.cogs_forms import VARIABLE, LogicalForm, is_variable, parse_form
-from hf_sysgen.evaluation.sequences import exact_match as exact_match
+from hf_sysgen.data.cogs.forms import VARIABLE, LogicalForm, is_variable, parse_form
+from hf_sysgen.evaluation.metrics.sequences import exact_match as exact_match
 
 _FREE = re.compile(rf"(?<!\S){VARIABLE}(?!\S)")
 # what LAMBDA binds stands after LAMBDA, "(" or ","

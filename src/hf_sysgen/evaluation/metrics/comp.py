@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
-from hf_sysgen.evaluation.sequences import MetricError, check_paired
+from hf_sysgen.evaluation.metrics.sequences import MetricError, check_paired
 
 Rule = Literal["any_inflection", "same_form"]
 

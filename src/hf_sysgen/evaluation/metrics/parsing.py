@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hf_sysgen.evaluation.sequences import MetricError
+from hf_sysgen.evaluation.metrics.sequences import MetricError
 
 
 def correct_heads(heads: Sequence[int], gold_heads: Sequence[int]) -> int:

@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from hf_sysgen.evaluation.bleu import bleu
-from hf_sysgen.evaluation.comp import comp
+from hf_sysgen.evaluation.metrics.bleu import bleu
+from hf_sysgen.evaluation.metrics.comp import comp
 
 # what a mean of a record's field is called where it has another name
 NAMES = {"oracle_exact": "accuracy_oracle"}

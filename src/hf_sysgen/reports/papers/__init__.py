@@ -28,7 +28,7 @@ from typing import Any
 
 from hf_sysgen.errors import UserError
 
-FOLDER = Path(__file__).with_name("papers")
+FOLDER = Path(__file__).parent
 COMPARED = ("results", "count")
 MEASURE = "test.accuracy"
 # "~" approximately; mean; what follows ±; what stands in brackets

@@ -10,15 +10,15 @@ from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hf_sysgen.analysis.plotting import check_picture
+from hf_sysgen.config.recipe import Recipe, RecipeError, load_recipe
 from hf_sysgen.data import benchmark_info, load_benchmark
-from hf_sysgen.data.tokenization import encode_sources
+from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, source_ids
-from hf_sysgen.evaluation.figures import check_picture
-from hf_sysgen.evaluation.plots import plot_accuracies, told_apart
-from hf_sysgen.evaluation.report import table
-from hf_sysgen.evaluation.results import MODEL, RESULTS, read_results
-from hf_sysgen.training.processes import TrainingProcesses, exit_status
-from hf_sysgen.training.recipe import Recipe, RecipeError, load_recipe
+from hf_sysgen.reports.curves import plot_accuracies, told_apart
+from hf_sysgen.reports.report import table
+from hf_sysgen.results.record import MODEL, RESULTS, read_results
+from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
 
 
 def compare_recipes(

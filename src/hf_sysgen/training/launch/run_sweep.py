@@ -19,12 +19,11 @@ from typing import IO, Any
 from tqdm.auto import tqdm
 
 from hf_sysgen.errors import RunFailed, UserError
-from hf_sysgen.evaluation.report import table
-from hf_sysgen.evaluation.results import RESULTS, ResultsError, read_results
 from hf_sysgen.files import locked, write_whole
-from hf_sysgen.training.processes import TrainingProcesses, exit_status
-from hf_sysgen.training.run import being_trained, finished_results
-from hf_sysgen.training.sweep import (
+from hf_sysgen.reports.report import table
+from hf_sysgen.results.record import RESULTS, ResultsError, read_results
+from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
+from hf_sysgen.training.launch.sweep import (
     ENDED,
     STATES,
     Run,
@@ -36,6 +35,7 @@ from hf_sysgen.training.sweep import (
     last_line,
     state_of,
 )
+from hf_sysgen.training.run import being_trained, finished_results
 
 # between looks at a run that another process trains
 WAIT_SECONDS = 1.0

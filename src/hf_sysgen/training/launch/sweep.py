@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.errors import UserError
-from hf_sysgen.files import locked
-from hf_sysgen.training.recipe import (
+from hf_sysgen.config.recipe import (
     Recipe,
     RecipeError,
     find_shipped,
@@ -22,6 +20,8 @@ from hf_sysgen.training.recipe import (
     read_mapping,
     write_override,
 )
+from hf_sysgen.errors import UserError
+from hf_sysgen.files import locked
 
 SWEEP_KEYS = ("recipes", "axes", "cells", "seeds", "select")
 # seeds have a key of their own, and runs that share a folder would be one run

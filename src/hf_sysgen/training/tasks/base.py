@@ -19,14 +19,14 @@ from transformers import (
     set_seed,
 )
 
+from hf_sysgen.config.recipe import SUBWORDS, Recipe, RecipeError
 from hf_sysgen.data import benchmark_info, load_benchmark
-from hf_sysgen.data.tokenization import Vocabulary, build_vocabulary, encode_sources, encode_targets
-from hf_sysgen.data.tokenized import TokenizedSplit
+from hf_sysgen.data.text.splits import TokenizedSplit
+from hf_sysgen.data.text.vocabulary import Vocabulary, build_vocabulary, encode_sources, encode_targets
 from hf_sysgen.evaluation.evaluate import evaluate_split, with_texts
-from hf_sysgen.evaluation.metrics import summarize
+from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.models import CONFIGS, MODELS, RoleFillerTransformerConfig
 from hf_sysgen.training.batches import Batches, MaxTokensBatches, StepBatches
-from hf_sysgen.training.recipe import SUBWORDS, Recipe, RecipeError
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 # the benchmark's task, what a model needs for it, and the class that brings them together; a model needs to be of that
 # Auto class, or of that config class where it goes its own way, or to have a class whose name ends so
 TASKS = (
-    ("seq2seq", RoleFillerTransformerConfig, "hf_sysgen.training.role_tasks:RoleFillerTask"),
-    ("seq2seq", AutoModelForSeq2SeqLM, "hf_sysgen.training.tasks:Seq2SeqTask"),
-    ("translation", AutoModelForSeq2SeqLM, "hf_sysgen.training.translation_task:TranslationTask"),
-    ("seq2seq", AutoModelForCausalLM, "hf_sysgen.training.causal_tasks:CausalSeq2SeqTask"),
+    ("seq2seq", RoleFillerTransformerConfig, "hf_sysgen.training.tasks.roles:RoleFillerTask"),
+    ("seq2seq", AutoModelForSeq2SeqLM, "hf_sysgen.training.tasks.base:Seq2SeqTask"),
+    ("translation", AutoModelForSeq2SeqLM, "hf_sysgen.training.tasks.translation:TranslationTask"),
+    ("seq2seq", AutoModelForCausalLM, "hf_sysgen.training.tasks.causal:CausalSeq2SeqTask"),
     (
         "relation_classification",
         "ForRelationClassification",
-        "hf_sysgen.training.graph_tasks:RelationClassificationTask",
+        "hf_sysgen.training.tasks.relations:RelationClassificationTask",
     ),
-    ("graph_parsing", "ForGraphParsing", "hf_sysgen.training.parsing_tasks:GraphParsingTask"),
-    ("dependency_parsing", "ForDependencyParsing", "hf_sysgen.training.parsing_tasks:DependencyParsingTask"),
-    ("language_modeling", AutoModelForCausalLM, "hf_sysgen.training.pretraining_task:PretrainingTask"),
+    ("graph_parsing", "ForGraphParsing", "hf_sysgen.training.tasks.graphs:GraphParsingTask"),
+    ("dependency_parsing", "ForDependencyParsing", "hf_sysgen.training.tasks.graphs:DependencyParsingTask"),
+    ("language_modeling", AutoModelForCausalLM, "hf_sysgen.training.tasks.pretraining:PretrainingTask"),
 )
 # keys that say what an example of pretraining is
 PRETRAINING_KEYS = ("tokenizer", "context_length", "streams", "validation_examples")

@@ -10,12 +10,12 @@ import torch
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel, set_seed
 
-from hf_sysgen.data.tokenization import Vocabulary, build_vocabulary
-from hf_sysgen.data.tokenized import IGNORED, RaggedIds, TokenizedSplit, unlabelled
+from hf_sysgen.config.recipe import Recipe, RecipeError
+from hf_sysgen.data.text.splits import IGNORED, RaggedIds, TokenizedSplit, unlabelled
+from hf_sysgen.data.text.vocabulary import Vocabulary, build_vocabulary
 from hf_sysgen.evaluation.checkpoints import CheckpointError, checkpoint_folder, read_checkpoint
 from hf_sysgen.models import CONFIGS
-from hf_sysgen.training.recipe import Recipe, RecipeError
-from hf_sysgen.training.tasks import Seq2SeqTask
+from hf_sysgen.training.tasks.base import Seq2SeqTask
 
 if TYPE_CHECKING:
     from datasets import DatasetDict

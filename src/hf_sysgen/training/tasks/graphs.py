@@ -10,16 +10,16 @@ import numpy as np
 import torch
 from transformers import AutoModelForTokenClassification, PreTrainedModel
 
-from hf_sysgen.data.cogs_graph_forms import NO_PARENT
-from hf_sysgen.data.tokenization import PAD, sentence_tokenizer
-from hf_sysgen.data.tokenized import IGNORED, RaggedIds
+from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.data.cogs.graph_forms import NO_PARENT
+from hf_sysgen.data.text.splits import IGNORED, RaggedIds
+from hf_sysgen.data.text.vocabulary import PAD, sentence_tokenizer
 from hf_sysgen.evaluation.evaluate import with_columns
-from hf_sysgen.evaluation.parsing_metrics import correct_arcs, correct_heads, spanning_tree
+from hf_sysgen.evaluation.metrics.parsing import correct_arcs, correct_heads, spanning_tree
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.models.dependency_scores import arc_scores, head_losses
 from hf_sysgen.models.readout import cross_entropies
-from hf_sysgen.training.graph_tasks import GraphSplit, GraphTask
-from hf_sysgen.training.recipe import Recipe
+from hf_sysgen.training.tasks.relations import GraphSplit, GraphTask
 
 if TYPE_CHECKING:
     import datasets

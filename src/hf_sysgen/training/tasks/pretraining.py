@@ -15,15 +15,15 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 
-from hf_sysgen.data.c4_files import Shard, known_shards
-from hf_sysgen.data.c4_packing import PackedTokens
+from hf_sysgen.config.recipe import Recipe, RecipeError
+from hf_sysgen.data.c4.files import Shard, known_shards
+from hf_sysgen.data.c4.packing import PackedTokens
 from hf_sysgen.data.sources import DataError
 from hf_sysgen.errors import RunFailed
-from hf_sysgen.evaluation.language_modeling import evaluate_text
-from hf_sysgen.evaluation.metrics import summarize_text
-from hf_sysgen.training.causal_tasks import load_tokenizer
-from hf_sysgen.training.recipe import Recipe, RecipeError
-from hf_sysgen.training.tasks import Task
+from hf_sysgen.evaluation.metrics.language_modeling import evaluate_text
+from hf_sysgen.evaluation.metrics.summary import summarize_text
+from hf_sysgen.training.tasks.base import Task
+from hf_sysgen.training.tasks.causal import load_tokenizer
 
 if TYPE_CHECKING:
     import datasets

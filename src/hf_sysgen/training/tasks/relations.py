@@ -12,13 +12,13 @@ import torch
 from torch.utils.data import Dataset
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
-from hf_sysgen.data.clutrr_kinship import EDGE_TYPES, TARGETS
-from hf_sysgen.data.tokenized import IGNORED, RaggedIds, unlabelled
+from hf_sysgen.config.recipe import Recipe, RecipeError
+from hf_sysgen.data.clutrr.kinship import EDGE_TYPES, TARGETS
+from hf_sysgen.data.text.splits import IGNORED, RaggedIds, unlabelled
 from hf_sysgen.evaluation.evaluate import evaluating, share_by_length, with_columns
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.models.readout import cross_entropies
-from hf_sysgen.training.recipe import Recipe, RecipeError
-from hf_sysgen.training.tasks import Task
+from hf_sysgen.training.tasks.base import Task
 
 if TYPE_CHECKING:
     import datasets

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from hf_sysgen.data.roles import RoleScheme, Side, role_scheme
-from hf_sysgen.data.tokenization import EOS, SOS
-from hf_sysgen.data.tokenized import IGNORED, RaggedIds, TokenizedSplit
+from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.data.text.roles import RoleScheme, Side, role_scheme
+from hf_sysgen.data.text.splits import IGNORED, RaggedIds, TokenizedSplit
+from hf_sysgen.data.text.vocabulary import EOS, SOS
 from hf_sysgen.evaluation.evaluate import mark_teacher_forced
 from hf_sysgen.models.seq2seq import shift_right
-from hf_sysgen.training.recipe import Recipe
-from hf_sysgen.training.tasks import Seq2SeqTask
+from hf_sysgen.training.tasks.base import Seq2SeqTask
 
 
 def frequency_ranks(counts: Mapping[str, int], roles: Mapping[str, str]) -> dict[str, int]:

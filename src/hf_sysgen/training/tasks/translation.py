@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import datasets
 import numpy as np
 
-from hf_sysgen.data.subwords import bpe_vocabulary, encode_subwords, sentencepiece_vocabulary
-from hf_sysgen.data.tokenization import Vocabulary
-from hf_sysgen.evaluation.bleu import bleu_setup
+from hf_sysgen.config.recipe import Recipe, RecipeError
+from hf_sysgen.data.text.subwords import bpe_vocabulary, encode_subwords, sentencepiece_vocabulary
+from hf_sysgen.data.text.vocabulary import Vocabulary
 from hf_sysgen.evaluation.evaluate import with_columns
-from hf_sysgen.evaluation.metrics import summarize_translations
+from hf_sysgen.evaluation.metrics.bleu import bleu_setup
+from hf_sysgen.evaluation.metrics.summary import summarize_translations
 from hf_sysgen.evaluation.translation import evaluate_translations, has_comp, search_settings
-from hf_sysgen.training.recipe import Recipe, RecipeError
-from hf_sysgen.training.tasks import Seq2SeqTask
+from hf_sysgen.training.tasks.base import Seq2SeqTask
 
 if TYPE_CHECKING:
     from datasets import DatasetDict

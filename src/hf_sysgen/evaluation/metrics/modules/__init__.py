@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from hf_sysgen.evaluation.sequences import MetricError
+from hf_sysgen.evaluation.metrics.sequences import MetricError
 
 if TYPE_CHECKING:
     import evaluate

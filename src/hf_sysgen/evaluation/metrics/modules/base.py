@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import datasets
 import evaluate
 
-from hf_sysgen.evaluation.sequences import MetricError
+from hf_sysgen.evaluation.metrics.sequences import MetricError
 
 TEXT = datasets.Value("string")
 

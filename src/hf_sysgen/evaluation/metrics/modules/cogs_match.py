@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hf_sysgen.evaluation.cogs_match import exact_match, renaming_match, semantic_match
-from hf_sysgen.evaluation.modules.base import SysgenMetric
-from hf_sysgen.evaluation.sequences import shares
+from hf_sysgen.evaluation.metrics.cogs_match import exact_match, renaming_match, semantic_match
+from hf_sysgen.evaluation.metrics.modules.base import SysgenMetric
+from hf_sysgen.evaluation.metrics.sequences import shares
 
 
 class CogsMatch(SysgenMetric):
@@ -17,7 +17,8 @@ class CogsMatch(SysgenMetric):
         categories: the column `category`, for shares by category too.
 
     Returns:
-        `exact_match`, `renaming_match`, `semantic_match` (see `hf_sysgen.evaluation.cogs_match`), and `by_category`.
+        `exact_match`, `renaming_match`, `semantic_match` (see
+        `hf_sysgen.evaluation.metrics.cogs_match`), and `by_category`.
     """
 
     CITATION = "Wu, Manning and Potts 2023, ReCOGS (arXiv:2303.13716)"

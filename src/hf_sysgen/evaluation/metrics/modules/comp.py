@@ -6,8 +6,8 @@ from typing import Any, ClassVar, cast, get_args
 
 import datasets
 
-from hf_sysgen.evaluation.comp import Rule, comp
-from hf_sysgen.evaluation.modules.base import TEXT, SysgenMetric
+from hf_sysgen.evaluation.metrics.comp import Rule, comp
+from hf_sysgen.evaluation.metrics.modules.base import TEXT, SysgenMetric
 
 
 class Comp(SysgenMetric):
@@ -21,7 +21,7 @@ class Comp(SysgenMetric):
         drop: whether examples are left out whose reference has another word.
 
     Returns:
-        see `hf_sysgen.evaluation.comp.comp`.
+        see `hf_sysgen.evaluation.metrics.comp.comp`.
     """
 
     FEATURES: ClassVar[dict[str, Any]] = {"predictions": TEXT, "references": TEXT, "pairs": datasets.List(TEXT)}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hf_sysgen.evaluation.modules.base import SysgenMetric
-from hf_sysgen.evaluation.parsing_metrics import attachment_scores
+from hf_sysgen.evaluation.metrics.modules.base import SysgenMetric
+from hf_sysgen.evaluation.metrics.parsing import attachment_scores
 
 
 class DependencyParsing(SysgenMetric):
@@ -15,7 +15,7 @@ class DependencyParsing(SysgenMetric):
         content_words: for each tree, which of its tokens count for exact match; all if it is not given.
 
     Returns:
-        see `hf_sysgen.evaluation.parsing_metrics.attachment_scores`.
+        see `hf_sysgen.evaluation.metrics.parsing.attachment_scores`.
     """
 
     CITATION = "Goodwin et al. 2022, Compositional Generalization in Dependency Parsing (arXiv:2110.06843)"

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import datasets
 
-from hf_sysgen.evaluation.modules.base import SysgenMetric
-from hf_sysgen.evaluation.sequences import perplexity
+from hf_sysgen.evaluation.metrics.modules.base import SysgenMetric
+from hf_sysgen.evaluation.metrics.sequences import perplexity
 
 
 class Perplexity(SysgenMetric):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hf_sysgen.evaluation.modules.base import SysgenMetric
-from hf_sysgen.evaluation.sequences import exact_match, shares
+from hf_sysgen.evaluation.metrics.modules.base import SysgenMetric
+from hf_sysgen.evaluation.metrics.sequences import exact_match, shares
 
 
 class SequenceExactMatch(SysgenMetric):

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file
 from transformers.trainer_pt_utils import LabelSmoother
 
-from hf_sysgen.hub.authors import from_authors
-from hf_sysgen.hub.authors_fairseq import generation_settings
+from hf_sysgen.convert.authors import from_authors
+from hf_sysgen.convert.fairseq import generation_settings
 
 FILES = ["a_plain_postnorm", "b_derived_sag_t5_postnorm"]
 IMPLEMENTATIONS = ["eager", "sdpa"]

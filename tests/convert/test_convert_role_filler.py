@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from hf_sysgen.hub.authors import from_authors
+from hf_sysgen.convert.authors import from_authors
 
 FILES = ["a_roles_thresh_roleloss", "b_fillers_fillers_nothresh", "c_baseline_transformer"]
 PAD = 0

@@ -19,12 +19,12 @@ from tiny_runs import tiny_recipe
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from hf_sysgen.data.clutrr_kinship import EDGE_TYPES, TARGETS
-from hf_sysgen.hub.authors import from_authors
-from hf_sysgen.hub.authors_edge import cfq_tokenizer
+from hf_sysgen.convert.authors import from_authors
+from hf_sysgen.convert.edge import cfq_tokenizer
+from hf_sysgen.data.clutrr.kinship import EDGE_TYPES, TARGETS
 from hf_sysgen.models.triangular_attention import mask_scores
-from hf_sysgen.training.graph_tasks import RelationSplit
-from hf_sysgen.training.parsing_tasks import COLUMNS, GraphParsingTask
+from hf_sysgen.training.tasks.graphs import COLUMNS, GraphParsingTask
+from hf_sysgen.training.tasks.relations import RelationSplit
 
 # an independent re-implementation reached 1e-14 on every file
 CLOSE = {"rtol": 1e-11, "atol": 1e-12}

@@ -11,8 +11,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from hf_sysgen.hub.authors import from_authors
-from hf_sysgen.hub.authors_csordas import CSORDAS_VARIANTS
+from hf_sysgen.convert.authors import from_authors
+from hf_sysgen.convert.csordas import CSORDAS_VARIANTS
 from hf_sysgen.models import SysgenTransformerConfig
 from hf_sysgen.models.positions import EmbeddingInput, sinusoids
 
