@@ -21,8 +21,8 @@ $(VENV)/installed: pyproject.toml constraints.txt
 install: $(VENV)/installed  ## only the virtual environment; then: source .venv/bin/activate
 
 run: $(VENV)/installed  ## the main job: train two variants on SCAN, compare, plot, load elsewhere
-	$(BIN)/hf-sysgen compare recipes/devil/scan_length26_quick_relative_universal.yaml \
-	  recipes/devil/scan_length26_quick_universal.yaml --plot runs/scan_length26_quick.png \
+	$(BIN)/hf-sysgen compare recipes/csordas2021/scan_length26_quick_relative_universal.yaml \
+	  recipes/csordas2021/scan_length26_quick_universal.yaml --plot runs/scan_length26_quick.png \
 	  --translate "jump around left thrice and walk opposite right thrice" \
 	  --translate "look around right thrice after run around left thrice" \
 	  --translate "walk opposite left thrice and look around right thrice"
@@ -45,8 +45,8 @@ check: $(VENV)/installed  ## lint, format, types, who imports whom
 	$(BIN)/python -m pytest -q tests/test_imports.py
 
 bench: $(VENV)/installed  ## speed of training and decoding beside T5 and BART, and of gated attention beside its base
-	$(BIN)/python benchmarks/seq2seq.py
-	$(BIN)/python benchmarks/gated_attention.py
+	$(BIN)/python perf/seq2seq.py
+	$(BIN)/python perf/gated_attention.py
 
 docs: $(VENV)/installed  ## the API reference, in build/docs/index.html
 	$(BIN)/python docs/reference.py build/docs

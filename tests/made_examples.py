@@ -13,10 +13,10 @@ from tiny_runs import SMALL, small_scan
 from tiny_text import text_benchmark
 
 from hf_sysgen.data import load_benchmark
-from hf_sysgen.data.cfq_dependencies import example as tree_example
-from hf_sysgen.data.cfq_dependencies import own
-from hf_sysgen.data.clutrr_kinship import EDGE_TYPES, compose
-from hf_sysgen.data.cogs_graph_forms import to_graph
+from hf_sysgen.data.cfq.dependencies import example as tree_example
+from hf_sysgen.data.cfq.dependencies import own
+from hf_sysgen.data.clutrr.kinship import EDGE_TYPES, compose
+from hf_sysgen.data.cogs.graph_forms import to_graph
 
 PEOPLE = ["Ann", "Bob", "Cy", "Di", "Ed", "Flo"]
 

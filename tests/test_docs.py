@@ -19,7 +19,7 @@ from elsewhere import run_elsewhere
 from tiny_runs import command, environment, free_port, train_process
 from typer.testing import CliRunner
 
-from hf_sysgen.cli import app
+from hf_sysgen.cli.main import app
 from hf_sysgen.extensions import EXTENSIONS_VARIABLE, own_benchmarks
 
 DOCS = ROOT / "docs"
@@ -230,13 +230,13 @@ def test_two_machines_as_documented(tmp_path):
     ]  # fmt: skip
     errors = [process.communicate()[1] for process in started]
     assert [process.returncode for process in started] == [0, 0], errors
-    from hf_sysgen.evaluation.results import read_results
+    from hf_sysgen.results.record import read_results
 
     assert read_results(tmp_path / "run" / "results.json")["num_processes"] == 2
 
 
 def test_the_recipe_of_the_tutorial_is_right(tmp_path):
-    from hf_sysgen.training.recipe import load_recipe
+    from hf_sysgen.config.recipe import load_recipe
 
     for path in written(DOCS / "tutorial.md", tmp_path).values():
         assert yaml.safe_load(path.read_text())["benchmark"] == load_recipe(path).benchmark

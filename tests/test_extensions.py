@@ -17,7 +17,7 @@ from transformers import AutoModel
 from typer.testing import CliRunner
 
 import hf_sysgen
-from hf_sysgen.cli import app
+from hf_sysgen.cli.main import app
 from hf_sysgen.extensions import EXTENSIONS_VARIABLE, ExtensionError, extension_files, own_benchmarks, own_models
 from hf_sysgen.hub.model_card import what_is
 from hf_sysgen.hub.repository import PublishError
@@ -246,7 +246,7 @@ def test_commands_that_read_it_say_so(words, tmp_path):
     (tmp_path / "sweep.yaml").write_text("recipes: [recipe.yaml]\nseeds: [0]\n")
     (tmp_path / "results.json").write_text("{}")
     (tmp_path / "run").mkdir()
-    shutil.copy(ROOT / "benchmarks" / "results" / "clutrr_edge_234_quick-seed0.json", tmp_path / "run" / "results.json")
+    shutil.copy(ROOT / "results" / "clutrr_edge_234_quick-seed0.json", tmp_path / "run" / "results.json")
     output = ["-o", "picture.png"] if words[0] == "look" else []
     done = command(["-m", "hf_sysgen.cli", *words, *output], tmp_path, **{EXTENSIONS_VARIABLE: "none"})
     assert done.returncode == 2, done.stderr

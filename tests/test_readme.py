@@ -34,7 +34,7 @@ def folder(tmp_path_factory) -> Path:
     """A folder that looks like the repository's root to a reader: recipes, and the checkpoint of a (tiny) main job."""
     path = tmp_path_factory.mktemp("readme")
     (path / "recipes").symlink_to(ROOT / "recipes")
-    recipe = "recipes/devil/scan_length26_quick_relative_universal.yaml"
+    recipe = "recipes/csordas2021/scan_length26_quick_relative_universal.yaml"
     run(["-m", "hf_sysgen.train", recipe, *TINY, folder_of(recipe)], path, command)
     return path
 
@@ -76,13 +76,13 @@ def test_commands(folder):
 
 def test_numbers_are_those_of_the_results_files():
     """In README and docs, in the heads of recipes, and in cards."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
+    sys.path.insert(0, str(ROOT / "perf"))
     try:
         from readme_tables import texts
     finally:
         sys.path.pop(0)
     written = texts()
-    assert {path.parent.name for path in written} > {"model_cards", "devil"}
+    assert {path.parent.name for path in written} > {"model_cards", "csordas2021"}
     for path, text in written.items():
-        assert text == path.read_text(encoding="utf-8"), f"{path}: run python benchmarks/readme_tables.py"
+        assert text == path.read_text(encoding="utf-8"), f"{path}: run python perf/readme_tables.py"
     assert {*written} >= {*(ROOT / "model_cards").glob("*.md")}

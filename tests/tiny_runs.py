@@ -20,10 +20,10 @@ import yaml
 
 import hf_sysgen
 import hf_sysgen.training.run
-import hf_sysgen.training.tasks
+import hf_sysgen.training.tasks.base
+from hf_sysgen.config.recipe import RECIPE_KEYS, Recipe, parse_recipe
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.models import CONFIGS
-from hf_sysgen.training.recipe import RECIPE_KEYS, Recipe, parse_recipe
 
 ROOT = Path(__file__).parent.parent
 SIZES = {
@@ -113,14 +113,14 @@ def learned_run(folder: Path) -> dict[str, Any]:
         eval_every=100, eval_examples=7, eval_batch_size=8, save_every=1000, log_every=10,
     )  # fmt: skip
     hf_sysgen.training.run.quiet_libraries()
-    with mock.patch.object(hf_sysgen.training.tasks, "load_benchmark", return_value=short_scan()):
+    with mock.patch.object(hf_sysgen.training.tasks.base, "load_benchmark", return_value=short_scan()):
         return hf_sysgen.training.run.run_recipe(recipe)
 
 
 def use_few_examples() -> None:
     from made_examples import any_benchmark
 
-    hf_sysgen.training.tasks.load_benchmark = any_benchmark
+    hf_sysgen.training.tasks.base.load_benchmark = any_benchmark
 
 
 def weights(folder: Path) -> bytes:
@@ -158,7 +158,7 @@ class Done(NamedTuple):
 
 
 forks = multiprocessing.get_context("forkserver")
-forks.set_forkserver_preload(["hf_sysgen.training.run_sweep"])
+forks.set_forkserver_preload(["hf_sysgen.training.launch.run_sweep"])
 
 
 def train_process(

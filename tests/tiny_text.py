@@ -10,8 +10,8 @@ from typing import Any
 import datasets
 from tiny_runs import TINY
 
-from hf_sysgen.data.byte_pairs import train_byte_pairs
-from hf_sysgen.data.c4_files import write_shards
+from hf_sysgen.data.c4.files import write_shards
+from hf_sysgen.data.text.byte_pairs import train_byte_pairs
 
 SHARDS = 7
 # neither examples nor documents divide anything

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from hf_sysgen.config.recipe import Recipe as Recipe
+    from hf_sysgen.config.recipe import load_recipe as load_recipe
+    from hf_sysgen.convert.authors import from_authors as from_authors
     from hf_sysgen.data import benchmark_info as benchmark_info
     from hf_sysgen.data import list_benchmarks as list_benchmarks
     from hf_sysgen.data import load_benchmark as load_benchmark
-    from hf_sysgen.hub.authors import from_authors as from_authors
-    from hf_sysgen.training.recipe import Recipe as Recipe
-    from hf_sysgen.training.recipe import load_recipe as load_recipe
 
 _LAZY = {
     "benchmark_info": "hf_sysgen.data",
-    "from_authors": "hf_sysgen.hub.authors",
+    "from_authors": "hf_sysgen.convert.authors",
     "list_benchmarks": "hf_sysgen.data",
     "load_benchmark": "hf_sysgen.data",
-    "load_recipe": "hf_sysgen.training.recipe",
-    "Recipe": "hf_sysgen.training.recipe",
+    "load_recipe": "hf_sysgen.config.recipe",
+    "Recipe": "hf_sysgen.config.recipe",
 }
 
 __all__ = [

@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def train(recipe_file: str, overrides: Sequence[str]) -> None:
     """Run the recipe and say on the first process where the results are. Errors as `run_recipe`."""
-    from hf_sysgen.training.recipe import load_recipe
+    from hf_sysgen.config.recipe import load_recipe
 
     recipe = load_recipe(recipe_file, overrides)  # before the imports that take seconds
     from hf_sysgen.training.run import finished_results, quiet_libraries, run_recipe

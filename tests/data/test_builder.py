@@ -23,7 +23,7 @@ import hf_sysgen.data.sources
 from hf_sysgen.data import BenchmarkInfo, ConfigInfo, DataError, Source, load_benchmark
 from hf_sysgen.data.builder import BenchmarkBuilder, builder_configs
 from hf_sysgen.data.registry import benchmark_builder
-from hf_sysgen.data.scan_sources import SCAN
+from hf_sysgen.data.scan.sources import SCAN
 from hf_sysgen.data.sources import DamagedData, locate, open_file
 
 
@@ -229,7 +229,7 @@ PREPARE = """
 import sys
 import hf_sysgen.data.sources as sources
 from hf_sysgen.data import load_benchmark
-from hf_sysgen.data.scan import Scan
+from hf_sysgen.data.scan.builder import Scan
 sources.GITHUB = sys.argv[2]
 if "stop" in sys.argv:
     def generate(self, path, split):

@@ -11,11 +11,11 @@ import torch
 from tiny_runs import small_scan
 from transformers import DynamicCache, EncoderDecoderCache
 
-from hf_sysgen.data.tokenization import build_vocabulary, encode_sources, encode_targets
-from hf_sysgen.data.tokenized import TokenizedSplit
+from hf_sysgen.data.text.splits import TokenizedSplit
+from hf_sysgen.data.text.vocabulary import build_vocabulary, encode_sources, encode_targets
 from hf_sysgen.evaluation.decoding import greedy_decode, preallocated_cache
 from hf_sysgen.evaluation.evaluate import evaluate_split
-from hf_sysgen.evaluation.metrics import summarize
+from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.models import CONFIGS, MODELS
 
 

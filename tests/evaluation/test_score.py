@@ -9,10 +9,10 @@ import pytest
 from tiny_runs import command
 from typer.testing import CliRunner
 
-from hf_sysgen.cli import app
-from hf_sysgen.evaluation.results import ResultsError, read_predictions, write_predictions, write_results
+from hf_sysgen.cli.main import app
+from hf_sysgen.evaluation.metrics.sequences import MetricError
 from hf_sysgen.evaluation.score import score_predictions
-from hf_sysgen.evaluation.sequences import MetricError
+from hf_sysgen.results.record import ResultsError, read_predictions, write_predictions, write_results
 
 
 def row(split, target, prediction, **more):

@@ -15,14 +15,14 @@ from tiny_text import write_tokenizer
 from typer.testing import CliRunner
 
 import hf_sysgen.training.run
-import hf_sysgen.training.tasks
-from hf_sysgen.cli import app
-from hf_sysgen.data.clutrr_kinship import TARGETS
-from hf_sysgen.evaluation.results import ResultsError, read_results
+import hf_sysgen.training.tasks.base
+from hf_sysgen.cli.main import app
+from hf_sysgen.data.clutrr.kinship import TARGETS
 from hf_sysgen.hub.model_card import model_card
 from hf_sysgen.hub.publish_model import run_card
-from hf_sysgen.training import translation_task
+from hf_sysgen.results.record import ResultsError, read_results
 from hf_sysgen.training.run import run_recipe
+from hf_sysgen.training.tasks import translation as translation_task
 
 EDGE = {"model": "edge_transformer", "num_hidden_layers": 2}
 CASES = {
@@ -54,7 +54,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folders = {name: tmp_path_factory.mktemp(name) for name in CASES}
     hf_sysgen.training.run.quiet_libraries()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hf_sysgen.training.tasks, "load_benchmark", any_benchmark)
+        patch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark)
         search = functools.partial(translation_task.search_settings, max_length=8)
         patch.setattr(translation_task, "search_settings", search)
         for name, folder in folders.items():

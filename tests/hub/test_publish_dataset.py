@@ -17,11 +17,11 @@ from fake_hub import CLIENT_WARNING, FakeHub, Repo, api, command
 from huggingface_hub import HfApi
 from typer.testing import CliRunner
 
-from hf_sysgen.cli import app
+from hf_sysgen.cli.main import app
 from hf_sysgen.data import DataError, list_benchmarks, load_benchmark
 from hf_sysgen.data.info import BenchmarkInfo
 from hf_sysgen.data.registry import _BENCHMARKS
-from hf_sysgen.data.scan_sources import SCAN
+from hf_sysgen.data.scan.sources import SCAN
 from hf_sysgen.hub.dataset_card import dataset_card, hub_licence
 from hf_sysgen.hub.publish_dataset import publish_dataset
 from hf_sysgen.hub.repository import PublishError

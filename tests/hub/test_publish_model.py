@@ -20,18 +20,18 @@ from safetensors.torch import load, load_file, save_file
 from tiny_runs import learned_run
 from typer.testing import CliRunner
 
-from hf_sysgen.cli import app
+from hf_sysgen.cli.main import app
+from hf_sysgen.config.recipe import parse_recipe
 from hf_sysgen.data import DataError, load_benchmark
 from hf_sysgen.evaluation.checkpoints import CheckpointError, load_checkpoint, predict
-from hf_sysgen.evaluation.results import ResultsError, read_results, write_results
-from hf_sysgen.evaluation.zoo import DEFAULT, ZOO, zoo_folder, zoo_names
 from hf_sysgen.hub.model_card import model_card
 from hf_sysgen.hub.papers import ORIGINS
 from hf_sysgen.hub.publish import publish
 from hf_sysgen.hub.publish_model import find_runs, publish_model, run_card
 from hf_sysgen.hub.repository import PublishError
 from hf_sysgen.models import CONFIGS
-from hf_sysgen.training.recipe import parse_recipe
+from hf_sysgen.results.record import ResultsError, read_results, write_results
+from hf_sysgen.zoo import DEFAULT, ZOO, zoo_folder, zoo_names
 
 pytestmark = pytest.mark.filterwarnings(f"{CLIENT_WARNING}:DeprecationWarning")
 CARDS = Path(__file__).parents[2] / "model_cards"
@@ -252,7 +252,7 @@ def test_cards_of_the_zoo_are_those_of_its_records(name: str) -> None:
 
 
 def test_card_of_kept_records_has_their_seeds(tmp_path: Path) -> None:
-    record = read_results(CARDS.parent / "benchmarks/results/clutrr_edge_234_quick-seed0.json")
+    record = read_results(CARDS.parent / "results/clutrr_edge_234_quick-seed0.json")
     for seed, accuracy in ((0, 0.5), (7, 0.75)):
         record["seed"] = seed
         record["splits"]["test"]["accuracy"] = accuracy

@@ -21,7 +21,7 @@ import torch
 from edge_tiny import DEPENDENCIES, RELATION, SEMANTIC_GRAPH, edge_batch, tiny_edge
 from safetensors.torch import save_file
 from tiny import WRAPPED, tiny_model
-from hf_sysgen.data.tokenization import build_vocabulary
+from hf_sysgen.data.text.vocabulary import build_vocabulary
 from hf_sysgen.models import DepthWidthConfig, DepthWidthForCausalLM
 from transformers.utils import logging
 

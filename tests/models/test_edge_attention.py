@@ -417,7 +417,7 @@ def test_an_exported_graph_holds_no_operator_of_ours(strict: bool) -> None:
 @needs_triton
 def test_kernels_in_the_interpreter() -> None:
     """Triton's interpreter runs the kernels on a CPU; it is switched on before they are compiled."""
-    script = Path(__file__).parents[2] / "benchmarks" / "gpu_triangular_attention.py"
+    script = Path(__file__).parents[2] / "perf" / "gpu_triangular_attention.py"
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     command = [sys.executable, str(script), "--check-only", "--interpreted"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)

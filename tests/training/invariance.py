@@ -13,8 +13,8 @@ import kills
 import pytest
 from tiny_runs import SMALL, train_process, weights
 
-from hf_sysgen.evaluation.results import read_results
-from hf_sysgen.training.recipe import Recipe
+from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.results.record import read_results
 from hf_sysgen.training.run import run_recipe
 
 # an epsilon above the gradients makes Adam momentum, so that rounding errors stay what they are

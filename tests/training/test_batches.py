@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from tiny_runs import tiny_recipe
 
-from hf_sysgen.data.tokenized import TokenizedSplit
+from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.training.tasks import Seq2SeqTask, prepare_task
+from hf_sysgen.training.tasks.base import Seq2SeqTask, prepare_task
 
 
 def split_of(total: int, seed: int = 0) -> TokenizedSplit:

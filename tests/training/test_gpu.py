@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 from tiny_runs import small_scan, tiny_recipe
 
 import hf_sysgen.training.run
-import hf_sysgen.training.tasks
-from hf_sysgen.evaluation.results import read_results
+import hf_sysgen.training.tasks.base
+from hf_sysgen.results.record import read_results
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.trainer import last_checkpoint
 
@@ -89,7 +89,9 @@ def test_a_resumed_graph_reads_the_schedule(tmp_path, few_examples, monkeypatch)
 def test_dropout_differs_between_replays(model, tmp_path, monkeypatch):
     """One example in every row and hardly any learning: only masks can make losses differ."""
     same = {name: part.select([0] * 61) for name, part in small_scan().items()}
-    monkeypatch.setattr(hf_sysgen.training.tasks, "load_benchmark", lambda *args, **kwargs: datasets.DatasetDict(same))
+    monkeypatch.setattr(
+        hf_sysgen.training.tasks.base, "load_benchmark", lambda *args, **kwargs: datasets.DatasetDict(same)
+    )
     keys = {
         "model": model,
         "joint_vocabulary": True,
@@ -112,7 +114,7 @@ def test_autocast(precision, tmp_path, few_examples):
 
 def test_triangular_kernels():
     """Outputs, gradients and dropout of the Triton kernels, in every type, beside the plain version in float64."""
-    script = Path(__file__).parents[2] / "benchmarks" / "gpu_triangular_attention.py"
+    script = Path(__file__).parents[2] / "perf" / "gpu_triangular_attention.py"
     done = subprocess.run([sys.executable, str(script), "--check-only"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -20,7 +20,7 @@ from tiny_runs import command, environment, snapshot, train_process, weights, wr
 
 import hf_sysgen.files as files
 from hf_sysgen.train import main
-from hf_sysgen.training.whole import going_on_from, mark_complete
+from hf_sysgen.training.checkpointing import going_on_from, mark_complete
 
 # one evaluation is of two splits: calls 1 and 2 are at step 3, 3 and 4 at step 6, then come the final ones
 MOMENTS = {

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from tiny_runs import tiny_recipe, train_process, write_recipe
 
-from hf_sysgen.data.tokenized import TokenizedSplit
-from hf_sysgen.evaluation.results import read_results
+from hf_sysgen.config.recipe import RecipeError, parse_recipe
+from hf_sysgen.data.text.splits import TokenizedSplit
+from hf_sysgen.results.record import read_results
 from hf_sysgen.training.batches import MaxTokensBatches, pack
-from hf_sysgen.training.recipe import RecipeError, parse_recipe
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.training.tasks import prepare_task
+from hf_sysgen.training.tasks.base import prepare_task
 
 KEYS = {"batch_size": None, "sampling": "max_tokens", "max_tokens": 120, "batches_per_update": 3}
 

@@ -17,16 +17,16 @@ from tiny_runs import read_lines, short_scan, snapshot, tiny_recipe, write_recip
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 import hf_sysgen.training.run
-import hf_sysgen.training.tasks
-from hf_sysgen.data.tokenization import encode_sources
-from hf_sysgen.evaluation.metrics import summarize
-from hf_sysgen.evaluation.results import check_record, read_results
-from hf_sysgen.evaluation.samples import read_evaluations
+import hf_sysgen.training.tasks.base
+from hf_sysgen.config.recipe import RecipeError, dump_recipe, load_recipe, read_copy
+from hf_sysgen.data.text.vocabulary import encode_sources
+from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.files import locked
+from hf_sysgen.results.record import check_record, read_results
+from hf_sysgen.results.samples import read_evaluations
 from hf_sysgen.train import main
-from hf_sysgen.training.recipe import RecipeError, dump_recipe, load_recipe, read_copy
 from hf_sysgen.training.run import LOOK_SECONDS, attention_of, run_recipe
-from hf_sysgen.training.tasks import prepare_task
+from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.trainer import SysgenTrainer
 
 COLUMNS = {"split", "row", "input", "target", "prediction", "exact", "loss", "loss_teacher", "target_length",
@@ -177,7 +177,7 @@ def test_a_run_that_another_process_has_just_finished(tmp_path, few_examples, mo
 
     def slowly(recipe):
         monkeypatch.undo()
-        monkeypatch.setattr(hf_sysgen.training.tasks, "load_benchmark", any_benchmark)
+        monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark)
         run_recipe(recipe)
         snapshots.append(snapshot(tmp_path / "run"))
         return prepare(recipe)
@@ -406,7 +406,7 @@ def test_sources_start_as_those_of_the_authors(model, start, tmp_path, few_examp
 
 def test_early_stopping_needs_a_validation_split(tmp_path, few_examples, monkeypatch):
     without = {name: split for name, split in short_scan().items() if name != "validation"}
-    monkeypatch.setattr(hf_sysgen.training.tasks, "load_benchmark", lambda *args, **kwargs: without)
+    monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", lambda *args, **kwargs: without)
     with pytest.raises(RecipeError, match=r"early_stopping=loss needs the split `validation`, which scan .* lacks"):
         run_recipe(tiny_recipe(tmp_path, early_stopping="loss"))
 

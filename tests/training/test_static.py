@@ -8,7 +8,7 @@ import pytest
 from safetensors.torch import load_file
 from tiny_runs import tiny_recipe, weights
 
-from hf_sysgen.training.recipe import RecipeError
+from hf_sysgen.config.recipe import RecipeError
 from hf_sysgen.training.run import run_recipe
 
 # with Adam's usual epsilon, gradients that are zero but for rounding would become steps of full size

@@ -19,15 +19,15 @@ import hf_sysgen.training.trainer
 from hf_sysgen.errors import RunFailed
 from hf_sysgen.evaluation.checkpoints import load_checkpoint
 from hf_sysgen.evaluation.evaluate import evaluate_split
-from hf_sysgen.evaluation.metrics import summarize
-from hf_sysgen.evaluation.results import read_results
+from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.models import CONFIGS
+from hf_sysgen.results.record import read_results
 from hf_sysgen.train import main
 from hf_sysgen.training.batches import StepBatches
+from hf_sysgen.training.checkpointing import CheckpointDamaged
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.training.tasks import prepare_task
+from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.trainer import Progress, SysgenTrainer, last_checkpoint, training_arguments
-from hf_sysgen.training.whole import CheckpointDamaged
 
 
 def losses(record) -> list[float]:
@@ -220,7 +220,7 @@ def test_evaluations_see_the_chosen_examples(tmp_path, few_examples, monkeypatch
         seen.append(rows.tolist())
         return evaluate_split(model, split, rows, **kwargs)
 
-    monkeypatch.setattr(hf_sysgen.training.tasks, "evaluate_split", spy)
+    monkeypatch.setattr(hf_sysgen.training.tasks.base, "evaluate_split", spy)
     run_recipe(tiny_recipe(tmp_path))
     during, final = seen[:4], seen[4:]
     assert during[0] == during[2]
@@ -233,7 +233,7 @@ def test_evaluations_see_the_chosen_examples(tmp_path, few_examples, monkeypatch
 
 def test_a_lost_example_is_an_error(tmp_path, few_examples, monkeypatch):
     monkeypatch.setattr(
-        hf_sysgen.training.tasks, "evaluate_split", lambda *args, **kwargs: evaluate_split(*args, **kwargs)[1:]
+        hf_sysgen.training.tasks.base, "evaluate_split", lambda *args, **kwargs: evaluate_split(*args, **kwargs)[1:]
     )
     with pytest.raises(RuntimeError, match="evaluation of validation returned 4 records for 5 examples"):
         run_recipe(tiny_recipe(tmp_path))
@@ -268,7 +268,7 @@ def test_clock_leaves_evaluation_out(tmp_path, few_examples, monkeypatch):
         return now[0]
 
     monkeypatch.setattr(hf_sysgen.training.trainer.time, "perf_counter", tick)
-    monkeypatch.setattr(hf_sysgen.training.tasks, "evaluate_split", slow)
+    monkeypatch.setattr(hf_sysgen.training.tasks.base, "evaluate_split", slow)
     assert 1 < run_recipe(tiny_recipe(tmp_path))["train_seconds"] < 1000
 
 

@@ -6,20 +6,20 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hf_sysgen.data.c4_sources import C4
-from hf_sysgen.data.cfq_dependencies_sources import CFQ_DEPENDENCIES
-from hf_sysgen.data.cfq_sources import CFQ
-from hf_sysgen.data.clutrr_sources import CLUTRR
-from hf_sysgen.data.cogs_sources import COGS, COGS_GRAPH, COGS_VF
-from hf_sysgen.data.english_passivization_sources import ENGLISH_PASSIVIZATION
-from hf_sysgen.data.flores_sources import FLORES
-from hf_sysgen.data.geoquery_sources import GEOQUERY
+from hf_sysgen.data.c4.sources import C4
+from hf_sysgen.data.cfq.dependencies_sources import CFQ_DEPENDENCIES
+from hf_sysgen.data.cfq.sources import CFQ
+from hf_sysgen.data.clutrr.sources import CLUTRR
+from hf_sysgen.data.cogs.sources import COGS, COGS_GRAPH, COGS_VF
+from hf_sysgen.data.english_passivization.sources import ENGLISH_PASSIVIZATION
+from hf_sysgen.data.flores.sources import FLORES
+from hf_sysgen.data.geoquery.sources import GEOQUERY
 from hf_sysgen.data.info import BenchmarkInfo, unknown
-from hf_sysgen.data.iwslt14_sources import IWSLT14
-from hf_sysgen.data.mathematics_sources import MATHEMATICS
-from hf_sysgen.data.noun_adjective_sources import NOUN_ADJECTIVE
-from hf_sysgen.data.pcfg_set_sources import PCFG_SET
-from hf_sysgen.data.scan_sources import SCAN
+from hf_sysgen.data.iwslt14.sources import IWSLT14
+from hf_sysgen.data.mathematics.sources import MATHEMATICS
+from hf_sysgen.data.noun_adjective.sources import NOUN_ADJECTIVE
+from hf_sysgen.data.pcfg_set.sources import PCFG_SET
+from hf_sysgen.data.scan.sources import SCAN
 from hf_sysgen.extensions import own_benchmarks
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from hf_sysgen.data.download import one_line
-from hf_sysgen.data.tokenization import encode_sources
+from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.errors import UserError
-from hf_sysgen.evaluation.results import MODEL
-from hf_sysgen.evaluation.zoo import zoo_folder, zoo_names
 from hf_sysgen.models import CONFIGS, MODELS
+from hf_sysgen.results.record import MODEL
+from hf_sysgen.zoo import zoo_folder, zoo_names
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -12,18 +12,18 @@ import transformers
 from tqdm.auto import tqdm
 
 from hf_sysgen.data import DataError, benchmark_info, load_benchmark
-from hf_sysgen.data.subwords import encode_subwords
-from hf_sysgen.data.tokenization import encode_sources, encode_targets
-from hf_sysgen.data.tokenized import TokenizedSplit
-from hf_sysgen.evaluation.bleu import bleu_setup
+from hf_sysgen.data.text.splits import TokenizedSplit
+from hf_sysgen.data.text.subwords import encode_subwords
+from hf_sysgen.data.text.vocabulary import encode_sources, encode_targets
 from hf_sysgen.evaluation.checkpoints import CheckpointError, load_checkpoint, predict, source_ids
 from hf_sysgen.evaluation.evaluate import evaluate_split, mark_teacher_forced, with_columns, with_texts
-from hf_sysgen.evaluation.metrics import summarize, summarize_translations
-from hf_sysgen.evaluation.report import table
-from hf_sysgen.evaluation.results import METRICS, PREDICTIONS, new_folder, write_predictions
+from hf_sysgen.evaluation.metrics.bleu import bleu_setup
+from hf_sysgen.evaluation.metrics.summary import summarize, summarize_translations
 from hf_sysgen.evaluation.translation import evaluate_translations, has_comp
 from hf_sysgen.files import write_whole
 from hf_sysgen.models import RoleFillerTransformerConfig
+from hf_sysgen.reports.report import table
+from hf_sysgen.results.record import METRICS, PREDICTIONS, new_folder, write_predictions
 
 if TYPE_CHECKING:
     from datasets import Dataset

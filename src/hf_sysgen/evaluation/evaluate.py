@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from hf_sysgen.data.tokenized import IGNORED
+from hf_sysgen.data.text.splits import IGNORED
 from hf_sysgen.evaluation.decoding import greedy_decode, teacher_forced_logits
 
 if TYPE_CHECKING:

@@ -6,19 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.evaluation.bleu import bleu, bleu_setup
-from hf_sysgen.evaluation.cogs_match import renaming_match, semantic_match
-from hf_sysgen.evaluation.comp import comp
-from hf_sysgen.evaluation.metrics import (
+from hf_sysgen.evaluation.metrics.bleu import bleu, bleu_setup
+from hf_sysgen.evaluation.metrics.cogs_match import renaming_match, semantic_match
+from hf_sysgen.evaluation.metrics.comp import comp
+from hf_sysgen.evaluation.metrics.sequences import MetricError, exact_match, perplexity, shares
+from hf_sysgen.evaluation.metrics.summary import (
     by_category,
     by_length,
     summarize,
     summarize_text,
     summarize_translations,
 )
-from hf_sysgen.evaluation.report import table
-from hf_sysgen.evaluation.results import PREDICTIONS, RESULTS, read_predictions, read_results
-from hf_sysgen.evaluation.sequences import MetricError, exact_match, perplexity, shares
+from hf_sysgen.reports.report import table
+from hf_sysgen.results.record import PREDICTIONS, RESULTS, read_predictions, read_results
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -109,7 +109,7 @@ def _attachment(rows: Rows, setup: str | None) -> dict[str, float]:
     }
 
 
-# names as of `hf_sysgen.evaluation.modules`, whose functions these are; `recorded` is what results.json has
+# names as of `hf_sysgen.evaluation.metrics.modules`, whose functions these are; `recorded` is what results.json has
 SCORES: dict[str, Callable[[Rows, str | None], dict[str, float]]] = {
     "recorded": _recorded,
     "sequence_exact_match": _exact,
@@ -129,7 +129,7 @@ def score_predictions(path: Path, metric: str = "recorded", setup: str | None = 
     Args:
         path: a run's folder, or its predictions.jsonl; the results.json beside it tells whether BLEU was recorded.
         metric: one of `SCORES`.
-        setup: of `bleu`, one of `hf_sysgen.evaluation.bleu.SETUPS`; by default that of the run's benchmark.
+        setup: of `bleu`, one of `hf_sysgen.evaluation.metrics.bleu.SETUPS`; by default that of the run's benchmark.
 
     Raises:
         MetricError: no such metric, or the predictions lack what it needs.

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hf_sysgen.evaluation.bleu import bleu_setup, setup_of
-from hf_sysgen.evaluation.comp import comp_hits
-from hf_sysgen.evaluation.results import PREDICTIONS, RESULTS, read_predictions, read_results
-from hf_sysgen.evaluation.sequences import MetricError
+from hf_sysgen.evaluation.metrics.bleu import bleu_setup, setup_of
+from hf_sysgen.evaluation.metrics.comp import comp_hits
+from hf_sysgen.evaluation.metrics.sequences import MetricError
+from hf_sysgen.results.record import PREDICTIONS, RESULTS, read_predictions, read_results
 
 
 class Significance(NamedTuple):
@@ -100,7 +100,7 @@ def bleu_test(
 
     Args:
         first, second: predictions on the same examples.
-        references, setup: see `hf_sysgen.evaluation.bleu.bleu`.
+        references, setup: see `hf_sysgen.evaluation.metrics.bleu.bleu`.
         samples: random exchanges.
 
     Raises:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from hf_sysgen.data.tokenized import IGNORED
+from hf_sysgen.data.text.splits import IGNORED
 from hf_sysgen.evaluation.decoding import teacher_forced_logits
 from hf_sysgen.evaluation.evaluate import cut, evaluating
 

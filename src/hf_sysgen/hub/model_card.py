@@ -9,10 +9,10 @@ from typing import Any
 
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.registry import benchmark_info
-from hf_sysgen.evaluation.report import markdown
 from hf_sysgen.hub.dataset_card import counts_table, errata_lines
 from hf_sysgen.hub.papers import paper_of
 from hf_sysgen.hub.repository import TAG, PublishError
+from hf_sysgen.reports.report import markdown
 
 Record = Mapping[str, Any]
 
@@ -217,7 +217,7 @@ def what_is(model_type: str) -> str:
 
 
 def _quoted(record: Record) -> str:
-    from hf_sysgen.evaluation.results import ResultsError
+    from hf_sysgen.results.record import ResultsError
 
     if not record.get("example"):
         raise ResultsError(

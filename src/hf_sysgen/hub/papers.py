@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hf_sysgen.data.citations import BERGEN, CHAABOUNI, CHAKRAVARTHY, CSORDAS, PETTY
-from hf_sysgen.evaluation.papers import papers
+from hf_sysgen.reports.papers import papers
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ ORIGINS = {
             "universal_t5_transformer",
         ),
     ),
-    "russin2022": Origin(
+    "chakravarthy2022": Origin(
         CHAKRAVARTHY,
         ("role_filler_transformer", "torch_transformer"),
     ),

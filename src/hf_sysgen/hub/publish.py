@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from hf_sysgen.data.info import unknown
 from hf_sysgen.data.registry import list_benchmarks
-from hf_sysgen.evaluation.zoo import zoo_names
 from hf_sysgen.hub.publish_dataset import publish_dataset
 from hf_sysgen.hub.publish_model import publish_model
 from hf_sysgen.hub.repository import Published, PublishError
+from hf_sysgen.zoo import zoo_names
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

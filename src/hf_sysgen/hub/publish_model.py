@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_sysgen.evaluation.results import MODEL, RESULTS, ResultsError, read_results, write_results
-from hf_sysgen.evaluation.zoo import zoo_folder, zoo_names
 from hf_sysgen.hub.model_card import cell_mark, model_card, without_places
 from hf_sysgen.hub.repository import CARD, Published, Repository, space_for
+from hf_sysgen.results.record import MODEL, RESULTS, ResultsError, read_results, write_results
+from hf_sysgen.zoo import zoo_folder, zoo_names
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -121,7 +121,7 @@ def run_card(run: str | Path) -> str:
     runs = find_runs(run)
     record = read_results(runs[0] / RESULTS)
     if str(run) in zoo_names():
-        imports = "import hf_sysgen.models  # registers them\nfrom hf_sysgen.evaluation.zoo import zoo_folder"
+        imports = "import hf_sysgen.models  # registers them\nfrom hf_sysgen.zoo import zoo_folder"
         load = f'{imports}\n\ncheckpoint = zoo_folder("{run}")'
     else:
         load = f'checkpoint = "{runs[0] / MODEL}"'

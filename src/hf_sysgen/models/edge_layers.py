@@ -67,7 +67,7 @@ class EdgeRounds(nn.Module):
     """
     `depth` rounds; one layer, applied again and again, where they share their weights. Every round reads them again:
     on a CPU less than a thousandth of a training batch's time, and about a hundredth of one short sentence's
-    (benchmarks/tied_rounds.py).
+    (perf/tied_rounds.py).
     """
 
     def __init__(self, config, depth: int):

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from hf_sysgen.data.tokenized import TokenizedSplit
+from hf_sysgen.data.text.splits import TokenizedSplit
 
 
 class Batches(Protocol):

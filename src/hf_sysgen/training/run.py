@@ -13,8 +13,11 @@ from typing import Any
 from accelerate.utils import broadcast_object_list
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 
+from hf_sysgen.config.recipe import Recipe, RecipeError, dump_recipe, own_fields, read_copy
 from hf_sysgen.data import benchmark_info
-from hf_sysgen.evaluation.results import (
+from hf_sysgen.files import is_unfinished, locked, write_whole
+from hf_sysgen.models import CONFIGS, MODELS
+from hf_sysgen.results.record import (
     MODEL,
     PREDICTIONS,
     RESULTS,
@@ -24,14 +27,11 @@ from hf_sysgen.evaluation.results import (
     write_predictions,
     write_results,
 )
-from hf_sysgen.files import is_unfinished, locked, write_whole
-from hf_sysgen.models import CONFIGS, MODELS
 from hf_sysgen.training.batches import Batches
-from hf_sysgen.training.pretraining_task import require_text_of_run
-from hf_sysgen.training.recipe import Recipe, RecipeError, dump_recipe, own_fields, read_copy
-from hf_sysgen.training.tasks import Task, prepare_task
+from hf_sysgen.training.checkpointing import COMPLETE, going_on_from, step_of
+from hf_sysgen.training.tasks.base import Task, prepare_task
+from hf_sysgen.training.tasks.pretraining import require_text_of_run
 from hf_sysgen.training.trainer import SysgenTrainer, fastest_attention, last_checkpoint, on_cpu, read_history
-from hf_sysgen.training.whole import COMPLETE, going_on_from, step_of
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from hf_sysgen.training.recipe import Recipe
+from hf_sysgen.config.recipe import Recipe
 
 
 def noam(learning_rate: float, hidden_size: int, warmup_steps: int) -> Callable[[int], float]:

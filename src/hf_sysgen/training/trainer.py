@@ -31,16 +31,13 @@ from transformers import (
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import ExportableState, PrinterCallback
 
+from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.errors import RunFailed
-from hf_sysgen.evaluation.samples import write_evaluation
 from hf_sysgen.files import flush_to_disk, write_whole
 from hf_sysgen.models.seq2seq import SOURCE_INPUTS
+from hf_sysgen.results.samples import write_evaluation
 from hf_sysgen.training.batches import Batches, StepBatches, parts_of_max_tokens
-from hf_sysgen.training.recipe import Recipe
-from hf_sysgen.training.schedules import learning_rate_of
-from hf_sysgen.training.static import StaticUpdates
-from hf_sysgen.training.tasks import Task
-from hf_sysgen.training.whole import (
+from hf_sysgen.training.checkpointing import (
     COMPLETE,
     check_best,
     check_whole,
@@ -49,6 +46,9 @@ from hf_sysgen.training.whole import (
     mark_complete,
     step_of,
 )
+from hf_sysgen.training.schedules import learning_rate_of
+from hf_sysgen.training.static import StaticUpdates
+from hf_sysgen.training.tasks.base import Task
 
 
 class TrainingDiverged(RunFailed):

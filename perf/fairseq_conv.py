@@ -1,0 +1,242 @@
+"""
+ConvS2S on SCAN's jump beside fairseq's own, from the same weights, on the same batches.
+
+`python perf/fairseq_conv.py CHECKOUT`, where CHECKOUT is a clone of facebookresearch/fairseq at 7633129b (January
+2019), writes perf/fairseq_conv.json. Of the clone the modules of `fconv` are imported; the rest of its package
+asks for libraries of its time. For each seed the recipe's model and its copy in fairseq's modules learn from the
+recipe's batches, one after the other, with dropout masks of their own. The optimizer is PyTorch's, which
+tests/training/test_trainer.py has equal to fairseq's `nag` and the recipe's. Both are judged by exact match of greedy
+decoding, for which fairseq's weights go back into our model. About 12 minutes a seed on one core; seeds that the record
+has are not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from tqdm.auto import tqdm
+
+from hf_sysgen.config.recipe import load_recipe
+from hf_sysgen.data.text.splits import IGNORED
+from hf_sysgen.errors import UserError
+from hf_sysgen.evaluation.evaluate import evaluate_split
+from hf_sysgen.files import write_whole
+from hf_sysgen.results.record import environment
+from hf_sysgen.training.tasks.base import prepare_task
+from hf_sysgen.training.trainer import steps_of
+
+RECIPE = Path(__file__).resolve().parent.parent / "recipes" / "chaabouni2021" / "scan_jump_conv.yaml"
+# fairseq's ids: ours after a row that nothing reads and the padding
+PADDING, FIRST = 1, 2
+
+
+class Dictionary:
+    """What fairseq's modules ask of theirs."""
+
+    def __init__(self, words: int):
+        self.words = words
+
+    def __len__(self) -> int:
+        return FIRST + self.words
+
+    def pad(self) -> int:
+        return PADDING
+
+
+def make_positions(tokens: torch.Tensor, padding: int, left_pad: bool) -> torch.Tensor:
+    """Number of each token of a row, counted from `padding + 1`, as `fairseq.utils` has it (whose imports are many)."""
+    real = tokens.ne(padding)
+    return torch.where(real, real.long().cumsum(1) + padding, padding)
+
+
+def import_fconv(checkout: Path) -> types.ModuleType:
+    """
+    fairseq's `models/fconv.py` with the modules that it is made of.
+
+    Raises:
+        UserError: the folder is no clone.
+    """
+    folder = checkout / "fairseq"
+    if not (folder / "models" / "fconv.py").exists():
+        raise UserError(f"{checkout} is no clone of facebookresearch/fairseq; name its folder")
+
+    def stand_in(name: str, **members: Any) -> types.ModuleType:
+        module = sys.modules[name] = types.ModuleType(name)
+        module.__path__ = [str(folder.joinpath(*name.split(".")[1:]))]
+        for key, member in members.items():
+            setattr(module, key, member)
+        return module
+
+    class Side(nn.Module):
+        """Of fairseq's base classes only what `fconv` needs."""
+
+        def __init__(self, dictionary: Dictionary):
+            super().__init__()
+            self.dictionary = dictionary
+
+    def register(*_: Any) -> Callable[[Any], Any]:
+        return lambda thing: thing
+
+    # what decoding step by step would keep; they decode as our model, see below
+    utils = stand_in("fairseq.utils", make_positions=make_positions, get_incremental_state=lambda *_: None)
+    stand_in("fairseq", utils=utils, options=stand_in("fairseq.options"))
+    modules = stand_in("fairseq.modules", AdaptiveSoftmax=nn.Module, BeamableMM=nn.Module)
+    for file, name in {
+        "conv_tbc": "ConvTBC",
+        "linearized_convolution": "LinearizedConvolution",
+        "grad_multiply": "GradMultiply",
+        "learned_positional_embedding": "LearnedPositionalEmbedding",
+    }.items():
+        setattr(modules, name, getattr(importlib.import_module(f"fairseq.modules.{file}"), name))
+    stand_in(
+        "fairseq.models", FairseqEncoder=Side, FairseqIncrementalDecoder=Side, FairseqModel=object,
+        FairseqLanguageModel=object, register_model=register, register_model_architecture=register,
+    )  # fmt: skip
+    return importlib.import_module("fairseq.models.fconv")
+
+
+class Theirs(nn.Module):
+    """fairseq's encoder and decoder with the sizes of a model of ours."""
+
+    def __init__(self, fconv: types.ModuleType, ours: Any):
+        super().__init__()
+        config = self.config = ours.config
+        width, rows = config.hidden_size, config.max_position_embeddings
+        self.encoder = fconv.FConvEncoder(
+            Dictionary(config.source_vocab_size), width, None, rows,
+            [(width, config.kernel_size)] * config.encoder_layers, config.dropout,
+        )  # fmt: skip
+        self.decoder = fconv.FConvDecoder(
+            Dictionary(config.vocab_size), width, None, width, rows,
+            [(width, config.decoder_kernel_size)] * config.decoder_layers, True, config.dropout,
+        )  # fmt: skip
+        self.encoder.num_attention_layers = config.decoder_layers
+        with torch.no_grad():
+            for theirs, same in self.pairs(ours):
+                theirs.copy_(same)
+            # no word's, and so without a part in the loss
+            self.decoder.fc3.bias[:FIRST] = -1e4
+
+    def pairs(self, ours: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Their numbers with ours, as views of one shape."""
+        for theirs, same in ((self.encoder, ours.model.encoder), (self.decoder, ours.model.decoder)):
+            yield theirs.embed_tokens.weight[FIRST:], same.embed_tokens.weight
+            yield theirs.embed_positions.weight[FIRST:], same.embed_input.table.weight[:-FIRST]
+            linear = [(theirs.fc1, same.fc1), (theirs.fc2, same.fc2)]
+            for index, layer in enumerate(same.layers):
+                convolution = theirs.convolutions[index]
+                yield convolution.weight_v, layer.gated.convolution.direction.permute(1, 2, 0)
+                yield convolution.weight_g.flatten(), layer.gated.convolution.length.flatten()
+                yield convolution.bias, layer.gated.convolution.bias
+                if theirs is self.decoder:
+                    attention = theirs.attention[index]
+                    linear += [
+                        (attention.in_projection, layer.cross_attn.in_proj),
+                        (attention.out_projection, layer.cross_attn.out_proj),
+                    ]
+            for their_layer, our_layer in linear:
+                yield their_layer.weight_v, our_layer.direction
+                yield their_layer.weight_g, our_layer.length
+                yield their_layer.bias, our_layer.bias
+        for name, same in (("weight_v", "direction"), ("weight_g", "length"), ("bias", "bias")):
+            yield getattr(self.decoder.fc3, name)[FIRST:], getattr(ours.lm_head, same)
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """A batch of ours -> mean cross-entropy, from sources padded on the left, as fairseq pads them."""
+        mask, real = attention_mask.bool(), labels != IGNORED
+        source = torch.full_like(input_ids, PADDING)
+        source[mask.flip(1)] = input_ids[mask] - self.config.source_id_offset + FIRST
+        target = torch.where(real, labels + FIRST, PADDING)
+        start = torch.full_like(target[:, :1], self.config.decoder_start_token_id + FIRST)
+        read = torch.where(real, torch.cat((start, target[:, :-1]), dim=1), PADDING)
+        logits = self.decoder(read, self.encoder(source, None))[0]
+        return nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PADDING)
+
+
+def loss_of(model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    found = model(**batch)
+    return found if isinstance(found, torch.Tensor) else found.loss
+
+
+def train(model: nn.Module, task: Any, batches: Any, steps: int, title: str) -> float:
+    """Learn from the recipe's batches as its run does; the mean loss of the last hundred updates."""
+    recipe = task.recipe
+    parameters = list(model.parameters())
+    optimizer = torch.optim.SGD(parameters, lr=recipe.learning_rate, momentum=recipe.momentum, nesterov=True)
+    losses = []
+    model.train()
+    for step in tqdm(range(steps), desc=title, mininterval=10):
+        loss = loss_of(model, task.splits["train"][batches.rows(step)])
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(parameters, recipe.max_grad_norm)
+        optimizer.step()
+        losses.append(float(loss))
+    model.eval()
+    return float(np.mean(losses[-100:]))
+
+
+def compare(fconv: types.ModuleType, seed: int, most: int | None) -> dict[str, Any]:
+    """Both models' exact match on the test split, and how far apart their losses were before they learned."""
+    recipe = load_recipe(RECIPE, [f"seed={seed}"])
+    task = prepare_task(recipe)
+    steps = min(steps_of(recipe, task), most or recipe.steps)
+    ours = task.build_model("sdpa").eval()
+    theirs = Theirs(fconv, ours).eval()
+    batches = task.batches(steps, rank=0, world=1)
+    first = task.splits["train"][batches.rows(0)]
+    with torch.no_grad():
+        difference = abs(float(loss_of(theirs, first)) - float(loss_of(ours, first)))
+    row: dict[str, Any] = {"seed": seed, "steps": steps, "difference_of_loss_at_first": difference}
+    for name, model in (("ours", ours), ("fairseq", theirs)):
+        # of dropout; the recipe's own runs have other masks again
+        torch.manual_seed(seed)
+        loss = train(model, task, batches, steps, f"seed {seed}, {name}")
+        if model is theirs:
+            with torch.no_grad():
+                for numbers, same in theirs.pairs(ours):
+                    same.copy_(numbers)
+        records = evaluate_split(ours.eval(), task.splits["test"])
+        row |= {name: float(np.mean([record["exact"] for record in records])), f"{name}_training_loss": loss}
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkout", type=Path)
+    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
+    parser.add_argument("--steps", type=int, help="at most so many updates: a check of the script, without a record")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    fconv = import_fconv(arguments.checkout)
+    kept = json.loads(arguments.output.read_text(encoding="utf-8"))["results"] if arguments.output.exists() else []
+    rows = [] if arguments.steps else kept
+    for seed in arguments.seeds:
+        if any(row["seed"] == seed for row in rows):
+            continue
+        rows = sorted([*rows, compare(fconv, seed, arguments.steps)], key=lambda row: row["seed"])
+        if not arguments.steps:
+            write_whole(arguments.output, json.dumps({**environment(), "results": rows}, indent=1) + "\n")
+    for row in rows:
+        print(
+            f"seed {row['seed']}, {row['steps']} updates: exact match ours {row['ours']:.4f}, fairseq "
+            f"{row['fairseq']:.4f}; losses at first differ by {row['difference_of_loss_at_first']:.1e}"
+        )
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except UserError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,178 @@
+"""
+On one GPU: tokens a second of the pretraining recipes as they are, and what all of their steps would take.
+
+`python perf/gpu_pretraining.py` trains each of the 22 recipes `pretrain_*` (or those named) for some updates, in
+a process of its own, and writes perf/gpu_pretraining.json. It is the whole path: reading and tokenizing in a
+thread (a made text, with a tokenizer of 32,000 subwords of it), the Trainer, bf16, torch.compile, gradient
+accumulation, clipping, the fused AdamW. The first updates, which compile, are left out; the median of the others
+counts.
+
+MFU is the share of the device's measured peak (a bf16 product of 8192 x 8192 matrices) that the useful work of an
+update needs, FLOPs as in pretraining.py: for every token 6 for every weight that is multiplied (the output projection
+counts, the embedding table does not), once for every layer that it is applied in, plus 6 x layers x context x width for
+causal attention. Days are steps x batch x context / (tokens a second): one GPU, evaluation and checkpoints excluded.
+Those of 8 and of 64 GPUs are computed from it as if speed grew with their number, which no run has shown.
+
+`--quick` shrinks models and batches, as a check of the script itself, also without a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from pretraining import flops_per_token, measured_peak
+from transformers import TrainerCallback
+
+from hf_sysgen.config.recipe import Recipe, load_recipe
+from hf_sysgen.data.c4.files import write_shards
+from hf_sysgen.data.text.byte_pairs import train_byte_pairs
+from hf_sysgen.files import write_whole
+from hf_sysgen.reports.report import table
+from hf_sysgen.results.record import environment
+from hf_sysgen.training.run import attention_of, quiet_libraries
+from hf_sysgen.training.tasks.base import prepare_task
+from hf_sysgen.training.trainer import SysgenTrainer
+
+RECIPES = Path(__file__).resolve().parent.parent / "recipes" / "petty2023"
+WARM_UP = 5
+# of one machine, and of eight
+GPUS = (1, 8, 64)
+QUICK = ("size_class=null", "hidden_size=64", "intermediate_size=64", "num_attention_heads=4", "batch_size=8",
+         "context_length=32", "streams=4", "torch_compile=false", "precision=fp32")  # fmt: skip
+
+
+def made_texts(subwords: int, documents: int) -> list[str]:
+    """Documents of random words, enough of them for that many subwords."""
+    draw = random.Random(0)
+    words = ["".join(draw.choices("etaoinshrdlucmfw", k=draw.randint(2, 9))) for _ in range(2 * subwords)]
+    return [" ".join(draw.choices(words, k=500)) for _ in range(documents)]
+
+
+class Stamps(TrainerCallback):
+    """When each update ended."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def on_step_end(self, *args, **kwargs) -> None:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        self.times.append(time.perf_counter())
+
+
+def days(recipe: Recipe, tokens_per_second: float) -> float:
+    """What all steps of a recipe take at a measured speed."""
+    assert recipe.batch_size is not None
+    return recipe.steps * recipe.batch_size * recipe.context_length / tokens_per_second / 86_400
+
+
+def measure(name: str, folder: Path, overrides: list[str], steps: int) -> dict:
+    """Speed and memory of a recipe's updates, in this process."""
+    quiet_libraries()
+    path = RECIPES / f"{name}.yaml"
+    own = [
+        f"steps={WARM_UP + steps}", "warmup_steps=1", "kept_steps=[]", "eval_every=0", f"save_every={10**9}",
+        "validation_examples=1", "tracker=none", f"data_dir={folder}", f"tokenizer={folder / 'tokenizer'}",
+        f"output_dir={folder / name}",
+    ]  # fmt: skip
+    recipe = load_recipe(path, [*overrides, *own])
+    task = prepare_task(recipe)
+    model = task.build_model(attention_of(recipe))
+    flops = flops_per_token(model, recipe.context_length)
+    trainer, stamps = SysgenTrainer(recipe, model, task), Stamps()
+    trainer.add_callback(stamps)
+    trainer.train()
+    seconds = [after - before for before, after in zip(stamps.times, stamps.times[1:], strict=False)][WARM_UP - 1 :]
+    assert recipe.batch_size is not None
+    speed = recipe.batch_size * recipe.context_length / statistics.median(seconds)
+    return {
+        "recipe": name,
+        "overrides": overrides,
+        "length_groups": recipe.length_groups,
+        "parameters": model.num_parameters(),
+        "tokens_per_second": speed,
+        "seconds": seconds,
+        "flops_per_token": flops,
+        "peak_bytes": torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None,
+        "days": days(load_recipe(path, overrides), speed),
+    }
+
+
+def show(rows: list[dict], peak: float | None) -> str:
+    """A line for each recipe, and the days of all."""
+    lines = [
+        (
+            row["recipe"],
+            f"{row['parameters']:,}",
+            f"{row['tokens_per_second']:,.0f}",
+            f"{row['tokens_per_second'] * row['flops_per_token'] / peak:.1%}" if peak else "-",
+            f"{row['peak_bytes'] / 2**30:.1f}" if row["peak_bytes"] else "-",
+            f"{row['days']:.2f}",
+        )
+        for row in rows
+    ]
+    header = ("recipe", "parameters", "tokens/s", "MFU", "GiB", "GPU days of all steps")
+    return table(header, lines)
+
+
+def plan(rows: list[dict]) -> str:
+    """The days of all of these, one after the other, by size class and number of GPUs."""
+    classes: dict[str, float] = {}
+    for row in rows:
+        name = row["recipe"].split("_")[1]
+        classes[name] = classes.get(name, 0.0) + row["days"]
+    names = sorted(classes, key=lambda name: (len(name), name))
+    days = [*(classes[name] for name in names), sum(classes.values())]
+    header = ("days of all steps", *names, f"all {len(rows)} runs")
+    lines = [(f"{gpus} GPU{'s' * (gpus > 1)}", *(f"{one / gpus:.2f}" for one in days)) for gpus in GPUS]
+    return f"{table(header, lines)}\nmeasured on one GPU; of more, if speed grows with their number"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipes", nargs="*", help="e.g. pretrain_134M_12; default: all but the quick ones")
+    parser.add_argument("--steps", type=int, default=20, help="timed updates")
+    parser.add_argument("--override", action="append", default=[], help="key=value, e.g. length_groups=2")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)  # of the text: measure here, print JSON
+    arguments = parser.parse_args()
+    overrides = [*(QUICK if arguments.quick else ()), *arguments.override]
+    if arguments.folder is not None:
+        [name] = arguments.recipes
+        print(json.dumps(measure(name, arguments.folder, overrides, arguments.steps)))
+        return
+    every = sorted(path.stem for path in RECIPES.glob("pretrain_*.yaml") if "quick" not in path.stem)
+    peak = measured_peak() if torch.cuda.is_available() else None
+    rows: list[dict] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        folder, subwords = Path(scratch), 1_000 if arguments.quick else 32_000
+        train_byte_pairs(made_texts(subwords, 300), subwords).save_pretrained(folder / "tokenizer")
+        write_shards(folder, "validation", made_texts(subwords, 5), 1)
+        tokens = 1_000 * (WARM_UP + arguments.steps) * (1 if arguments.quick else 132)
+        write_shards(folder, "train", made_texts(subwords, 320 + tokens // 500), 64)
+        for name in arguments.recipes or every:
+            words = [sys.executable, __file__, name, "--folder", str(folder), "--steps", str(arguments.steps)]
+            words += [part for override in overrides for part in ("--override", override)]
+            done = subprocess.run(words, stdout=subprocess.PIPE, text=True)
+            if done.returncode:
+                print(f"{name} failed, its messages are above", file=sys.stderr, flush=True)
+                continue
+            rows.append(json.loads(done.stdout.splitlines()[-1]))
+            print(show(rows[-1:], peak), flush=True)
+            record = {**environment(), "measured_peak_flops": peak, "results": rows}
+            write_whole(arguments.output, json.dumps(record, indent=1) + "\n")
+    print(f"\n{show(rows, peak)}\n\n{plan(rows)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""
+On one GPU: how long 50,000 SCAN steps take, and the cutoff-26 row of Table 3 (four variants, five seeds).
+
+`python perf/gpu_scan_row.py time` trains one variant, for the goal of 90 s; `... row` trains all runs, several at
+once, resuming those that an earlier call began; both write JSON beside this script. Runs live in `--runs`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from hf_sysgen.files import write_whole
+from hf_sysgen.reports.report import table
+from hf_sysgen.results.record import RESULTS, read_results
+
+ROOT = Path(__file__).resolve().parent.parent
+VARIANTS = ("transformer", "universal", "relative", "relative_universal")
+# the paper's setup, in the form that suits a GPU: one shape, one part, whole updates as CUDA graphs
+OVERRIDES = ("static_batches=true", "length_groups=1", "tracker=none")
+
+
+def train(variant: str, seed: int, runs: Path, extra: tuple[str, ...] = ()) -> dict | None:
+    """The results record of one run, or None (with its log printed) if it failed."""
+    run_dir = runs / f"scan_length26_{variant}" / f"seed{seed}"
+    recipe = ROOT / "recipes" / "csordas2021" / f"scan_length26_{variant}.yaml"
+    command = [sys.executable, "-m", "hf_sysgen.train", str(recipe), f"seed={seed}", f"output_dir={run_dir}"]
+    done = subprocess.run(
+        [*command, *OVERRIDES, *extra], env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True
+    )
+    print(f"{variant} seed {seed}: exit {done.returncode} {done.stdout.strip().splitlines()[-1:]}", flush=True)
+    if done.returncode:
+        print(done.stderr[-2000:], file=sys.stderr, flush=True)
+        return None
+    return read_results(run_dir / RESULTS)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("time", "row"))
+    parser.add_argument("--runs", type=Path, default=Path("runs/gpu"))
+    parser.add_argument("--at-once", type=int, default=5, help="runs sharing the GPU")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent)
+    parser.add_argument("--override", action="append", default=[], help="key=value for every run, e.g. steps=20")
+    arguments = parser.parse_args()
+    extra = tuple(arguments.override)
+    if arguments.what == "time":
+        record = train("relative_universal", 0, arguments.runs / "time", ("eval_every=0", "save_every=50000", *extra))
+        if record is None:
+            sys.exit(1)
+        print(f"{record['steps']} steps in {record['train_seconds']} s on {record['device']} (goal: 50,000 in 90 s)")
+        write_whole(arguments.output / "gpu_scan_time.json", json.dumps(record, indent=1) + "\n")
+        return
+    jobs = [(variant, seed) for variant in VARIANTS for seed in range(arguments.seeds)]
+    with ThreadPoolExecutor(arguments.at_once) as pool:
+        records = list(pool.map(lambda job: train(*job, arguments.runs, extra), jobs))
+    rows = []
+    for variant in VARIANTS:
+        mine = [record for (name, _), record in zip(jobs, records, strict=True) if name == variant and record]
+        for split in ("validation", "test"):
+            values = [record["splits"][split]["accuracy"] for record in mine]
+            spread = statistics.stdev(values) if len(values) > 1 else float("nan")
+            mean = statistics.mean(values) if values else float("nan")
+            rows.append((variant, split, len(values), f"{mean:.4f}", f"{spread:.4f}"))
+    print(table(("variant", "split", "seeds", "mean", "std (n-1)"), rows))
+    done = [record for record in records if record]
+    write_whole(arguments.output / "gpu_scan_row.json", json.dumps(done, indent=1) + "\n")
+    sys.exit(len(done) < len(jobs))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""
+How long `hf-sysgen report all` takes over 200 recorded runs, one of them cut short; writes perf/report_load.json.
+
+`python perf/report_load.py`. The runs are the two of the main job, recorded a hundred times as other seeds. Timed
+are whole processes, imports included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from readme_tables import HERE, QUICK, first_record
+
+from hf_sysgen.files import write_whole
+from hf_sysgen.results.record import RESULTS, environment, write_results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--output", type=Path, default=HERE / "report_load.json")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        cells = [first_record(name) for name in QUICK]
+        for number in range(options.runs):
+            record = cells[number % len(cells)] | {"seed": number // len(cells)}
+            write_results(folder / "runs" / record["name"] / f"seed{record['seed']}" / RESULTS, record)
+        cut = folder / "runs" / QUICK[0] / "seed0" / RESULTS
+        cut.write_text(cut.read_text(encoding="utf-8")[:1000], encoding="utf-8")
+        seconds = []
+        for _ in range(options.rounds):
+            start = time.perf_counter()
+            done = subprocess.run(
+                [sys.executable, "-m", "hf_sysgen.cli", "report", "all"],
+                cwd=folder, capture_output=True, text=True, check=True,
+            )  # fmt: skip
+            seconds.append(time.perf_counter() - start)
+        if f"{options.runs - 1} runs" not in done.stdout or f"skipped {cut.resolve()}" not in done.stdout:
+            raise SystemExit(f"not all runs are reported: {done.stdout}")
+    median = statistics.median(seconds)
+    print(f"{options.runs} runs, one cut short: median of {options.rounds} rounds {median:.1f} s")
+    record = {"device": environment()["device"], "runs": options.runs, "seconds": seconds, "median": median}
+    write_whole(options.output, json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,421 @@
+"""What `hf-sysgen analyse ...` does: an analysis of runs as a table in the terminal, a CSV file and a figure."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hf_sysgen.analysis import csordas2021 as devil_analyses
+from hf_sysgen.analysis import petty2023 as depth_analyses
+from hf_sysgen.analysis.csordas2021 import AnalysisError, Record, benchmark_of, cells, curve, mean_curve
+from hf_sysgen.analysis.plotting import (
+    LAYERS,
+    Cloud,
+    Histogram,
+    Line,
+    Panel,
+    check_picture,
+    draw_bars,
+    draw_clouds,
+    draw_panels,
+    draw_with_histograms,
+    save,
+)
+from hf_sysgen.files import write_whole
+from hf_sysgen.reports.report import table
+from hf_sysgen.results.record import MODEL, RESULTS, read_results
+from hf_sysgen.results.samples import read_evaluations
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+STEP = "training step"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """
+    The outcome of an analysis.
+
+    Attributes:
+        name: of its files.
+        header, rows: its table.
+        draw: makes its figure, if it has one.
+        script: lines of a shell script that goes on from it, if there is something to do.
+        notes: lines for standard error: what is not in it.
+    """
+
+    name: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    draw: Callable[[], Figure] | None = None
+    script: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+
+def read_runs(paths: Sequence[Path]) -> list[tuple[Path, Record]]:
+    """
+    Folder and record of every finished run in the folders given, or below them.
+
+    Raises:
+        AnalysisError: there is none in one of them; ResultsError: a record cannot be read.
+    """
+    found: dict[Path, Record] = {}
+    for path in paths:
+        files = sorted(path.rglob(RESULTS))
+        if not files:
+            raise AnalysisError(f"{path}: no {RESULTS} here or below; give the folders of finished runs")
+        found |= {file.parent: read_results(file) for file in files}
+    return list(found.items())
+
+
+def analyse(paths: Sequence[Path], output: Path, find: Callable[[list[tuple[Path, Record]]], Finding]) -> str:
+    """
+    Have `find` analyse the runs, write `NAME.csv` and `NAME.png` into a folder, and return the table with their paths.
+
+    Raises:
+        AnalysisError, ResultsError, PictureError: runs lack something, or the folder cannot be written to.
+    """
+    check_picture(output / "figure.png")
+    finding = find(read_runs(paths))
+    for note in finding.notes:
+        print(note, file=sys.stderr)
+    written = [output / f"{finding.name}.csv"]
+    write_whole(written[0], _csv(finding))
+    if finding.draw is not None:
+        written.append(output / f"{finding.name}.png")
+        save(finding.draw(), written[-1])
+    if finding.script:
+        written.append(output / f"{finding.name}.sh")
+        write_whole(written[-1], "\n".join(finding.script) + "\n")
+    return f"{table(finding.header, [[_shown(cell) for cell in row] for row in finding.rows])}\n{_listed(written)}"
+
+
+def _csv(finding: Finding) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(finding.header)
+    writer.writerows(finding.rows)
+    return text.getvalue()
+
+
+def _shown(cell: Any) -> str:
+    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+        return "-"
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
+def _listed(paths: Sequence[Path]) -> str:
+    return "".join(f"-> {path}\n" for path in paths).rstrip()
+
+
+Runs = list[tuple[Path, Record]]
+
+
+def _records(runs: Runs) -> list[Record]:
+    return [record for _, record in runs]
+
+
+def early_stopping(runs: Runs, patience: int, as_worded: bool, split: str) -> Finding:
+    """Csordas et al. 2021, Figure 1."""
+    stoppings = {
+        name: devil_analyses.early_stopping(records, patience, as_worded, split)
+        for name, records in cells(_records(runs)).items()
+    }
+    rows = [(name, one.step, one.stopped, one.final) for name, one in stoppings.items()]
+    lines = [_banded(name, one.accuracies) for name, one in stoppings.items()]
+    rules = [(one.step, name) for name, one in stoppings.items()]
+    panel = Panel("dashed: where early stopping would have stopped", STEP, f"accuracy on {split}", lines, rules,
+                  ends=(-0.03, 1.03))  # fmt: skip
+    header = ("cell", "stopping step (median)", "accuracy there", "final accuracy")
+    return Finding("early-stopping", header, rows, lambda: draw_panels([panel]))
+
+
+def _banded(label: str, points: Sequence[tuple[int, float, float]]) -> Line:
+    return Line(label, [(step, mean) for step, mean, _ in points], [spread for *_, spread in points])
+
+
+def loss_accuracy(runs: Runs, loss_split: str | None, accuracy_split: str | None, first_step: int) -> Finding:
+    """Csordas et al. 2021, Figures 2 and 4: IID against IID and generalization against itself, or the splits given."""
+    records = _records(runs)
+    if loss_split is None and accuracy_split is None:
+        pairs = [(split, split) for split in ("validation", "test") if all(split in one["splits"] for one in records)]
+        if not pairs:
+            raise AnalysisError("the runs share neither validation nor test; name splits by --loss-split and "
+                                "--accuracy-split, or give fewer runs")  # fmt: skip
+    else:
+        one, other = str(loss_split), str(accuracy_split)
+        pairs = [(other if loss_split is None else one, one if accuracy_split is None else other)]
+    clouds, rows = [], []
+    for loss, accuracy in pairs:
+        points = devil_analyses.loss_against_accuracy(records, loss, accuracy, first_step)
+        clouds.append(Cloud(f"{len(records)} runs", f"loss on {loss} (nats per token)", f"accuracy on {accuracy}",
+                            points))  # fmt: skip
+        rows += [(loss, accuracy, step, x, y) for x, y, step in points]
+    header = ("loss on", "accuracy on", "step", "loss", "accuracy")
+    return Finding("loss-accuracy", header, rows, lambda: draw_clouds(clouds, STEP))
+
+
+def double_descent(runs: Runs, split: str) -> Finding:
+    """Csordas et al. 2021, Figure 3."""
+    panels, rows = [], []
+    for metric, y in (("accuracy", "accuracy"), ("loss", "loss (nats per token)")):
+        lines = []
+        for name, records in cells(_records(runs)).items():
+            points = mean_curve([curve(record, split, metric) for record in records])
+            lines.append(_banded(name, points))
+            rows += [(name, metric, *point, len(records)) for point in points]
+        panels.append(Panel(f"{metric} on {split}", STEP, y, lines))
+    header = ("cell", "metric", "step", "mean", "standard deviation", "runs")
+    return Finding("double-descent", header, rows, lambda: draw_panels(panels))
+
+
+def good_bad_loss(runs: Runs, split: str) -> Finding:
+    """Csordas et al. 2021, Figure 5, of the first run given."""
+    folder, record = runs[0]
+    found = devil_analyses.decompose(read_evaluations(folder, split))
+    rows = list(zip(found.steps, found.good, found.bad, found.all, strict=True))
+    named = (("good", found.good), ("bad", found.bad), ("all", found.all))
+    lines = [
+        Line(name, [point for point in zip(found.steps, values, strict=True) if not math.isnan(point[1])])
+        for name, values in named
+    ]
+    ends = (f"step {found.steps[0]}", f"step {found.steps[-1]}")
+    histograms = [
+        Histogram(
+            f'loss of "{name}" examples', "loss (nats per token)", found.edges, dict(zip(ends, counts, strict=True))
+        )
+        for name, counts in (("good", found.good_counts), ("bad", found.bad_counts))
+    ]
+    title = f"{record['name']}, {split}: {found.num_good:,} good examples"
+    panel = Panel("mean loss", STEP, "loss (nats per token)", lines)
+    header = ("step", "good", "bad", "all")
+    return Finding("good-bad-loss", header, rows, lambda: draw_with_histograms(panel, histograms, title))
+
+
+def convergence(runs: Runs, share: float, as_worded: bool) -> Finding:
+    """Csordas et al. 2021, Figure 6."""
+    ratios = devil_analyses.convergence(_records(runs), share, as_worded)
+    rows = [(benchmark, model, ratio) for benchmark, models in ratios.items() for model, ratio in models.items()]
+    y = "steps: absolute / relative positions"
+    return Finding("convergence", ("benchmark", "model", "ratio"), rows, lambda: draw_bars(ratios, y, rule=1.0))
+
+
+def iid_table(runs: Runs) -> Finding:
+    """Csordas et al. 2021, Table 8."""
+    found = devil_analyses.iid_table(_records(runs))
+    models = list(dict.fromkeys(model for _, row in found for model in row))
+    models.sort(key=lambda model: devil_analyses.MODELS.index(model) if model in devil_analyses.MODELS else 9)
+    rows = [
+        (benchmark, *("{:.2f} ± {:.2f} ({:.2f})".format(*row[model]) if model in row else "-" for model in models))
+        for benchmark, row in found
+    ]
+    return Finding("iid-table", ("IID (generalization)", *models), rows)
+
+
+def batch_table(runs: Runs) -> Finding:
+    """Csordas et al. 2021, Table 9."""
+    rows = []
+    for benchmark, models in devil_analyses.batch_table(_records(runs)):
+        for model, row in models.items():
+            big, small = (f"{mean:.2f} ± {spread:.2f}" for _, mean, spread in (row.big, row.small))
+            rows.append((benchmark, model, row.big[0], big, row.small[0], small, f"{row.ratio:.2f}"))
+    header = ("benchmark", "model", "big batch", "accuracy", "small batch", "accuracy", "ratio")
+    return Finding("batch-table", header, rows)
+
+
+def perplexity_depth(runs: Runs) -> Finding:
+    """Petty et al. 2023, Figures 2 and 3."""
+    records, notes = _of_benchmarks_with(runs, depth_analyses.final_perplexity)
+    found = depth_analyses.perplexities(records)
+    rows = [(name, one.depth, one.ratio, one.perplexity, one.relative) for name, ones in found.items() for one in ones]
+
+    def lines(x: str, y: str) -> list[Line]:
+        return [Line(name, sorted((getattr(one, x), getattr(one, y)) for one in ones)) for name, ones in found.items()]
+
+    panels = [
+        Panel("Figure 2", LAYERS, "validation perplexity", lines("depth", "perplexity"), log_x=True, log_y=True),
+        Panel("Figure 3, left", LAYERS, "perplexity / best of its class", lines("depth", "relative"), log_x=True),
+        Panel("Figure 3, right (black: 1/4, red: 1)", "d_model / d_ff", "perplexity / best of its class",
+              lines("ratio", "relative"), [(1.0, "red"), (0.25, "black")], log_x=True),
+    ]  # fmt: skip
+    header = ("class", "layers", "d_model / d_ff", "perplexity", "relative")
+    return Finding("perplexity-depth", header, rows, lambda: draw_panels(panels), notes=notes)
+
+
+def generalization_depth(runs: Runs) -> Finding:
+    """Petty et al. 2023, Figure 4."""
+    records, notes = _fine_tuned(runs, depth_analyses.on_test)
+    found = depth_analyses.generalization(records)
+    return _against_depth("generalization-depth", found, "accuracy on test", notes)
+
+
+def _of_benchmarks_with(runs: Runs, what: Callable[[Record], object]) -> tuple[list[Record], list[str]]:
+    """Runs on benchmarks whose runs have that, and a line that names the other benchmarks."""
+    records = _records(runs)
+    deep = [record for record in records if depth_analyses.has_depth(record)]
+    flat = [record for record in records if not depth_analyses.has_depth(record)]
+    records, others = depth_analyses.of_benchmarks_with(deep or records, what)
+    names = ", ".join(f"{benchmark} ({len(ones)} run{'s' * (len(ones) > 1)})" for benchmark, ones in others.items())
+    notes = [f"left out, as without what this analysis takes: {names}"] if others else []
+    return records, _left_out(flat if deep else [], "of models without one depth") + notes
+
+
+def _fine_tuned(runs: Runs, what: Callable[[Record], object]) -> tuple[list[Record], list[str]]:
+    """Those of them that go on from final weights, and lines that name the others."""
+    records, passed_over = _of_benchmarks_with(runs, what)
+    records, left = depth_analyses.from_final_weights(records)
+    return records, passed_over + _left_out(left, "fine-tuned from weights of a step")
+
+
+def _left_out(records: Sequence[Record], why: str) -> list[str]:
+    names = ", ".join(f"{one['name']} seed {one['seed']}" for one in records)
+    return [f"left out, as {why}: {names}"] if records else []
+
+
+def equal_loss(runs: Runs, loss: float | None) -> Finding:
+    """Petty et al. 2023, Figure 7."""
+    records, notes = _fine_tuned(runs, depth_analyses.loss_and_accuracy)
+    loss = depth_analyses.lowest_common_loss(records) if loss is None else loss
+    found = depth_analyses.at_equal_loss(records, loss)
+    return _against_depth("equal-loss", found, f"accuracy on test at loss {loss:.3g}", notes)
+
+
+def _against_depth(
+    name: str, found: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]], y: str, notes: Sequence[str]
+) -> Finding:
+    rows = [
+        (benchmark, cls, *point) for benchmark, by in found.items() for cls, points in by.items() for point in points
+    ]
+    panels = [
+        Panel(benchmark, LAYERS, y, [Line(cls, points) for cls, points in by.items()], ends=(-0.03, 1.03))
+        for benchmark, by in found.items()
+    ]
+    return Finding(name, ("benchmark", "class", "layers", y), rows, lambda: draw_panels(panels), notes=notes)
+
+
+def lexical_structural(runs: Runs) -> Finding:
+    """Petty et al. 2023, Figure 5."""
+    records, notes = _fine_tuned(runs, depth_analyses.lexical_structural)
+    found = depth_analyses.by_structure(records)
+    rows = [
+        (benchmark, cls, kind, *point)
+        for benchmark, by in found.items() for cls, kinds in by.items()
+        for kind, points in kinds.items() for point in points
+    ]  # fmt: skip
+    panels = [
+        Panel(
+            f"{benchmark} (dashed: structural)", LAYERS, "accuracy on test",
+            [
+                Line(cls, points, dashed=kind == "structural")
+                for cls, kinds in by.items() for kind, points in kinds.items()
+            ],
+            ends=(-0.03, 1.03),
+        )
+        for benchmark, by in found.items()
+    ]  # fmt: skip
+    header = ("benchmark", "class", "cases", "layers", "accuracy")
+    return Finding("lexical-structural", header, rows, lambda: draw_panels(panels), notes=notes)
+
+
+def matched_perplexity(runs: Runs, recipe: str) -> Finding:
+    """
+    Petty et al. 2023, Figure 6: which checkpoints to fine-tune, as a table and as commands; and, of the runs that were
+    fine-tuned from them, their accuracies.
+
+    Args:
+        recipe: of the fine-tuning.
+    """
+    pretraining = [(folder, one) for folder, one in runs if one["recipe"].get("pretrained") is None]
+    tuned = [one for _, one in runs if one["recipe"].get("pretrained") is not None]
+    if not pretraining:
+        raise AnalysisError("no run of pretraining among these, all have `pretrained`; give what they were made of too")
+    by_class = depth_analyses.classes(_records(pretraining))
+    folders = {id(record): folder for folder, record in pretraining}
+    by_checkpoint: dict[Path, dict[str, list[Record]]] = {}
+    for record in tuned:
+        depth_analyses.on_test(record)
+        checkpoint = Path(record["recipe"]["pretrained"]).resolve()
+        by_checkpoint.setdefault(checkpoint, {}).setdefault(benchmark_of(record), []).append(record)
+    rows: list[Sequence[Any]] = []
+    script = ["set -e"]
+    # class and benchmark -> layers of the reference -> a point for each model
+    accuracies: dict[tuple[str, str], dict[int, list[tuple[float, float]]]] = {}
+    matched = set()
+    for name, matches in depth_analyses.matched_perplexity(_records(pretraining)).items():
+        by_depth = {record["recipe"]["num_hidden_layers"]: record for record in by_class[name]}
+        for match in matches:
+            record = by_depth[match.depth]
+            folder = folders[id(record)]
+            row = (name, match.reference_depth, match.depth, match.step, match.perplexity)
+            if match.step is None:
+                rows.append((*row, None, None))
+                reference = _layers(match.reference_depth)
+                script.append(f"# {folder}: has the perplexity of {reference} at no step whose weights are kept")
+                continue
+            checkpoint = folder / (MODEL if match.step == record["steps"] else f"step-{match.step}")
+            matched.add(checkpoint.resolve())
+            ends = depth_analyses.ends_by_benchmark(by_checkpoint.get(checkpoint.resolve(), {}))
+            rows += [(*row, *end) for end in ends.items() or ((None, None),)]
+            for benchmark, accuracy in ends.items():
+                references = accuracies.setdefault((name, benchmark), {})
+                references.setdefault(match.reference_depth, []).append((match.depth, accuracy))
+            if checkpoint.exists():
+                script.append(shlex.join(("hf-sysgen", "train", recipe, f"pretrained={checkpoint}")))
+            else:
+                script.append(f"# {checkpoint}: is not there, so it is not fine-tuned")
+    panels = []
+    for name, records in by_class.items():
+        lines = [
+            Line(_layers(record["recipe"]["num_hidden_layers"]), curve(record, "validation", "perplexity"))
+            for record in records
+        ]
+        panels.append(Panel(f"{name}, pretraining", STEP, "validation perplexity", lines, log_y=True, smooth=True))
+    for (name, benchmark), references in accuracies.items():
+        lines = [Line(_layers(depth), sorted(ends)) for depth, ends in sorted(references.items())]
+        title = f"{name}, {benchmark}, fine-tuned at the perplexity of its reference"
+        panels.append(Panel(title, LAYERS, "accuracy on test", lines))
+    left = [record for record in tuned if Path(record["recipe"]["pretrained"]).resolve() not in matched]
+    notes = _left_out(left, "fine-tuned from none of these checkpoints")
+    header = ("class", "reference layers", "layers", "step", "perplexity", "benchmark", "accuracy on test")
+    # one command for each checkpoint: that of a reference may be its own and another's
+    script = list(dict.fromkeys(script))
+    return Finding("matched-perplexity", header, rows, lambda: draw_panels(panels), script, notes)
+
+
+def _layers(depth: int) -> str:
+    return f"{depth} layer" + "s" * (depth > 1)
+
+
+def feed_forward_ranks(runs: Runs) -> Finding:
+    """Petty et al. 2023, Figures 9 and 10, of the runs' checkpoints."""
+    folders = {id(record): folder for folder, record in runs}
+    rows, panels = [], []
+    effective: dict[str, list[Line]] = {}
+    for name, records in depth_analyses.classes(_records(runs)).items():
+        curves: dict[str, list[Line]] = {}
+        points: dict[str, list[tuple[float, float]]] = {}
+        for record in records:
+            depth, width, inner = (
+                depth_analyses.size(record, key) for key in ("num_hidden_layers", "hidden_size", "intermediate_size")
+            )
+            for one in depth_analyses.ranks(folders[id(record)]):
+                rows.append((name, depth, width / inner, one.projection, one.full, one.effective))
+                curves.setdefault(one.projection, []).append(Line(_layers(depth), one.cumulative))
+                points.setdefault(one.projection, []).append((depth, one.effective))
+        for projection, lines in curves.items():
+            title = f"{name}, {projection} projections"
+            panels.append(Panel(title, "rank / k", "share of the singular values", lines, ends=(0, 1.02), smooth=True))
+        for projection, values in points.items():
+            effective.setdefault(projection, []).append(Line(name, values))
+    for projection, lines in effective.items():
+        panels.append(Panel(f"{projection} projections", LAYERS, "effective rank", lines))
+    header = ("class", "layers", "d_model / d_ff", "projection", "k", "effective rank")
+    return Finding("ranks", header, rows, lambda: draw_panels(panels))

@@ -1,0 +1,351 @@
+"""Analyses of Csordas et al. 2021, from results records: Figures 1 to 6, Tables 8 and 9.
+
+Formulas are those of the authors' scripts (`paper/` of their code), and where the paper words them differently
+(`as_worded`) those of the paper. Runs of one name are one cell, over seeds.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hf_sysgen.errors import UserError
+from hf_sysgen.results.samples import Evaluation
+
+Record = Mapping[str, Any]
+# a number that was logged, after its step
+Curve = list[tuple[int, float]]
+
+# steps without a better loss, after which Kim & Linzen 2020 stop: 5 evaluations, 500 steps apart
+PATIENCE = 2500
+# absolute positions, and the same with relative ones
+PAIRS = (
+    ("sysgen_transformer", "relative_transformer"),
+    ("universal_transformer", "relative_universal_transformer"),
+)
+# Table 8's split drawn like train, where it is not `validation` (plot_big_result_table_iid.py: "interpolate")
+IID = {"mathematics": "test_iid"}
+MODELS = tuple(model for pair in zip(*PAIRS, strict=True) for model in pair)
+
+
+class AnalysisError(UserError):
+    """Records that lack what an analysis needs: says which, and what would record it."""
+
+
+def curve(record: Record, split: str, metric: str) -> Curve:
+    """
+    What a run's evaluations measured on a split.
+
+    Raises:
+        AnalysisError: nothing was.
+    """
+    key = f"eval_{split}_{metric}"
+    found = [(entry["step"], entry[key]) for entry in record["history"] if entry.get(key) is not None]
+    if not found:
+        raise AnalysisError(
+            f"{record['name']} seed {record['seed']}: no {metric} of {split} during training; use eval_every > 0, "
+            f"on a benchmark with that split (it has: {', '.join(record['splits']) or 'none'})"
+        )
+    return found
+
+
+def cells(records: Iterable[Record]) -> dict[str, list[Record]]:
+    """Records by name, those of one name by seed."""
+    found: dict[str, list[Record]] = {}
+    for record in sorted(records, key=lambda one: one["seed"]):
+        found.setdefault(record["name"], []).append(record)
+    return found
+
+
+def mean_curve(curves: Sequence[Curve]) -> list[tuple[int, float, float]]:
+    """(step, mean, standard deviation with n - 1, 0 of a single run) at the steps that all curves have."""
+    values = [dict(one) for one in curves]
+    steps = sorted(set.intersection(*(set(one) for one in values)))
+    columns = [[one[step] for one in values] for step in steps]
+    return [(step, statistics.fmean(ys), spread(ys)) for step, ys in zip(steps, columns, strict=True)]
+
+
+def spread(values: Sequence[float]) -> float:
+    """Standard deviation with n - 1 (lib/stat_tracker.py:28-33); 0 of a single run."""
+    return statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def stopping_step(losses: Curve, patience: int = PATIENCE, as_worded: bool = False) -> int:
+    """
+    Figure 1: the step whose weights early stopping would have kept (plot_cogs_early_stopping.py:32-44): the first
+    evaluation at which the loss has not improved for `patience` steps, minus `patience`; if there is none, the last
+    one minus `patience`. Only a smaller loss is an improvement (task.py:153-159).
+
+    Args:
+        losses: on the validation split, free-running.
+        patience: in steps.
+        as_worded: the step of the best loss up to there, also where training ends first.
+    """
+    best_step, best = losses[0]
+    for step, loss in losses:
+        if loss < best:
+            best_step, best = step, loss
+        if step - best_step >= patience:
+            return best_step if as_worded else step - patience
+    return best_step if as_worded else losses[-1][0] - patience
+
+
+def at(points: Curve, step: float) -> float:
+    """The number logged last up to a step; of an earlier step the first one."""
+    place = bisect.bisect_right([logged for logged, _ in points], step)
+    return points[max(0, place - 1)][1]
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """
+    Figure 1 of a cell.
+
+    Attributes:
+        accuracies: [`mean_curve`] of the generalization accuracy.
+        step: median over runs of [`stopping_step`].
+        stopped, final: mean over runs of the generalization accuracy at the run's own stopping step, and of the last.
+    """
+
+    accuracies: list[tuple[int, float, float]]
+    step: float
+    stopped: float
+    final: float
+
+
+def early_stopping(
+    records: Sequence[Record], patience: int = PATIENCE, as_worded: bool = False, split: str = "test"
+) -> Stopping:
+    """What early stopping would have chosen in the runs of a cell. Raises AnalysisError: see `curve`."""
+    accuracies = [curve(record, split, "accuracy") for record in records]
+    steps = [stopping_step(curve(record, "validation", "loss"), patience, as_worded) for record in records]
+    return Stopping(
+        mean_curve(accuracies),
+        statistics.median(steps),
+        statistics.fmean(at(points, step) for points, step in zip(accuracies, steps, strict=True)),
+        statistics.fmean(points[-1][1] for points in accuracies),
+    )
+
+
+def loss_against_accuracy(
+    records: Sequence[Record], loss_split: str, accuracy_split: str, first_step: int = 1000
+) -> list[tuple[float, float, int]]:
+    """
+    Figures 2 and 4: (loss, accuracy, step) of every evaluation of every run from `first_step` on
+    (plot_loss_accuracy.py:54-59). Raises AnalysisError: see `curve`.
+    """
+    points = []
+    for record in records:
+        losses = dict(curve(record, loss_split, "loss"))
+        points += [
+            (losses[step], accuracy, step)
+            for step, accuracy in curve(record, accuracy_split, "accuracy")
+            if step >= first_step and step in losses
+        ]
+    if not points:
+        raise AnalysisError(f"no evaluation from step {first_step} on; give an earlier --first-step")
+    return points
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """
+    Figure 5.
+
+    Attributes:
+        steps: of the evaluations.
+        good, bad, all: mean loss at each, over the examples that were right at any evaluation, over the others, over
+            all; NaN over none.
+        good_counts, bad_counts: histograms of these losses at the first and at the last evaluation.
+        edges: of their bins.
+        num_good: how many examples are good.
+    """
+
+    steps: list[int]
+    good: list[float]
+    bad: list[float]
+    all: list[float]
+    good_counts: tuple[list[int], list[int]]
+    bad_counts: tuple[list[int], list[int]]
+    edges: list[float]
+    num_good: int
+
+
+def decompose(evaluations: Sequence[Evaluation], bins: int = 40, largest: float = 15.0) -> Decomposition:
+    """
+    Figure 5 of one run (plot_loss_analysis.py:23-53): losses of good and bad examples. A loss beyond the largest is in
+    no bin, as in the authors' histograms.
+    """
+    is_good = [any(hits) for hits in zip(*(one.exact for one in evaluations), strict=True)]
+
+    def part(evaluation: Evaluation, good: bool) -> list[float]:
+        return [loss for loss, kind in zip(evaluation.losses, is_good, strict=True) if kind == good]
+
+    ends = (evaluations[0], evaluations[-1])
+    counts = {
+        good: tuple(histogram(part(evaluation, good), bins, largest) for evaluation in ends) for good in (True, False)
+    }
+    return Decomposition(
+        [one.step for one in evaluations],
+        [mean(part(one, True)) for one in evaluations],
+        [mean(part(one, False)) for one in evaluations],
+        [mean(one.losses) for one in evaluations],
+        counts[True],  # type: ignore[arg-type]
+        counts[False],  # type: ignore[arg-type]
+        [largest * index / bins for index in range(bins + 1)],
+        sum(is_good),
+    )
+
+
+def mean(values: Sequence[float]) -> float:
+    """NaN of nothing."""
+    return statistics.fmean(values) if values else math.nan
+
+
+def histogram(values: Iterable[float], bins: int, largest: float) -> list[int]:
+    """Counts in equal bins on [0, largest], the last one closed."""
+    counts = [0] * bins
+    for value in values:
+        if 0 <= value <= largest:
+            counts[min(bins - 1, int(value * bins / largest))] += 1
+    return counts
+
+
+def steps_to_share(accuracies: Curve, share: float = 0.8, as_worded: bool = False) -> float | None:
+    """
+    Figure 6: when a run first has `share` of its best accuracy (plot_relatrafo_convergece.py:32-52), interpolated
+    linearly between evaluations. A run that has it at its first evaluation needed that many steps; the authors' code
+    interpolates there with the last one, which is no meaning.
+
+    Args:
+        accuracies: of the generalization split.
+        as_worded: `share` of the final accuracy.
+
+    Returns:
+        steps, `None` of a run that is never right.
+    """
+    goal = share * (accuracies[-1][1] if as_worded else max(accuracy for _, accuracy in accuracies))
+    if goal <= 0:
+        return None
+    before: tuple[int, float] | None = None
+    for step, accuracy in accuracies:
+        if accuracy >= goal:
+            if before is None:
+                return float(step)
+            return before[0] + (step - before[0]) * (goal - before[1]) / (accuracy - before[1])
+        before = (step, accuracy)
+    return None
+
+
+def convergence(records: Sequence[Record], share: float = 0.8, as_worded: bool = False) -> dict[str, dict[str, float]]:
+    """
+    Figure 6: steps that a model with absolute positions needs, divided by those of the one with relative positions
+    (plot_relatrafo_convergece.py:56-67,80-83). Steps are the median over the runs of a cell (`as_worded`: the mean),
+    and of a model's cells, which differ in embedding scaling, the smallest.
+
+    Returns:
+        benchmark and config -> relative model -> ratio, of those pairs of which both models have runs.
+
+    Raises:
+        AnalysisError: there is no such pair, or see `curve`.
+    """
+    needed: dict[tuple[str, str], float] = {}
+    for runs in cells(records).values():
+        steps = [steps_to_share(curve(record, "test", "accuracy"), share, as_worded) for record in runs]
+        reached = [step for step in steps if step is not None]
+        if reached:
+            key = (benchmark_of(runs[0]), runs[0]["recipe"]["model"])
+            value = statistics.fmean(reached) if as_worded else statistics.median(reached)
+            needed[key] = min(value, needed.get(key, math.inf))
+    ratios: dict[str, dict[str, float]] = {}
+    for benchmark in dict.fromkeys(key[0] for key in needed):
+        for absolute, relative in PAIRS:
+            if (benchmark, absolute) in needed and (benchmark, relative) in needed:
+                ratio = needed[benchmark, absolute] / needed[benchmark, relative]
+                ratios.setdefault(benchmark, {})[relative] = ratio
+    if not ratios:
+        raise AnalysisError(
+            "no benchmark has runs of a model with absolute and of one with relative positions: "
+            + ", or ".join(" and ".join(pair) for pair in PAIRS)
+        )
+    return ratios
+
+
+def benchmark_of(record: Record) -> str:
+    """What a row of the paper's tables is called."""
+    return f"{record['recipe']['benchmark']} {record['recipe']['config']}"
+
+
+def accuracies(records: Sequence[Record], split: str) -> list[float]:
+    """Of the final weights, on all examples of a split. Raises AnalysisError: a run has none."""
+    for record in records:
+        if split not in record["splits"]:
+            raise AnalysisError(f"{record['name']} seed {record['seed']}: no split {split}")
+    return [record["splits"][split]["accuracy"] for record in records]
+
+
+def iid_table(records: Sequence[Record]) -> list[tuple[str, dict[str, tuple[float, float, float]]]]:
+    """
+    Table 8: for each benchmark with a split drawn like train (see `IID`), model -> mean and standard deviation of its
+    accuracy there, and the mean on the generalization split: of the cell of that model, of several that differ in
+    embedding scaling, that is best on the latter (plot_big_result_table_iid.py:57-60).
+    """
+    rows: dict[str, dict[str, tuple[float, float, float]]] = {}
+    for runs in cells(one for one in records if {_iid(one), "test"} <= set(one["splits"])).values():
+        row = rows.setdefault(benchmark_of(runs[0]), {})
+        iid, general = accuracies(runs, _iid(runs[0])), statistics.fmean(accuracies(runs, "test"))
+        model = runs[0]["recipe"]["model"]
+        if model not in row or general > row[model][2]:
+            row[model] = (statistics.fmean(iid), spread(iid), general)
+    if not rows:
+        raise AnalysisError("no run has both splits, validation (of mathematics: test_iid) and test")
+    return list(rows.items())
+
+
+def _iid(record: Record) -> str:
+    return IID.get(record["recipe"]["benchmark"], "validation")
+
+
+@dataclass(frozen=True)
+class BatchRow:
+    """Table 9 of a benchmark and model: (batch size, mean accuracy, standard deviation) of the big and small batch."""
+
+    big: tuple[int, float, float]
+    small: tuple[int, float, float]
+
+    @property
+    def ratio(self) -> float:
+        """Of the accuracies, small over big; NaN where big has none."""
+        return self.small[1] / self.big[1] if self.big[1] else math.nan
+
+
+def batch_table(records: Sequence[Record]) -> list[tuple[str, dict[str, BatchRow]]]:
+    """
+    Table 9: for each benchmark, model -> the final accuracy (plot_small_batch.py:25-32) with the largest and with the
+    smallest batch that it was trained with; of cells with the same batch the better one.
+
+    Raises:
+        AnalysisError: no model was trained with two batch sizes.
+    """
+    found: dict[str, dict[str, dict[int, tuple[int, float, float]]]] = {}
+    for runs in cells(records).values():
+        recipe, values = runs[0]["recipe"], accuracies(runs, "test")
+        if (size := recipe["batch_size"]) is None:
+            continue
+        row = (size, statistics.fmean(values), spread(values))
+        sizes = found.setdefault(benchmark_of(runs[0]), {}).setdefault(recipe["model"], {})
+        sizes[size] = max(row, sizes.get(size, row), key=lambda one: one[1])
+    table = []
+    for benchmark, models in found.items():
+        rows = {
+            model: BatchRow(sizes[max(sizes)], sizes[min(sizes)]) for model, sizes in models.items() if len(sizes) > 1
+        }
+        if rows:
+            table.append((benchmark, rows))
+    if not table:
+        raise AnalysisError("no model has runs with two batch sizes")
+    return table

@@ -1,0 +1,130 @@
+"""Predicted and right answers as graphs, from a record of `predictions.jsonl`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hf_sysgen.data.cogs.graph_forms import NO_PARENT, Graph, to_graph
+from hf_sysgen.errors import UserError
+
+
+class GraphError(UserError):
+    """A record that stands for no graph."""
+
+
+@dataclass(frozen=True)
+class WordGraph:
+    """
+    Arcs between the words of a sentence.
+
+    Attributes:
+        words: the sentence.
+        parents: position of each word's parent, -1 for none.
+        roles: the label of that arc, or of a root.
+        labels: what else is said of each word, "" for nothing.
+    """
+
+    words: list[str]
+    parents: list[int]
+    roles: list[str]
+    labels: list[str]
+
+
+@dataclass(frozen=True)
+class QueryGraph:
+    """
+    What a SPARQL query asks for.
+
+    Attributes:
+        selected: the variables that it returns; none where it asks whether there is an answer.
+        types: for each node the types that it must have. Nodes are variables and names.
+        edges: (node, relation, node).
+        filters: pairs of nodes that must differ.
+    """
+
+    selected: frozenset[str]
+    types: Mapping[str, frozenset[str]]
+    edges: frozenset[tuple[str, str, str]]
+    filters: frozenset[frozenset[str]]
+
+
+def cogs_labels(row: Mapping[str, Any]) -> tuple[WordGraph, WordGraph]:
+    """Right and predicted graph of a `cogs_graph` record."""
+    words = row["input"].split()
+    return tuple(  # type: ignore[return-value]
+        _word_graph(Graph(words, *(columns[name] for name in Graph._fields[1:])))
+        for columns in (row, row["prediction"])
+    )
+
+
+def cogs_forms(row: Mapping[str, Any]) -> tuple[WordGraph, WordGraph | None]:
+    """Right and predicted graph of logical forms; a prediction that is none, or fits no graph, has none."""
+    gold = _word_graph(to_graph(row["input"], row["target"]))
+    try:
+        return gold, _word_graph(to_graph(row["input"], row["prediction"]))
+    except ValueError:
+        return gold, None
+
+
+def _word_graph(graph: Graph) -> WordGraph:
+    said = zip(graph.word_categories, graph.noun_types, graph.verb_names, strict=True)
+    labels = [" ".join(filter(None, parts)) for parts in said]
+    return WordGraph(graph.tokens, list(graph.parents), list(graph.roles), labels)
+
+
+def trees(row: Mapping[str, Any]) -> tuple[WordGraph, WordGraph]:
+    """Right and predicted dependency tree of a `cfq_dependencies` record."""
+    words = row["input"].split()
+    found = []
+    for text in (row["target"], row["prediction"]):
+        arcs = [arc.partition(":") for arc in text.split()]
+        # heads count words from 1, and 0 is the root
+        parents = [int(head) - 1 if head != "0" else NO_PARENT for head, _, _ in arcs]
+        found.append(WordGraph(words, parents, [label for _, _, label in arcs], [""] * len(words)))
+    return found[0], found[1]
+
+
+def queries(row: Mapping[str, Any]) -> tuple[QueryGraph, QueryGraph | None]:
+    """Right and predicted query of a `cfq` record; a prediction that is no query has none."""
+    try:
+        predicted = parse_query(row["prediction"])
+    except GraphError:
+        predicted = None
+    return parse_query(row["target"]), predicted
+
+
+def parse_query(text: str) -> QueryGraph:
+    """
+    A query of CFQ, its words separated by blanks. Raises GraphError: it is none.
+    """
+    whole = re.fullmatch(r"SELECT (?:count \( \* \)|DISTINCT ((?:\?x\d+ ?)+)) ?WHERE \{ (.*) \}", text.strip())
+    if whole is None:
+        raise GraphError(f"no query of CFQ: {text!r}")
+    types: dict[str, set[str]] = {}
+    edges, filters = set(), set()
+    for clause in whole[2].split(" . "):
+        match clause.split():
+            case ["FILTER", "(", first, "!=", last, ")"]:
+                filters.add(frozenset((first, last)))
+            case [node, "a", kind]:
+                types.setdefault(node, set()).add(kind)
+            case [first, relation, last]:
+                edges.add((first, relation, last))
+            case _:
+                raise GraphError(f"no clause of a query: {clause!r}")
+    selected = frozenset((whole[1] or "").split())
+    return QueryGraph(
+        selected, {node: frozenset(kinds) for node, kinds in types.items()}, frozenset(edges), frozenset(filters)
+    )
+
+
+# by benchmark, whose records stand for graphs
+READERS: dict[str, Callable[[Mapping[str, Any]], tuple[Any, Any]]] = {
+    "cogs_graph": cogs_labels,
+    "cogs": cogs_forms,
+    "cfq_dependencies": trees,
+    "cfq": queries,
+}

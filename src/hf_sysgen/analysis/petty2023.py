@@ -1,0 +1,466 @@
+"""Analyses of Petty et al. 2023, from results records and checkpoints: Figures 2 to 7, 9 and 10.
+
+A size class is what has one width: in the paper each class does (Table 1). It is named by its number of parameters, and
+by its width where two would have one name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hf_sysgen.analysis.csordas2021 import AnalysisError, Curve, Record, benchmark_of, curve
+from hf_sysgen.data.cogs.files import STRUCTURAL
+from hf_sysgen.results.record import SAME_CELL
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# of feed-forward blocks: name of the weight, and the projections that are stacked in it
+PROJECTIONS = {"gate_up_proj": ("gate", "input"), "fc1": ("input",), "down_proj": ("output",), "fc2": ("output",)}
+
+
+def size(record: Record, key: str) -> int:
+    """A field of the model's config, which the recipe gives or what it goes on from. Raises AnalysisError: neither."""
+    fields = {**record.get("pretrained_fields", {}), **record["recipe"]}
+    if key not in fields:
+        raise AnalysisError(f"{_called(record)}: its recipe has no {key}")
+    return fields[key]
+
+
+def has_depth(record: Record) -> bool:
+    """Whether it is of a model of one stack, which has a depth and a width."""
+    return {"num_hidden_layers", "hidden_size"} <= {**record.get("pretrained_fields", {}), **record["recipe"]}.keys()
+
+
+def classes(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """Records by size class, the smallest class first, by depth. Raises AnalysisError: see `size`."""
+    by_width: dict[int, list[Record]] = {}
+    for record in sorted(records, key=lambda one: size(one, "num_hidden_layers")):
+        by_width.setdefault(size(record, "hidden_size"), []).append(record)
+    found = sorted(by_width.items(), key=lambda one: (_parameters(one[1]), one[0]))
+    names = [_in_words(_parameters(runs)) for _, runs in found]
+    return {
+        name if names.count(name) == 1 else f"{name}, width {width}": runs
+        for name, (width, runs) in zip(names, found, strict=True)
+    }
+
+
+def _parameters(records: Sequence[Record]) -> float:
+    return statistics.median(record["num_parameters"] for record in records)
+
+
+def _in_words(count: float) -> str:
+    unit, name = (1e6, "M") if count >= 1e6 else (1e3, "k")
+    return f"{round(count / unit) if count >= 10 * unit else round(count / unit, 1)}{name}"
+
+
+def from_final_weights(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
+    """
+    Runs for Figures 4, 5 and 7, and those that are left out: fine-tuned from weights of a step, as for Figure 6, on a
+    benchmark on which others go on from final weights.
+    """
+    tuned = [record for record in records if record["recipe"].get("pretrained") is not None]
+    final = {benchmark_of(record) for record in tuned if not _from_a_step(record)}
+    left = [record for record in tuned if _from_a_step(record) and benchmark_of(record) in final]
+    return [record for record in records if not any(record is one for one in left)], left
+
+
+def _from_a_step(record: Record) -> bool:
+    return re.fullmatch(r"step-\d+", Path(record["recipe"]["pretrained"]).name) is not None
+
+
+def of_benchmarks_with(
+    records: Sequence[Record], what: Callable[[Record], object]
+) -> tuple[list[Record], dict[str, list[Record]]]:
+    """
+    The runs of benchmarks on which one has what an analysis takes of a record, and the others by benchmark.
+
+    Raises:
+        AnalysisError: that of a run, of those fine-tuned if there is one, because none has it.
+    """
+    having, errors = set(), []
+    for record in records:
+        try:
+            what(record)
+            having.add(benchmark_of(record))
+        except AnalysisError as error:
+            errors.append((record["recipe"].get("pretrained") is None, error))
+    if not having:
+        raise min(errors, key=lambda one: one[0])[1]
+    others: dict[str, list[Record]] = {}
+    for record in records:
+        if benchmark_of(record) not in having:
+            others.setdefault(benchmark_of(record), []).append(record)
+    return [record for record in records if benchmark_of(record) in having], others
+
+
+def check_seeds(records: Sequence[Record]) -> None:
+    """Raises AnalysisError: two of the records, of which a mean is to be taken, differ in more than the seed."""
+    for record in records[1:]:
+        first, other = _cell(records[0]), _cell(record)
+        for key in sorted({*first, *other}):
+            values = [_value(one, key) for one in (first, other)]
+            if values[0] != values[1]:
+                raise AnalysisError(
+                    f"{_called(records[0])} and {_called(record)} are not two seeds of one model: {key} is {values[0]} "
+                    f"and {values[1]}; give runs of one of them"
+                )
+
+
+def _cell(record: Record) -> dict[str, Any]:
+    """What runs over seeds have in common."""
+    fields = {**record.get("pretrained_fields", {}), **record["recipe"]}
+    if fields.get("early_stopping", "none") == "none":
+        # also where epochs end a run
+        fields["steps"] = record["steps"]
+    if fields.get("pretrained") is not None:
+        # the same folder may be given from elsewhere, and seeds of pretraining have one each
+        folder = os.path.relpath(Path(fields["pretrained"]).resolve())
+        fields["pretrained"] = re.sub(r"(^|/)seed\d+(?=/|$)", r"\1seed*", folder)
+    return {key: value for key, value in fields.items() if key not in SAME_CELL}
+
+
+def _value(fields: Mapping[str, Any], key: str) -> Any:
+    """A field that is left out has the default of the model's config."""
+    if key in fields:
+        return fields[key]
+    from hf_sysgen.models import CONFIGS
+
+    return getattr(CONFIGS.get(fields["model"]), key, None)
+
+
+def _called(record: Record) -> str:
+    return f"{record['name']} seed {record['seed']}"
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """
+    A model of Figures 2 and 3.
+
+    Attributes:
+        depth: number of layers.
+        ratio: d_model / d_ff.
+        perplexity: on the validation split, of the final weights; mean over seeds.
+        relative: divided by the smallest of its class.
+    """
+
+    depth: int
+    ratio: float
+    perplexity: float
+    relative: float
+
+
+def perplexities(records: Sequence[Record]) -> dict[str, list[Pretrained]]:
+    """
+    Figures 2 and 3: the models of each size class by depth.
+
+    Raises:
+        AnalysisError: a record has no perplexity, or see `check_seeds`.
+    """
+    found = {}
+    for name, runs in classes(records).items():
+        values = []
+        ratios = {}
+        for record in runs:
+            depth = size(record, "num_hidden_layers")
+            values.append(final_perplexity(record))
+            ratios[depth] = size(record, "hidden_size") / size(record, "intermediate_size")
+        means = dict(_by_depth(runs, values))
+        best = min(means.values())
+        found[name] = [Pretrained(depth, ratios[depth], mean, mean / best) for depth, mean in means.items()]
+    return found
+
+
+def final_perplexity(record: Record) -> float:
+    """On validation, of the final weights. Raises AnalysisError: the record has none."""
+    perplexity = record["splits"].get("validation", {}).get("perplexity")
+    if perplexity is None:
+        raise AnalysisError(f"{_called(record)}: no perplexity on validation")
+    return perplexity
+
+
+def generalization(records: Sequence[Record]) -> dict[str, dict[str, list[tuple[int, float]]]]:
+    """
+    Figure 4: benchmark -> size class -> (depth, accuracy on `test`, mean over seeds).
+
+    Raises:
+        AnalysisError: a record has no such split, or see `check_seeds`.
+    """
+    found: dict[str, dict[str, list[tuple[int, float]]]] = {}
+    for name, runs in classes(records).items():
+        for benchmark in dict.fromkeys(map(benchmark_of, runs)):
+            own = [record for record in runs if benchmark_of(record) == benchmark]
+            found.setdefault(benchmark, {})[name] = _by_depth(own, [on_test(record)["accuracy"] for record in own])
+    return found
+
+
+def by_structure(records: Sequence[Record]) -> dict[str, dict[str, dict[str, list[tuple[int, float]]]]]:
+    """
+    Figure 5: benchmark -> size class -> "lexical" and "structural" -> (depth, accuracy, mean over seeds), over the
+    examples of each kind of category: three of COGS test a structure, the other 18 a word.
+
+    Raises:
+        AnalysisError: a record has no such categories, or see `check_seeds`.
+    """
+    found: dict[str, dict[str, dict[str, list[tuple[int, float]]]]] = {}
+    for name, runs in classes(records).items():
+        for benchmark in dict.fromkeys(map(benchmark_of, runs)):
+            own = [record for record in runs if benchmark_of(record) == benchmark]
+            shares = [lexical_structural(record) for record in own]
+            found.setdefault(benchmark, {})[name] = {
+                kind: _by_depth(own, [share[index] for share in shares])
+                for index, kind in enumerate(("lexical", "structural"))
+            }
+    return found
+
+
+def lexical_structural(record: Record) -> tuple[float, float]:
+    """Accuracy over all lexical and over all structural examples of `test`. Raises AnalysisError: there are none."""
+    counts = {False: [0, 0.0], True: [0, 0.0]}
+    for category, (examples, accuracy) in on_test(record).get("by_category", {}).items():
+        counts[category in STRUCTURAL][0] += examples
+        counts[category in STRUCTURAL][1] += examples * accuracy
+    if not all(examples for examples, _ in counts.values()):
+        raise AnalysisError(f"{_called(record)}: no accuracy by category with {', '.join(STRUCTURAL)} among them")
+    return counts[False][1] / counts[False][0], counts[True][1] / counts[True][0]
+
+
+def on_test(record: Record) -> Mapping[str, Any]:
+    """What the final weights have on `test`. Raises AnalysisError: the record has no such split."""
+    if "test" not in record["splits"]:
+        raise AnalysisError(f"{_called(record)}: no split test")
+    return record["splits"]["test"]
+
+
+def _by_depth(records: Sequence[Record], values: Sequence[float]) -> list[tuple[int, float]]:
+    """Means over seeds. Raises AnalysisError: see `check_seeds`."""
+    seeds: dict[int, list[tuple[Record, float]]] = {}
+    for record, value in zip(records, values, strict=True):
+        seeds.setdefault(size(record, "num_hidden_layers"), []).append((record, value))
+    for runs in seeds.values():
+        check_seeds([record for record, _ in runs])
+    return [(depth, statistics.fmean(y for _, y in runs)) for depth, runs in sorted(seeds.items())]
+
+
+def matched_step(reference: float, perplexity: Curve) -> int | None:
+    """
+    Figure 6: the first of these steps at which a model has (at most) the perplexity that the reference ends with;
+    `None` if it never has.
+    """
+    return next((step for step, value in perplexity if value <= reference), None)
+
+
+def with_weights(record: Record) -> Curve:
+    """
+    Validation perplexity at the steps whose weights a run keeps: `kept_steps`, and the last, whose weights are final.
+
+    Raises:
+        AnalysisError: see `curve`.
+    """
+    known = dict(curve(record, "validation", "perplexity"))
+    final = record["splits"].get("validation", {}).get("perplexity")
+    if final is not None:
+        # `eval_every` need not divide the steps
+        known[record["steps"]] = final
+    kept = {*record["recipe"].get("kept_steps", ()), max(known)}
+    return [(step, known[step]) for step in sorted(kept & known.keys())]
+
+
+@dataclass(frozen=True)
+class Match:
+    """A checkpoint to fine-tune for Figure 6: of the reference itself its last step."""
+
+    reference_depth: int
+    depth: int
+    step: int | None
+    perplexity: float | None
+
+
+def matched_perplexity(records: Sequence[Record]) -> dict[str, list[Match]]:
+    """
+    Figure 6 (left): for each size class and each model of it as the reference, the first step at which it and each
+    deeper model has the reference's final validation perplexity, of those [`with_weights`], because the others cannot
+    be fine-tuned.
+
+    Raises:
+        AnalysisError: a depth has several runs, or see `curve`.
+    """
+    found = {}
+    for name, runs in classes(records).items():
+        curves: dict[int, Curve] = {}
+        for record in runs:
+            depth = size(record, "num_hidden_layers")
+            if depth in curves:
+                raise AnalysisError(
+                    f"{record['name']}: a second run of depth {depth} in class {name}; give one of each"
+                )
+            curves[depth] = with_weights(record)
+        matches = []
+        for reference, points in curves.items():
+            step, final = points[-1]
+            matches.append(Match(reference, reference, step, final))
+            for depth in (depth for depth in curves if depth > reference):
+                step_there = matched_step(final, curves[depth])
+                value = dict(curves[depth])[step_there] if step_there is not None else None
+                matches.append(Match(reference, depth, step_there, value))
+        found[name] = matches
+    return found
+
+
+def ends_by_benchmark(runs: Mapping[str, Sequence[Record]]) -> dict[str, float]:
+    """
+    Figure 6 (right): accuracy on `test` of the runs that were fine-tuned from one checkpoint, mean over seeds.
+
+    Raises:
+        AnalysisError: a record has no such split, or see `check_seeds`.
+    """
+    for records in runs.values():
+        check_seeds(records)
+    return {
+        benchmark: statistics.fmean(on_test(record)["accuracy"] for record in records)
+        for benchmark, records in runs.items()
+    }
+
+
+def accuracy_at_loss(losses: Curve, accuracies: Curve, loss: float) -> float | None:
+    """
+    Figure 7: the generalization accuracy where the in-distribution loss first is `loss`, both interpolated linearly
+    between evaluations; of a run that starts below, that of its first evaluation; `None` if it never is.
+    """
+    known = dict(accuracies)
+    points = [(value, known[step]) for step, value in losses if step in known]
+    before: tuple[float, float] | None = None
+    for value, accuracy in points:
+        if value <= loss:
+            if before is None:
+                return accuracy
+            share = (before[0] - loss) / (before[0] - value)
+            return before[1] + share * (accuracy - before[1])
+        before = (value, accuracy)
+    return None
+
+
+def loss_and_accuracy(record: Record, metric: str = "loss_teacher") -> tuple[Curve, Curve]:
+    """In distribution and of generalization, during fine-tuning. Raises AnalysisError: see `curve`."""
+    return curve(record, "validation", metric), curve(record, "test", "accuracy")
+
+
+def lowest_common_loss(records: Sequence[Record], metric: str = "loss_teacher") -> float:
+    """The smallest in-distribution loss that all runs have reached. Raises AnalysisError: see `curve`."""
+    return max(min(value for _, value in curve(record, "validation", metric)) for record in records)
+
+
+def at_equal_loss(
+    records: Sequence[Record], loss: float, metric: str = "loss_teacher"
+) -> dict[str, dict[str, list[tuple[int, float]]]]:
+    """
+    Figure 7: benchmark -> size class -> (depth, [`accuracy_at_loss`], mean over seeds) of the runs that reach it.
+
+    Args:
+        loss: on `validation`; the paper's is 0.0002 on COGS.
+        metric: the loss of the language model, teacher-forced.
+
+    Raises:
+        AnalysisError: no run reaches it, or see `curve` and `check_seeds`.
+    """
+    found: dict[str, dict[str, list[tuple[int, float]]]] = {}
+    for name, runs in classes(records).items():
+        for record_benchmark in dict.fromkeys(map(benchmark_of, runs)):
+            own, values = [], []
+            for record in (one for one in runs if benchmark_of(one) == record_benchmark):
+                value = accuracy_at_loss(*loss_and_accuracy(record, metric), loss)
+                if value is not None:
+                    own.append(record)
+                    values.append(value)
+            found.setdefault(record_benchmark, {})[name] = _by_depth(own, values)
+    if not any(points for by_class in found.values() for points in by_class.values()):
+        smallest = min(value for record in records for _, value in curve(record, "validation", metric))
+        raise AnalysisError(f"no run reaches a loss of {loss:g} on validation; the smallest is {smallest:g}")
+    return found
+
+
+def effective_rank(singular_values: Sequence[float]) -> float:
+    """exp(-sum p_i ln p_i) with p the singular values over their sum (Roy & Vetterli 2007; Appendix C)."""
+    import numpy as np
+
+    share = np.asarray(singular_values, np.float64)
+    share = share / share.sum()
+    share = share[share > 0]
+    return float(np.exp(-(share * np.log(share)).sum()))
+
+
+def cumulative_share(singular_values: Sequence[float]) -> list[tuple[float, float]]:
+    """Figure 9: for i = 1 ... k, (i / k, share of the l1 norm that the i largest have)."""
+    import numpy as np
+
+    share = np.cumsum(np.sort(np.asarray(singular_values, np.float64))[::-1])
+    return [((i + 1) / len(share), float(value / share[-1])) for i, value in enumerate(share)]
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """
+    A projection of a checkpoint's feed-forward blocks.
+
+    Attributes:
+        projection: "input", "output", or "gate", the second input projection of gated blocks, of which the paper, whose
+            blocks have it as well, does not speak.
+        cumulative: [`cumulative_share`], averaged over layers.
+        effective: [`effective_rank`], averaged over layers.
+        full: k, the smaller of both widths.
+    """
+
+    projection: str
+    cumulative: list[tuple[float, float]]
+    effective: float
+    full: int
+
+
+def ranks(checkpoint: Path) -> list[Ranks]:
+    """
+    Figures 9 and 10 of a checkpoint's feed-forward blocks, whose weights alone are read.
+
+    Raises:
+        CheckpointError: there is no checkpoint, or it cannot be read; AnalysisError: it has no such blocks.
+    """
+    import numpy as np
+
+    found: dict[str, list[Any]] = {}
+    for name, weight in feed_forward_weights(checkpoint):
+        parts = PROJECTIONS[name]
+        for projection, part in zip(parts, np.split(weight, len(parts)), strict=True):
+            found.setdefault(projection, []).append(np.linalg.svd(part, compute_uv=False))
+    if not found:
+        raise AnalysisError(f"{checkpoint}: no feed-forward blocks with {', '.join(PROJECTIONS)}")
+    return [
+        Ranks(
+            projection,
+            [tuple(point) for point in np.mean([cumulative_share(one) for one in layers], axis=0).tolist()],
+            statistics.fmean(map(effective_rank, layers)),
+            len(layers[0]),
+        )
+        for projection, layers in sorted(found.items())
+    ]
+
+
+def feed_forward_weights(checkpoint: Path) -> list[tuple[str, np.ndarray]]:
+    """Names, as in `PROJECTIONS`, and float64 weights (out, in) of all layers."""
+    from safetensors import SafetensorError, safe_open
+
+    from hf_sysgen.evaluation.checkpoints import CheckpointError, checkpoint_folder
+
+    file = checkpoint_folder(checkpoint) / "model.safetensors"
+    pattern = re.compile(rf"feed_forward\.({'|'.join(PROJECTIONS)})\.weight$")
+    try:
+        with safe_open(file, "pt") as tensors:
+            names = [(match[1], key) for key in tensors.keys() if (match := pattern.search(key))]  # noqa: SIM118
+            return [(name, tensors.get_tensor(key).double().numpy()) for name, key in names]
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{file}: cannot be read: {error}") from error

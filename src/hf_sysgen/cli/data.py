@@ -1,0 +1,183 @@
+"""The commands `hf-sysgen data ...`. Every command imports what it needs when it runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hf_sysgen.errors import INTERRUPTED, reported
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Benchmarks: what there is, what each split tests, prepare, check.",
+)
+
+# examples of a config that --all leaves out: it would be downloaded for days
+MANY = 10_000_000
+
+Name = Annotated[str, typer.Argument(help="a benchmark, see `hf-sysgen data list`")]
+OptionalName = Annotated[str | None, typer.Argument(help="a benchmark, see `hf-sysgen data list`")]
+Config = Annotated[str | None, typer.Argument(help="one of its configs; default: all of them")]
+All = Annotated[bool, typer.Option("--all", help="all benchmarks, but for configs of over 10 million examples")]
+# not a Path, which would take a slash from the address that C4 may have
+DataDir = Annotated[str | None, typer.Option(help="folder with the benchmarks' files")]
+CacheDir = Annotated[Path | None, typer.Option(help="root of the cache; default: that of datasets")]
+
+
+@app.command("list")
+def list_command() -> None:
+    """Show the benchmarks with their configs, splits and licences."""
+    with reported() as outcome:
+        from hf_sysgen.data.describe import list_text
+
+        print(list_text())
+    raise typer.Exit(outcome.status)
+
+
+@app.command()
+def describe(
+    name: Name,
+    config: Annotated[str | None, typer.Argument(help="one of its configs")] = None,
+    lengths: Annotated[bool, typer.Option("--lengths", help="prepare the data if needed, to tell lengths")] = False,
+    data_dir: DataDir = None,
+    cache_dir: CacheDir = None,
+) -> None:
+    """Say on one page what each split tests, its size, its files, and what is known to be wrong with them."""
+    with reported() as outcome:
+        from hf_sysgen.data.describe import describe_text
+
+        with quiet():
+            text = describe_text(name, config, lengths=lengths, data_dir=data_dir, cache_dir=cache_dir)
+        print(text)
+    raise typer.Exit(outcome.status)
+
+
+@app.command()
+def prepare(
+    name: OptionalName = None,
+    config: Config = None,
+    every: All = False,
+    data_dir: DataDir = None,
+    cache_dir: CacheDir = None,
+) -> None:
+    """Download, check and convert. Status 2 if some data cannot be had."""
+    import time
+
+    status = 0
+    with reported() as outcome:
+        for benchmark, one in _chosen(name, config, every):
+            from hf_sysgen.data.registry import benchmark_builder
+
+            with quiet(), reported() as one_outcome:
+                builder = benchmark_builder(benchmark, one, data_dir=data_dir, cache_dir=cache_dir)
+                known, start = builder.is_prepared, time.perf_counter()
+                if builder.STREAMED:
+                    print(f"{benchmark} {one}: read as a stream, there is nothing to prepare", flush=True)
+                    continue
+                builder.download_and_prepare()
+                seconds = time.perf_counter() - start
+                rows = sum(split.num_examples for split in builder.info.splits.values())
+                took = "was prepared" if known else f"{seconds:.1f} s, {rows / seconds:,.0f} rows/s"
+                print(f"{benchmark} {one}: {rows:,} examples, {took}, {builder.cache_dir}", flush=True)
+            status = max(status, one_outcome.status)
+            if one_outcome.status == INTERRUPTED:
+                break
+    raise typer.Exit(outcome.status or status)
+
+
+@app.command()
+def verify(
+    name: OptionalName = None,
+    config: Config = None,
+    every: All = False,
+    data_dir: DataDir = None,
+    cache_dir: CacheDir = None,
+) -> None:
+    """Check counts and definitions of the splits on the data.
+
+    Status 1 if a check fails or a file is damaged, else 2 if the data of some config cannot be had.
+    """
+    failed = skipped = passed = 0
+    with reported() as outcome:
+        for benchmark, one in _chosen(name, config, every):
+            from hf_sysgen.data.sources import DamagedData, DataError
+            from hf_sysgen.data.verify import verify as verified
+
+            what = f"{benchmark} {one}:"
+            try:
+                with quiet():
+                    for check in verified(benchmark, one, data_dir=data_dir, cache_dir=cache_dir):
+                        if isinstance(check, str):
+                            print("note   ", what, check)
+                            continue
+                        failed += not check.holds
+                        passed += check.holds
+                        found = "" if check.holds else f"; found: {check.found}"
+                        print("ok     " if check.holds else "FAILED ", what, f"{check.fact}{found}", flush=True)
+            except DamagedData as error:
+                failed += 1
+                print("DAMAGED", what, error, flush=True)
+            except DataError as error:
+                skipped += 1
+                print("SKIPPED", what, error, flush=True)
+        print(f"{passed} checks hold, {failed} fail, {skipped} configs skipped as they cannot be prepared")
+    raise typer.Exit(outcome.status or (1 if failed else 2 if skipped else 0))
+
+
+@app.command()
+def tokenizer(
+    folder: Annotated[Path, typer.Argument(help="where to put it; a recipe's `tokenizer` names this folder")],
+    benchmark: Annotated[str, typer.Option(help="whose training text it is trained on")] = "c4",
+    vocab_size: Annotated[int, typer.Option(help="subwords")] = 32_000,
+    documents: Annotated[int, typer.Option(min=1, help="how many documents, from the first one on")] = 1_000_000,
+    data_dir: DataDir = None,
+) -> None:
+    """Train a tokenizer of subwords (byte-pair encoding over bytes) on streamed text."""
+    with reported() as outcome:
+        from hf_sysgen.data.text.byte_pairs import save_byte_pairs
+
+        with quiet():
+            read, characters = save_byte_pairs(folder, benchmark, vocab_size, documents, data_dir=data_dir)
+        print(f"{vocab_size:,} subwords from {read:,} documents, {characters:,} characters: {folder}")
+    raise typer.Exit(outcome.status)
+
+
+def _chosen(name: str | None, config: str | None, every: bool) -> Iterator[tuple[str, str]]:
+    """Benchmark and config of what the arguments ask for."""
+    from hf_sysgen.data.registry import benchmark_info, list_benchmarks
+    from hf_sysgen.data.sources import DataError
+
+    if every == (name is not None):
+        raise DataError("name a benchmark, or give --all" if name is None else f"give either {name} or --all")
+    for benchmark in list_benchmarks() if name is None else [benchmark_info(name)]:
+        for one in benchmark.configs.values() if config is None else [benchmark.config(config)]:
+            examples = sum(filter(None, one.num_examples.values()))
+            if every and examples > MANY:
+                print(f"LEFT OUT {benchmark.name} {one.name}: {examples:,} examples; to have it, name it")
+            else:
+                yield benchmark.name, one.name
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No progress bars of `datasets` and the hub where nobody looks at a terminal."""
+    import datasets
+    import huggingface_hub.constants
+    import huggingface_hub.utils as hub
+
+    with ExitStack() as stack:
+        # where the environment decides, trying to is warned of
+        if not sys.stderr.isatty() and huggingface_hub.constants.HF_HUB_DISABLE_PROGRESS_BARS is None:
+            stack.enter_context(hub.disable_progress_bars())
+        decided = datasets.config.HF_DATASETS_DISABLE_PROGRESS_BARS is not None
+        if not sys.stderr.isatty() and not decided and not datasets.are_progress_bars_disabled():
+            datasets.disable_progress_bars()
+            stack.callback(datasets.enable_progress_bars)
+        yield

@@ -1,0 +1,292 @@
+"""The command line: `hf-sysgen --help`. Every command imports what it needs when it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hf_sysgen.cli import analyse as analyse_cli
+from hf_sysgen.cli import data as data_cli
+from hf_sysgen.cli import look as look_cli
+from hf_sysgen.errors import reported
+from hf_sysgen.files import write_whole
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Models, benchmarks and training setups for systematic generalization.",
+)
+app.add_typer(data_cli.app, name="data")
+app.add_typer(look_cli.app, name="look")
+app.add_typer(analyse_cli.app, name="analyse")
+
+RecipeFile = Annotated[Path, typer.Argument(help="a recipe file, see `hf-sysgen list recipes`")]
+CHECKPOINT_HELP = "a run's folder or a checkpoint's, a model of the zoo (`hf-sysgen list zoo`), or one of the hub"
+
+
+@app.command("list")
+def list_command(
+    kind: Annotated[str, typer.Argument(help="models, benchmarks, recipes, sweeps, zoo or all")] = "all",
+    recipes: Annotated[Path | None, typer.Option(help="folder of the recipe files; default: the package's")] = None,
+) -> None:
+    """Show the variants, benchmarks with their splits and licences, recipes, sweeps, and trained models."""
+    kinds = ("models", "benchmarks", "recipes", "sweeps", "zoo")
+    if kind not in (*kinds, "all"):
+        raise typer.BadParameter(f"{kind!r} is none of {', '.join(kinds)}, all")
+    with reported() as outcome:
+        from hf_sysgen.cli import listing
+
+        texts = {
+            "models": listing.list_models_text,
+            "benchmarks": listing.list_benchmarks_text,
+            "recipes": lambda: listing.list_recipes_text(recipes),
+            "sweeps": lambda: listing.list_sweeps_text(recipes),
+            "zoo": listing.list_zoo_text,
+        }
+        print("\n\n".join(texts[name]() for name in (kinds if kind == "all" else (kind,))))
+    raise typer.Exit(outcome.status)
+
+
+@app.command()
+def train(
+    recipe: RecipeFile,
+    overrides: Annotated[list[str] | None, typer.Argument(help="key=value, replaces a key of the recipe")] = None,
+) -> None:
+    """Train a recipe in this process. Several processes: accelerate launch -m hf_sysgen.train RECIPE."""
+    from hf_sysgen.train import INTERRUPTED
+    from hf_sysgen.train import train as run
+
+    with reported(INTERRUPTED) as outcome:
+        run(str(recipe), overrides or [])
+    raise typer.Exit(outcome.status)
+
+
+@app.command()
+def evaluate(
+    checkpoint: Annotated[str, typer.Argument(help=CHECKPOINT_HELP)],
+    benchmark: Annotated[str, typer.Argument(help="a benchmark, see `hf-sysgen list benchmarks`")],
+    config: Annotated[str | None, typer.Argument(help="its config; may be left out where there is only one")] = None,
+    split: Annotated[list[str] | None, typer.Option(help="only this split; may be repeated")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="folder with the benchmark's files")] = None,
+    output: Annotated[Path | None, typer.Option(help="new folder for metrics.json and predictions.jsonl")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="examples decoded together")] = 256,
+) -> None:
+    """Decode a benchmark greedily and print exact match, with and without the length given by an oracle.
+
+    A benchmark of translation is searched as the checkpoint says, and BLEU is printed.
+    """
+    with reported() as outcome:
+        from hf_sysgen.evaluation.commands import evaluate_checkpoint
+
+        print(evaluate_checkpoint(checkpoint, benchmark, config, split, data_dir, output, batch_size))
+    raise typer.Exit(outcome.status)
+
+
+@app.command()
+def predict(
+    texts: Annotated[list[str] | None, typer.Argument(help="sentences; none: one per line of standard input")] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option("--checkpoint", "-c", help=f"{CHECKPOINT_HELP}; default: the first of the zoo")
+    ] = None,
+    beams: Annotated[int | None, typer.Option(min=1, help="width, 1 is greedy; default: the checkpoint's")] = None,
+    max_new_tokens: Annotated[int | None, typer.Option(min=1, help="length limit, EOS included")] = None,
+) -> None:
+    """Translate sentences, one line each."""
+    import sys
+
+    with reported() as outcome:
+        from hf_sysgen.evaluation.commands import predict_lines
+        from hf_sysgen.zoo import DEFAULT
+
+        stdin: Any = sys.stdin
+        if not texts and stdin is not None:
+            # so that a text that is no UTF-8 is refused by what says which one it is
+            stdin.reconfigure(errors="surrogateescape")
+            texts = [line.rstrip("\n") for line in stdin]
+        for line in predict_lines(DEFAULT if checkpoint is None else checkpoint, texts or [], beams, max_new_tokens):
+            print(line)
+    raise typer.Exit(outcome.status)
+
+
+@app.command()
+def compare(
+    recipes: Annotated[list[Path], typer.Argument(help="recipe files")],
+    plot: Annotated[Path | None, typer.Option(help="PNG file for the accuracies over training")] = None,
+    override: Annotated[list[str] | None, typer.Option(help="key=value for every recipe; may be repeated")] = None,
+    translate: Annotated[
+        list[str] | None, typer.Option(help="sentence for the best checkpoint; may be repeated")
+    ] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="runs at once; default: one a core, 1 on a GPU")] = None,
+) -> None:
+    """Train recipes side by side and print one table, beside the paper's numbers.
+
+    With --translate the best checkpoint is loaded in a fresh process that cannot import this package.
+    """
+    from hf_sysgen.train import INTERRUPTED
+
+    with reported(INTERRUPTED) as outcome:
+        from hf_sysgen.training.launch.compare import compare_recipes
+
+        outcome.status = compare_recipes(recipes, override or [], plot, translate or [], processes)
+    raise typer.Exit(outcome.status)
+
+
+@app.command()
+def publish(
+    what: Annotated[
+        str, typer.Argument(help="a run's folder, a folder with its seeds, a model of the zoo, or a benchmark")
+    ],
+    repo: Annotated[str, typer.Argument(help="owner/name on the hub")],
+    *,
+    private: Annotated[bool, typer.Option("--private", help="make a private repository")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="list the files with their sizes, send nothing")] = False,
+    tag: Annotated[list[str] | None, typer.Option(help="a further name of this version; may be repeated")] = None,
+    collection: Annotated[
+        str | None, typer.Option(help="put it into the owner's collection of this paper, e.g. csordas2021")
+    ] = None,
+    checkpoints: Annotated[
+        bool, typer.Option("--checkpoints", help="of a run: also the earlier steps in its folder")
+    ] = False,
+    config: Annotated[list[str] | None, typer.Option(help="of a benchmark: only this config; may be repeated")] = None,
+    allow_restricted: Annotated[
+        bool, typer.Option("--allow-restricted", help="of a benchmark: although its licence is restricted")
+    ] = False,
+    data_dir: Annotated[Path | None, typer.Option(help="of a benchmark: folder with its files")] = None,
+    cache_dir: Annotated[Path | None, typer.Option(help="of a benchmark: root of the cache")] = None,
+) -> None:
+    """Push a trained model with its code and card to the hub, or a benchmark as parquet files with its card.
+
+    A model needs no package to be loaded, and has the tag seed<seed>-step<step>. The token is that of HF_TOKEN, or of
+    `hf auth login`. What was interrupted is gone on with by the same command.
+    """
+    with reported("interrupted; the same command goes on with the upload") as outcome:
+        from hf_sysgen.hub.publish import publish as push
+
+        with data_cli.quiet():
+            done = push(
+                what,
+                repo,
+                private=private,
+                dry_run=dry_run,
+                tags=tag or [],
+                collection=collection,
+                for_models={"checkpoints": checkpoints},
+                for_data={
+                    "configs": config or [],
+                    "allow_restricted": allow_restricted,
+                    "data_dir": data_dir,
+                    "cache_dir": cache_dir,
+                },
+            )
+        for one in done:
+            for path, size in one.files.items():
+                print(f"{size:>12,}  {path}")
+            total = f"{sum(one.files.values()):,} bytes in {len(one.files)} files"
+            names = f" as {', '.join(one.tags)}" if one.tags else ""
+            print(
+                f"published {total}{names}: {one.url}" if one.url else f"would publish {total} to {one.repo_id}{names}"
+            )
+    raise typer.Exit(outcome.status)
+
+
+@app.command()
+def card(
+    run: Annotated[
+        str, typer.Argument(help="a run's folder, a folder with its seeds, a model of the zoo, or a file of results")
+    ],
+    output: Annotated[Path | None, typer.Option(help="file to write; default: print it")] = None,
+) -> None:
+    """Write the card of a trained model from its records."""
+    with reported() as outcome:
+        from hf_sysgen.hub.publish_model import run_card
+        from hf_sysgen.results.record import ResultsError
+
+        text = run_card(run)
+        if output is None:
+            print(text, end="")
+        else:
+            try:
+                write_whole(output, text)
+            except OSError as error:
+                raise ResultsError(f"{output}: cannot be written: {error}") from error
+    raise typer.Exit(outcome.status)
+
+
+@app.command()
+def sweep(
+    file: Annotated[Path, typer.Argument(help="a sweep file, see `hf-sysgen list sweeps`")],
+    overrides: Annotated[list[str] | None, typer.Argument(help="key=value, replaces a key of the file")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="runs at once; default: one a core, 1 on each GPU")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs and their states")] = False,
+    run: Annotated[list[str] | None, typer.Option(help="only this run, by its folder; may be repeated")] = None,
+    accelerate: Annotated[
+        Path | None, typer.Option(help="start each run with accelerate launch and this configuration")
+    ] = None,
+    slurm: Annotated[
+        str | None, typer.Option(help="hand the runs to Slurm, with these options of sbatch, e.g. '--gres gpu:1'")
+    ] = None,
+) -> None:
+    """Train recipes over axes and seeds, several runs at once; finished runs are not repeated, killed ones go on.
+
+    Keys of a sweep file: recipes, axes, cells, seeds, select. Any other key=value is for the recipes.
+    """
+    from hf_sysgen.train import INTERRUPTED
+
+    with reported(INTERRUPTED) as outcome:
+        from hf_sysgen.training.launch.sweep import SweepError, load_sweep
+
+        loaded = load_sweep(file, overrides or [])
+        if accelerate is not None and not accelerate.is_file():
+            raise SweepError(f"--accelerate: there is no file {accelerate}; recipes/accelerate has some to start from")
+        loaded = loaded.only(run) if run else loaded
+        from hf_sysgen.training.launch.run_sweep import run_sweep, states_text, submit_sweep
+
+        if dry_run:
+            print(states_text(loaded))
+        elif slurm is not None:
+            print(submit_sweep(loaded, slurm, [str(file), *(overrides or [])], jobs, accelerate))
+        else:
+            outcome.status = run_sweep(loaded, jobs, accelerate)
+    raise typer.Exit(outcome.status)
+
+
+@app.command()
+def report(
+    name: Annotated[str, typer.Argument(metavar="TABLE", help="e.g. csordas2021-table3, csordas2021, or all")] = "all",
+    runs: Annotated[list[Path] | None, typer.Option(help="folder with results; may be repeated; default: runs")] = None,
+    output: Annotated[Path | None, typer.Option(help="file, .html, .md or .txt; default of all: report.html")] = None,
+) -> None:
+    """Put results beside the papers' tables: a table in the terminal, or a page of all with plots."""
+    with reported() as outcome:
+        from hf_sysgen.config.recipe import recipe_setups
+        from hf_sysgen.reports.report import write_report
+
+        default = [Path("runs")] if Path("runs").is_dir() else []
+        print(write_report(name, runs or default, recipe_setups(), output))
+    raise typer.Exit(outcome.status)
+
+
+@app.command()
+def score(
+    run: Annotated[Path, typer.Argument(help="the folder of a finished run, or a predictions.jsonl")],
+    metric: Annotated[str, typer.Option(help="name of a metric; a wrong one lists all")] = "recorded",
+    setup: Annotated[str | None, typer.Option(help="of bleu: what it is taken over")] = None,
+) -> None:
+    """Measure a run's predictions again, by split, category and output length; needs no GPU and no model."""
+    with reported() as outcome:
+        from hf_sysgen.evaluation.score import score_predictions
+
+        print(score_predictions(run, metric, setup))
+    raise typer.Exit(outcome.status)
+
+
+def main() -> None:
+    app()
+
+
+if __name__ == "__main__":
+    main()

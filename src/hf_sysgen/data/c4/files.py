@@ -1,0 +1,111 @@
+"""Reading C4's shards, on this machine or elsewhere, document by document."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from hf_sysgen.data.c4.sources import REPOSITORY, REVISION, shard_names
+from hf_sysgen.data.download import one_line
+from hf_sysgen.data.sources import DamagedData, DataError, mirror_folder
+
+COLUMNS = ("text", "timestamp", "url")
+# bytes of a shard that tell it from another one of its name
+BEGINNING = 4096
+
+
+class Shard(NamedTuple):
+    """What a shard is, wherever it lies: its file's name and, on this machine, a checksum of how its text begins."""
+
+    name: str
+    beginning: str | None
+
+    def is_same(self, other: Shard) -> bool:
+        """As far as both are known."""
+        return self.name == other.name and (None in (self.beginning, other.beginning) or self == other)
+
+
+def known_shards(split: str, data_dir: str | Path | None = None) -> list[Shard]:
+    """The shards of [`shard_addresses`], whose errors this has."""
+    return [Shard(address.rpartition("/")[2], _beginning(address)) for address in shard_addresses(split, data_dir)]
+
+
+def _beginning(address: str) -> str | None:
+    """Of the text: the file of a shard that was packed again is another one, and one cut short is of another size."""
+    try:
+        with gzip.open(address) as file:
+            return hashlib.sha256(file.read(BEGINNING)).hexdigest()[:16]
+    except (OSError, EOFError, zlib.error):
+        # elsewhere, or damaged, which reading it will tell
+        return None
+
+
+def shard_addresses(split: str, data_dir: str | Path | None = None) -> list[str]:
+    """Where a split's shards are, in order.
+
+    Args:
+        split: "train" or "validation".
+        data_dir: a folder, or the address of one, with `c4/en/` in it. A folder may have some of the shards only.
+            Without it, the mirror folder in `HF_SYSGEN_DATA_DIR` where that has shards of the split, or else the hub.
+
+    Raises:
+        DataError: `data_dir` has no shard of the split, or `HF_SYSGEN_DATA_DIR` names no folder.
+    """
+    names = shard_names(split)
+    if data_dir is not None and "://" in str(data_dir):
+        return [f"{str(data_dir).rstrip('/')}/c4/en/{name}" for name in names]
+    if folder := Path(data_dir).expanduser() if data_dir is not None else mirror_folder("c4 en"):
+        paths = [folder / "c4" / "en" / name for name in names]
+        if present := [str(path) for path in paths if path.is_file()]:
+            return present
+        if data_dir is not None:
+            raise DataError(
+                f"c4 en: no file c4/en/{names[0]} or another shard of {split} in data_dir {data_dir}; put some there, "
+                "or leave data_dir out to stream them from the hub"
+            )
+    return [f"hf://datasets/{REPOSITORY}@{REVISION}/en/{name}" for name in names]
+
+
+def write_shards(folder: str | Path, split: str, texts: Sequence[str], count: int) -> None:
+    """Put a text of one's own where C4 is looked for: `data_dir` is then `folder`.
+
+    Args:
+        split: "train" or "validation".
+        texts: documents, dealt out to the shards one after the other.
+        count: shards, the first ones of the split's.
+    """
+    for number, name in enumerate(shard_names(split)[:count]):
+        path = Path(folder, "c4", "en", name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        documents = ({"text": text, "timestamp": "", "url": ""} for text in texts[number::count])
+        # without the time of day, so that the same texts make the same files
+        path.write_bytes(gzip.compress("".join(json.dumps(one) + "\n" for one in documents).encode(), mtime=0))
+
+
+def read_documents(address: str) -> Iterator[dict[str, str]]:
+    """The documents of one shard, as a stream: nothing is kept on the disk.
+
+    Raises:
+        DataError: the shard cannot be had, or is no gzipped file of JSON lines with the columns of C4.
+    """
+    from datasets.utils.file_utils import xopen
+
+    line_number = 0
+    try:
+        with xopen(address, "rb") as raw, gzip.open(raw, "rt", encoding="utf-8") as lines:
+            for line in lines:
+                line_number += 1
+                document = json.loads(line)
+                yield {column: document[column] for column in COLUMNS}
+    # the network's own errors are OSErrors, as is what gzip says of another kind of file; zlib speaks of damaged ones
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
+        is_absent = isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile)
+        raise (DataError if is_absent else DamagedData)(
+            f"c4 en: cannot read {address} after line {line_number} ({one_line(error)}); check the network or replace "
+            "the file"
+        ) from error

@@ -1,0 +1,141 @@
+"""Dependency parsing of CFQ's questions as a `datasets` builder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import datasets
+
+from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
+from hf_sysgen.data.cfq.builder import disjoint_from_train, read_parts
+from hf_sysgen.data.cfq.dependencies_sources import CFQ_DEPENDENCIES, OWN_HEADS
+from hf_sysgen.data.cfq.files import original_question
+from hf_sysgen.data.cfq.grammar import parse
+from hf_sysgen.data.cfq.sources import FAMILIES
+from hf_sysgen.data.cfq.trees import Sentence, is_content, is_tree, read_trees
+from hf_sysgen.data.sources import DataError, open_file
+
+
+class CfqDependencies(BenchmarkBuilder):
+    """CFQ's questions to trees (Goodwin et al. 2022, arXiv:2110.06843; Bergen et al. 2021, arXiv:2112.00578).
+
+    Columns: `input`, the question's tokens joined by single blanks ("'s" is one token), `tokens`; for each token
+    `heads` (number of the token that it depends on, counted from 1; 0 for the root), `labels` (of that dependency) and
+    `content_word` (whether the papers' exact match counts it: the share of questions with all of these right); and
+    `target`, heads and labels as a sequence of as many words: "2:NSUBJ 0:ROOT 2:OBJ". Splits and their order are those
+    of `cfq`.
+
+    Configs:
+        mcd1, mcd2, mcd3, random: the published trees, looked up by question in a file of 105 MB for all of CFQ. The
+            tokens are that file's.
+        mcd1_own_heads, mcd2_own_heads, mcd3_own_heads, random_own_heads: trees that `cfq_grammar` makes with the heads
+            and labels of THIS PACKAGE. A stand-in that needs no such file, not the benchmark of the papers: figures on
+            it must not be put beside theirs.
+
+    All but mcd1 and mcd1_own_heads need CFQ's archive (268 MB) for the splits, see `cfq`.
+
+    Raises:
+        DataError: unknown config, or (on preparation) a file that cannot be had or is not the one expected, or a
+            question without a tree.
+    """
+
+    BENCHMARK = CFQ_DEPENDENCIES
+    BUILDER_CONFIGS = builder_configs(CFQ_DEPENDENCIES, version="1.0.0")
+
+    def _info(self) -> datasets.DatasetInfo:
+        words = datasets.List(datasets.Value("string"))
+        return self.describe(
+            datasets.Features(
+                {
+                    "input": datasets.Value("string"),
+                    "target": datasets.Value("string"),
+                    "tokens": words,
+                    "heads": datasets.List(datasets.Value("int32")),
+                    "labels": words,
+                    "content_word": datasets.List(datasets.Value("bool")),
+                }
+            )
+        )
+
+    def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
+        files = self.locate_sources()
+        return [
+            datasets.SplitGenerator(name=split, gen_kwargs={"files": files, "split": split})
+            for split in self.benchmark_config.splits
+        ]
+
+    def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, Any]]]:
+        questions = self.part(split, lambda: _questions(self.config.name.removesuffix(OWN_HEADS), files))
+        sentences = published(questions, files["parses"]) if "parses" in files else map(own, questions)
+        for row, sentence in enumerate(sentences):
+            yield row, example(sentence)
+
+    def checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:
+        yield from super().checks(dataset)
+        if FAMILIES[self.config.name.removesuffix(OWN_HEADS)].held_out:
+            yield from disjoint_from_train(dataset)
+        for split, part in dataset.items():
+            columns = (part[name][:] for name in ("tokens", "heads", "labels", "content_word"))
+            wrong = (row[0] for row in zip(*columns, strict=True) if not _consistent(*row))
+            yield check_none(f"every question of {split} has a tree with one root, and a label for each token", wrong)
+
+
+def _questions(config: str, files: dict[str, str]) -> dict[str, list[str]]:
+    """CFQ's questions as upstream has them, by split."""
+    parts = read_parts(config, files)
+    return {split: [original_question(question) for question, _ in pairs] for split, pairs in parts.items()}
+
+
+def own(question: str) -> Sentence:
+    """The question with the tree of our grammar.
+
+    Raises:
+        DataError: the grammar has none.
+    """
+    tree = parse(question)
+    if tree is None:
+        raise DataError(f"no tree for the CFQ question {question!r}: cfq_grammar.py lacks a rule or a word of it")
+    return Sentence(tuple(question.split()), tree.heads, tree.labels)
+
+
+def published(questions: Sequence[str], path: str) -> Iterator[Sentence]:
+    """The questions with their trees in a CoNLL-U file, in the order of the questions.
+
+    Blanks are left out of account, as the file may separate "'s" otherwise. Memory holds the trees asked for.
+
+    Raises:
+        DataError: the file is no CoNLL-U, or lacks a question.
+    """
+    keys = [question.replace(" ", "") for question in questions]
+    found: dict[str, Sentence | None] = dict.fromkeys(keys)
+    with open_file(path) as lines:
+        for sentence in read_trees(lines, path):
+            if (key := "".join(sentence.tokens)) in found:
+                found[key] = sentence
+    for key, question in zip(keys, questions, strict=True):
+        tree = found[key]
+        if tree is None:
+            raise DataError(f"{path}: has no tree for the CFQ question {question!r}; replace the file")
+        yield tree
+
+
+def example(sentence: Sentence) -> dict[str, Any]:
+    """A row of the data set."""
+    tokens, heads, labels = sentence
+    return {
+        "input": " ".join(tokens),
+        "target": " ".join(f"{head}:{label}" for head, label in zip(heads, labels, strict=True)),
+        "tokens": tokens,
+        "heads": heads,
+        "labels": labels,
+        "content_word": [is_content(label) for label in labels],
+    }
+
+
+def _consistent(tokens: list[str], heads: list[int], labels: list[str], content_word: list[bool]) -> bool:
+    return (
+        len(tokens) == len(heads) == len(labels)
+        and is_tree(heads)
+        and content_word == [is_content(label) for label in labels]
+    )

@@ -1,0 +1,113 @@
+"""The graph form of COGS (Ontanon et al. 2021, arXiv:2108.04378), on which Bergen et al. 2021 (arXiv:2112.00578) train.
+
+The nodes are the words of the sentence. A word has at most one parent, and four labels; together they stand for the
+logical form. What this loses: a verb in an infinitive ("to cook") no longer has its agent, which is that of the verb
+above it; of a word alone ("primitive") only its category is left, not its arguments.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from hf_sysgen.data.cogs.forms import LogicalForm, is_name, is_variable, parse_form, position
+
+NO_PARENT = -1
+_ARTICLES = frozenset({"A", "An", "The"})
+
+
+class Graph(NamedTuple):
+    """A sentence as a graph: lists with one entry for each token, "" (and -1) where there is nothing to say.
+
+    Attributes:
+        tokens: the words.
+        parents: position, from 0, of the word that a word depends on.
+        roles: how it depends on it: agent, theme, recipient, ccomp, xcomp, PREP (preposition on its noun), PP_NOUN
+            (noun on its preposition).
+        word_categories: CNOUN (common noun), PNOUN (name), VERB.
+        noun_types: DEF or INDEF, of common nouns.
+        verb_names: the lemma, of verbs.
+    """
+
+    tokens: list[str]
+    parents: list[int]
+    roles: list[str]
+    word_categories: list[str]
+    noun_types: list[str]
+    verb_names: list[str]
+
+
+def to_graph(sentence: str, target: str) -> Graph:
+    """
+    The graph of a sentence and its logical form, or of a word alone and its meaning.
+
+    Raises:
+        ValueError: the form is not well formed, does not fit the sentence, or gives a word two parents.
+    """
+    tokens = sentence.split(" ")
+    size = len(tokens)
+    graph = Graph(tokens, [NO_PARENT] * size, [""] * size, [""] * size, [""] * size, [""] * size)
+    if target.startswith("LAMBDA ") or target == sentence:
+        _label_primitive(graph, target)
+        return graph
+    for index, token in enumerate(tokens):
+        if is_name(token) and token not in _ARTICLES:
+            graph.word_categories[index] = "PNOUN"
+    try:
+        _label_sentence(graph, parse_form(target))
+    except IndexError as error:
+        raise ValueError(f"a variable of {target!r} stands for no word of {sentence!r}") from error
+    return graph
+
+
+def graph_line(graph: Graph, category: str) -> str:
+    """The line of a seqtag file (bergen/EdgeTransformer, cogs/data): JSON, `category` being that of the example."""
+    keys = ("tokens", "parent", "role", "category", "noun_type", "verb_name", "distribution")
+    return json.dumps(dict(zip(keys, (*graph, category), strict=True)))
+
+
+def _label_primitive(graph: Graph, target: str) -> None:
+    binders = target.count("LAMBDA")
+    graph.word_categories[0] = ("PNOUN", "CNOUN", "VERB")[min(binders, 2)]
+    if binders >= 2:
+        graph.verb_names[0] = graph.tokens[0]
+
+
+def _label_sentence(graph: Graph, form: LogicalForm) -> None:
+    agents = {conjunct.variable: conjunct.argument for conjunct in form.conjuncts if conjunct.role == "agent"}
+    controllers = {conjunct.argument: conjunct.variable for conjunct in form.conjuncts if conjunct.role == "xcomp"}
+    for conjunct in form.conjuncts:
+        index = position(conjunct.variable)
+        if not conjunct.argument:
+            graph.word_categories[index] = "CNOUN"
+            graph.noun_types[index] = "DEF" if conjunct.definite else "INDEF"
+        elif conjunct.role.startswith("nmod"):
+            noun = position(conjunct.argument)
+            preposition = _find(graph, conjunct.role.removeprefix("nmod . "), index + 1, noun)
+            _attach(graph, noun, preposition, "PP_NOUN")
+            _attach(graph, preposition, index, "PREP")
+        elif conjunct.role == "agent" and agents.get(controllers.get(conjunct.variable, "")) == conjunct.argument:
+            # the agent of an infinitive is attached to the verb above it only
+            graph.verb_names[index] = graph.tokens[index]
+        else:
+            graph.word_categories[index] = "VERB"
+            graph.verb_names[index] = conjunct.head
+            child = position(conjunct.argument) if is_variable(conjunct.argument) else _find(graph, conjunct.argument)
+            _attach(graph, child, index, conjunct.role)
+            if conjunct.role == "xcomp":
+                graph.verb_names[child] = graph.tokens[child]
+
+
+def _find(graph: Graph, word: str, start: int = 0, end: int | None = None) -> int:
+    """Position of the only token in a part of the sentence that is that word."""
+    end = len(graph.tokens) if end is None else end
+    if graph.tokens[start:end].count(word) != 1:
+        raise ValueError(f"expected {word!r} once among tokens {start} to {end - 1} of {' '.join(graph.tokens)!r}")
+    return graph.tokens.index(word, start)
+
+
+def _attach(graph: Graph, child: int, parent: int, role: str) -> None:
+    if graph.roles[child]:
+        raise ValueError(f"token {child} has two parents in {' '.join(graph.tokens)!r}")
+    graph.parents[child] = parent
+    graph.roles[child] = role

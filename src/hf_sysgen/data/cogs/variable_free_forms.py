@@ -1,0 +1,156 @@
+"""The variable-free form of COGS (Qiu et al. 2022, arXiv:2112.07610), made from a logical form and made back.
+
+    need . agent ( x _ 1 , Ava ) AND need . xcomp ( x _ 1 , x _ 3 ) AND cook . agent ( x _ 3 , Ava )
+    need ( agent = Ava , xcomp = cook ( agent = Ava ) )
+
+A verb is followed by its roles, a noun by its modifiers, each in the order of the logical form. A noun that is an
+argument twice, of a verb and of its "xcomp", is written twice.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import NamedTuple
+
+from hf_sysgen.data.cogs.forms import Conjunct, is_name, is_variable, parse_form
+
+
+def to_variable_free(target: str) -> str:
+    """
+    The variable-free form of a sentence's logical form.
+
+    Raises:
+        ValueError: the text is no logical form, has LAMBDA, or is not one verb with what depends on it.
+    """
+    form = parse_form(target)
+    if form.binders:
+        raise ValueError(f"a form with LAMBDA has no variable-free form: {target!r}")
+    words: dict[str, str] = {}
+    roles: dict[str, list[Conjunct]] = defaultdict(list)
+    arguments: set[str] = set()
+    reached: set[str] = set()
+    for conjunct in form.conjuncts:
+        words.setdefault(conjunct.variable, f"* {conjunct.head}" if conjunct.definite else conjunct.head)
+        if conjunct.argument:
+            roles[conjunct.variable].append(conjunct)
+            arguments.add(conjunct.argument)
+
+    def written(variable: str, above: frozenset[str]) -> str:
+        if not is_variable(variable):
+            return variable
+        if variable not in words or variable in above:
+            raise ValueError(f"{variable} {'is below itself' if variable in above else 'has no word'} in {target!r}")
+        reached.add(variable)
+        below = above | {variable}
+        parts = [f"{role.role} = {written(role.argument, below)}" for role in roles.get(variable, ())]
+        return f"{words[variable]} ( {' , '.join(parts)} )" if parts else words[variable]
+
+    roots = [variable for variable in words if variable not in arguments]
+    if len(roots) != 1:
+        raise ValueError(f"expected one word that is no argument, found {len(roots)} in {target!r}")
+    text = written(roots[0], frozenset())
+    if left := words.keys() - reached:
+        raise ValueError(f"{min(left)} does not depend on the root {roots[0]} in {target!r}")
+    return text
+
+
+class Node(NamedTuple):
+    """A word of a variable-free form.
+
+    Attributes:
+        word: a name, a noun or a verb's lemma.
+        definite: whether it has a star.
+        roles: (role, word below) in order.
+    """
+
+    word: str
+    definite: bool
+    roles: tuple[tuple[str, Node], ...]
+
+
+def parse_variable_free(text: str) -> Node:
+    """
+    Parse a variable-free form.
+
+    Raises:
+        ValueError: the text is none; the message says at which token.
+    """
+    tokens = [*text.split(), ""]
+    at = 0
+
+    def take(expected: str = "") -> str:
+        nonlocal at
+        token = tokens[at]
+        if (token != expected) if expected else (token in _SIGNS):
+            raise ValueError(f"token {at + 1} is {token!r}, expected {expected or 'a word'!r}, in {text!r}")
+        at += 1
+        return token
+
+    def node() -> Node:
+        definite = tokens[at] == "*" and bool(take("*"))
+        word = take()
+        roles: list[tuple[str, Node]] = []
+        if tokens[at] == "(":
+            while not roles or tokens[at] == ",":
+                take("," if roles else "(")
+                role = take()
+                if tokens[at] == ".":
+                    role = f"{role} {take('.')} {take()}"
+                take("=")
+                roles.append((role, node()))
+            take(")")
+        return Node(word, definite, tuple(roles))
+
+    root = node()
+    if tokens[at]:
+        raise ValueError(f"token {at + 1} is {tokens[at]!r}, expected the end, in {text!r}")
+    return root
+
+
+def to_logical_form(text: str) -> str:
+    """
+    The logical form of a sentence's variable-free form.
+
+    A variable-free form does not tell where in the sentence its words stand. So variables are numbered and conjuncts
+    stand in the order in which they are met: the original up to these two, and it becomes the same variable-free form
+    again. The agent of an "xcomp" is that of the verb above, where the two are written alike: one variable, as all
+    control verbs of COGS are subject control verbs.
+
+    Not defined for a primitive, whose arguments the bare word does not tell.
+
+    Raises:
+        ValueError: the text is no variable-free form of a sentence.
+    """
+    root = parse_variable_free(text)
+    if not root.roles:
+        raise ValueError(f"a word alone has no logical form that could be told from it: {text!r}")
+    definite: list[str] = []
+    conjuncts: list[str] = []
+    count = 0
+
+    def write(node: Node, agent: tuple[Node | None, str]) -> str:
+        """Write what is said of a node; its variable or name. `agent` is that of the verb above, and its variable."""
+        nonlocal count
+        if not node.roles and not node.definite and is_name(node.word):
+            return node.word
+        count += 1
+        variable = f"x _ {count}"
+        if all(role.startswith("nmod") for role, _ in node.roles):
+            (definite if node.definite else conjuncts).append(f"{'* ' * node.definite}{node.word} ( {variable} )")
+        own: tuple[Node | None, str] = (None, "")
+        for role, below in node.roles:
+            # the conjunct's place is before those of its argument, which is numbered while they are written
+            place = len(conjuncts)
+            conjuncts.append("")
+            shared = role == "agent" and below == agent[0]
+            argument = agent[1] if shared else write(below, own if role == "xcomp" else (None, ""))
+            conjuncts[place] = f"{node.word} . {role} ( {variable} , {argument} )"
+            if role == "agent":
+                own = (below, argument)
+        return variable
+
+    write(root, (None, ""))
+    return " ; ".join([*definite, " AND ".join(conjuncts)])
+
+
+_SIGNS = frozenset({"", "*", "(", ")", ",", "=", "."})

@@ -1,0 +1,106 @@
+"""GeoQuery as a `datasets` builder: eleven splits of the same 880 questions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import datasets
+
+from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
+from hf_sysgen.data.geoquery.entities import convert
+from hf_sysgen.data.geoquery.funql import atoms, divergence
+from hf_sysgen.data.geoquery.sources import GEOQUERY, NUM_EXAMPLES
+from hf_sysgen.data.sources import DamagedData, open_file
+
+# config: compound divergence of test (with what else is held out) from train, which the paper maximises
+_DIVERGENCE = {"tmcd": 0.1902, "csl_tmcd_1": 0.1328, "csl_tmcd_2": 0.2376, "csl_tmcd_3": 0.1521}
+
+
+class Geoquery(BenchmarkBuilder):
+    """GeoQuery (Zelle & Mooney 1996) in the FunQL form of Shaw et al. 2021 (arXiv:2010.12725).
+
+    Columns: `input`, the question's words in lower case, and `target`, the query's names, brackets and commas, both
+    joined by single blanks; places are m0 and m1 in both, and `entities` lists what these stand for, as the corpus
+    writes it ("stateid('ohio')"). Made from the corpus and its database by `geoquery_entities`; line by line what the
+    authors' program makes. Examples are in the order of the files of split ids.
+
+    Configs:
+        standard: the random split of Zettlemoyer & Collins 2005, which Petty et al. 2023 report (section 2.3).
+        template, tmcd, length: Shaw et al. 2021, section 4 (their files template_1, tmcd_1, length_1).
+        csl_length, csl_template_1, ..., csl_tmcd_3: Qiu et al. 2022 (arXiv:2112.07610), three draws of a split each.
+
+    Raises:
+        DataError: unknown config, or (on preparation) a file that cannot be had or is not the one expected.
+    """
+
+    BENCHMARK = GEOQUERY
+    BUILDER_CONFIGS = builder_configs(GEOQUERY, version="1.0.0")
+
+    def _info(self) -> datasets.DatasetInfo:
+        text = datasets.Value("string")
+        return self.describe(datasets.Features({"input": text, "target": text, "entities": datasets.List(text)}))
+
+    def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
+        files = self.locate_sources()
+        upstream = {"validation_generalization": "dev"}
+        return [
+            datasets.SplitGenerator(name=split, gen_kwargs={"files": files, "part": upstream.get(split, split)})
+            for split in self.benchmark_config.splits
+        ]
+
+    def _generate_examples(self, files: dict[str, str], part: str) -> Iterator[tuple[int, dict[str, Any]]]:
+        content = {}
+        for role, path in files.items():
+            with open_file(path) as stream:
+                content[role] = stream.read()
+        try:
+            examples = convert(content["corpus"], content["geobase"].decode("latin-1"))[:NUM_EXAMPLES]
+        except ValueError as error:
+            raise DamagedData(f"{files['corpus']}: {error}; this is not the GeoQuery corpus") from error
+        for row, position in enumerate(split_ids(content["splits"], files["splits"], len(examples))[part]):
+            yield row, examples[position]
+
+    def checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:
+        yield from super().checks(dataset)
+        train = dataset["train"]
+        held_out = datasets.concatenate_datasets([part for split, part in dataset.items() if split != "train"])
+        total = len(train) + len(held_out)
+        yield Check(f"all splits together have {NUM_EXAMPLES} examples", total == NUM_EXAMPLES, f"{total}")
+        kind = self.config.name.removeprefix("csl_").partition("_")[0]
+        if kind == "template":
+            shared = set(train["target"]) & set(held_out["target"])
+            yield Check("no query outside train is one of train's", not shared, f"{len(shared)} are")
+        if kind == "length":
+            longest = max(len(question.split()) for question in train["input"])
+            shortest = min(len(question.split()) for question in held_out["input"])
+            yield Check("train's questions have up to 7 words", longest == 7, f"{longest}")
+            yield Check("all others have at least 7 words", shortest == 7, f"{shortest}")
+        if kind == "tmcd":
+            new = atoms(held_out["target"]) - atoms(train["target"])
+            yield Check("train has all names of the other queries", not new, f"not {', '.join(sorted(new))}")
+            expected = _DIVERGENCE[self.config.name]
+            found = round(divergence(train["target"], held_out["target"]), 4)
+            yield Check(f"compound divergence from train is {expected}", found == expected, f"{found}")
+
+
+def split_ids(content: bytes, where: str, num_examples: int) -> dict[str, list[int]]:
+    """The positions in the corpus of each part of a split.
+
+    Args:
+        content: the file, JSON.
+        where: its name, for messages.
+        num_examples: how many examples there are to choose from.
+
+    Raises:
+        DataError: not JSON, or not each example once.
+    """
+    try:
+        parts = json.loads(content)
+        positions = sorted(position for part in parts.values() for position in part)
+    except (ValueError, AttributeError, TypeError) as error:
+        raise DamagedData(f"{where}: no lists of positions by part ({type(error).__name__}: {error})") from error
+    if positions != list(range(num_examples)):
+        raise DamagedData(f"{where}: its {len(positions)} positions are not each of 0 to {num_examples - 1} once")
+    return parts

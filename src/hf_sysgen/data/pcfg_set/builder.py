@@ -1,0 +1,156 @@
+"""PCFG SET as a `datasets` builder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import datasets
+
+from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
+from hf_sysgen.data.pcfg_set.grammar import (
+    EXCEPTIONS,
+    SYNONYMS,
+    adjacent_functions,
+    exceptional_targets,
+    functions,
+    interpret,
+    without_synonyms,
+)
+from hf_sysgen.data.pcfg_set.sources import HELD_OUT_PAIRS, PCFG_SET, PRODUCTIVITY_TRAIN
+from hf_sysgen.data.sources import DamagedData, read_lines
+
+# role of a file: column it fills, besides `input` and `target`
+_MORE_COLUMNS = {"synonym": "synonym_input", "exception": "exception_target"}
+
+
+class PcfgSet(BenchmarkBuilder):
+    """PCFG SET (Hupkes et al. 2020, arXiv:1908.08351): string edit functions and what they make of strings of symbols.
+
+    Columns: `input`, 3 to 71 words (10 functions in prefix notation, 520 symbols, the comma), and `target`, 1 to 736
+    symbols; words are joined by single spaces, with no end symbol. Examples are in the order of the upstream files;
+    those of productivity are sorted by number of functions. `pcfg_set_grammar.interpret` gives the target of an input,
+    `pcfg_set_generator.generate` new examples.
+
+    Configs (section 5 of the paper):
+        base: the task accuracy.
+        productivity, systematicity: those of Csordas et al. 2021 (arXiv:2108.12284).
+        substitutivity_equally_distributed, substitutivity_primitive: functions under two names ("X_twin" for X). test
+            has the column `synonym_input`, the input with one function under its other name; null in other splits.
+        overgeneralisation_0.01, ..._0.05, ..._0.1, ..._0.5: exceptions of four pairs of functions. test has the column
+            `exception_target`, the target that train gives to the input; null in other splits.
+
+    The localism test has no split of its own: it is a procedure that unrolls base's inputs with a trained model. The
+    sizes and sha256 of the files with train's inputs are not known, so these are pinned by git's own id of their
+    content; what the paper says of them is checked by `hf-sysgen data verify`.
+
+    Raises:
+        DataError: unknown config, or (on preparation) a file that cannot be had, is not the one expected or has not as
+            many lines as the one that belongs to it.
+    """
+
+    BENCHMARK = PCFG_SET
+    BUILDER_CONFIGS = builder_configs(PCFG_SET, version="1.0.0")
+
+    def _info(self) -> datasets.DatasetInfo:
+        columns = ["input", "target"]
+        columns += [column for role, column in _MORE_COLUMNS.items() if f"test_{role}" in self.benchmark_config.sources]
+        return self.describe(datasets.Features({column: datasets.Value("string") for column in columns}))
+
+    def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
+        files = self.locate_sources()
+        generators = []
+        for split in self.benchmark_config.splits:
+            paths = {"input": files[split], "target": files[f"{split}_target"]}
+            for role, column in _MORE_COLUMNS.items():
+                if path := files.get(f"{split}_{role}"):
+                    paths[column] = path
+            generators.append(datasets.SplitGenerator(name=split, gen_kwargs={"paths": paths}))
+        return generators
+
+    def _generate_examples(self, paths: dict[str, str]) -> Iterator[tuple[int, dict[str, str | None]]]:
+        columns = {column: read_lines(path) for column, path in paths.items()}
+        counts = {path: len(columns[column]) for column, path in paths.items()}
+        if len(set(counts.values())) > 1:
+            raise DamagedData(
+                "PCFG SET: files that belong together differ in their number of lines: "
+                + ", ".join(f"{path} has {count:,}" for path, count in counts.items())
+            )
+        empty: dict[str, str | None] = dict.fromkeys(self._info().features)
+        for row, values in enumerate(zip(*columns.values(), strict=True)):
+            yield row, {**empty, **dict(zip(columns, values, strict=True))}
+
+    def checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:
+        yield from super().checks(dataset)
+        columns = {split: part.to_dict() for split, part in dataset.items()}
+        inputs = {split: column["input"] for split, column in columns.items()}
+        family = self.config.name.split("_")[0]
+        for split, column in columns.items():
+            # an exceptional pair has its usual meaning everywhere but in the exceptions that train has
+            exceptional = family == "overgeneralisation" and split == "train"
+            pairs = zip(column["input"], column["target"], strict=True)
+            wrong = (pair for pair in pairs if pair[1] not in _meanings(pair[0], exceptional))
+            yield check_none(f"every target of {split} is what its input means", wrong)
+        if family == "substitutivity":
+            yield from _substitutivity_checks(inputs, columns["test"]["synonym_input"])
+        elif family == "overgeneralisation":
+            yield from _overgeneralisation_checks(inputs, columns["test"]["exception_target"])
+        else:
+            known = {*inputs["train"], *inputs["validation"]}
+            yield check_none("no input of test is in train or validation", known.intersection(inputs["test"]))
+        if family == "productivity":
+            yield from _productivity_checks(inputs)
+        elif family == "systematicity":
+            yield from _systematicity_checks(inputs)
+
+
+def _productivity_checks(inputs: dict[str, list[str]]) -> Iterator[Check]:
+    for split, shortest, longest in (("train", 1, PRODUCTIVITY_TRAIN), ("test", PRODUCTIVITY_TRAIN + 1, 35)):
+        lengths = {len(functions(source)) for source in inputs[split]}
+        outside = lengths - set(range(shortest, longest + 1))
+        yield check_none(f"every input of {split} has {shortest} to {longest} functions", sorted(outside))
+        yield check_none(
+            f"{split} has inputs with {shortest} and with {longest} functions", sorted({shortest, longest} - lengths)
+        )
+
+
+def _systematicity_checks(inputs: dict[str, list[str]]) -> Iterator[Check]:
+    def has(source: str) -> bool:
+        return not adjacent_functions(source).isdisjoint(HELD_OUT_PAIRS)
+
+    pair = "a held-out pair of functions side by side"
+    yield check_none(f"no input of train has {pair}", (source for source in inputs["train"] if has(source)))
+    yield check_none(f"every input of test has {pair}", (source for source in inputs["test"] if not has(source)))
+
+
+def _substitutivity_checks(inputs: dict[str, list[str]], others: list[str]) -> Iterator[Check]:
+    pairs = zip(inputs["test"], others, strict=True)
+    wrong = (other for source, other in pairs if not _is_renamed(source, other))
+    yield check_none("every synonym_input renames one function of input", wrong)
+    words = {word for source in inputs["train"] for word in source.split()}
+    yield check_none("train has all four synonyms", sorted(SYNONYMS.keys() - words))
+
+
+def _overgeneralisation_checks(inputs: dict[str, list[str]], targets: list[str]) -> Iterator[Check]:
+    pairs = zip(inputs["test"], targets, strict=True)
+    wrong = (pair for pair in pairs if pair[1] not in _meanings(pair[0], exceptional=True))
+    yield check_none("every exception_target is what the exception means", wrong)
+    exceptional = {source for source in inputs["train"] if EXCEPTIONS.keys() & adjacent_functions(source)}
+    fact = "the inputs of train with an exceptional pair of functions side by side are those of test"
+    yield check_none(fact, sorted(exceptional ^ set(inputs["test"])))
+
+
+def _meanings(source: str, exceptional: bool) -> set[str]:
+    """What a source may mean, nothing where it is not of the grammar."""
+    plain = without_synonyms(source)
+    try:
+        return (exceptional_targets(plain) if exceptional else set()) or {interpret(plain)}
+    except ValueError:
+        return set()
+
+
+def _is_renamed(source: str, other: str) -> bool:
+    """Whether `other` is the source with one of its functions under its other name wherever it stands."""
+    names = {name for name in SYNONYMS if name in other.split()}
+    return len(names) == 1 and all(
+        other == " ".join(name if word == SYNONYMS[name] else word for word in source.split()) for name in names
+    )

@@ -1,0 +1,108 @@
+"""BLEU as each setup of Chaabouni et al. 2021 takes it, through sacrebleu (the extra `translation`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hf_sysgen.data.text.translation import bpe_decoder, library, moses_detokenizer, sentencepiece_decoder
+from hf_sysgen.evaluation.metrics.sequences import MetricError, check_paired
+
+
+@dataclass(frozen=True)
+class Setup:
+    """
+    How texts become what BLEU is taken over.
+
+    Attributes:
+        description: one line.
+        pieces: what tokens are put together from: subword-nmt's or sentencepiece's. Texts without pieces stay as they
+            are.
+        tokenized: BLEU over the texts' own tokens, unsmoothed, as fairseq-generate prints it; else over sacrebleu's
+            tokens of running text, with its defaults.
+        detokenize: two letters of the language whose Moses detokenizer is applied first; "" for none.
+    """
+
+    description: str
+    pieces: Literal["none", "subword_nmt", "sentencepiece"] = "none"
+    tokenized: bool = True
+    detokenize: str = ""
+
+    def prepare(self, texts: Sequence[str]) -> list[str]:
+        """The texts, as they are compared."""
+        if self.pieces == "subword_nmt":
+            texts = [bpe_decoder(text) for text in texts]
+        elif self.pieces == "sentencepiece":
+            texts = [sentencepiece_decoder(text) for text in texts]
+        if self.detokenize:
+            step = moses_detokenizer(self.detokenize)
+            texts = [step(text) for text in texts]
+        return list(texts)
+
+    def metric(self) -> Any:
+        """A new sacrebleu metric. Raises DataError where sacrebleu is not installed."""
+        bleu = library("sacrebleu").BLEU
+        # forced, because sacrebleu suspects that who has tokenized text did not mean to
+        return bleu(tokenize="none", smooth_method="none", force=True) if self.tokenized else bleu()
+
+
+SETUPS = {
+    "tokenized": Setup("over the tokens as they are"),
+    "detokenized": Setup("sacrebleu's tokens of running text", tokenized=False),
+    "iwslt14": Setup("test of German-English: lowercase Moses tokens", pieces="subword_nmt"),
+    "iwslt14_validation": Setup(
+        "what chooses the checkpoint there: sacrebleu of detokenized text",
+        pieces="subword_nmt",
+        tokenized=False,
+        detokenize="en",
+    ),
+    "flores_into_english": Setup("sacrebleu of running text", pieces="sentencepiece", tokenized=False),
+    "flores_from_english": Setup("over tokens of the Indic NLP Library", pieces="sentencepiece"),
+    "noun_adjective": Setup("English-French: Moses tokens with their case", pieces="subword_nmt"),
+}
+
+
+def bleu_setup(benchmark: str, config: str, split: str) -> str:
+    """What BLEU is taken over: one of `SETUPS`."""
+    if benchmark == "iwslt14":
+        return "iwslt14_validation" if split == "validation" else "iwslt14"
+    if benchmark == "flores":
+        return "flores_into_english" if config.endswith("-en") else "flores_from_english"
+    return benchmark if benchmark == "noun_adjective" else "tokenized"
+
+
+def setup_of(name: str) -> Setup:
+    """A setup by name. Raises MetricError with the names there are."""
+    if name not in SETUPS:
+        raise MetricError(f"no setup {name!r} of bleu; there are {', '.join(SETUPS)}")
+    return SETUPS[name]
+
+
+def bleu(predictions: Sequence[str], references: Sequence[str], setup: str = "tokenized") -> dict[str, Any]:
+    """
+    Corpus BLEU with one reference.
+
+    Args:
+        predictions, references: in pieces, as a model makes them, or already put together.
+        setup: one of `SETUPS`.
+
+    Returns:
+        `bleu` between 0 and 100, `precisions` of 1- to 4-grams likewise, `brevity_penalty`, `prediction_length` and
+        `reference_length` in tokens, and sacrebleu's `signature`.
+
+    Raises:
+        MetricError: no such setup, no predictions, or not as many references; DataError: a library is not installed.
+    """
+    chosen = setup_of(setup)
+    check_paired(predictions, references)
+    metric = chosen.metric()
+    score = metric.corpus_score(chosen.prepare(predictions), [chosen.prepare(references)])
+    return {
+        "bleu": score.score,
+        "precisions": list(score.precisions),
+        "brevity_penalty": score.bp,
+        "prediction_length": score.sys_len,
+        "reference_length": score.ref_len,
+        "signature": str(metric.get_signature()),
+    }

@@ -1,0 +1,256 @@
+"""The papers' tables and figures as printed, and which run of ours makes which cell.
+
+One file a paper in papers/, all scalars text, so that a number keeps the digits it is printed with:
+
+- `authors`, `title`; `reduced`: recipe -> the recipe whose cell it asks for with a smaller budget.
+- `tables`: id -> table. Keys of a table:
+  - `caption`, in words of ours; `columns`; `rows`: label -> the cells, "" where the paper has none, "?" where it cannot
+    be read; `notes`, `errata`: sentences; `corrected`: row -> column -> what a misprint is compared as, like a cell.
+  - `kind`: `results` (default), `count` (of parameters), `setup`, `text`, `figure`; only the first two are compared.
+  - `unit`: `share` (0 to 1), `percent`, `bleu`, `perplexity`; `units`: row or column -> another one.
+  - `statistic`: `mean` (default) or `median`; `spread`: what follows ±, `std` or `sem`; `seeds`: runs behind a number,
+    left out where the paper does not say; `exceptions`: row -> `spread` and `seeds` of its own, "" for not said.
+  - `runs`: `rows`, `columns`: label -> a part of the run. A row's `{}` takes the column's part, else that is appended;
+    `cells`: row -> column -> the whole, also of a cell that the paper leaves empty. A run is "RECIPE key=value ...
+    @MEASURE": a recipe's name, overrides as they are given to it (`*` is any value), and a path in the record,
+    `test.accuracy` if none is given.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hf_sysgen.errors import UserError
+
+FOLDER = Path(__file__).parent
+COMPARED = ("results", "count")
+MEASURE = "test.accuracy"
+# "~" approximately; mean; what follows ±; what stands in brackets
+PRINTED = re.compile(r"~?(?P<mean>\d*\.?\d*)(?P<scale>[kM]?)(?: ± (?P<spread>\d*\.?\d*))?(?: \((?P<aside>[\d.]+)\))?")
+SCALES = {"": 1.0, "k": 1e3, "M": 1e6}
+
+
+class PaperError(UserError):
+    """A table that no paper has: names those that there are."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """
+    What has to be run for a cell.
+
+    Attributes:
+        recipe: name of the recipe file, without its ending.
+        overrides: keys of the recipe that are replaced, with the value that is given; `*` is any.
+        measure: where the number stands in the record: a split and a path in it, or a key of the record.
+    """
+
+    recipe: str
+    overrides: Mapping[str, str]
+    measure: str
+
+    def __str__(self) -> str:
+        return " ".join([self.recipe, *(f"{key}={value}" for key, value in self.overrides.items())])
+
+
+@dataclass(frozen=True)
+class Cell:
+    """
+    A cell of a table.
+
+    Attributes:
+        row, column: its labels.
+        printed: the paper's text; "" where it has no number, "?" where it cannot be read.
+        corrected: what ours is compared with instead, where the text is a misprint; the same forms.
+        unit, deviation, seeds: see the module's first lines, where `deviation` is called `spread`.
+        run: what makes it, `None` where nothing does.
+    """
+
+    row: str
+    column: str
+    printed: str
+    unit: str
+    deviation: str | None
+    seeds: int | None
+    run: Run | None
+    corrected: str | None = None
+
+    @property
+    def _read(self) -> re.Match[str] | None:
+        return PRINTED.fullmatch(self.printed if self.corrected is None else self.corrected)
+
+    @property
+    def mean(self) -> float | None:
+        """The number in its unit, `None` where there is none."""
+        match = self._read
+        return float(match["mean"]) * SCALES[match["scale"]] if match and match["mean"].strip(".") else None
+
+    @property
+    def spread(self) -> float | None:
+        """What is printed after ±."""
+        match = self._read
+        return float(match["spread"]) if match and match["spread"] else None
+
+    @property
+    def rounding(self) -> float:
+        """Half a unit of the last printed digit: how far the number may be from what it was rounded from."""
+        match = self._read
+        if not match:
+            return 0.0
+        digits = len(match["mean"].partition(".")[2])
+        return 0.5 * 10.0**-digits * SCALES[match["scale"]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table or figure of a paper; see the module's first lines. `id` is e.g. `csordas2021-table3`."""
+
+    id: str
+    caption: str
+    kind: str
+    columns: tuple[str, ...]
+    cells: Mapping[str, tuple[Cell, ...]]
+    statistic: str
+    spread: str | None
+    seeds: int | None
+    notes: tuple[str, ...]
+    errata: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """As the paper calls it, e.g. "Table 3"."""
+        kind, number = re.fullmatch(r"([a-z]+)([\d.]+)", self.id.partition("-")[2]).groups()  # type: ignore[union-attr]
+        return f"{kind.capitalize()} {number}"
+
+    @property
+    def compared(self) -> bool:
+        return self.kind in COMPARED and bool(self.cells)
+
+    def __iter__(self) -> Iterator[Cell]:
+        for cells in self.cells.values():
+            yield from cells
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper. `reduced` is recipe -> the recipe that it makes smaller."""
+
+    id: str
+    authors: str
+    title: str
+    reduced: Mapping[str, str]
+    tables: tuple[Table, ...]
+
+
+@cache
+def papers() -> tuple[Paper, ...]:
+    """All papers, by their file's name."""
+    return tuple(_read(path) for path in sorted(FOLDER.glob("*.yaml")))
+
+
+def find_tables(name: str) -> list[tuple[Paper, Table]]:
+    """
+    The tables of a name: `all`, a paper (`csordas2021`), or one table of it (`csordas2021-table3`).
+
+    Raises:
+        PaperError: nothing has that name.
+    """
+    found = [(paper, table) for paper in papers() for table in paper.tables if name in ("all", paper.id, table.id)]
+    if not found:
+        paper_ids = ", ".join(paper.id for paper in papers())
+        same = [table.id for paper in papers() for table in paper.tables if paper.id == name.partition("-")[0]]
+        known = f"{name.partition('-')[0]} has {', '.join(same)}" if same else f"tables of {paper_ids}, or all"
+        raise PaperError(f"no table {name!r}: {known}")
+    return found
+
+
+def _read(path: Path) -> Paper:
+    import yaml
+
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    content = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
+    tables = tuple(_table(f"{path.stem}-{name}", keys) for name, keys in content["tables"].items())
+    return Paper(path.stem, content["authors"], content["title"], content.get("reduced", {}), tables)
+
+
+def _table(name: str, keys: dict[str, Any]) -> Table:
+    columns = tuple(keys.get("columns", ()))
+    units, unit, runs = keys.get("units", {}), keys.get("unit", ""), keys.get("runs", {})
+    if keys.get("kind") == "count":
+        unit = "count"
+    spread, seeds = keys.get("spread"), keys.get("seeds")
+    cells = {}
+    for row, texts in keys.get("rows", {}).items():
+        own = keys.get("exceptions", {}).get(row, {})
+        cells[row] = tuple(
+            Cell(
+                row=row,
+                column=column,
+                printed=text,
+                unit=units.get(row, units.get(column, unit)),
+                deviation=own.get("spread", spread),
+                seeds=_count(own.get("seeds", seeds)),
+                run=_run(runs, row, column, bool(text)),
+                corrected=keys.get("corrected", {}).get(row, {}).get(column),
+            )
+            for column, text in zip(columns, texts, strict=True)
+        )
+    return Table(
+        id=name,
+        caption=keys["caption"],
+        kind=keys.get("kind", "results"),
+        columns=columns,
+        cells=cells,
+        statistic=keys.get("statistic", "mean"),
+        spread=spread,
+        seeds=_count(seeds),
+        notes=tuple(keys.get("notes", ())),
+        errata=tuple(keys.get("errata", ())),
+    )
+
+
+def _count(seeds: str | None) -> int | None:
+    return int(seeds) if seeds else None
+
+
+def _run(runs: Mapping[str, Any], row: str, column: str, filled: bool) -> Run | None:
+    text = runs.get("cells", {}).get(row, {}).get(column)
+    if text is None:
+        # what the paper leaves out need not be possible: it must be asked for by itself
+        if not filled:
+            return None
+        first, second = runs.get("rows", {}).get(row), runs.get("columns", {}).get(column)
+        if first is None or second is None:
+            return None
+        text = first.replace("{}", second) if "{}" in first else f"{first} {second}"
+    recipe, *words = text.split()
+    measures = [word[1:] for word in words if word.startswith("@")]
+    overrides = dict(word.split("=", 1) for word in words if not word.startswith("@"))
+    return Run(recipe, overrides, measures[0] if measures else MEASURE)
+
+
+def measured(record: Mapping[str, Any], measure: str) -> float | None:
+    """The number of a results record at `measure` (see `Run`), `None` where the record has none."""
+    if measure in record:
+        return _number(record[measure])
+    split, _, path = measure.partition(".")
+    value: Any = record["splits"].get(split)
+    name, _, case = path.partition(".")
+    value = value.get(name) if isinstance(value, Mapping) else None
+    if case and isinstance(value, Mapping):
+        entry = value.get(case)
+        # [examples, accuracy]
+        value = entry[1] if isinstance(entry, list) and len(entry) == 2 else None
+    return _number(value)
+
+
+def _number(value: Any) -> float | None:
+    """A finite number, or nothing."""
+    usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if usable else None

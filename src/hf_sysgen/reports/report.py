@@ -1,0 +1,275 @@
+"""Tables for the terminal and in Markdown, and what of a comparison with the papers stands in them."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hf_sysgen.files import write_whole
+from hf_sysgen.reports.comparison import (
+    INTERVAL,
+    RULE,
+    Collection,
+    Comparison,
+    Measurement,
+    Record,
+    TableReport,
+    collect,
+    reproduce,
+    unplaced,
+)
+from hf_sysgen.reports.papers import Cell, Table
+from hf_sysgen.results.record import ResultsError
+
+HEADER = ("cell", "paper", "ours", "sd", "SEM", "runs", "budget", "difference", "95 % interval", "verdict")
+
+UNITS = {
+    "share": "share of examples",
+    "percent": "percent",
+    "bleu": "BLEU",
+    "perplexity": "perplexity",
+}
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Left-aligned first column, right-aligned others, two blanks between."""
+    lines = [[str(cell) for cell in row] for row in [header, *rows]]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+
+    def aligned(line: list[str]) -> str:
+        cells = [cell.rjust(width) for cell, width in zip(line, widths, strict=True)]
+        return "  ".join([line[0].ljust(widths[0]), *cells[1:]]).rstrip()
+
+    return "\n".join(aligned(line) for line in lines)
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = True) -> str:
+    """As Markdown has it: the first column left-aligned, the others right-aligned where they are numbers."""
+    lines = [header, ("---", *["---:" if numbers else "---"] * (len(header) - 1)), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def number(value: float | None, cell: Cell, signed: bool = False) -> str:
+    """A number in the cell's unit, with one digit more than the paper prints; "-" for `None`."""
+    if value is None:
+        return "-"
+    sign = "+" if signed else ""
+    if cell.unit == "count":
+        return f"{value:{sign},.0f}"
+    printed = cell.printed.partition(" ")[0].partition(".")[2]
+    return f"{value:{sign}.{len(printed) + 1 if printed else {'share': 3}.get(cell.unit, 1)}f}"
+
+
+def budget(one: Measurement) -> str:
+    """Updates of ours of those of the paper's setup, and the share of its examples."""
+    ours = " to ".join(f"{steps:,}" for steps in sorted(set(one.steps)))
+    steps = f"{ours} steps" if one.paper_steps is None else f"{ours} of {one.paper_steps:,} steps"
+    share = "" if one.budget is None else f" ({one.budget:.{0 if one.budget >= 0.1 else 1}%} of examples)"
+    return f"{steps}{share}"
+
+
+def measured_cells(comparison: Comparison) -> Iterator[tuple[str, ...]]:
+    """The columns of `HEADER` but the first one, of each of our measurements of a cell."""
+    cell = comparison.cell
+    for one, centre, difference, interval, verdict in zip(
+        comparison.ours,
+        comparison.centres,
+        comparison.differences,
+        comparison.intervals,
+        comparison.verdicts,
+        strict=True,
+    ):
+        yield (
+            cell.printed or "-",
+            number(centre, cell),
+            number(one.std, cell),
+            number(one.sem, cell),
+            str(len(one.values)),
+            budget(one),
+            number(difference, cell, signed=True),
+            "-" if interval is None else " to ".join(number(end, cell, signed=True) for end in interval),
+            verdict,
+        )
+
+
+def label(comparison: Comparison) -> str:
+    return f"{comparison.cell.row}, {comparison.cell.column}"
+
+
+def rows_of(report: TableReport, measured_only: bool = False) -> list[tuple[str, ...]]:
+    """The rows of a table under `HEADER`: one for each measurement, or why a cell has none."""
+    rows: list[tuple[str, ...]] = []
+    for comparison in report.measured if measured_only else report:
+        if comparison.ours:
+            rows += [(label(comparison), *cells) for cells in measured_cells(comparison)]
+        elif report.table.compared:
+            rows.append((label(comparison), comparison.cell.printed or "-", *["-"] * 7, comparison.verdict))
+        else:
+            rows.append((label(comparison), comparison.cell.printed or "-", *["-"] * 7, "not compared"))
+    return rows
+
+
+def title(report: TableReport) -> str:
+    return f"{report.paper.authors}, {report.table.name}"
+
+
+def remarks(report: TableReport) -> list[str]:
+    """What else there is to say of a table: how its numbers are made, notes, errata, changes of ours."""
+    one = report.table
+    lines = []
+    if one.kind == "results" and one.cells:
+        unit = " or ".join(dict.fromkeys(UNITS[cell.cell.unit] for cell in report))
+        spread = {"std": ", ± standard deviation", "sem": ", ± standard error"}.get(one.spread or "", "")
+        lines.append(f"The paper's numbers: {unit}, {one.statistic}{spread}{_runs(one)}".removesuffix(".") + ".")
+    lines += one.notes
+    lines += [f"Erratum: {text}" for text in one.errata]
+    changed = {f"{ours.name}: {', '.join(ours.changes)}" for cell in report for ours in cell.ours if ours.changes}
+    lines += [f"Other than the paper's setup, {text}." for text in sorted(changed)]
+    return lines
+
+
+def _runs(table: Table) -> str:
+    """How many runs are behind a table's numbers, and of which rows as many are not."""
+    others: dict[int | None, list[str]] = {}
+    for row, cells in table.cells.items():
+        if cells[0].seeds != table.seeds:
+            others.setdefault(cells[0].seeds, []).append(row)
+    text = "" if table.seeds is None else f", {_counted(table.seeds)}"
+    for seeds, rows in others.items():
+        text += f"; {'not stated' if seeds is None else _counted(seeds)} of {', '.join(rows)}"
+    return text
+
+
+def _counted(seeds: int) -> str:
+    return f"{seeds} run{'s' * (seeds > 1)}"
+
+
+def rule() -> str:
+    """How a verdict comes about, as plain text that is Markdown too."""
+    return "\n".join(
+        ["Verdicts, the first that holds:", *(f"- {name}: {text}" for name, text in RULE.items()), "", INTERVAL]
+    )
+
+
+def terminal(reports: Sequence[TableReport], found: Collection) -> str:
+    """Tables for the terminal, with every cell; the rule once, below; and the files that were skipped."""
+    parts = []
+    for report in reports:
+        head = f"{title(report)} ({report.table.id}). {report.table.caption}"
+        body = table(HEADER, rows_of(report)) if report.rows else "no numbers"
+        parts.append("\n".join([head, body, *remarks(report)]))
+    if any(report.table.compared for report in reports):
+        parts.append(rule())
+    return "\n\n".join([*parts, *_skipped(found)])
+
+
+def document(reports: Sequence[TableReport], found: Collection) -> str:
+    """Markdown: the cells that were measured, table by table, which tables have none, and runs that make no cell."""
+    parts = ["# Ours beside the papers", rule()]
+    for report in reports:
+        if report.measured:
+            able = sum(cell.cell.run is not None for cell in report)
+            parts += [
+                f"## {title(report)}",
+                report.table.caption,
+                markdown(HEADER, rows_of(report, measured_only=True)),
+                "\n".join(f"- {line}" for line in remarks(report)),
+                f"{len(report.measured)} of {able} cells with a recipe are measured.",
+            ]
+    missing = [title(report) for report in reports if report.table.compared and not report.measured]
+    if missing:
+        parts.append(f"Not measured at all: {'; '.join(missing)}.")
+    if rows := list(_other_runs([record for _, record in found.records])):
+        parts += ["## Runs that make no cell of any table", markdown(("run", "split", "measure", "mean", "runs"), rows)]
+    return "\n\n".join([*parts, *_skipped(found)]) + "\n"
+
+
+def _other_runs(records: Sequence[Record]) -> Iterator[tuple[str, ...]]:
+    for name in unplaced(records):
+        runs = [record["splits"] for record in records if record["name"] == name]
+        for split in runs[0]:
+            found = headline([one[split] for one in runs if split in one])
+            if found:
+                yield (name, split, *found)
+
+
+def headline(runs: Sequence[Mapping[str, Any]]) -> tuple[str, str, str] | None:
+    """
+    What a split is judged by first, as a report has it: the measure's name, its mean and how many runs that is of.
+
+    Args:
+        runs: the split's summary of each run.
+
+    Returns:
+        `None` where none has a number.
+    """
+    measure = next((name for name in ("perplexity", "bleu") if name in runs[0]), "accuracy")
+    values = [one[measure] for one in runs if one.get(measure) is not None]
+    if not values:
+        return None
+    return measure, f"{statistics.fmean(values):.{3 if measure == 'accuracy' else 1}f}", str(len(values))
+
+
+def _skipped(found: Collection) -> list[str]:
+    return ["Skipped:\n" + "\n".join(f"- {line}" for line in found.skipped)] if found.skipped else []
+
+
+def write_report(
+    name: str, folders: Sequence[Path], setups: Mapping[str, Mapping[str, Any]], output: Path | None
+) -> str:
+    """
+    What `hf-sysgen report` does.
+
+    Args:
+        name: which tables, see `hf_sysgen.reports.papers.find_tables`.
+        folders: where results are looked for, see `hf_sysgen.reports.comparison.collect`.
+        setups: see `hf_sysgen.reports.comparison.reproduce`.
+        output: file for it, .html, .md or .txt; an .html of `all` has Markdown beside it. `None` writes no file, and
+            of `all` report.html.
+
+    Returns:
+        what to print.
+
+    Raises:
+        PaperError: nothing has that name; ResultsError: a folder is not there, or the output has another ending or
+            cannot be written.
+    """
+    if output is None and name == "all":
+        output = Path("report.html")
+    if output is not None and output.suffix not in (".html", ".md", ".txt"):
+        raise ResultsError(
+            f"{output}: a report is written as .html, .md or .txt, not as {output.suffix or 'no ending'}"
+        )
+    for folder in folders:
+        # else a slip of the pen would replace an old report by an empty one
+        if not folder.is_dir():
+            raise ResultsError(f"{folder}: is no folder; give those of runs by --runs")
+    found = collect(folders)
+    reports = reproduce(name, [record for _, record in found.records], setups)
+    if output is None:
+        return terminal(reports, found)
+    texts = {}
+    if output.suffix == ".html":
+        from hf_sysgen.reports.page import page
+
+        if name != "all":
+            used = {id(record) for report in reports for cell in report for one in cell.ours for record in one.records}
+            kept = tuple((path, record) for path, record in found.records if id(record) in used)
+            found = dataclasses.replace(found, records=kept)
+        texts[output] = page(reports, found)
+        if name == "all":
+            texts[output.with_suffix(".md")] = document(reports, found)
+    else:
+        texts[output] = terminal(reports, found) + "\n" if output.suffix == ".txt" else document(reports, found)
+    for path, text in texts.items():
+        try:
+            write_whole(path, text)
+        except OSError as error:
+            raise ResultsError(f"{path}: cannot be written: {error}") from error
+    cells = sum(len(report.measured) for report in reports)
+    written = ", ".join(str(path) for path in texts)
+    lines = [f"{written}: {len(found.records)} runs, {cells} measured cells of {len(reports)} tables and figures"]
+    return "\n".join([*lines, *(f"skipped {line}" for line in found.skipped)])

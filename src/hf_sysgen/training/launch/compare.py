@@ -1,0 +1,166 @@
+"""Several recipes side by side: one process each, one table, one plot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Container, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hf_sysgen.analysis.plotting import check_picture
+from hf_sysgen.config.recipe import Recipe, RecipeError, load_recipe
+from hf_sysgen.data import benchmark_info, load_benchmark
+from hf_sysgen.data.text.vocabulary import encode_sources
+from hf_sysgen.evaluation.checkpoints import load_checkpoint, source_ids
+from hf_sysgen.reports.curves import plot_accuracies, told_apart
+from hf_sysgen.reports.report import table
+from hf_sysgen.results.record import MODEL, RESULTS, read_results
+from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
+
+
+def compare_recipes(
+    files: Sequence[Path],
+    overrides: Sequence[str] = (),
+    plot: Path | None = None,
+    sentences: Sequence[str] = (),
+    processes: int | None = None,
+) -> int:
+    """
+    Train the recipes and print their results beside the paper's.
+
+    Args:
+        files: recipe files; all are checked before the first one is trained.
+        overrides: `key=value` for every recipe.
+        plot: PNG file for the accuracies over training.
+        sentences: translated by the checkpoint that generalizes best, in a process that cannot import this package.
+        processes: runs at once; by default one per core, and one on each GPU.
+
+    Returns:
+        exit status: 0 if all runs finished, else that of a run: 2 where the input of every failed one cannot be run.
+
+    Raises:
+        RecipeError: a recipe is wrong, two recipes share a folder, or they have no metric in common that tells whose
+            checkpoint is to translate.
+        PictureError: the plot's name ends otherwise.
+        CheckpointError, DataError: that checkpoint writes no texts, or cannot read a sentence.
+    """
+    if plot is not None:
+        check_picture(plot)
+    recipes = [load_recipe(file, overrides) for file in files]
+    if len({recipe.run_dir for recipe in recipes}) < len(recipes):
+        raise RecipeError("output_dir: two of the recipes have one folder; give each its own name or seed")
+    for recipe in recipes:
+        if "test" not in benchmark_info(recipe.benchmark).config(recipe.config).splits:
+            raise RecipeError(f"{recipe.name}: {recipe.benchmark} {recipe.config} has no split `test` to compare on")
+    metrics = sorted({recipe.paper_metric for recipe in recipes})
+    if sentences and len(metrics) > 1:
+        raise RecipeError(
+            f"--translate: is by the best of the recipes, which have several metrics ({', '.join(metrics)}); "
+            "leave it out"
+        )
+    pool = TrainingProcesses(processes, len(recipes))
+
+    def train(job: tuple[Path, Recipe], slot: int) -> int:
+        file, recipe = job
+        return pool.train(file, overrides, slot, lambda line: print(f"[{recipe.name}] {line}", flush=True))
+
+    statuses = pool.map(train, list(zip(files, recipes, strict=True)))
+    for recipe, status in zip(recipes, statuses, strict=True):
+        if status != 0:
+            print(f"error: {recipe.name} failed, its messages are above", file=sys.stderr)
+    if any(statuses):
+        return exit_status(statuses)
+    records = [read_results(recipe.run_dir / RESULTS) for recipe in recipes]
+    print("\n" + _table(recipes, records))
+    if plot is not None:
+        plot_accuracies(records, plot)
+        print(f"\naccuracies over training: {plot}")
+    if sentences:
+        metric = recipes[0].paper_metric
+        best = max(zip(recipes, records, strict=True), key=lambda pair: pair[1]["splits"]["test"][metric])[0]
+        return _translate(best, sentences)
+    return 0
+
+
+def _table(recipes: Sequence[Recipe], records: Sequence[dict[str, Any]]) -> str:
+    # runs of one table are judged alike: by exact match, or of translation by what the first one's paper reports
+    metric = recipes[0].paper_metric
+
+    def paper(recipe: Recipe, value: float | None) -> str:
+        return "-" if value is None or recipe.paper_metric != metric else f"{value:.2f}"
+
+    def measured(split: Mapping[str, Any] | None) -> str:
+        return "-" if split is None or metric not in split else f"{split[metric]:.4f}"
+
+    rows = []
+    called = told_apart([recipe.model for recipe in recipes], records)
+    for name, recipe, record in zip(called, recipes, records, strict=True):
+        iid, generalization = record["splits"].get("validation"), record["splits"]["test"]
+        rows.append(
+            (
+                name,
+                measured(iid),
+                paper(recipe, recipe.paper_validation),
+                measured(generalization),
+                paper(recipe, recipe.paper_test),
+                f"{record['steps']:,}",
+                f"{record['train_seconds']:.0f} s",
+            )
+        )
+    header = (
+        "exact match" if metric == "accuracy" else metric,
+        "IID",
+        "paper",
+        "generalization",
+        "paper",
+        "steps",
+        "training",
+    )
+    examples = ", ".join(f"{name} {split['examples']:,}" for name, split in records[0]["splits"].items())
+    cells = "\n".join(
+        f"paper: {name}: {recipe.paper_cell}" for name, recipe in zip(called, recipes, strict=True) if recipe.paper_cell
+    )
+    return f"{table(header, rows)}\nexamples: {examples}\n{cells}".rstrip()
+
+
+def _translate(recipe: Recipe, sentences: Sequence[str]) -> int:
+    import hf_sysgen.hub
+
+    checkpoint = recipe.run_dir / MODEL
+    # told in one line, before a process stumbles on it: a word that the model does not know
+    model, tokenizer = load_checkpoint(checkpoint)
+    encode_sources(tokenizer, list(sentences), source_ids(model))
+    script = Path(hf_sysgen.hub.__file__).with_name("stranger.py")
+    print(f"\n{checkpoint}, loaded with trust_remote_code=True in a process without this package:", flush=True)
+    with tempfile.TemporaryDirectory() as elsewhere:
+        done = subprocess.run(
+            [sys.executable, "-I", str(script), str(checkpoint.resolve()), *sentences],
+            cwd=elsewhere,
+            env=os.environ | {"HF_MODULES_CACHE": elsewhere, "HF_HUB_OFFLINE": "1"},
+            capture_output=True,
+            text=True,
+        )
+    if done.returncode != 0:
+        print(f"error: the checkpoint did not load elsewhere:\n{done.stderr}", file=sys.stderr)
+        return 1
+    references = _references(recipe, set(sentences))
+    for sentence, translation in zip(sentences, done.stdout.splitlines(), strict=True):
+        verdict = "not in the benchmark"
+        if sentence in references:
+            verdict = "right" if translation == references[sentence] else f"wrong, it is: {references[sentence]}"
+        print(f"  {sentence}\n    {translation}\n    ({len(translation.split())} words, {verdict})")
+    return 0
+
+
+def _references(recipe: Recipe, sentences: Container[str]) -> dict[str, str]:
+    """The benchmark's own targets of those sentences that it has."""
+    benchmark = load_benchmark(recipe.benchmark, recipe.config, data_dir=recipe.data_dir)
+    return {
+        source: target
+        for split in benchmark.values()
+        for source, target in zip(split["input"], split["target"], strict=True)
+        if source in sentences
+    }

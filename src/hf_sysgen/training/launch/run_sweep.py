@@ -1,0 +1,246 @@
+"""Run a sweep: on this machine, several runs at once, or as an array of Slurm jobs; and what its rule selects."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import IO, Any
+
+from tqdm.auto import tqdm
+
+from hf_sysgen.errors import RunFailed, UserError
+from hf_sysgen.files import locked, write_whole
+from hf_sysgen.reports.report import table
+from hf_sysgen.results.record import RESULTS, ResultsError, read_results
+from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
+from hf_sysgen.training.launch.sweep import (
+    ENDED,
+    STATES,
+    Run,
+    Selection,
+    Sweep,
+    SweepError,
+    cells_of,
+    failure_of,
+    last_line,
+    state_of,
+)
+from hf_sysgen.training.run import being_trained, finished_results
+
+# between looks at a run that another process trains
+WAIT_SECONDS = 1.0
+
+
+def states_text(sweep: Sweep) -> str:
+    """The runs of a sweep with their states, and how many there are of each."""
+    states = [state_of(run) for run in sweep.runs]
+    lines = [
+        f"{state:9}  {run.name}" + (f": {more}" if more else "")
+        for run, (state, more) in zip(sweep.runs, states, strict=True)
+    ]
+    counts = Counter(state for state, _ in states)
+    return "\n".join([*lines, f"{counted(len(lines))}: " + ", ".join(f"{counts[state]} {state}" for state in STATES)])
+
+
+def counted(runs: int) -> str:
+    return "1 run" if runs == 1 else f"{runs} runs"
+
+
+def run_sweep(sweep: Sweep, at_once: int | None = None, accelerate: Path | None = None) -> int:
+    """
+    Train every run that is not finished, print what became of each, and what the sweep selects. A run that fails stops
+    no other; one that another process trains is waited for.
+
+    Args:
+        at_once, accelerate: see `TrainingProcesses`.
+
+    Returns:
+        exit status: 0 if all runs are finished; 2 where the input of every failed one cannot be run; else 1.
+
+    Raises:
+        SweepError: the sweep is being run in this folder already.
+    """
+    # a job of an array is one of many that run a part of the same sweep
+    with locked(sweep.folder / "lock") if sweep.whole else contextlib.nullcontext(sys.stdout) as lock:
+        if lock is None:
+            raise SweepError(f"{sweep.path} is being run here by another process; `--dry-run` shows how far it is")
+        left = [run for run in sweep.runs if state_of(run)[0] != "finished"]
+        print(f"{counted(len(sweep.runs))}, {len(sweep.runs) - len(left)} of them finished already", flush=True)
+        failures = _Training(TrainingProcesses(at_once, len(left), accelerate), len(left)).all(left) if left else []
+    for run, _, message in failures:
+        print(f"error: {run.name} failed: {message}; everything it said is in {run.log}", file=sys.stderr)
+    if sweep.whole and sweep.select is not None and not failures:
+        print("\n" + selection_text(sweep.runs, sweep.select))
+    return exit_status(status for _, status, _ in failures)
+
+
+class _Training:
+    """On a terminal a line for each process, redrawn; elsewhere every line of each run, under its name."""
+
+    def __init__(self, processes: TrainingProcesses, total: int) -> None:
+        self.processes = processes
+        live = sys.stderr.isatty()
+        self.bar = tqdm(total=total, unit="run", dynamic_ncols=True, disable=not live)
+        self.lines = [
+            tqdm(bar_format="{desc}", position=slot + 1, leave=False, dynamic_ncols=True)
+            for slot in range(processes.at_once if live else 0)
+        ]
+
+    def all(self, runs: Sequence[Run]) -> list[tuple[Run, int, str]]:
+        """The runs that fail, with exit status and last error."""
+        try:
+            done = self.processes.map(self._one, runs)
+        finally:
+            for line in [*self.lines, self.bar]:
+                line.close()
+        return [(run, status, message) for run, (status, message) in zip(runs, done, strict=True) if status != 0]
+
+    def _one(self, run: Run, slot: int) -> tuple[int, str]:
+        status, message = self._status(run, slot)
+        if not self.processes.stopping:
+            tqdm.write(f"{'failed' if status else 'finished'} {run.name}: {message}")
+            sys.stdout.flush()
+            self.bar.update()
+        return status, message
+
+    def _status(self, run: Run, slot: int) -> tuple[int, str]:
+        try:
+            while not self.processes.stopping:
+                with locked(run.log) as log:
+                    # of a run that `train` has in hand the log is nobody's
+                    if log is not None and not being_trained(run.recipe.run_dir):
+                        return self._attempt(run, slot, log)
+                    said = last_line(run.log) if log is None else ""
+                self._show(run, slot, "trained by another process" + (f": {said}" if said else ""))
+                time.sleep(WAIT_SECONDS)
+        except UserError as error:
+            return error.status, str(error)
+        except OSError as error:
+            return 1, f"{run.log}: {error}"
+        return 1, "stopped"
+
+    def _attempt(self, run: Run, slot: int, log: IO[str]) -> tuple[int, str]:
+        # another sweep may have finished it since
+        if (record := finished_results(run.recipe)) is not None:
+            return 0, _accuracies(record)
+
+        def on_line(line: str) -> None:
+            print(line, file=log, flush=True)
+            self._show(run, slot, line)
+
+        self._show(run, slot, "starting")
+        print(f"$ {shlex.join(self.processes.command(run.file, run.overrides))}", file=log, flush=True)
+        status = self.processes.train(run.file, run.overrides, slot, on_line, keep_open=[log.fileno()])
+        if self.processes.stopping:
+            return status, "stopped"
+        print(f"{ENDED}{status}", file=log, flush=True)
+        if status != 0:
+            return status, failure_of(run.log) or ""
+        return 0, _accuracies(read_results(run.recipe.run_dir / RESULTS))
+
+    def _show(self, run: Run, slot: int, line: str) -> None:
+        if self.lines:
+            self.lines[slot].set_description_str(f"{run.short_name}  {line}")
+        else:
+            print(f"[{run.name}] {line}", flush=True)
+
+
+def _accuracies(record: Mapping[str, Any]) -> str:
+    numbers = " ".join(f"{name}={split['accuracy']:.4f}" for name, split in record["splits"].items())
+    return f"{numbers} ({record['train_seconds']:.0f} s)"
+
+
+def selection_text(runs: Iterable[Run], select: Selection) -> str:
+    """
+    Of each recipe and config of its benchmark the cell that the rule selects.
+
+    Raises:
+        ResultsError: a record is absent or wrong, or its split lacks the metric.
+    """
+    groups: dict[tuple[Path, str], list[tuple[float, float, list[Run]]]] = {}
+    for cell in cells_of(runs):
+        values = [_value(run, select) for run in cell]
+        spread = statistics.stdev(values) if len(values) > 1 else math.nan
+        groups.setdefault((cell[0].file, cell[0].recipe.config), []).append((statistics.fmean(values), spread, cell))
+    best = min if select.lowest else max
+    rows = []
+    for cells in groups.values():
+        # NaN is never the best
+        mean, spread, cell = best(
+            (entry for entry in cells if entry[0] == entry[0]), default=cells[0], key=itemgetter(0)
+        )
+        rows.append((cell[0].recipe.name, len(cells), len(cell), f"{mean:.4f}", f"{spread:.4f}"))
+    rule = f"{'lowest' if select.lowest else 'highest'} mean {select.split} {select.metric}"
+    return table((f"selected by the {rule}", "of cells", "seeds", "mean", "sd"), rows)
+
+
+def _value(run: Run, select: Selection) -> float:
+    path = run.recipe.run_dir / RESULTS
+    splits = read_results(path)["splits"]
+    if select.split not in splits:
+        raise ResultsError(f"{path}: has no split {select.split!r}; it has {', '.join(splits)}")
+    split = splits[select.split]
+    value = split.get(select.metric, select)
+    if not isinstance(value, int | float | None):
+        metrics = ", ".join(name for name, value in split.items() if isinstance(value, int | float))
+        raise ResultsError(f"{path}: {select.split} has no metric {select.metric!r}; it has {metrics}")
+    return math.nan if value is None else value
+
+
+def submit_sweep(
+    sweep: Sweep, options: str, words: Sequence[str], at_once: int | None = None, accelerate: Path | None = None
+) -> str:
+    """
+    Hand the unfinished runs to Slurm as one array of jobs, each of which runs this sweep for one of its runs. The
+    script stays in the sweep's folder.
+
+    Args:
+        options: of sbatch, e.g. "--partition gpu --gres gpu:1 --time 24:00:00".
+        words: the sweep's file and its overrides, as they were given.
+        at_once: most jobs at once.
+        accelerate: see `TrainingProcesses`.
+
+    Returns:
+        what there is to say: the job's number, where it writes.
+
+    Raises:
+        SweepError: there is no sbatch, or nothing to do.
+        RunFailed: sbatch refused the script.
+    """
+    if shutil.which("sbatch") is None:
+        raise SweepError("sbatch is not in PATH: start this where Slurm is, or leave --slurm out")
+    left = [run.name for run in sweep.runs if state_of(run)[0] not in ("finished", "running")]
+    if not left:
+        raise SweepError(f"{sweep.path}: every run is finished or running, there is nothing to submit")
+    command = [sys.executable, "-m", "hf_sysgen.cli", "sweep", *words, "--jobs", "1"]
+    command += ["--accelerate", str(accelerate)] if accelerate else []
+    limit = f"%{at_once}" if at_once else ""
+    script = sweep.folder / "array.sh"
+    write_whole(
+        script,
+        f"""#!/bin/bash
+#SBATCH --job-name={sweep.path.stem}
+#SBATCH --array=0-{len(left) - 1}{limit}
+#SBATCH --output={sweep.folder}/%A_%a.out
+#SBATCH --requeue
+#SBATCH --open-mode=append
+runs=(
+{chr(10).join(f"  {shlex.quote(name)}" for name in left)}
+)
+exec {shlex.join(command)} --run "${{runs[$SLURM_ARRAY_TASK_ID]}}"
+""",
+    )
+    done = subprocess.run(["sbatch", "--parsable", *shlex.split(options), str(script)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RunFailed(f"sbatch refused {script}: {done.stderr.strip() or done.stdout.strip()}")
+    return f"job {done.stdout.strip()}: {len(left)} of {len(sweep.runs)} runs, as {script} says"

@@ -1,0 +1,305 @@
+"""What a run trains on and how it is judged: one class for each kind of task."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    GenerationConfig,
+    PreTrainedModel,
+    set_seed,
+)
+
+from hf_sysgen.config.recipe import SUBWORDS, Recipe, RecipeError
+from hf_sysgen.data import benchmark_info, load_benchmark
+from hf_sysgen.data.text.splits import TokenizedSplit
+from hf_sysgen.data.text.vocabulary import Vocabulary, build_vocabulary, encode_sources, encode_targets
+from hf_sysgen.evaluation.evaluate import evaluate_split, with_texts
+from hf_sysgen.evaluation.metrics.summary import summarize
+from hf_sysgen.models import CONFIGS, MODELS, RoleFillerTransformerConfig
+from hf_sysgen.training.batches import Batches, MaxTokensBatches, StepBatches
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict
+
+# the benchmark's task, what a model needs for it, and the class that brings them together; a model needs to be of that
+# Auto class, or of that config class where it goes its own way, or to have a class whose name ends so
+TASKS = (
+    ("seq2seq", RoleFillerTransformerConfig, "hf_sysgen.training.tasks.roles:RoleFillerTask"),
+    ("seq2seq", AutoModelForSeq2SeqLM, "hf_sysgen.training.tasks.base:Seq2SeqTask"),
+    ("translation", AutoModelForSeq2SeqLM, "hf_sysgen.training.tasks.translation:TranslationTask"),
+    ("seq2seq", AutoModelForCausalLM, "hf_sysgen.training.tasks.causal:CausalSeq2SeqTask"),
+    (
+        "relation_classification",
+        "ForRelationClassification",
+        "hf_sysgen.training.tasks.relations:RelationClassificationTask",
+    ),
+    ("graph_parsing", "ForGraphParsing", "hf_sysgen.training.tasks.graphs:GraphParsingTask"),
+    ("dependency_parsing", "ForDependencyParsing", "hf_sysgen.training.tasks.graphs:DependencyParsingTask"),
+    ("language_modeling", AutoModelForCausalLM, "hf_sysgen.training.tasks.pretraining:PretrainingTask"),
+)
+# keys that say what an example of pretraining is
+PRETRAINING_KEYS = ("tokenizer", "context_length", "streams", "validation_examples")
+
+
+class Split(Protocol):
+    """Examples that batches are made of."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
+        """The model's inputs for those examples, `labels` included; of no rows, a batch without labels."""
+
+    def by_length(self, rows: np.ndarray) -> np.ndarray:
+        """The rows, sorted so that neighbours need about equally much padding."""
+
+    def side_lengths(self) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens (or nodes) of each example's source and of its target, (N,) each."""
+
+
+class Task(ABC):
+    """
+    A benchmark made ready for a kind of model.
+
+    Args:
+        recipe: what is run.
+        benchmark: its examples by split.
+
+    Attributes:
+        splits: every split as the model reads it, by name.
+        monitored: the metrics that evaluations during training report, of those that `summarize` makes.
+        watched: the splits that they look at; None for all but `train`.
+    """
+
+    splits: Mapping[str, Split]
+    monitored: tuple[str, ...] = ("accuracy", "loss")
+    watched: tuple[str, ...] | None = None
+    # (outputs, labels, num_items_in_batch) -> loss: a sum over the labels of a part of a batch, divided by the number
+    # of labels that are not -100 in the whole of it; None where the model itself takes `num_items_in_batch`
+    loss: Callable[..., torch.Tensor] | None = None
+
+    def __init__(self, recipe: Recipe, benchmark: DatasetDict):
+        self.recipe, self.benchmark = recipe, benchmark
+
+    @abstractmethod
+    def build_model(self, attention: str) -> PreTrainedModel:
+        """The recipe's model in float32, freshly initialised from its seed, with that implementation of attention."""
+
+    @abstractmethod
+    def evaluate(
+        self, model: PreTrainedModel, name: str, rows: np.ndarray, final: bool, rank: int, world: int
+    ) -> list[dict[str, Any]]:
+        """
+        Judge the model on examples of a split.
+
+        Args:
+            final: after training, when more may be measured than during it.
+            rank, world: this process takes a share of the rows; those of all together make up all of them.
+
+        Returns:
+            a record for each example: `row`, `exact`, and what else `summarize` knows.
+        """
+
+    def summarize(self, records: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
+        """The metrics of a split from its records."""
+        return summarize(records)
+
+    def batches(self, steps: int, rank: int, world: int) -> Batches:
+        """What one of `world` processes trains on in that many updates. Errors as [`StepBatches`]."""
+        recipe = self.recipe
+        common: dict[str, Any] = {
+            "split": self.splits["train"],
+            "steps": steps,
+            "seed": recipe.seed,
+            "rank": rank,
+            "world": world,
+        }
+        if recipe.sampling == "max_tokens":
+            return MaxTokensBatches(
+                **common,
+                max_tokens=recipe.max_tokens or 0,
+                batches_per_update=recipe.batches_per_update,
+                resample=recipe.resample,
+            )
+        common |= {"batch_size": recipe.batch_size, "sampling": recipe.sampling}
+        return StepBatches(**common, length_groups=recipe.length_groups)
+
+    def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
+        """The records as `predictions.jsonl` keeps them, with what a person or another metric needs."""
+        return [dict(record) for record in records]
+
+    def save(self, folder: Path) -> None:  # noqa: B027  some need nothing else
+        """Put beside the weights what else a checkpoint needs, e.g. its tokenizer."""
+
+    def model_config(self, **derived: Any) -> Any:
+        """The model's config from the recipe's fields and those that the data decides."""
+        return CONFIGS[self.recipe.model](**self.recipe.model_fields, **derived)
+
+    def from_config(self, auto_class: Any, config: Any, attention: str) -> PreTrainedModel:
+        """A model of that Auto class with the initial weights of the recipe's seed."""
+        set_seed(self.recipe.seed)
+        return auto_class.from_config(config, attn_implementation=attention)
+
+
+class Seq2SeqTask(Task):
+    """
+    Texts to texts, decoded greedily. The vocabulary is of all splits. Of a model with one table for both sides (Edge
+    Transformer, T5) it is joint, and has no start symbol, which such a model does without.
+
+    Attributes:
+        vocabulary: the tokenizer, and which ids the model's two tables cover.
+    """
+
+    splits: Mapping[str, TokenizedSplit]
+    split_class = TokenizedSplit
+    monitored: tuple[str, ...] = ("accuracy", "loss", "loss_teacher")
+
+    def __init__(self, recipe: Recipe, benchmark: DatasetDict):
+        super().__init__(recipe, benchmark)
+        self.has_source_table = hasattr(CONFIGS[recipe.model], "source_vocab_size")
+        if not self.has_source_table and not recipe.joint_vocabulary:
+            raise RecipeError(f"model={recipe.model} has one table for source and target: set joint_vocabulary=true")
+        columns = {name: (split["input"][:], split["target"][:]) for name, split in benchmark.items()}
+        self.vocabulary = self.make_vocabulary(
+            [text for sources, _ in columns.values() for text in sources],
+            [text for _, targets in columns.values() for text in targets],
+        )
+        self.splits = {
+            name: self.split_class(
+                *self.encode(*texts), pad_id=self.vocabulary.tokenizer.pad_token_id, train_eos=recipe.train_eos
+            )
+            for name, texts in columns.items()
+        }
+
+    def make_vocabulary(self, sources: list[str], targets: list[str]) -> Vocabulary:
+        return build_vocabulary(
+            sources,
+            targets,
+            joint=self.recipe.joint_vocabulary,
+            characters=self.recipe.tokens == "characters",
+            start=self.source_start,
+        )
+
+    @property
+    def source_start(self) -> bool:
+        """Whether a start symbol stands before each source."""
+        if self.recipe.source_start is None:
+            return self.has_source_table and getattr(CONFIGS[self.recipe.model], "source_starts", True)
+        return self.recipe.source_start
+
+    def encode(self, sources: list[str], targets: list[str]) -> tuple[list[list[int]], list[list[int]]]:
+        """Ids of both sides of some examples."""
+        tokenizer = self.vocabulary.tokenizer
+        return encode_sources(tokenizer, sources), encode_targets(tokenizer, targets)
+
+    @property
+    def longest_target(self) -> int:
+        """Of all splits: words and EOS."""
+        return max(int(split.targets.lengths.max()) for split in self.splits.values())
+
+    def build_model(self, attention: str) -> PreTrainedModel:
+        eos = self.vocabulary.tokenizer.eos_token_id
+        sides: dict[str, Any] = {}
+        if self.has_source_table:
+            sides["source_vocab_size"] = self.vocabulary.source_vocab_size
+            sides["source_id_offset"] = self.vocabulary.source_id_offset
+        if hasattr(CONFIGS[self.recipe.model], "input_form"):
+            sides["input_form"] = "sequence"
+        config = self.model_config(
+            vocab_size=self.vocabulary.vocab_size,
+            **sides,
+            pad_token_id=eos,
+            eos_token_id=eos,
+            decoder_start_token_id=eos,
+        )
+        model = self.from_config(AutoModelForSeq2SeqLM, config, attention)
+        model.generation_config = GenerationConfig(
+            **self.search(eos), eos_token_id=eos, pad_token_id=eos, decoder_start_token_id=eos
+        )
+        return model
+
+    def search(self, eos: int) -> dict[str, Any]:
+        """How `generate` searches when it is not told."""
+        return {"max_new_tokens": self.longest_target}
+
+    def evaluate(
+        self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int
+    ) -> list[dict[str, Any]]:
+        size = self.recipe.eval_batch_size
+        return evaluate_split(model, self.splits[name], rows, batch_size=size, oracle=final, rank=rank, world=world)
+
+    def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
+        return with_texts(records, self.benchmark[name], self.vocabulary.tokenizer)
+
+    def save(self, folder: Path) -> None:
+        self.vocabulary.tokenizer.save_pretrained(folder)
+
+
+def has_needed(config_class: Any, needed: Any) -> bool:
+    """Whether models of that config have what a row of `TASKS` says they need."""
+    classes = MODELS[config_class]
+    if isinstance(needed, str):
+        return any(model.__name__.endswith(needed) for model in classes.values())
+    return needed in (config_class, *classes)
+
+
+def prepare_task(recipe: Recipe) -> Task:
+    """
+    The recipe's benchmark, as its model learns it.
+
+    Raises:
+        RecipeError: the model has no head for the benchmark's task, or the benchmark nothing to train on.
+        DataError: see `load_benchmark`.
+    """
+    wanted = benchmark_info(recipe.benchmark).task
+    if recipe.sample_losses and wanted in ("language_modeling", "translation"):
+        raise RecipeError(f"sample_losses=true keeps which examples are right, {recipe.benchmark} has none that are")
+    found = next(
+        (name for task, needed, name in TASKS if task == wanted and has_needed(CONFIGS[recipe.model], needed)), None
+    )
+    if found is None:
+        needs = [needed for task, needed, _ in TASKS if task == wanted]
+        names = [config.model_type for config in MODELS if any(has_needed(config, needed) for needed in needs)]
+        raise RecipeError(
+            f"model={recipe.model} cannot be trained on benchmark={recipe.benchmark}, whose task is {wanted}; "
+            f"models that can: {', '.join(names) or 'none yet'}"
+        )
+    if (wanted == "translation") != (recipe.tokens in SUBWORDS):
+        right = "bpe or sentencepiece" if wanted == "translation" else "words or characters"
+        raise RecipeError(f"tokens={recipe.tokens} does not go with benchmark={recipe.benchmark}; use {right}")
+    if recipe.source_start is not None and not (
+        wanted == "seq2seq" and hasattr(CONFIGS[recipe.model], "source_vocab_size")
+    ):
+        raise RecipeError(
+            f"source_start={recipe.source_start} has no effect on model={recipe.model} and "
+            f"benchmark={recipe.benchmark}; remove it"
+        )
+    if wanted != "translation" and recipe.beams > 1:
+        raise RecipeError(
+            f"beams={recipe.beams} has no effect on benchmark={recipe.benchmark}, which is not translated"
+        )
+    if wanted != "language_modeling":
+        what = f"benchmark={recipe.benchmark}, whose task is {wanted}"
+        for field in dataclasses.fields(recipe):
+            if field.name in PRETRAINING_KEYS and (value := getattr(recipe, field.name)) != field.default:
+                raise RecipeError(f"{field.name}={value} has no effect on {what}; remove it")
+    benchmark = load_benchmark(recipe.benchmark, recipe.config, data_dir=recipe.data_dir)
+    if "train" not in benchmark:
+        about = benchmark_info(recipe.benchmark).config(recipe.config).description
+        raise RecipeError(
+            f"benchmark={recipe.benchmark} config={recipe.config} has no split `train` to train on. {about}"
+        )
+    # a stream tells no length
+    if empty := [split for split, examples in benchmark.items() if hasattr(examples, "__len__") and not len(examples)]:
+        raise RecipeError(f"benchmark={recipe.benchmark} config={recipe.config}: no examples in {', '.join(empty)}")
+    module, _, class_name = found.partition(":")
+    return getattr(importlib.import_module(module), class_name)(recipe, benchmark)

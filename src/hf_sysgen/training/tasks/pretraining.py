@@ -1,0 +1,310 @@
+"""Language models on streamed text: Petty et al. 2023, section 2.2.1."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
+
+from hf_sysgen.config.recipe import Recipe, RecipeError
+from hf_sysgen.data.c4.files import Shard, known_shards
+from hf_sysgen.data.c4.packing import PackedTokens
+from hf_sysgen.data.sources import DataError
+from hf_sysgen.errors import RunFailed
+from hf_sysgen.evaluation.metrics.language_modeling import evaluate_text
+from hf_sysgen.evaluation.metrics.summary import summarize_text
+from hf_sysgen.training.tasks.base import Task
+from hf_sysgen.training.tasks.causal import load_tokenizer
+
+if TYPE_CHECKING:
+    import datasets
+    from transformers import PreTrainedTokenizerBase
+
+# updates that are read and tokenized ahead of the one that is trained on
+AHEAD = 4
+# documents tokenized in one call; what a checkpoint holds of each stream grows with it
+DOCUMENTS = 16
+# what makes an example of a text, or judges it, is of no use here: key, and the value that says so
+UNUSED: dict[str, Any] = {
+    "pretrained": None,
+    "tokens": "words",
+    "joint_vocabulary": False,
+    "sampling": "with_replacement",
+    "train_eos": True,
+    "static_batches": False,
+    "label_smoothing": 0.0,
+    "early_stopping": "none",
+    "paper_test": None,
+}
+
+
+class StreamEnded(RunFailed):
+    """There is less text than the updates of a run take."""
+
+
+class Update(NamedTuple):
+    """Examples (b, L) that one process has in an update, and the place of each of its streams behind them."""
+
+    examples: torch.Tensor
+    places: list[dict[str, Any]]
+
+
+class StreamBatches:
+    """
+    Examples of streamed text, each once: the same ones in every update on any number of processes.
+
+    The shards are dealt out to `streams`, each of which packs its own documents one after the other; every update takes
+    the next `batch_size / streams` examples of each. A process reads every world-th stream and nothing else. Reading
+    and tokenizing go on in a thread beside training. The last example of a stream is left out where it is shorter.
+
+    Args:
+        documents: what has `text`, in shards.
+        tokenizer: see [`PackedTokens`].
+        context_length, streams, batch_size: as in a recipe.
+        steps: number of updates of the whole run.
+        parts: batches of an update that this process works through, of equal size.
+        rank, world: this process and how many there are.
+        shards: what the shards of `documents` are, in order; none where that is not known.
+
+    Raises:
+        ValueError: streams, shards, batch and processes do not fit together.
+        StreamEnded: (while iterating) there is no more text.
+        DataError: (while iterating) a shard cannot be read.
+    """
+
+    def __init__(
+        self,
+        documents: datasets.IterableDataset,
+        tokenizer: PreTrainedTokenizerBase,
+        context_length: int,
+        streams: int,
+        batch_size: int,
+        steps: int,
+        parts: int = 1,
+        rank: int = 0,
+        world: int = 1,
+        shards: Sequence[Shard] = (),
+    ):
+        if streams > documents.num_shards:
+            raise ValueError(f"streams={streams} is more than the {documents.num_shards} shards of the text")
+        if streams % world:
+            raise ValueError(f"streams={streams} is not a multiple of processes={world}, which share them")
+        if batch_size % streams:
+            raise ValueError(f"batch_size={batch_size} is not a multiple of streams={streams}")
+        if batch_size % (parts * world):
+            raise ValueError(f"batch_size={batch_size} is not a multiple of length_groups={parts} x processes={world}")
+        self.steps, self.parts, self.rank, self.first_step = steps, parts, rank, 0
+        self.each = batch_size // streams
+        self.numbers = range(rank, streams, world)
+        self.shards = by_stream(shards, streams)
+        self.packed = [
+            PackedTokens(
+                documents.shard(streams, number, contiguous=False),
+                tokenizer,
+                context_length,
+                drop_last=True,
+                batch_size=DOCUMENTS,
+            )
+            for number in self.numbers
+        ]
+        self._places: list[dict[str, Any]] = []
+
+    def loader(self) -> StreamBatches:
+        return self
+
+    def __len__(self) -> int:
+        return self.steps * self.parts
+
+    def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
+        examples = [iter(packed) for packed in self.packed]
+        with ThreadPoolExecutor(1) as pool:
+            coming: deque[Future[Update]] = deque()
+            for step in range(self.first_step, self.steps):
+                while len(coming) <= AHEAD and step + len(coming) < self.steps:
+                    coming.append(pool.submit(self._read, examples, step + len(coming)))
+                update = coming.popleft().result()
+                for part in update.examples.chunk(self.parts):
+                    self._places = update.places
+                    # the model moves the labels
+                    yield {"input_ids": part, "labels": part}
+
+    def _read(self, examples: Sequence[Iterator[dict[str, torch.Tensor]]], step: int) -> Update:
+        taken = []
+        for number, stream in zip(self.numbers, examples, strict=True):
+            found = [block["input_ids"] for block in islice(stream, self.each)]
+            if len(found) < self.each:
+                raise StreamEnded(
+                    f"the text of stream {number} ends before update {step + 1} of {self.steps}, and no example is "
+                    f"shown twice; give more shards, or at most steps={step}"
+                )
+            taken += found
+        return Update(torch.stack(taken), [packed.place for packed in self.packed])
+
+    def save(self, folder: Path) -> None:
+        """The places of this process's streams and what shards these have, as JSON."""
+        places = {
+            str(number): PackedTokens.plain(place) | {"shards": self.shards[str(number)]}
+            for number, place in zip(self.numbers, self._places, strict=True)
+        }
+        (folder / f"streams_{self.rank}.json").write_text(json.dumps(places), encoding="utf-8")
+
+    def load(self, folder: Path) -> None:
+        """
+        From the places that all processes kept, however many those were.
+
+        Raises:
+            RecipeError: they are places in other text; shards behind those that a stream had are welcome.
+        """
+        places = kept_places(folder)
+        require_same_text(places, self.shards, folder.parent)
+        for number, packed in zip(self.numbers, self.packed, strict=True):
+            packed.load_state_dict({key: places[str(number)][key] for key in ("documents", "pending")})
+        self._places = [packed.place for packed in self.packed]
+
+
+def by_stream(shards: Sequence[Shard], streams: int) -> dict[str, Sequence[Shard]]:
+    """As they are dealt out."""
+    return {str(number): shards[number::streams] for number in range(streams)}
+
+
+def kept_places(checkpoint: Path) -> dict[str, Any]:
+    """What all processes kept of each stream, by its number."""
+    places: dict[str, Any] = {}
+    for path in checkpoint.glob("streams_*.json"):
+        places |= json.loads(path.read_text(encoding="utf-8"))
+    return places
+
+
+def require_same_text(places: Mapping[str, Any], shards: Mapping[str, Sequence[Shard]], run_dir: Path) -> None:
+    """
+    Hold that each stream begins with the shards that it had, wherever they lie now.
+
+    Raises:
+        RecipeError: names the first one that differs.
+    """
+    # older checkpoints do not tell
+    kept = {stream: [Shard(*one) for one in place.get("shards", ())] for stream, place in places.items()}
+    # in the order in which the shards were dealt out
+    dealt = sorted((number, int(stream)) for stream, before in kept.items() for number in range(len(before)))
+    for number, stream in dealt:
+        before, now = kept[str(stream)][number], shards.get(str(stream), ())
+        if not now or (number < len(now) and before.is_same(now[number])):
+            continue
+        here = now[number].name if number < len(now) else "none"
+        raise RecipeError(
+            f"data_dir: {run_dir} holds a run on other text (shard {number + 1} of stream {stream} is {before.name} "
+            f"there, {'another file of that name' if here == before.name else here} here); give it the shards that it "
+            "had, new ones behind them, or choose another output_dir"
+        )
+
+
+def text_shards(recipe: Recipe) -> list[Shard]:
+    """What the shards of the training text are; of a benchmark of one's own that is not known. Errors as the loader."""
+    return known_shards("train", recipe.data_dir) if recipe.benchmark == "c4" else []
+
+
+def require_text_of_run(recipe: Recipe, checkpoint: Path) -> None:
+    """
+    Hold that a recipe means the text of a run's checkpoint, as far as both are known.
+
+    Raises:
+        RecipeError: see `require_same_text`.
+    """
+    try:
+        shards = text_shards(recipe)
+    except DataError:
+        return
+    require_same_text(kept_places(checkpoint), by_stream(shards, recipe.streams), checkpoint.parent)
+
+
+class PretrainingTask(Task):
+    """
+    A causal language model on the benchmark's text, from new weights. `train` is a stream; of `validation` the first
+    examples are taken, and perplexity is of all their tokens but each one's first.
+
+    Attributes:
+        tokenizer: the recipe's; the model has a row for each of its ids.
+
+    Raises:
+        RecipeError: a key that has no effect here; no tokenizer, or none that can be used; `validation` is too short.
+    """
+
+    splits: Any
+    monitored = ("loss", "perplexity", "accuracy")
+
+    def __init__(self, recipe: Recipe, benchmark: Any):
+        super().__init__(recipe, benchmark)
+        for key, value in UNUSED.items():
+            if (given := getattr(recipe, key)) != value:
+                raise RecipeError(f"{key}={given} has no effect on benchmark={recipe.benchmark}, remove it")
+        if recipe.tokenizer is None:
+            raise RecipeError(
+                f"`tokenizer` is missing, which benchmark={recipe.benchmark} needs; give a folder of `hf-sysgen data "
+                "tokenizer`, or a hub id, e.g. google-t5/t5-base"
+            )
+        self.tokenizer = load_tokenizer(recipe.tokenizer, _unusable_tokenizer)
+        self.splits = {"train": benchmark["train"], "validation": self._first_examples(benchmark["validation"])}
+
+    def _first_examples(self, documents: datasets.IterableDataset) -> torch.Tensor:
+        """Token ids (N, L)."""
+        wanted, length = self.recipe.validation_examples, self.recipe.context_length
+        packed = PackedTokens(documents, self.tokenizer, length, drop_last=True)
+        found = [block["input_ids"] for block in islice(packed, wanted)]
+        if len(found) < wanted:
+            raise RecipeError(
+                f"validation_examples={wanted} is more than the {len(found)} of {length} tokens that "
+                f"benchmark={self.recipe.benchmark} has for validation here"
+            )
+        return torch.stack(found)
+
+    @cached_property
+    def shards(self) -> list[Shard]:
+        return text_shards(self.recipe)
+
+    def batches(self, steps: int, rank: int, world: int) -> StreamBatches:
+        recipe = self.recipe
+        if recipe.batch_size is None:
+            raise ValueError("`batch_size` is missing")
+        return StreamBatches(
+            self.splits["train"], self.tokenizer, recipe.context_length, recipe.streams, recipe.batch_size, steps,
+            parts=recipe.length_groups, rank=rank, world=world, shards=self.shards,
+        )  # fmt: skip
+
+    def build_model(self, attention: str) -> PreTrainedModel:
+        tokenizer = self.tokenizer
+        ids = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
+        rows = max(tokenizer.get_vocab().values()) + 1
+        model = self.from_config(AutoModelForCausalLM, self.model_config(vocab_size=rows, **ids), attention)
+        model.generation_config = GenerationConfig(**ids)
+        return model
+
+    def evaluate(
+        self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int
+    ) -> list[dict[str, Any]]:
+        return evaluate_text(model, self.splits[name], rows, self.recipe.eval_batch_size, rank, world)
+
+    def summarize(self, records: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
+        return summarize_text(records)
+
+    def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
+        texts = self.tokenizer.batch_decode([self.splits[name][record["row"]] for record in records])
+        return [{**record, "input": text} for record, text in zip(records, texts, strict=True)]
+
+    def save(self, folder: Path) -> None:
+        self.tokenizer.save_pretrained(folder)
+
+
+def _unusable_tokenizer(name: str, reason: str) -> RecipeError:
+    return RecipeError(
+        f"tokenizer={name}: {' '.join(reason.split())}; give a folder of `hf-sysgen data tokenizer`, or a hub id, e.g. "
+        "google-t5/t5-base"
+    )

@@ -1,0 +1,181 @@
+"""Tasks whose labels are of nodes, of edges or of whole graphs, and read off in one pass; relations of CLUTRR."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+from transformers import AutoModelForSequenceClassification, PreTrainedModel
+
+from hf_sysgen.config.recipe import Recipe, RecipeError
+from hf_sysgen.data.clutrr.kinship import EDGE_TYPES, TARGETS
+from hf_sysgen.data.text.splits import IGNORED, RaggedIds, unlabelled
+from hf_sysgen.evaluation.evaluate import evaluating, share_by_length, with_columns
+from hf_sysgen.models import CONFIGS
+from hf_sysgen.models.readout import cross_entropies
+from hf_sysgen.training.tasks.base import Task
+
+if TYPE_CHECKING:
+    import datasets
+
+# keys of a recipe that are about targets written token by token
+TEXT_KEYS = ("tokens", "joint_vocabulary", "train_eos", "label_smoothing", "static_batches")
+
+
+class GraphSplit(Dataset):
+    """
+    Examples with `lengths` nodes each, indexed by whole batches.
+
+    Attributes:
+        lengths: nodes of each example (N,).
+    """
+
+    lengths: np.ndarray
+
+    @abstractmethod
+    def batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
+        """The model's inputs for at least one example, and `labels`, -100 where there is nothing to learn."""
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
+        """The batch of those rows; of no rows the first example with no label at all, as of any split."""
+        rows = np.atleast_1d(rows)
+        return self.batch(rows) if len(rows) else unlabelled(self.batch(np.zeros(1, np.int64)))
+
+    def by_length(self, rows: np.ndarray) -> np.ndarray:
+        return rows[np.argsort(self.lengths[rows], kind="stable")]
+
+    def side_lengths(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.lengths, self.lengths
+
+
+class GraphTask(Task):
+    """
+    Labels that a model gives all at once: batches have them under `labels`, and the loss is a mean over them.
+
+    Attributes:
+        label_sets: how many labels each item has; the loss is the sum of their means.
+    """
+
+    splits: Mapping[str, GraphSplit]
+    label_sets = 1
+
+    def __init__(self, recipe: Recipe, benchmark: datasets.DatasetDict):
+        super().__init__(recipe, benchmark)
+        defaults = {field.name: field.default for field in dataclasses.fields(Recipe)}
+        for key in TEXT_KEYS:
+            if (value := getattr(recipe, key)) != defaults[key]:
+                raise RecipeError(
+                    f"{key}={str(value).lower()} is for tasks whose targets are texts, benchmark={recipe.benchmark} is "
+                    "none; remove it"
+                )
+
+    @abstractmethod
+    def label_losses(self, outputs: Any, labels: torch.Tensor) -> torch.Tensor:
+        """The cross-entropy of every label in nats, 0 where it is -100; in the shape of `labels`."""
+
+    @abstractmethod
+    def judge(self, outputs: Any, labels: torch.Tensor, name: str, rows: np.ndarray) -> list[dict[str, Any]]:
+        """What the model says of those examples: a record with `exact` and `prediction` for each."""
+
+    def loss(self, outputs: Any, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int) -> torch.Tensor:
+        return self.label_sets * self.label_losses(outputs, labels).sum() / num_items_in_batch
+
+    @torch.inference_mode()
+    def evaluate(
+        self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int
+    ) -> list[dict[str, Any]]:
+        split, size = self.splits[name], self.recipe.eval_batch_size
+        records = []
+        with evaluating(model):
+            for batch_rows in share_by_length(split, rows, size, rank, world):
+                batch = {key: tensor.to(model.device) for key, tensor in split[batch_rows].items()}
+                labels = batch.pop("labels")
+                outputs = model(**batch)
+                losses = self.label_losses(outputs, labels).reshape(len(batch_rows), -1).sum(1)
+                counts = (labels != IGNORED).reshape(len(batch_rows), -1).sum(1)
+                means = (self.label_sets * losses / counts).tolist()
+                judged = self.judge(outputs, labels, name, batch_rows)
+                for row, loss, record in zip(batch_rows.tolist(), means, judged, strict=True):
+                    records.append({"row": row, **record, "loss": loss})
+        return records
+
+
+class RelationSplit(GraphSplit):
+    """
+    Graphs with labelled edges, and the relation between two of their nodes.
+
+    Nodes keep their numbers. Only the edges given are there: none backwards, none from a node to itself
+    (clutrr/train.py:96-147 of Bergen et al. 2021).
+
+    Args:
+        examples: columns `edges`, `edge_types`, `query_edge`, `target`.
+    """
+
+    def __init__(self, examples: datasets.Dataset):
+        edges, types = examples["edges"][:], examples["edge_types"][:]
+        ids = {name: index + 1 for index, name in enumerate(EDGE_TYPES)}
+        targets = {name: index for index, name in enumerate(TARGETS)}
+        self.first, self.last = (RaggedIds([[edge[side] for edge in graph] for graph in edges]) for side in (0, 1))
+        self.types = RaggedIds([[ids[name] for name in names] for names in types])
+        self.query = np.array(examples["query_edge"][:], np.int64)
+        self.targets = np.array([targets[name] for name in examples["target"][:]], np.int64)
+        self.lengths = np.array([1 + max(node for edge in graph for node in edge) for graph in edges], np.int64)
+
+    def batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
+        """`edge_ids` (B, n, n), 0 = no edge; `node_mask` (B, n); `query` (B, 2); `labels` (B,)."""
+        lengths = torch.from_numpy(self.lengths[rows])
+        size = int(lengths.max())
+        edge_ids = torch.zeros(len(rows), size, size, dtype=torch.int64)
+        (types, real), (first, _), (last, _) = (part.padded(rows, 0) for part in (self.types, self.first, self.last))
+        example = torch.arange(len(rows))[:, None].expand_as(types)
+        edge_ids[example[real], first[real], last[real]] = types[real]
+        return {
+            "edge_ids": edge_ids,
+            "node_mask": (torch.arange(size) < lengths[:, None]).long(),
+            "query": torch.from_numpy(self.query[rows]),
+            "labels": torch.from_numpy(self.targets[rows]),
+        }
+
+
+class RelationClassificationTask(GraphTask):
+    """The relation between two people, from the graph of a CLUTRR story. Labels have the ids of `clutrr_kinship`."""
+
+    def __init__(self, recipe: Recipe, benchmark: datasets.DatasetDict):
+        super().__init__(recipe, benchmark)
+        self.splits = {name: RelationSplit(split) for name, split in benchmark.items()}
+
+    def build_model(self, attention: str) -> PreTrainedModel:
+        derived: dict[str, Any] = {
+            # no edge, the labels, and a row that nothing uses (train.py:224, model.py:200 of Bergen et al. 2021),
+            # on whose number the scale of the others' first values depends
+            "edge_vocab_size": len(EDGE_TYPES) + 2,
+            "edge_labels": ["", *EDGE_TYPES],
+            "id2label": dict(enumerate(TARGETS)),
+            "label2id": {name: index for index, name in enumerate(TARGETS)},
+        }
+        if hasattr(CONFIGS[self.recipe.model], "input_form"):
+            derived["input_form"] = "graph"
+        return self.from_config(AutoModelForSequenceClassification, self.model_config(**derived), attention)
+
+    def label_losses(self, outputs: Any, labels: torch.Tensor) -> torch.Tensor:
+        return cross_entropies(outputs.logits, labels)
+
+    def judge(self, outputs: Any, labels: torch.Tensor, name: str, rows: np.ndarray) -> list[dict[str, Any]]:
+        predicted = outputs.logits.argmax(-1)
+        return [
+            {"prediction": TARGETS[label], "exact": exact}
+            for label, exact in zip(predicted.tolist(), (predicted == labels).tolist(), strict=True)
+        ]
+
+    def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
+        """With the story, the right relation, and as `category` the number of relations to be composed."""
+        found = with_columns(records, self.benchmark[name], ("input", "target", "k"))
+        return [record | {"category": f"k={record.pop('k')}"} for record in found]

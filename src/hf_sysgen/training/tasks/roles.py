@@ -1,0 +1,185 @@
+"""Texts to texts by a model that reads a role beside every word: Russin et al. 2022."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.data.text.roles import RoleScheme, Side, role_scheme
+from hf_sysgen.data.text.splits import IGNORED, RaggedIds, TokenizedSplit
+from hf_sysgen.data.text.vocabulary import EOS, SOS
+from hf_sysgen.evaluation.evaluate import mark_teacher_forced
+from hf_sysgen.models.seq2seq import shift_right
+from hf_sysgen.training.tasks.base import Seq2SeqTask
+
+
+def frequency_ranks(counts: Mapping[str, int], roles: Mapping[str, str]) -> dict[str, int]:
+    """
+    The rank of words and names of roles by how often they stand in a text and beside its words, the commonest first,
+    equals by their letters, and before all the end symbol. What is both word and role counts as both (data.py:234-244).
+
+    Args:
+        counts: how often each word stands there.
+        roles: the name of each word's role, or nothing where words are their own.
+    """
+    both = Counter(counts)
+    for word, count in counts.items():
+        if word in roles:
+            both[roles[word]] += count
+    return {symbol: rank for rank, symbol in enumerate((EOS, *sorted(both, key=lambda s: (-both[s], s))))}
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """
+    Where the symbols of both languages stand in a table, or in two. Those of the target stand in their order.
+
+    Attributes:
+        source: the row of each source symbol.
+        source_size, target_size: rows of each language's table.
+    """
+
+    source: list[int]
+    source_size: int
+    target_size: int
+
+    @classmethod
+    def of(cls, source: Sequence[str], target: Sequence[str], ranks: Sequence[Mapping[str, int]] | None) -> TableRows:
+        """
+        Of two tables or, where ranks of source and target are given, of one, in which symbols of one rank share a row,
+        whatever they mean (train.py:154, models/tf_separate.py:108-109). Symbols without a rank stand alone.
+        """
+        if ranks is None:
+            return cls(list(range(len(source))), len(source), len(target))
+        source_ranks, target_ranks = ranks
+        taken = {target_ranks[symbol]: row for row, symbol in enumerate(target) if symbol in target_ranks}
+        rows: list[int] = []
+        size = len(target)
+        for symbol in source:
+            row = taken.get(source_ranks.get(symbol, -1), size)
+            size = max(size, row + 1)
+            rows.append(row)
+        return cls(rows, size, size)
+
+
+class RoleSplit(TokenizedSplit):
+    """
+    Identical to [`TokenizedSplit`] except:
+    - a batch also has the roles of what the model reads, `role_ids` (B, S) and `decoder_role_ids` (B, T), and those
+      of the labels, `role_labels` (B, T) with -100 where `labels` has it.
+
+    Args:
+        words: the split without roles.
+        source_roles, target_roles: role of every source word, by its id from `source_id_offset` on, and of every
+            target word.
+        source_id_offset: id of the first source word.
+        start_id: what the decoder reads first.
+    """
+
+    def __init__(
+        self,
+        words: TokenizedSplit,
+        source_roles: torch.Tensor,
+        target_roles: torch.Tensor,
+        source_id_offset: int,
+        start_id: int,
+    ):
+        self.sources, self.targets = words.sources, words.targets
+        self.pad_id, self.train_eos = words.pad_id, words.train_eos
+        self.source_roles, self.target_roles = source_roles, target_roles
+        self.source_id_offset, self.start_id = source_id_offset, start_id
+
+    def __getitem__(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
+        batch = super().__getitem__(rows)
+        labels = batch["labels"]
+        unlabelled = labels == IGNORED
+        return {
+            **batch,
+            "role_ids": self.source_roles[batch["input_ids"] - self.source_id_offset],
+            "decoder_role_ids": self.target_roles[shift_right(labels, self.start_id, self.pad_id)],
+            "role_labels": self.target_roles[labels.masked_fill(unlabelled, 0)].masked_fill(unlabelled, IGNORED),
+        }
+
+
+class RoleFillerTask(Seq2SeqTask):
+    """
+    Identical to [`Seq2SeqTask`] except:
+    - the model reads the roles of the recipe's scheme, or without one the words again. The config has them too, so
+      that a checkpoint reads texts and writes them without the scheme.
+    - unless the recipe separates the tables, a source and a target word of one rank share a row, and so do two roles:
+      of their rank in frequency among the words and roles of their language's training texts, as in the authors' code
+      (data.py:234-244). There the symbols before the first words share one as well; here the target starts with its
+      end symbol, and the source's start stands alone. In a joint vocabulary a word has the row of its id.
+    - at the end a record also has `exact_teacher`, see [`RoleFillerTask.evaluate`].
+
+    End symbols have roles of their own (data.py:246-253 of the authors' code).
+    """
+
+    splits: Mapping[str, RoleSplit]
+
+    def __init__(self, recipe: Recipe, benchmark: Any):
+        super().__init__(recipe, benchmark)
+        tokenizer, offset = self.vocabulary.tokenizer, self.vocabulary.source_id_offset
+        source_ids = range(offset, offset + self.vocabulary.source_vocab_size)
+        source_words = tokenizer.convert_ids_to_tokens([*source_ids])
+        target_words = tokenizer.convert_ids_to_tokens([*range(self.vocabulary.vocab_size)])
+        scheme = None if recipe.role_scheme is None else role_scheme(recipe.role_scheme, benchmark)
+        separate = super().model_config().separate_tables
+        ranks = None if separate else self.ranks(scheme, source_words)
+        words = TableRows.of(source_words, target_words, ranks)
+        self.role_fields: dict[str, Any] = {"source_row_map": None if separate else words.source}
+        source_roles, target_roles = words.source, list(range(self.vocabulary.vocab_size))
+        if scheme is not None:
+            roles = TableRows.of([*scheme.source_names, EOS, SOS], [*scheme.target_names, EOS], ranks)
+            source_roles = [roles.source[role] for role in scheme.role_map(source_words, "source", (EOS, SOS))]
+            target_roles = scheme.role_map(target_words, "target", (EOS,))
+            self.role_fields |= {
+                "role_map": target_roles,
+                "role_vocab_size": roles.target_size,
+                "source_role_map": source_roles,
+                "source_role_vocab_size": roles.source_size,
+            }
+        maps = torch.tensor(source_roles), torch.tensor(target_roles)
+        self.splits = {
+            name: RoleSplit(split, *maps, offset, tokenizer.eos_token_id) for name, split in self.splits.items()
+        }
+
+    def ranks(self, scheme: RoleScheme | None, source_words: Sequence[str]) -> list[dict[str, int]]:
+        """Of all symbols of the source, and of the target; in a joint vocabulary of a word its id."""
+        if self.recipe.joint_vocabulary:
+            return [{word: row for row, word in enumerate(source_words)}] * 2
+        train = self.splits["train"]
+        sides: dict[Side, RaggedIds] = {"source": train.sources, "target": train.targets}
+        return [
+            frequency_ranks(self.counts(ids), scheme.named_roles(side) if scheme else {}) for side, ids in sides.items()
+        ]
+
+    def counts(self, ids: RaggedIds) -> dict[str, int]:
+        """How often each word stands in the texts, without the symbols around them."""
+        found, counts = np.unique(ids.flat, return_counts=True)
+        words = self.vocabulary.tokenizer.convert_ids_to_tokens(found.tolist())
+        return {word: int(count) for word, count in zip(words, counts, strict=True) if word not in (EOS, SOS)}
+
+    def model_config(self, **derived: Any) -> Any:
+        return super().model_config(**derived, **self.role_fields)
+
+    def evaluate(
+        self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int
+    ) -> list[dict[str, Any]]:
+        """
+        As of any text, where roles follow from the words that the model itself wrote.
+
+        With `final` also `exact_teacher`, as the authors count (test.py:63-104), see [`mark_teacher_forced`]. As a word
+        has one role in every scheme, that is `exact` measured in another way; it can differ only where EOS is no label,
+        or where a batch decides what a threshold does (`renormalization`).
+        """
+        records = super().evaluate(model, name, rows, final, rank, world)
+        if final:
+            mark_teacher_forced(model, self.splits[name], records, self.recipe.eval_batch_size)
+        return records

@@ -1,0 +1,613 @@
+"""The papers' analyses against numbers worked out by hand from their formulas."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hf_sysgen.analysis import commands as analyse
+from hf_sysgen.analysis import csordas2021 as devil
+from hf_sysgen.analysis.commands import feed_forward_ranks, read_runs
+from hf_sysgen.analysis.csordas2021 import AnalysisError
+from hf_sysgen.analysis.petty2023 import (
+    accuracy_at_loss,
+    at_equal_loss,
+    by_structure,
+    cumulative_share,
+    effective_rank,
+    generalization,
+    lexical_structural,
+    lowest_common_loss,
+    matched_perplexity,
+    perplexities,
+    ranks,
+)
+from hf_sysgen.analysis.plotting import (
+    LAYERS,
+    Cloud,
+    Line,
+    Panel,
+    PictureError,
+    check_picture,
+    draw_clouds,
+    draw_panels,
+)
+from hf_sysgen.cli.main import app
+from hf_sysgen.results.record import write_results
+from hf_sysgen.results.samples import Evaluation, read_evaluations, write_evaluation
+
+COGS = {"benchmark": "cogs", "config": "current", "batch_size": 128}
+
+
+def made(name: str = "cell", seed: int = 0, recipe: dict | None = None, splits: dict | None = None, **curves: list):
+    """A record; `curves` are what was logged, by key without eval_, as (step, number)."""
+    by_step: dict[int, dict[str, Any]] = {}
+    for key, points in curves.items():
+        for step, number in points:
+            by_step.setdefault(step, {"step": step})[f"eval_{key}"] = number
+    return {
+        "schema_version": 1, "name": name, "recipe": {"model": "sysgen_transformer", **COGS, **(recipe or {})},
+        "recipe_hash": "0", "git_commit": None, "versions": {}, "seed": seed, "steps": max(by_step, default=1),
+        "num_parameters": 7, "history": list(by_step.values()), "train_seconds": 0, "device": "", "num_processes": 1,
+        "num_threads": 1,
+        "splits": {
+            split: {"examples": 1, "by_length": [], **({"accuracy": values} if isinstance(values, float) else values)}
+            for split, values in (splits or {}).items()
+        },
+    }  # fmt: skip
+
+
+def every(interval: int, *numbers: float) -> list[tuple[int, float]]:
+    return [(interval * (index + 1), number) for index, number in enumerate(numbers)]
+
+
+def test_early_stopping_keeps_the_step_of_the_best_loss():
+    # best at 1500, then five evaluations that are not smaller: noticed at 4000
+    losses = every(500, 3, 2, 1, 1, 4, 1, 5, 6, 0.5)
+    assert devil.stopping_step(losses) == 1500
+    assert devil.stopping_step(losses, as_worded=True) == 1500
+    # evaluations that patience is no multiple of: the code subtracts patience from where it notices
+    assert devil.stopping_step(every(1000, 2, 1, 1, 1, 1)) == 5000 - 2500
+    assert devil.stopping_step(every(1000, 2, 1, 1, 1, 1), as_worded=True) == 2000
+    # never triggered: the code says last minus patience, the paper what was best
+    falling = every(500, 5, 4, 3, 2, 1, 0.5, 0.4)
+    assert devil.stopping_step(falling) == 1000
+    assert devil.stopping_step(falling, as_worded=True) == 3500
+
+
+def test_figure_1_of_a_cell():
+    losses = [
+        every(500, 3, 1, 2, 2, 2, 2, 2, 2),
+        every(500, 3, 2, 1, 2, 2, 2, 2, 2),
+        every(500, 9, 9, 9, 9, 1, 2, 2, 2),
+    ]
+    accuracy = every(500, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+    records = [
+        made(
+            seed=seed,
+            splits={"test": 0.8},
+            validation_loss=one,
+            test_accuracy=[(s, a + 0.1 * seed) for s, a in accuracy],
+        )
+        for seed, one in enumerate(losses)
+    ]
+    found = devil.early_stopping(records)
+    # the runs stop at 1000, 1500 and, never triggered, at 4000 - 2500
+    assert found.step == 1500
+    assert found.stopped == pytest.approx((0.2 + 0.4 + 0.5) / 3)
+    assert found.final == pytest.approx((0.8 + 0.9 + 1.0) / 3)
+    assert found.accuracies[0] == pytest.approx((500, 0.2, 0.1))
+    with pytest.raises(AnalysisError, match="no loss of validation during training"):
+        devil.early_stopping([made(test_accuracy=accuracy)])
+
+
+def test_loss_against_accuracy_leaves_the_first_steps_out():
+    record = made(validation_loss=every(500, 3, 2, 1), test_accuracy=every(500, 0.1, 0.2, 0.3))
+    assert devil.loss_against_accuracy([record], "validation", "test") == [(2, 0.2, 1000), (1, 0.3, 1500)]
+    with pytest.raises(AnalysisError, match="no evaluation from step 9000"):
+        devil.loss_against_accuracy([record], "validation", "test", first_step=9000)
+
+
+def test_decomposition():
+    """Good: right at any evaluation, be it in the middle."""
+    evaluations = [
+        Evaluation(1000, [1.0, 2.0, 4.0, 20.0], [False, False, False, False]),
+        Evaluation(2000, [0.5, 3.0, 6.0, 1.0], [True, False, True, False]),
+        Evaluation(3000, [0.1, 8.0, 0.3, 15.0], [True, False, False, False]),
+    ]
+    found = devil.decompose(evaluations, bins=3, largest=15.0)
+    assert found.steps == [1000, 2000, 3000]
+    assert found.good == pytest.approx([2.5, 3.25, 0.2])
+    assert found.bad == pytest.approx([11.0, 2.0, 11.5])
+    assert found.all == pytest.approx([6.75, 2.625, 5.85])
+    assert found.edges == [0, 5, 10, 15]
+    assert found.good_counts == ([2, 0, 0], [2, 0, 0])
+    # 20 is beyond all bins; 15 is in the last one
+    assert found.bad_counts == ([1, 0, 0], [0, 1, 1])
+    assert found.num_good == 2
+    none = devil.decompose([Evaluation(1, [1.0], [False])])
+    assert math.isnan(none.good[0])
+    assert len(none.edges) == 41
+
+
+def test_steps_to_a_share_of_the_best():
+    # 0.8 of 0.5 is 0.4, between 0.2 at 200 and 0.5 at 300
+    accuracy = every(100, 0.1, 0.2, 0.5, 0.3)
+    assert devil.steps_to_share(accuracy) == pytest.approx(200 + 100 * 2 / 3)
+    # of the final accuracy: 0.24
+    assert devil.steps_to_share(accuracy, as_worded=True) == pytest.approx(200 + 100 * 0.04 / 0.3)
+    assert devil.steps_to_share(every(100, 0.9, 1.0)) == 100
+    assert devil.steps_to_share(every(100, 0.0, 0.0)) is None
+
+
+def test_convergence_takes_the_best_scaling_and_the_median_run():
+    def run(model, name, seed, *accuracy):
+        return made(name, seed, {"model": model}, test_accuracy=every(100, *accuracy))
+
+    absolute = [run("sysgen_transformer", "slow", 0, 0.0, 0.0, 0.0, 1.0)]
+    # at 1.0 after 200 and 400 steps: 0.8 at 180 and 380, never: not counted
+    absolute += [run("sysgen_transformer", "fast", seed, *([0.0] * seed), 0.0, 1.0) for seed in (0, 2)]
+    relative = [run("relative_transformer", "relative", 0, 0.5, 1.0)]
+    # 0.8 is at 160 steps; the absolute ones': median of 180 and 380, or 380
+    assert devil.convergence([*absolute, *relative]) == {
+        "cogs current": {"relative_transformer": pytest.approx(280 / 160)}
+    }
+    with pytest.raises(AnalysisError, match="absolute"):
+        devil.convergence(relative)
+
+
+def test_table_8_takes_the_scaling_that_generalizes_best():
+    runs = [
+        made("a", seed, splits={"validation": iid, "test": general})
+        for seed, (iid, general) in enumerate(((1.0, 0.2), (0.8, 0.4)))
+    ]
+    runs += [made("b", splits={"validation": 1.0, "test": 0.1}), made("c", splits={"test": 0.9})]
+    ((benchmark, row),) = devil.iid_table(runs)
+    assert benchmark == "cogs current"
+    assert row["sysgen_transformer"] == pytest.approx((0.9, math.sqrt(0.02), 0.3))
+
+
+def test_table_8_of_mathematics_is_of_interpolation():
+    splits = {"validation": 0.9, "test_iid": 0.7, "test": 0.2}
+    math_runs = [made("m", recipe={"benchmark": "mathematics", "config": "c"}, splits=splits)]
+    assert devil.iid_table([*math_runs, made("c", splits=splits)]) == [
+        ("mathematics c", {"sysgen_transformer": (0.7, 0.0, 0.2)}),
+        ("cogs current", {"sysgen_transformer": (0.9, 0.0, 0.2)}),
+    ]
+
+
+def test_table_9():
+    runs = [
+        made(f"batch {size}", seed, {"batch_size": size}, {"test": accuracy})
+        for size, values in ((4096, (0.3, 0.5)), (1024, (0.9, 0.9)), (512, (0.1, 0.2)))
+        for seed, accuracy in enumerate(values)
+    ]  # fmt: skip
+    ((_, rows),) = devil.batch_table(runs)
+    row = rows["sysgen_transformer"]
+    assert row.big == pytest.approx((4096, 0.4, math.sqrt(0.02)))
+    assert row.small == pytest.approx((512, 0.15, math.sqrt(0.005)))
+    assert row.ratio == pytest.approx(0.15 / 0.4)
+    with pytest.raises(AnalysisError, match="two batch sizes"):
+        devil.batch_table(runs[:2])
+
+
+def sized(depth: int, width: int = 8, inner: int = 16, **more):
+    recipe = {"num_hidden_layers": depth, "hidden_size": width, "intermediate_size": inner, "num_attention_heads": 2}
+    return made(f"{depth} layers {width}", recipe=recipe | more.pop("recipe", {}), **more)
+
+
+def test_perplexities_are_relative_to_the_best_of_a_class():
+    runs = [
+        sized(depth, inner=64 // depth, splits={"validation": {"accuracy": 0.0, "perplexity": value}})
+        for depth, value in ((4, 30.0), (1, 40.0), (2, 20.0))
+    ]
+    wide = sized(1, width=32, splits={"validation": {"accuracy": 0.0, "perplexity": 5.0}}) | {
+        "num_parameters": 41_159_168
+    }
+    found = perplexities([*runs, wide])
+    assert list(found) == ["0.0k", "41M"]
+    assert [(one.depth, one.ratio, one.perplexity, one.relative) for one in found["0.0k"]] == [
+        (1, 0.125, 40.0, 2.0), (2, 0.25, 20.0, 1.0), (4, 0.5, 30.0, 1.5),
+    ]  # fmt: skip
+    with pytest.raises(AnalysisError, match="no perplexity"):
+        perplexities([sized(1)])
+    with pytest.raises(AnalysisError, match="no hidden_size"):
+        perplexities([made(recipe={"num_hidden_layers": 1})])
+
+
+def test_classes_of_one_rounded_size_are_told_apart_by_width():
+    runs = [
+        sized(2, width=width, splits=in_text(perplexity)) | {"num_parameters": count}
+        for width, count, perplexity in ((8, 41_159_168, 20.0), (16, 41_100_000, 30.0), (32, 134_000_000, 10.0))
+    ]
+    found = {name: [one.perplexity for one in ones] for name, ones in perplexities(runs).items()}
+    assert found == {"41M, width 16": [30.0], "41M, width 8": [20.0], "134M": [10.0]}
+    assert list(found) == ["41M, width 16", "41M, width 8", "134M"]
+
+
+def test_lexical_and_structural_cases_count_examples():
+    categories = {
+        "cp_recursion": [3, 0.0], "pp_recursion": [1, 1.0], "obj_pp_to_subj_pp": [1, 0.0],
+        "active_to_passive": [1, 1.0], "subj_to_obj_common": [3, 0.5],
+    }  # fmt: skip
+    record = sized(2, splits={"test": {"accuracy": 0.5, "by_category": categories}})
+    assert lexical_structural(record) == pytest.approx((2.5 / 4, 1 / 5))
+    assert generalization([record]) == {"cogs current": {"0.0k": [(2, 0.5)]}}
+    with pytest.raises(AnalysisError, match="cp_recursion"):
+        lexical_structural(sized(2, splits={"test": {"accuracy": 0.5, "by_category": {"active_to_passive": [1, 1.0]}}}))
+
+
+def tuned_from(checkpoint: str, seed: int = 0, accuracy: float = 0.5, **recipe: Any):
+    return sized(
+        2, seed=seed, recipe={"pretrained": checkpoint, **recipe},
+        validation_loss_teacher=every(10, 2, 1), test_accuracy=every(10, 0.0, accuracy),
+        splits={"test": {"accuracy": accuracy, "by_category": {
+            "cp_recursion": [1, accuracy], "active_to_passive": [1, accuracy]}}},
+    )  # fmt: skip
+
+
+def test_means_are_over_seeds_alone():
+    # a seed of pretraining is one too, and where a run reads, writes and looks makes no other model
+    seeds = [
+        tuned_from("runs/p2/seed0/model", 0, 0.2, output_dir="a", eval_batch_size=1),
+        tuned_from(str(Path("runs/p2/seed1/model").resolve()), 1, 0.4, output_dir="b", length_groups=4),
+        # the default of this model's config
+        tuned_from("runs/p2/seed0/model", 2, 0.9, share_layers=False),
+    ]
+    assert generalization(seeds)["cogs current"]["0.0k"] == [(2, pytest.approx(0.5))]
+    for other, message in (
+        (tuned_from("runs/p2/seed0/step-10"), r"pretrained is runs/p2/seed\*/model and runs/p2/seed\*/step-10"),
+        (tuned_from("runs/p2/seed0/model", share_layers=True), "share_layers is False and True"),
+        (tuned_from("runs/p2/seed0/model", learning_rate=1e-3), "learning_rate is None and 0.001"),
+        (tuned_from("runs/p2/seed0/model") | {"steps": 100}, "steps is 20 and 100"),
+        (tuned_from("runs/p2/seed0/model") | {"pretrained_fields": {"dropout": 0.5}}, "dropout is 0.1 and 0.5"),
+    ):
+        for analysis in (generalization, by_structure, lambda runs: at_equal_loss(runs, 1.0)):
+            with pytest.raises(AnalysisError, match=f"2 layers 8 seed 0 and 2 layers 8 seed 0 are not.*: {message};"):
+                analysis([seeds[0], other])
+    # early stopping ends each seed elsewhere
+    stopping = [tuned_from("m", seed, early_stopping="loss") | {"steps": 10 * seed} for seed in (1, 2)]
+    assert generalization(stopping)["cogs current"]["0.0k"] == [(2, 0.5)]
+    pretrained = [
+        sized(2, recipe=recipe, splits={"validation": {"accuracy": 0.0, "perplexity": 20.0}})
+        for recipe in ({}, {"share_layers": True})
+    ]
+    with pytest.raises(AnalysisError, match="share_layers is False and True"):
+        perplexities(pretrained)
+
+
+@pytest.mark.parametrize("name", ["generalization-depth", "lexical-structural", "equal-loss"])
+def test_runs_of_figure_6_are_left_out_of_the_others(name, tmp_path):
+    final, matched = tuned_from("runs/p2/seed0/model", accuracy=0.6), tuned_from("runs/p2/seed0/step-10", accuracy=0.2)
+    # alone on their benchmark, they are what was asked for
+    alone = tuned_from("runs/p2/seed0/step-20", accuracy=0.3, benchmark="cogs_vf")
+    runs = keep(tmp_path / "runs", final, matched | {"name": "matched"}, alone | {"name": "alone"})
+    done = invoke(name, runs, "-o", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert done.stderr == "left out, as fine-tuned from weights of a step: matched seed 0\n"
+    _, *rows = csv.reader((tmp_path / "out" / f"{name}.csv").read_text().splitlines())
+    assert {(row[0], row[-1]) for row in rows} == {("cogs current", "0.6"), ("cogs_vf current", "0.3")}
+
+
+@pytest.mark.parametrize("name", ["generalization-depth", "lexical-structural", "equal-loss"])
+def test_runs_of_benchmarks_without_what_an_analysis_takes_are_passed_over(name, tmp_path):
+    pretrained = sized(2, recipe={"benchmark": "c4"}, splits=in_text(20.0))
+    # no categories, and no split to measure a loss on
+    geoquery = [
+        sized(2, seed=seed, recipe={"pretrained": "m", "benchmark": "geoquery"}, splits={"test": 0.5})
+        for seed in range(2)
+    ]
+    tuned = tuned_from("m", accuracy=0.25)
+    done = invoke(name, keep(tmp_path / "runs", pretrained, *geoquery, tuned), "-o", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    passed_over = "c4 current (1 run)" + ", geoquery current (2 runs)" * (name != "generalization-depth")
+    assert done.stderr == f"left out, as without what this analysis takes: {passed_over}\n"
+    _, *rows = csv.reader((tmp_path / "out" / f"{name}.csv").read_text().splitlines())
+    benchmarks = {"cogs current", "geoquery current"} if name == "generalization-depth" else {"cogs current"}
+    assert {row[0] for row in rows} == benchmarks
+    # of an encoder-decoder, which has two depths
+    other = sized(2, recipe={"benchmark": "cogs"}, splits={"test": 0.9}) | {"name": "other"}
+    other["recipe"] = {key: value for key, value in other["recipe"].items() if key != "num_hidden_layers"}
+    done = invoke(name, keep(tmp_path / "more", pretrained, tuned, other), "-o", tmp_path / "out")
+    assert (done.exit_code, done.stderr.splitlines()[0]) == (
+        0,
+        "left out, as of models without one depth: other seed 0",
+    )
+    # the same folder for the figures of pretraining
+    done = invoke("perplexity-depth", tmp_path / "runs", "-o", tmp_path / "out")
+    left = "geoquery current (2 runs), cogs current (1 run)"
+    assert (done.exit_code, done.stderr) == (0, f"left out, as without what this analysis takes: {left}\n")
+    # none is left, and of a benchmark that has it a run has not
+    lacking = tuned | {"splits": {}, "history": []}
+    for runs in ([pretrained, geoquery[0] | {"splits": {}}], [tuned, lacking | {"name": "lacking"}]):
+        folder = keep(tmp_path / runs[1]["name"], *runs)
+        done = invoke(name, folder, "-o", tmp_path / "out")
+        assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
+        assert done.stderr.startswith(f"error: {runs[1]['name']} seed 0: no ")
+
+
+def test_checkpoints_of_equal_perplexity():
+    runs = [
+        sized(1, validation_perplexity=every(10, 90, 50, 40)),
+        sized(2, recipe={"kept_steps": [10, 20]}, validation_perplexity=every(10, 60, 40, 20)),
+        sized(4, recipe={"kept_steps": [10]}, validation_perplexity=every(10, 35, 30, 25)),
+    ]
+    (matches,) = matched_perplexity(runs).values()
+    assert [(one.reference_depth, one.depth, one.step, one.perplexity) for one in matches] == [
+        (1, 1, 30, 40), (1, 2, 20, 40), (1, 4, 10, 35), (2, 2, 30, 20), (2, 4, None, None), (4, 4, 30, 25),
+    ]  # fmt: skip
+    # 40 at step 20 is of weights that are gone; at step 30 it is 20
+    gone = sized(2, recipe={"kept_steps": [10, 25]}, validation_perplexity=every(10, 60, 40, 20))
+    (matches,) = matched_perplexity([runs[0], gone]).values()
+    assert (matches[1].step, matches[1].perplexity) == (30, 20)
+    # `eval_every` of 10, which does not divide 35 steps: the final weights are judged at the end
+    ends = {"validation": {"accuracy": 0.0, "perplexity": 18.0}}
+    (matches,) = matched_perplexity([runs[0], gone | {"steps": 35, "splits": ends}]).values()
+    assert [(one.step, one.perplexity) for one in matches[1:]] == [(35, 18.0), (35, 18.0)]
+    with pytest.raises(AnalysisError, match="second run of depth 1"):
+        matched_perplexity([runs[0], runs[0]])
+
+
+def test_accuracy_at_equal_loss():
+    losses, accuracy = every(10, 0.8, 0.4, 0.1), every(10, 0.0, 0.2, 0.6)
+    # halfway between the first two evaluations
+    assert accuracy_at_loss(losses, accuracy, 0.6) == pytest.approx(0.1)
+    assert accuracy_at_loss(losses, accuracy, 0.9) == 0.0
+    assert accuracy_at_loss(losses, accuracy, 0.05) is None
+    runs = [
+        sized(1, validation_loss_teacher=losses, test_accuracy=accuracy),
+        sized(2, validation_loss_teacher=every(10, 0.5, 0.2, 0.3), test_accuracy=every(10, 0.1, 0.4, 0.9)),
+    ]
+    assert lowest_common_loss(runs) == 0.2
+    found = at_equal_loss(runs, 0.2)["cogs current"]["0.0k"]
+    assert found == [(1, pytest.approx(0.2 + 0.4 * 2 / 3)), (2, 0.4)]
+
+
+def test_ranks_of_singular_values():
+    assert effective_rank([2.0, 2.0, 2.0]) == pytest.approx(3)
+    assert effective_rank([5.0, 0.0]) == pytest.approx(1)
+    # p = 1/4, 3/4
+    assert effective_rank([1.0, 3.0]) == pytest.approx(math.exp(0.25 * math.log(4) + 0.75 * math.log(4 / 3)))
+    expected = [(1 / 3, 0.5), (2 / 3, 0.875), (1, 1)]
+    for point, right in zip(cumulative_share([1.0, 4.0, 3.0]), expected, strict=True):
+        assert point == pytest.approx(right)
+
+
+def test_ranks_of_a_checkpoint(tmp_path):
+    """Projections with known singular values; the two that are stacked are told apart."""
+    import torch
+
+    from hf_sysgen.models import DepthWidthConfig, DepthWidthForCausalLM
+
+    sizes = {"hidden_size": 4, "intermediate_size": 6, "num_attention_heads": 2, "num_hidden_layers": 2}
+    model = DepthWidthForCausalLM(DepthWidthConfig(vocab_size=5, **sizes))
+    values = {"gate": ([1, 1, 1, 1], [2, 2, 0, 0]), "input": ([3, 1, 0, 0],) * 2, "output": ([1, 0, 0, 0],) * 2}
+
+    def weight(singular: list[int]) -> torch.Tensor:
+        left, right = (torch.linalg.qr(torch.randn(size, 4))[0] for size in (6, 4))
+        return left @ torch.diag(torch.tensor(singular).float()) @ right.T
+
+    with torch.no_grad():
+        for index, layer in enumerate(model.model.layers):
+            gate, up, down = (weight(values[name][index]) for name in ("gate", "input", "output"))
+            layer.feed_forward.gate_up_proj.weight.copy_(torch.cat((gate, up)))
+            layer.feed_forward.down_proj.weight.copy_(down.T)
+    model.save_pretrained(tmp_path / "model")
+    # as a fine-tuned run, whose recipe has no sizes
+    (folder, record), *_ = read_runs([keep(tmp_path / "runs", made(splits={"test": 0.5}))])
+    model.save_pretrained(folder / "model")
+    rows = feed_forward_ranks([(folder, {**record, "pretrained_fields": sizes})]).rows
+    assert [row[1:5] for row in rows] == [(2, 4 / 6, name, 4) for name in ("gate", "input", "output")]
+    found = {one.projection: one for one in ranks(tmp_path)}
+    assert {name: one.full for name, one in found.items()} == {"gate": 4, "input": 4, "output": 4}
+    assert found["gate"].effective == pytest.approx((4 + 2) / 2, abs=1e-3)
+    assert found["input"].effective == pytest.approx(effective_rank([3, 1]), abs=1e-3)
+    assert found["output"].effective == pytest.approx(1, abs=1e-3)
+    expected = [(0.25, 0.375), (0.5, 0.75), (0.75, 0.875), (1, 1)]
+    for point, right in zip(found["gate"].cumulative, expected, strict=True):
+        assert point == pytest.approx(right, abs=1e-4)
+
+
+@pytest.mark.parametrize(("ends", "labels"), [((100, 119.2), 4), ((27.4, 43.9), 3), ((13, 400), 4)])
+def test_an_axis_of_perplexities_has_labels(ends, labels):
+    line = Line("134M", [(depth, ends[depth % 2]) for depth in (1, 2, 4, 8)])
+    figure = draw_panels([Panel("title", LAYERS, "perplexity", [line], log_x=True, log_y=True)])
+    figure.draw_without_rendering()
+    low, high = figure.axes[0].get_ylim()
+    texts = [tick.get_text() for tick in figure.axes[0].get_yticklabels() if low <= tick.get_position()[1] <= high]
+    assert len(list(filter(None, texts))) >= labels
+
+
+def test_a_short_axis_of_losses_has_labels_that_do_not_overlap():
+    figure = draw_clouds([Cloud("title", "loss", "accuracy", [(1.1, 0.1, 1), (1.9, 0.5, 2), (4.7, 0.6, 3)])], "step")
+    figure.draw_without_rendering()
+    labels = [label for label in figure.axes[0].get_xticklabels(which="both") if label.get_text()]
+    boxes = sorted((label.get_window_extent() for label in labels), key=lambda box: box.x0)
+    assert len(boxes) > 2
+    assert all(before.x1 < after.x0 for before, after in itertools.pairwise(boxes))
+
+
+def test_evaluations_are_read_in_order(tmp_path):
+    records = [{"loss": 0.5, "exact": True}, {"loss": 1.25, "exact": False}]
+    for step in (1000, 500, 20000, 500):
+        write_evaluation(tmp_path, "test", step, records)
+    write_evaluation(tmp_path, "validation", 500, records[:1])
+    found = read_evaluations(tmp_path, "test")
+    assert [one.step for one in found] == [500, 1000, 20000]
+    assert found[0] == Evaluation(500, [0.5, 1.25], [True, False])
+
+
+def keep(folder: Path, *records) -> Path:
+    for index, record in enumerate(records):
+        write_results(folder / str(index) / "results.json", record)
+    return folder
+
+
+def invoke(*words):
+    return CliRunner().invoke(app, ["analyse", *map(str, words)])
+
+
+def test_commands_write_table_and_figure(tmp_path):
+    tuned = [
+        sized(
+            depth, recipe={"pretrained": "p"}, validation_loss=every(500, 3, 2, 1), test_loss=every(500, 3, 4, 5),
+            validation_loss_teacher=every(500, 3, 2, 1), test_accuracy=every(500, 0.1, 0.2, 0.3),
+            validation_accuracy=every(500, 0.1, 0.2, 0.3),
+            splits={"validation": 1.0, "test": {"accuracy": 0.3, "by_category": {
+                "cp_recursion": [1, 0.0], "active_to_passive": [1, 0.6]}}},
+        )
+        for depth in (1, 2)
+    ]  # fmt: skip
+    runs = keep(tmp_path / "runs", *tuned)
+    names = (
+        "early-stopping",
+        "loss-accuracy",
+        "double-descent",
+        "generalization-depth",
+        "lexical-structural",
+        "equal-loss",
+    )
+    for name in names:
+        done = invoke(name, runs, "-o", tmp_path / "out")
+        assert done.exit_code == 0, done.output
+        assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        rows = list(csv.reader((tmp_path / "out" / f"{name}.csv").read_text().splitlines()))
+        assert len(rows) > 2
+        assert len({len(row) for row in rows}) == 1
+    done = invoke("iid-table", runs, "-o", tmp_path / "out")
+    assert "1.00 ± 0.00 (0.30)" in done.stdout
+    for step in (1, 2):
+        write_evaluation(runs / "0", "test", step, [{"loss": 0.5, "exact": True}, {"loss": 2.0 * step, "exact": False}])
+    assert invoke("good-bad-loss", runs / "0", "-o", tmp_path / "out").exit_code == 0
+    assert (tmp_path / "out" / "good-bad-loss.csv").read_text() == "step,good,bad,all\n1,0.5,2.0,1.25\n2,0.5,4.0,2.25\n"
+
+
+def in_text(perplexity: float) -> dict[str, dict[str, float]]:
+    return {"validation": {"accuracy": 0.0, "perplexity": perplexity}}
+
+
+def test_fine_tuning_from_matched_checkpoints(tmp_path):
+    """The script names checkpoints that are there, and says which are not; their runs make the second panel."""
+    pretrained = keep(
+        tmp_path / "pre trained",
+        sized(1, validation_perplexity=every(10, 90, 40), splits=in_text(40.0)),
+        sized(2, recipe={"kept_steps": [10]}, validation_perplexity=every(10, 40, 20), splits=in_text(20.0)),
+        sized(4, recipe={"kept_steps": [10]}, validation_perplexity=every(10, 35, 30), splits=in_text(30.0)),
+    )
+    for folder in ("0/model", "1/step-10", "1/model", "2/model"):
+        (pretrained / folder).mkdir()
+    tuned = keep(
+        tmp_path / "tuned", sized(2, recipe={"pretrained": str(pretrained / "1" / "step-10")}, splits={"test": 0.5})
+    )
+    done = invoke("matched-perplexity", pretrained, tuned, "-o", tmp_path / "out", "--recipe", "r.yaml")
+    assert done.exit_code == 0, done.output
+    script = (tmp_path / "out" / "matched-perplexity.sh").read_text().splitlines()
+    assert script == [
+        "set -e",
+        f"hf-sysgen train r.yaml 'pretrained={pretrained / '0' / 'model'}'",
+        f"hf-sysgen train r.yaml 'pretrained={pretrained / '1' / 'step-10'}'",
+        f"# {pretrained / '2' / 'step-10'}: is not there, so it is not fine-tuned",
+        f"hf-sysgen train r.yaml 'pretrained={pretrained / '1' / 'model'}'",
+        f"# {pretrained / '2'}: has the perplexity of 2 layers at no step whose weights are kept",
+        f"hf-sysgen train r.yaml 'pretrained={pretrained / '2' / 'model'}'",
+    ]
+    assert invoke("perplexity-depth", pretrained, "-o", tmp_path / "out").exit_code == 0
+
+
+def test_accuracies_at_equal_perplexity_are_of_one_benchmark(tmp_path, monkeypatch):
+    pretrained = keep(
+        tmp_path / "pretrained",
+        sized(1, validation_perplexity=every(10, 90, 40), splits=in_text(40.0)),
+        sized(2, recipe={"kept_steps": [10]}, validation_perplexity=every(10, 40, 20), splits=in_text(20.0)),
+    )
+    runs = [
+        tuned_from(str(pretrained / folder), seed, accuracy, **{"benchmark": benchmark, "config": "c"})
+        for folder, benchmark, accuracies in (
+            ("0/model", "cogs", (0.25,)),
+            ("1/step-10", "cogs", (0.5, 0.75)),
+            ("1/step-10", "geoquery", (0.875,)),
+        )
+        for seed, accuracy in enumerate(accuracies)
+    ]
+    other = tuned_from("elsewhere/model") | {"name": "other"}
+    done = invoke("matched-perplexity", pretrained, keep(tmp_path / "tuned", *runs, other), "-o", tmp_path / "out")
+    assert (done.exit_code, done.stderr) == (
+        0,
+        "left out, as fine-tuned from none of these checkpoints: other seed 0\n",
+    )
+    header, *rows = csv.reader((tmp_path / "out" / "matched-perplexity.csv").read_text().splitlines())
+    assert header[1:] == ["reference layers", "layers", "step", "perplexity", "benchmark", "accuracy on test"]
+    assert [row[1:] for row in rows] == [
+        ["1", "1", "20", "40.0", "cogs c", "0.25"],
+        ["1", "2", "10", "40", "cogs c", "0.625"],
+        ["1", "2", "10", "40", "geoquery c", "0.875"],
+        ["2", "2", "20", "20.0", "", ""],
+    ]
+    panels: list[Panel] = []
+    monkeypatch.setattr(analyse, "draw_panels", lambda found: panels.extend(found))
+    finding = analyse.matched_perplexity(read_runs([pretrained, tmp_path / "tuned"]), "r.yaml")
+    finding.draw()
+    assert [(panel.title.split(", ")[1], [line.points for line in panel.lines]) for panel in panels[1:]] == [
+        ("cogs c", [[(1, 0.25), (2, 0.625)]]),
+        ("geoquery c", [[(2, 0.875)]]),
+    ]
+    keep(tmp_path / "mixed", runs[1], runs[2] | {"steps": 5})
+    done = invoke("matched-perplexity", pretrained, tmp_path / "mixed", "-o", tmp_path / "out")
+    assert (done.exit_code, "are not two seeds of one model: steps is 20 and 5" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("size_class", ["41M", "134M", "374M"])
+def test_shipped_recipes_of_pretraining_keep_what_figure_6_takes(size_class):
+    """Perplexities that fall forever, lower ones of deeper models."""
+    from hf_sysgen.config.recipe import load_recipe, shipped_recipes
+
+    runs = []
+    for path in (shipped_recipes() / "petty2023").glob(f"pretrain_{size_class}_*.yaml"):
+        recipe = load_recipe(path)
+        depth = int(path.stem.rpartition("_")[2])
+        steps = sorted({*range(recipe.eval_every, recipe.steps + 1, recipe.eval_every), *recipe.kept_steps})
+        curve = [(step, (1 + 1 / depth) * (1 + recipe.steps / step)) for step in steps]
+        runs.append(sized(depth, recipe={"kept_steps": list(recipe.kept_steps)}, validation_perplexity=curve))
+    (matches,) = matched_perplexity(runs).values()
+    kept = {*runs[0]["recipe"]["kept_steps"], runs[0]["steps"]}
+    deeper = [match for match in matches if match.depth > match.reference_depth]
+    assert len(deeper) == len(runs) * (len(runs) - 1) / 2
+    assert {match.step for match in deeper} <= kept
+
+
+def test_what_cannot_be_written_is_told_before_the_work(tmp_path):
+    (tmp_path / "folder.png").mkdir()
+    with pytest.raises(PictureError, match=r"folder\.png: is a folder"):
+        check_picture(tmp_path / "folder.png")
+    check_picture(tmp_path / "folder.png" / "deeper" / "x.png")
+    # where even root can write nothing
+    with pytest.raises(PictureError, match=r"/proc/x\.png: cannot be written to"):
+        check_picture("/proc/x.png")
+
+
+def test_commands_say_in_a_line_what_is_missing(tmp_path):
+    runs = keep(tmp_path / "runs", made(splits={"test": 0.5}))
+    pretrained = keep(tmp_path / "pretrained", sized(2, validation_perplexity=every(10, 40, 20)))
+    tuned = keep(tmp_path / "tuned", tuned_from(str(pretrained / "0" / "model")))
+    elsewhere = keep(tmp_path / "elsewhere", tuned_from("m") | {"splits": {}})
+    untested = keep(tmp_path / "untested", tuned_from(str(pretrained / "0" / "model")) | {"splits": {}})
+    for words, message in (
+        (("early-stopping", tmp_path / "none"), "no results.json here or below"),
+        (("early-stopping", runs), "no accuracy of test during training"),
+        (("good-bad-loss", runs), "train with sample_losses=true"),
+        (("convergence", runs), "no accuracy of test"),
+        (("ranks", runs), "no num_hidden_layers"),
+        (("loss-accuracy", runs, keep(tmp_path / "other", made(splits={"gen": 0.5}))), "name splits by --loss-split"),
+        (("matched-perplexity", tuned), "no run of pretraining among these"),
+        (("matched-perplexity", pretrained, untested), "2 layers 8 seed 0: no split test"),
+        (("matched-perplexity", pretrained, elsewhere), "2 layers 8 seed 0: no split test"),
+        (("equal-loss", tuned, "--loss", "0.0002"), "no run reaches a loss of 0.0002 on validation; the smallest is 1"),
+    ):
+        done = invoke(*words, "-o", tmp_path / "out")
+        assert (done.exit_code, message in done.stderr, len(done.stderr.splitlines())) == (2, True, 1), done.output

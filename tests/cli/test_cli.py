@@ -1,0 +1,376 @@
+"""The command line: what it prints, and one line with status 2 for everything that cannot be used."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tiny_runs import command, forked, small_scan, snapshot, tiny_recipe, train_process, write_recipe
+from typer.testing import CliRunner
+
+import hf_sysgen.data
+import hf_sysgen.training.run
+import hf_sysgen.training.tasks.base
+from hf_sysgen.cli.main import app
+from hf_sysgen.training.run import run_recipe
+from hf_sysgen.zoo import zoo_names
+
+HEAVY = ("torch", "transformers", "datasets", "accelerate", "matplotlib", "yaml", "numpy")
+
+
+def invoke(*words: str | Path, stdin: str | None = None):
+    return CliRunner().invoke(app, [str(word) for word in words], input=stdin)
+
+
+def assert_one_line_error(result, *parts: str) -> None:
+    """Status 2, and a single line that says what, where and what to do."""
+    assert result.exit_code == 2, result.output
+    (line,) = result.stderr.strip().splitlines()
+    assert line.startswith("error: ")
+    for part in parts:
+        assert part in line
+    assert "Traceback" not in result.output
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory) -> Path:
+    """A finished run, read only."""
+    folder = tmp_path_factory.mktemp("cli")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", lambda *args, **kwargs: small_scan())
+        hf_sysgen.training.run.quiet_libraries()
+        run_recipe(tiny_recipe(folder))
+    return folder / "run"
+
+
+@pytest.fixture
+def small(monkeypatch) -> None:
+    import hf_sysgen.evaluation.commands
+
+    monkeypatch.setattr(hf_sysgen.evaluation.commands, "load_benchmark", lambda *args, **kwargs: small_scan())
+
+
+@pytest.fixture
+def copied(run_dir, tmp_path) -> Path:
+    """A copy of the checkpoint, to be damaged."""
+    return Path(shutil.copytree(run_dir / "model", tmp_path / "model"))
+
+
+@pytest.mark.parametrize("words", [["-m", "hf_sysgen.cli", "--help"], ["-m", "hf_sysgen.train", "--help"]])
+def test_help_and_import_load_nothing_heavy(words, tmp_path):
+    # -X importtime names on stderr whatever is imported
+    done = command(["-X", "importtime", *words], tmp_path)
+    assert done.returncode == 0
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert "hf_sysgen" in imported
+    assert not imported & set(HEAVY)
+    assert "usage" in done.stdout.lower()
+
+
+def test_list():
+    result = invoke("list", "--recipes", Path(__file__).parents[2] / "recipes")
+    assert result.exit_code == 0
+    for text in ("relative_universal_transformer", "365,831", "AutoModelForSeq2SeqLM", "length_cutoff_26",
+                 "train 16,458 / validation 1,828 / test 2,624", "BSD",
+                 "scan_length26_quick_universal.yaml", "134,110,464", "devil/sweeps/table3_scan.yaml"):  # fmt: skip
+        assert text in result.output
+    assert "Recipes: none in nowhere" in invoke("list", "recipes", "--recipes", "nowhere").output
+    assert "none of models, benchmarks, recipes, sweeps, zoo, all" in invoke("list", "fruit").stderr
+
+
+def test_train_says_where_results_are_and_not_twice(tmp_path, few_examples):
+    recipe = write_recipe(tmp_path, output_dir=str(tmp_path / "run"), steps=2)
+    result = invoke("train", recipe, "seed=3")
+    assert result.exit_code == 0
+    assert f"results, predictions and checkpoint are in {tmp_path / 'run'}" in result.output
+    assert "test: exact match" in result.output
+    before = snapshot(tmp_path / "run")
+    result = invoke("train", recipe, "seed=3")
+    assert result.exit_code == 0
+    assert "is finished already, nothing to do" in result.output
+    assert snapshot(tmp_path / "run") == before
+
+
+@pytest.fixture
+def few_examples(monkeypatch) -> None:
+    monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", lambda *args, **kwargs: small_scan())
+
+
+def test_evaluate_agrees_with_the_run(run_dir, small, tmp_path):
+    result = invoke("evaluate", run_dir, "scan", "length_cutoff_26", "--output", tmp_path / "out", "--batch-size", 3)
+    assert result.exit_code == 0, result.output
+    measured = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    recorded = json.loads((run_dir / "results.json").read_text())["splits"]
+    for split in ("validation", "test"):
+        for key in ("examples", "accuracy", "accuracy_oracle", "by_length"):
+            assert measured[split][key] == recorded[split][key]
+        assert measured[split]["loss"] == pytest.approx(recorded[split]["loss"], rel=1e-5)
+    assert (tmp_path / "out" / "predictions.jsonl").read_text().count("\n") == 24
+    only = invoke("evaluate", run_dir / "model", "scan", "length_cutoff_26", "--split", "test")
+    assert "test" in only.output
+    assert "validation" not in only.output
+
+
+def test_evaluate_overwrites_nothing(run_dir, small, tmp_path, monkeypatch):
+    """Told before the work."""
+    monkeypatch.setattr("hf_sysgen.evaluation.commands.load_checkpoint", lambda path: pytest.fail("work was begun"))
+    words = ("evaluate", run_dir, "scan", "length_cutoff_26", "--output")
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "metrics.json").write_text("{}")
+    assert_one_line_error(invoke(*words, kept), "metrics.json exists and is not overwritten")
+    assert (kept / "metrics.json").read_text() == "{}"
+    assert_one_line_error(invoke(*words, kept / "metrics.json" / "x"), "cannot be written to")
+
+
+def test_predict_from_arguments_and_standard_input(run_dir):
+    result = invoke("predict", "-c", run_dir, "jump twice", "walk and run", "--max-new-tokens", 5)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert len(lines) == 2
+    assert (
+        invoke("predict", "-c", run_dir, "--max-new-tokens", 5, stdin="jump twice\nwalk and run\n").stdout
+        == result.stdout
+    )
+    beams = invoke("predict", "-c", run_dir, "jump twice", "--beams", 3)
+    assert beams.exit_code == 0
+    assert len(beams.stdout.splitlines()) == 1
+
+
+def test_the_zoo_answers_at_once():
+    """With what it was trained for, and with a name of another model there is."""
+    result = invoke("predict", "jump around left twice and walk")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.split() == ["I_TURN_LEFT", "I_JUMP"] * 8 + ["I_WALK"]
+    for name in zoo_names():
+        assert invoke("predict", "walk twice", "-c", name).stdout == "I_WALK I_WALK\n"
+    assert all(name in invoke("list", "zoo").stdout for name in zoo_names())
+
+
+def test_a_checkpoint_that_is_nowhere(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    result = invoke("predict", "walk", "-c", "org/absent")
+    assert_one_line_error(result, "org/absent: no folder here, and not to be had from the hub", *zoo_names())
+
+
+def test_translations_cut_at_the_limit_are_counted(run_dir, monkeypatch):
+    import torch
+    from transformers import GenerationMixin
+
+    def endless(self, input_ids, **kwargs):
+        return torch.zeros(len(input_ids), 4, dtype=torch.int64)
+
+    monkeypatch.setattr(GenerationMixin, "generate", endless)
+    result = invoke("predict", "-c", run_dir, "jump", "walk", "--max-new-tokens", 3)
+    assert "warning: 2 of 2 did not end within 3 tokens" in result.stderr
+
+
+def test_every_answer_is_a_line(run_dir, monkeypatch):
+    """Also one with line breaks, as decoders of running text write them."""
+    answers = ["one\ntwo", "\r\nthree\n"]
+    monkeypatch.setattr("hf_sysgen.evaluation.commands.predict", lambda *args, **kwargs: (answers, [True, True]))
+    assert invoke("predict", "-c", run_dir, "jump", "walk").stdout == "one two\n three\n"
+
+
+@pytest.mark.parametrize(
+    ("texts", "parts"),
+    [
+        (["jump", "hop twice"], ["'hop'", "'hop twice'", "source vocabulary"]),
+        (["I_JUMP"], ["'I_JUMP'", "source vocabulary"]),
+        (["  "], ["empty input"]),
+    ],
+)
+def test_predict_of_wrong_words(run_dir, texts, parts):
+    result = invoke("predict", "-c", run_dir, *texts)
+    assert_one_line_error(result, *parts)
+    assert result.stdout == ""
+
+
+def test_predict_of_other_encodings(run_dir):
+    """Of standard input and of arguments, as Python has them."""
+    parts = r"'jump\udcff twice'", "no UTF-8"
+    assert_one_line_error(
+        CliRunner().invoke(app, ["predict", "-c", str(run_dir)], input=b"walk\njump\xff twice\n"), *parts
+    )
+    assert_one_line_error(invoke("predict", "-c", run_dir, "jump\udcff twice"), *parts)
+
+
+def test_empty_names(run_dir, monkeypatch):
+    """Are no way to ask for the default."""
+    monkeypatch.chdir(run_dir)
+    for words in (("predict", "walk", "-c", ""), ("evaluate", "", "scan", "length")):
+        assert_one_line_error(invoke(*words), "the checkpoint's name is empty; give a run's folder")
+    assert_one_line_error(invoke("score", run_dir, "--metric", "bleu", "--setup", ""), "no setup ''")
+    words = ("analyse", "loss-accuracy", run_dir, "--accuracy-split", "", "--loss-split", "test")
+    assert_one_line_error(invoke(*words), "no accuracy of ")
+
+
+def test_predict_of_nothing(run_dir):
+    assert_one_line_error(invoke("predict", "-c", run_dir, stdin=""), "nothing to translate")
+
+
+def test_checkpoints_that_cannot_be_used(copied, tmp_path):
+    assert_one_line_error(invoke("predict", "-c", tmp_path / "nothing", "jump"), "nothing", "config.json is missing")
+
+    weights = copied / "model.safetensors"
+    whole = weights.read_bytes()
+    for size in (0, 5, 100, len(whole) // 2, len(whole) - 1):
+        weights.write_bytes(whole[:size])
+        assert_one_line_error(invoke("predict", "-c", copied, "jump"), str(copied), "cut short")
+    weights.unlink()
+    assert_one_line_error(invoke("predict", "-c", copied, "jump"), "model.safetensors is missing")
+    weights.write_bytes(whole)
+
+    tokenizer = copied / "tokenizer.json"
+    text = tokenizer.read_text()
+    tokenizer.write_text(text[: len(text) // 2])
+    assert_one_line_error(invoke("predict", "-c", copied, "jump"), str(copied), "cut short")
+    tokenizer.unlink()
+    assert_one_line_error(invoke("predict", "-c", copied, "jump"), "tokenizer.json is missing")
+    tokenizer.write_text(text)
+
+    config = copied / "config.json"
+    keys = json.loads(config.read_text())
+    config.write_text(json.dumps(keys | {"model_type": "t5"}))
+    assert_one_line_error(
+        invoke("predict", "-c", copied, "jump"), "model_type is 't5'", "relative_universal_transformer"
+    )
+    others = ({"model_type": "relation_aware_transformer"}, {"architectures": ["EdgeTransformerForGraphParsing"]})
+    for changes in others:
+        config.write_text(json.dumps(keys | {"architectures": []} | changes))
+        assert_one_line_error(invoke("predict", "-c", copied, "jump"), "does not turn texts into texts")
+    # a model of another kind, whose fields these are not
+    config.write_text(json.dumps(keys | {"architectures": [], "model_type": "depth_width_decoder"}))
+    assert_one_line_error(invoke("predict", "-c", copied, "jump"), "not a depth_width_decoder's", "position_scheme")
+    config.write_text(json.dumps(keys)[:-30])
+    assert_one_line_error(invoke("predict", "-c", copied, "jump"), "config.json", "cannot be read")
+    config.write_text(json.dumps(keys | {"hidden_size": 18}))
+    assert_one_line_error(invoke("predict", "-c", copied, "jump"), str(copied))
+    config.write_text(json.dumps(keys))
+    assert invoke("predict", "-c", copied, "jump", "--max-new-tokens", 3).exit_code == 0
+
+
+def test_a_pickled_checkpoint_is_not_read(copied):
+    import torch
+    from safetensors.torch import load_file
+
+    torch.save(load_file(copied / "model.safetensors"), copied / "pytorch_model.bin")
+    (copied / "model.safetensors").unlink()
+    assert_one_line_error(invoke("predict", "-c", copied, "jump"), "model.safetensors is missing")
+
+
+def test_wrong_benchmarks(run_dir, small, tmp_path, monkeypatch):
+    monkeypatch.undo()
+    assert_one_line_error(invoke("evaluate", run_dir, "scann"), "unknown benchmark 'scann'", "'scan'")
+    assert_one_line_error(invoke("evaluate", run_dir, "scan", "lenght"), "'lenght'", "'length'")
+    assert_one_line_error(invoke("evaluate", run_dir, "scan"), "several configs")
+    result = invoke("evaluate", run_dir, "scan", "length_cutoff_26", "--split", "dev")
+    assert_one_line_error(result, "unknown split 'dev'", "train, validation, test")
+
+
+def test_evaluate_is_for_models_that_write(run_dir, copied, monkeypatch):
+    """Told before data is made."""
+    monkeypatch.setattr("hf_sysgen.evaluation.commands.load_benchmark", lambda *a, **k: pytest.fail("data was made"))
+    result = invoke("evaluate", run_dir, "cogs_graph", "current")
+    assert_one_line_error(result, "cogs_graph is no benchmark of texts to be written", "results.json")
+    config = copied / "config.json"
+    keys = json.loads(config.read_text())
+    config.write_text(json.dumps(keys | {"architectures": ["EdgeTransformerForGraphParsing"]}))
+    result = invoke("evaluate", copied, "cogs_graph", "current")
+    assert_one_line_error(
+        result, "EdgeTransformerForGraphParsing", "texts into texts; its scores are in the results.json"
+    )
+
+
+def test_missing_and_altered_data_files(tmp_path):
+    recipe = write_recipe(tmp_path, output_dir=str(tmp_path / "run"), config="mcd1", data_dir=str(tmp_path / "data"))
+    (tmp_path / "data").mkdir()
+    missing = command(["-m", "hf_sysgen.cli", "train", str(recipe)], tmp_path, HF_HOME=str(tmp_path / "cache"))
+    assert missing.returncode == 2
+    assert "mcd1" in missing.stderr.splitlines()[-1]
+    file = tmp_path / "data" / "scan_mcd" / "tasks_train_mcd1.txt"
+    file.parent.mkdir()
+    file.write_text("IN: jump OUT: I_WALK\n")
+    assert_one_line_error(invoke("train", recipe), "sha256", "tasks_train_mcd1.txt")
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"stepz": 3}, ["unknown key 'stepz'", "'steps'"]),
+        ({"model": "univrsal"}, ["unknown model 'univrsal'", "'universal_transformer'"]),
+        ({"steps": "many"}, ["steps", "whole number"]),
+        ({"config": "length_cutoff_23"}, ["length_cutoff_23"]),
+        ({"benchmark": "skan"}, ["skan"]),
+        ({"length_groups": 3}, ["batch_size=8", "length_groups=3"]),
+        ({"tracker": "trackio"}, ["trackio is not installed"]),
+    ],
+    ids=str,
+)
+def test_recipes_that_cannot_run(tmp_path, changes, parts, monkeypatch):
+    monkeypatch.setattr("hf_sysgen.training.run.find_spec", lambda name: None)
+    changes = {"tracker": "none", **changes}
+    recipe = write_recipe(tmp_path, output_dir=str(tmp_path / "run"), **changes)
+    assert_one_line_error(invoke("train", recipe), *parts)
+    assert not list(tmp_path.glob("run/*.json"))
+
+
+def test_output_directory_of_something_else(tmp_path, run_dir):
+    before = snapshot(run_dir)
+    other = write_recipe(tmp_path, output_dir=str(run_dir), seed=5)
+    assert_one_line_error(invoke("train", other), "another recipe", "seed: 0 there, 5 here", "another output_dir")
+    assert snapshot(run_dir) == before
+
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "thesis.tex").write_text("important")
+    recipe = write_recipe(tmp_path, output_dir=str(foreign))
+    assert_one_line_error(invoke("train", recipe), "no run of this package")
+    assert [path.name for path in foreign.iterdir()] == ["thesis.tex"]
+
+    (run_copy := tmp_path / "broken").mkdir()
+    shutil.copy(run_dir / "recipe.yaml", run_copy)
+    (run_copy / "results.json").write_text("{")
+    recipe = write_recipe(tmp_path, output_dir=str(run_copy))
+    assert_one_line_error(invoke("train", recipe), "results.json", "cannot read")
+
+
+def test_the_module_gives_the_same_statuses(tmp_path):
+    recipe = write_recipe(tmp_path, output_dir=str(tmp_path / "run"), steps=2)
+    assert train_process([str(recipe)], tmp_path).status == 0
+    wrong = train_process([str(recipe), "stepz=1"], tmp_path)
+    assert wrong.status == 2
+    assert wrong.err.splitlines()[-1].startswith("error: ")
+
+
+def test_compare_trains_side_by_side_and_loads_elsewhere(tmp_path):
+    """With the package's real data, because the runs are processes of their own."""
+    recipes = [
+        write_recipe(tmp_path, name=name, model=model, steps=2, output_dir=None, eval_examples=3, paper_test=0.5)
+        for name, model in (("one", "relative_universal_transformer"), ("two", "universal_transformer"))
+    ]
+    for recipe in recipes:
+        recipe.write_text(recipe.read_text().replace("eval_batch_size: 4", "eval_batch_size: 512"))
+    sentence = "jump around left thrice and walk opposite right thrice"
+    words = ["-m", "hf_sysgen.cli", "compare", *map(str, recipes), "--plot", "plots/a.png", "--translate", sentence]
+    done = forked(words, tmp_path)
+    assert done.returncode == 0, done.stderr
+    for text in ("[one] step", "[two] step", "relative_universal_transformer", "generalization", "0.50",
+                 "in a process without this package", sentence):  # fmt: skip
+        assert text in done.stdout
+    assert (tmp_path / "plots" / "a.png").stat().st_size > 10_000
+
+    # so little trained, it is wrong; what is right is in the benchmark
+    assert "words, wrong, it is: I_TURN_LEFT I_JUMP I_TURN_LEFT I_JUMP" in done.stdout
+
+
+def test_compare_where_a_run_fails_or_cannot_be(tmp_path):
+    recipe = str(write_recipe(tmp_path, name="one", output_dir=None))
+    words = ["-m", "hf_sysgen.cli", "compare", recipe, "--override"]
+    failing = forked([*words, "learning_rate=1e30"], tmp_path)
+    assert failing.returncode == 1
+    assert "one,learning_rate=1e+30 failed" in failing.stderr
+    assert forked([*words, "length_groups=3"], tmp_path).returncode == 2
+    assert_one_line_error(invoke("compare", recipe, recipe), "two of the recipes have one folder")

@@ -1,0 +1,157 @@
+"""The graph form of COGS: the converter against every byte of the published files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+
+from hf_sysgen.data import load_benchmark
+from hf_sysgen.data.cogs.files import parse
+from hf_sysgen.data.cogs.graph import CogsGraph, gen_dev_lines
+from hf_sysgen.data.cogs.graph_forms import Graph, graph_line, to_graph
+from hf_sysgen.data.sources import open_file
+
+UPSTREAM = {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv", "gen": "gen_2020.tsv.gz"}
+PUBLISHED = {
+    "train": "train_seqtag.jsonl",
+    "validation": "dev_seqtag.jsonl",
+    "validation_generalization": "gen_dev_seqtag.jsonl",
+    "test_iid": "test_seqtag.jsonl",
+    "test": "gen_seqtag.jsonl.gz",
+}
+
+
+def read(path: Path) -> bytes:
+    with open_file(path) as stream:
+        return stream.read()
+
+
+def graphs(mirror: Path, split: str) -> Iterator[dict[str, Any]]:
+    return map(json.loads, read(mirror / "cogs_graph" / PUBLISHED[split]).splitlines())
+
+
+@pytest.mark.parametrize("name", UPSTREAM)
+def test_every_byte(mirror: Path, name: str) -> None:
+    lines = [
+        graph_line(to_graph(sentence, target), category)
+        for sentence, target, category in parse(read(mirror / "cogs" / UPSTREAM[name]))
+    ]
+    published = {"train": "train", "dev": "validation", "test": "test_iid", "gen": "test"}[name]
+    assert "\n".join(lines).encode() == read(mirror / "cogs_graph" / PUBLISHED[published])
+    if name == "gen":
+        tuning = "\n".join(lines[row] for row in gen_dev_lines()).encode()
+        assert tuning == read(mirror / "cogs_graph" / PUBLISHED["validation_generalization"])
+
+
+def check_rows(rows: Iterable[dict[str, Any]], theirs: Iterable[dict[str, Any]]) -> None:
+    columns = dict(zip(Graph._fields, ("tokens", "parent", "role", "category", "noun_type", "verb_name"), strict=True))
+    for row, graph in zip(rows, theirs, strict=True):
+        assert [row[name] for name in columns] == [graph[name] for name in columns.values()]
+        assert row["category"] == graph["distribution"]
+        assert row["input"] == " ".join(graph["tokens"])
+
+
+@pytest.mark.parametrize("split", ["validation", "validation_generalization"])
+def test_streamed(mirror: Path, tmp_path: Path, split: str) -> None:
+    builder = CogsGraph(config_name="gen_2020", data_dir=mirror, cache_dir=tmp_path)
+    check_rows(builder.as_streaming_dataset(split), graphs(mirror, split))
+
+
+@pytest.mark.slow
+def test_loaded(mirror: Path, tmp_path: Path) -> None:
+    parts = load_benchmark("cogs_graph", "gen_2020", data_dir=mirror, cache_dir=tmp_path)
+    assert {split: len(part) for split, part in parts.items()} == {
+        "train": 24_155,
+        "validation": 3_000,
+        "validation_generalization": 999,
+        "test_iid": 3_000,
+        "test": 21_000,
+    }
+    check_rows(parts["validation_generalization"], graphs(mirror, "validation_generalization"))
+    assert not [check for check in CogsGraph(config_name="gen_2020").checks(parts) if not check.holds]
+
+
+def test_vocabularies_of_bergen(mirror: Path) -> None:
+    # load.py of Bergen et al. without gen, their [PAD] left out
+    rows = [graph for split in ("train", "validation", "test_iid") for graph in graphs(mirror, split)]
+    sizes = {name: len({word for row in rows for word in row[name]}) for name in rows[0] if name != "distribution"}
+    del sizes["parent"]
+    assert sizes == {"tokens": 744, "role": 8, "category": 4, "noun_type": 3, "verb_name": 135}
+
+
+def test_by_hand() -> None:
+    sentence = "A boy on the table wanted to see Ava ."
+    target = (
+        "* table ( x _ 4 ) ; boy ( x _ 1 ) AND boy . nmod . on ( x _ 1 , x _ 4 ) AND "
+        "want . agent ( x _ 5 , x _ 1 ) AND "
+        "want . xcomp ( x _ 5 , x _ 7 ) AND see . agent ( x _ 7 , x _ 1 ) AND see . theme ( x _ 7 , Ava )"
+    )
+    graph = to_graph(sentence, target)
+    assert graph.parents == [-1, 5, 1, -1, 2, -1, -1, 5, 7, -1]
+    assert graph.roles == ["", "agent", "PREP", "", "PP_NOUN", "", "", "xcomp", "theme", ""]
+    assert graph.word_categories == ["", "CNOUN", "", "", "CNOUN", "VERB", "", "VERB", "PNOUN", ""]
+    assert graph.noun_types == ["", "INDEF", "", "", "DEF", "", "", "", "", ""]
+    assert graph.verb_names == ["", "", "", "", "", "want", "", "see", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("word", "target", "category", "verb"),
+    [
+        ("Ava", "Ava", "PNOUN", ""),
+        ("cat", "LAMBDA a . cat ( a )", "CNOUN", ""),
+        ("run", "LAMBDA a . LAMBDA e . run . agent ( e , a )", "VERB", "run"),
+        ("see", "LAMBDA a . LAMBDA b . LAMBDA e . see . agent ( e , b ) AND see . theme ( e , a )", "VERB", "see"),
+    ],
+)
+def test_word_alone(word: str, target: str, category: str, verb: str) -> None:
+    assert to_graph(word, target) == Graph([word], [-1], [""], [category], [""], [verb])
+
+
+@pytest.mark.parametrize(
+    ("sentence", "target", "message"),
+    [
+        ("A cat ran .", "cat ( x _ 9 )", "a variable of 'cat ( x _ 9 )' stands for no word of 'A cat ran .'"),
+        ("A cat ran .", "run . agent ( x _ 2 , Ava )", "expected 'Ava' once among tokens 0 to 3 of 'A cat ran .'"),
+        ("A cat in a box ran .", "cat . nmod . on ( x _ 1 , x _ 4 )", "expected 'on' once among tokens 2 to 3"),
+        (
+            "Ava saw Ava .",
+            "see . agent ( x _ 1 , x _ 0 ) AND see . theme ( x _ 1 , x _ 0 )",
+            "token 0 has two parents in 'Ava saw Ava .'",
+        ),
+        ("Ava saw Ava .", "see . agent ( x _ 1 , Ava )", "expected 'Ava' once"),
+        ("Ava ran .", "run ( Ava )", "no conjunct"),
+    ],
+)
+def test_errors(sentence: str, target: str, message: str) -> None:
+    with pytest.raises(ValueError, match=r"^[^\n]*$") as caught:
+        to_graph(sentence, target)
+    assert message in str(caught.value)
+
+
+def test_checks_see() -> None:
+    good = to_graph("Ava ran .", "run . agent ( x _ 1 , Ava )")
+    bad = {
+        "cycle": good._replace(parents=[1, 0, -1], roles=["agent", "ccomp", ""]),
+        "own parent": good._replace(parents=[1, 1, -1], roles=["agent", "ccomp", ""]),
+        "no role": good._replace(roles=["", "", ""]),
+        "no parent": good._replace(roles=["agent", "agent", ""]),
+        "short": good._replace(noun_types=[""]),
+    }
+    row = {"input": "Ava ran .", "target": "run . agent ( x _ 1 , Ava )", "category": "in_distribution"}
+    parts = {
+        split: [{**row, **graph._asdict()} for graph in (good, *wrong)]
+        for split, wrong in (("train", ()), ("validation", bad.values()), ("test_iid", ()), ("test", ()))
+    }
+    parts["validation_generalization"] = [{**parts["train"][0], "input": "Mia ran ."}]
+    dataset = datasets.DatasetDict({split: datasets.Dataset.from_list(rows) for split, rows in parts.items()})
+    found = {check.fact: check for check in CogsGraph(config_name="gen_2020").checks(dataset)}
+    assert found["every graph of train is a forest with labels for each word"].holds
+    wrong = found["every graph of validation is a forest with labels for each word"]
+    assert wrong.found == "5 exceptions, the first: row 1"
+    assert not found["validation_generalization is a part of test"].holds
+    assert found["validation_generalization has every category of test"].found.startswith("21 exceptions")

@@ -1,0 +1,693 @@
+"""Ours beside the papers': records found, tied to cells, compared by the rule, and written."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+import statistics
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from scipy import stats
+from typer.testing import CliRunner
+
+from hf_sysgen.cli.main import app
+from hf_sysgen.config.recipe import load_recipe, recipe_setups, shipped_recipes
+from hf_sysgen.reports import comparison as reproduction
+from hf_sysgen.reports.comparison import (
+    Measurement,
+    collect,
+    compare,
+    difference_interval,
+    reproduce,
+    student,
+    unplaced,
+)
+from hf_sysgen.reports.papers import Cell, Run, Table, find_tables, papers
+from hf_sysgen.reports.report import document, measured_cells, number, remarks, terminal, write_report
+from hf_sysgen.results.record import ResultsError, file_name, write_results
+from hf_sysgen.training.launch.sweep import load_sweep
+
+ROOT = Path(__file__).parent.parent.parent
+SETUPS = recipe_setups()
+CELLS = [cell for paper in papers() for table in paper.tables for cell in table]
+RUNS = {str(cell.run): cell.run for cell in CELLS if cell.run}
+
+
+def made(recipe: str, seed: int, accuracy: float, overrides: dict | None = None, **changes) -> dict:
+    """A record as a run of a shipped recipe leaves it."""
+    overrides = overrides or {}
+    keys = {**SETUPS[recipe], **overrides, **changes, "seed": seed}
+    split = {"examples": 10, "accuracy": accuracy, "by_length": [[2, 5, accuracy], [3, 5, accuracy]], "las": 0.5}
+    return {
+        "schema_version": 1,
+        "name": file_name(",".join([recipe, *(f"{key}={value}" for key, value in overrides.items())])),
+        "recipe": keys,
+        "recipe_hash": "0" * 16,
+        "git_commit": None,
+        "versions": {},
+        "seed": seed,
+        "steps": keys["steps"],
+        "num_parameters": 992_007,
+        "splits": {
+            "validation": dict(split),
+            "test": {**split, "by_category": {"k=6": [5, 0.25], "k=10": [5, 0.75]}},
+        },
+        "history": [{"step": 10, "eval_test_accuracy": 0.1, "eval_validation_accuracy": 0.2}],
+        "train_seconds": 60.0,
+        "device": "AMD EPYC <test> & Co",
+        "num_processes": 1,
+        "num_threads": 1,
+    }
+
+
+def kept(folder: Path, records: list[dict]) -> Path:
+    for index, record in enumerate(records):
+        write_results(folder / f"{index}" / "results.json", record)
+    return folder
+
+
+def found(table: str, row: str, column: str, records: list[dict]):
+    report = reproduce(table, records, SETUPS)[0]
+    return next(one for one in report if (one.cell.row, one.cell.column) == (row, column))
+
+
+# ----- links
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_every_run_of_a_cell_is_one_of_a_recipe(run):
+    """Its name says the same overrides, so that the run is found again; and its recipe holds what it names."""
+    path = next(shipped_recipes().glob(f"*/{run.recipe}.yaml"))
+    given = {key: "somewhere" if value == "*" else value for key, value in run.overrides.items()}
+    recipe = load_recipe(path, [f"{key}={value}" for key, value in given.items()])
+    name, overrides = reproduction.split_name(recipe.name)
+    assert name == run.recipe
+    assert overrides.keys() == given.keys()
+    assert reproduction._matches(run, overrides)
+    assert run.measure == "num_parameters" or run.measure.partition(".")[0] in ("test", "validation", "test_iid")
+
+
+def test_every_printed_number_is_made_by_a_sweep():
+    files = (path for path in shipped_recipes().glob("*/sweeps/*.yaml") if not path.stem.startswith("appendix"))
+    names = {run.recipe.name for path in files for run in load_sweep(path, ["seeds=[0]"]).runs}
+    made_by_sweeps = [reproduction.split_name(name) for name in names]
+    left_out = [
+        (table.id, cell.row, cell.column)
+        for paper in papers()
+        for table in paper.tables
+        for cell in table
+        if cell.run
+        and cell.mean is not None
+        and not any(cell.run.recipe == name and reproduction._matches(cell.run, keys) for name, keys in made_by_sweeps)
+    ]
+    assert left_out == []
+
+
+def test_recipes_have_names_of_their_own():
+    names = [path.stem for path in shipped_recipes().glob("*/*.yaml") if path.parent.name != "accelerate"]
+    assert len(names) == len(set(names)) == len(SETUPS)
+
+
+def cells_of(recipe: str) -> list[tuple[Table, Cell]]:
+    """The tables and cells that a recipe without overrides makes, of a smaller budget too."""
+    whole = reproduction.split_name(recipe)[0]
+    return [
+        (table, cell)
+        for paper in papers()
+        for table in paper.tables
+        for cell in table
+        if cell.run and cell.run.recipe == whole and not cell.run.overrides
+    ]
+
+
+@pytest.mark.parametrize("recipe", SETUPS)
+def test_a_recipe_that_names_a_cell_names_one_that_it_makes(recipe):
+    keys = load_recipe(next(shipped_recipes().glob(f"*/{recipe}.yaml")))
+    if keys.paper_cell is None:
+        assert keys.paper_test is None
+        return
+    name = re.match(r"(Table|Figure) \d+", keys.paper_cell)
+    assert name, keys.paper_cell
+    assert name[0] in {table.name for _, table in find_tables("all")}
+    if keys.paper_test is None:
+        # a figure that is drawn without numbers, or one that stands for several cells
+        return
+    text = keys.paper_cell.lower()
+    # a table of one row or of one column needs no name for it
+    named = [
+        cell
+        for table, cell in cells_of(recipe)
+        if table.name == name[0]
+        and (cell.row.lower() in text or len(table.cells) == 1)
+        and (cell.column.lower() in text or len(table.columns) == 1)
+    ]
+    assert len(named) == 1, (keys.paper_cell, [cell for _, cell in cells_of(recipe)])
+    scale = 100 if named[0].unit == "percent" else 1
+    assert math.isclose(named[0].mean, keys.paper_test * scale, rel_tol=1e-9)
+    if keys.paper_validation is not None:
+        iid = [cell.mean for _, cell in cells_of(recipe) if cell.run.measure.startswith("validation")]
+        assert set(iid) == {keys.paper_validation}
+
+
+def test_recorded_runs_have_their_cells():
+    """The results that this repository keeps are all placed, by their names and their numbers."""
+    kept_results = collect([ROOT / "results"])
+    assert kept_results.skipped == ()
+    records = [record for _, record in kept_results.records]
+    # the paper's models are larger and read more, or it draws them without numbers
+    others = (
+        "pretrain_quick_",
+        "cogs_vf_quick",
+        "clutrr_rat_234",
+        "clutrr_rrat_234",
+        "clutrr_gat_234",
+        "cfq_dependencies_edge",
+    )
+    assert all(name.startswith(others) for name in unplaced(records))
+    one = found("csordas2021-table3", "SCAN (length cutoff=26)", "Uni. Trafo", records)
+    record = next(r for r in records if r["name"] == "scan_length26_quick_universal")
+    assert one.ours[0].values == (record["splits"]["test"]["accuracy"],)
+    assert one.ours[0].budget == 3_500 * 64 / (50_000 * 256)
+    assert one.verdict == reproduction.SMALLER
+    assert "batch_size: 64 for 256" in one.ours[0].changes
+    size = found("csordas2021-table5", "SCAN, Universal", "No. of params", records)
+    assert (size.ours[0].mean, size.verdict) == (332_551, reproduction.REPRODUCED)
+
+
+def test_overrides_in_any_order_and_runs_of_no_cell():
+    cell = "CFQ MCD 2, Small", "Transformer"
+    small = {"batch_size": 512, "learning_rate": 0.0001, "schedule": "constant", "warmup_steps": 0, "steps": 50000}
+    mixed = dict(reversed({"config": "mcd2", **small}.items()))
+    records = [made("cfq_transformer", 0, 0.05, mixed), made("cfq_transformer", 0, 0.5, {"dropout": 0.3})]
+    assert found("csordas2021-table9", *cell, records).ours[0].values == (0.05,)
+    assert unplaced(records) == ["cfq_transformer,dropout=0.3"]
+    pretrained = {"pretrained": "runs/pretrain_41M_7/seed0/model"}
+    one = found("petty2023-table3", "COGS", "41M, 7", [made("cogs", 0, 0.7, pretrained)])
+    assert (one.cell.printed, one.ours[0].values) == ("72.3", (70.0,))
+    assert one.verdict == reproduction.SINGLE
+
+
+def test_every_cell_of_the_depth_table_is_a_run_of_a_sweep():
+    """Of that recipe, and from the model of its column; a recipe that is a cell has the cell's number."""
+    sweeps = [load_sweep(f"depth_width/sweeps/table3_{name}.yaml") for name in ("pretraining", "fine_tuning")]
+    recipes = [run.recipe for sweep in sweeps for run in sweep.runs]
+    records = [
+        {**made(one.name.partition(",")[0], 0, 0.5), "name": one.name, "recipe": one.to_dict()} for one in recipes
+    ]
+    for record in records[:22]:
+        record["splits"]["validation"]["perplexity"] = 50.0
+    assert unplaced(records) == []
+    cells = list(reproduce("petty2023-table3", records, SETUPS)[0])
+    assert len(cells) == len(recipes) == 5 * 22
+    for cell in cells:
+        (one,) = cell.ours
+        assert (one.changes, cell.verdict) == ((), reproduction.SINGLE), cell.cell
+        recipe = one.records[0]["recipe"]
+        size_class, depth = cell.cell.column.split(", ")
+        wanted = f"pretrain_{size_class}_{depth}"
+        assert one.name == wanted or recipe["pretrained"] == f"runs/{wanted}/seed0/model"
+        paper = recipe["paper_test"] or recipe["paper_validation"]
+        assert paper in (None, cell.cell.mean, pytest.approx(cell.cell.mean / 100))
+
+
+# ----- statistics
+
+
+def table_and_cell(printed: str, spread: str | None = "std", seeds: int | None = 5, unit: str = "share"):
+    cell = Cell("row", "column", printed, unit, spread, seeds, Run("recipe", {}, "test.accuracy"))
+    return find_tables("csordas2021-table3")[0][1], cell
+
+
+def measurement(*values: float, budget: float = 1.0, changes: tuple = ()) -> Measurement:
+    return Measurement("name", values, tuple(range(len(values))), budget, (7, 7), 7, changes, ())
+
+
+def test_mean_and_spread():
+    records = [made("scan_length26_transformer", seed, value) for seed, value in enumerate((0.25, 0.5, 0.25, 0.5))]
+    one = found("csordas2021-table3", "SCAN (length cutoff=26)", "Trafo", [*records, records[1]])
+    # of a seed that is there twice one counts
+    assert one.ours[0].seeds == (0, 1, 2, 3)
+    # by hand: deviations of 1/8, so 4/64 / 3
+    assert one.ours[0].mean == 0.375
+    assert math.isclose(one.ours[0].std, math.sqrt(1 / 48))
+    assert math.isclose(one.ours[0].sem, math.sqrt(1 / 48) / 2)
+    assert math.isclose(one.differences[0], 0.075)
+    assert one.ours[0].budget == 1
+    assert one.ours[0].changes == ()
+    assert number(one.ours[0].std, one.cell) == "0.144"
+    report = reproduce("csordas2021-table3", records, SETUPS)
+    assert "0.30 ± 0.02  0.375  0.144  0.072     4  50,000 of 50,000 steps (100% of examples)" in terminal(
+        report, collect([])
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "runs"),
+    [
+        ("bergen2021-table2", ", 10 runs; not stated of BiLSTM."),
+        ("bergen2021-table5", ", 10 runs."),
+        ("bergen2021-section4.3", "; 5 runs of Edge Transformer, MCD avg."),
+        (
+            "chaabouni2021-table3",
+            ", 3 runs; 5 runs of LSTM seq2seq (Lake and Baroni, 2018), ConvS2S (Dessi and Baroni, 2019).",
+        ),
+        ("chaabouni2021-table8", "."),
+    ],
+)
+def test_remarks_count_the_runs_of_every_row(name, runs):
+    report = reproduce(name, [], SETUPS)[0]
+    assert remarks(report)[0].rpartition("± standard error")[2] == runs
+
+
+def test_student_is_that_of_scipy():
+    for freedom, value in reproduction.STUDENT.items():
+        assert abs(value - stats.t.ppf(0.975, freedom)) < 1e-4
+    for freedom in (1.0, 1.9, 3.2, 7.99, 33.3, 1e6):
+        assert student(freedom) >= stats.t.ppf(0.975, freedom) - 1e-4
+
+
+def test_the_interval_is_welch_s():
+    """Of two sides whose values are known, and where the degrees of freedom are whole."""
+    ours, theirs = [0.3, 0.4, 0.5], [0.1, 0.2, 0.3]
+    table, cell = table_and_cell("0.2 ± 0.1", seeds=3)
+    low, high = difference_interval(cell, table, measurement(*ours))
+    known = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval(0.95)
+    assert math.isclose(low, known.low - 0.05, abs_tol=1e-4)
+    assert math.isclose(high, known.high + 0.05, abs_tol=1e-4)
+    # a standard error says the same as the standard deviation that it was made of
+    _, error = table_and_cell("0.2 ± 0.05", "sem", 4)
+    _, deviation = table_and_cell("0.2 ± 0.10", "std", 4)
+    assert difference_interval(error, table, measurement(*ours)) == pytest.approx(
+        difference_interval(deviation, table, measurement(*ours))
+    )
+
+
+def test_the_interval_where_one_side_is_a_single_run():
+    table, cell = table_and_cell("0.20 ± 0.10", seeds=5)
+    low, high = difference_interval(cell, table, measurement(0.5))
+    # t of 4 degrees of freedom, 0.1 sqrt(1 + 1/5), half of 0.01
+    half = 2.7764 * 0.1 * math.sqrt(1.2) + 0.005
+    assert (low, high) == pytest.approx((0.3 - half, 0.3 + half))
+    _, alone = table_and_cell("0.20", spread=None, seeds=1)
+    assert difference_interval(alone, table, measurement(0.5)) is None
+    values = (0.4, 0.5, 0.6)
+    half = 4.3027 * statistics.stdev(values) * math.sqrt(1 / 3 + 1) + 0.005
+    assert difference_interval(alone, table, measurement(*values)) == pytest.approx((0.3 - half, 0.3 + half))
+    # where the number of runs is not stated, two
+    _, unknown = table_and_cell("0.20 ± 0.10", "std", None)
+    half = 12.7062 * 0.1 * math.sqrt(1.5) + 0.005
+    assert difference_interval(unknown, table, measurement(0.5)) == pytest.approx((0.3 - half, 0.3 + half))
+
+
+def test_a_spread_printed_as_zero_is_half_a_digit():
+    table, cell = table_and_cell("1.00 ± 0.00", seeds=5)
+    low, high = difference_interval(cell, table, measurement(1.0))
+    assert high == -low == pytest.approx(2.7764 * 0.005 * math.sqrt(1.2) + 0.005)
+
+
+@pytest.mark.parametrize(
+    ("printed", "ours", "verdict"),
+    [
+        ("0.81 ± 0.01", measurement(0.81, 0.811, 0.809, 0.812, 0.81), reproduction.REPRODUCED),
+        ("0.81 ± 0.01", measurement(0.5, 0.51, 0.49, 0.5, 0.5), reproduction.DIFFERS),
+        ("0.81 ± 0.01", measurement(0.91, 0.9, 0.92), reproduction.DIFFERS),
+        ("0.81 ± 0.20", measurement(0.8, 0.81, 0.82), reproduction.OPEN),
+        ("0.81 ± 0.01", measurement(0.81, 0.81, 0.81, budget=0.5), reproduction.SMALLER),
+        ("0.81 ± 0.01", measurement(0.81, 0.81, 0.81, budget=1.5), reproduction.LARGER),
+        ("0.81 ± 0.01", measurement(0.81, 0.81, 0.81, changes=("dropout: 0.2 for 0.1",)), reproduction.OTHER),
+        ("", measurement(0.81), reproduction.NO_NUMBER),
+        ("?", measurement(0.81), reproduction.NO_NUMBER),
+    ],
+)
+def test_verdicts(printed, ours, verdict):
+    table, cell = table_and_cell(printed)
+    assert compare(cell, table, [ours]).verdict == verdict
+
+
+def test_a_difference_without_weight_is_reproduced_in_percent_and_not_in_share():
+    """The margin is of the unit: 1.5 percentage points are within it, 1.5 times everything is not."""
+    table, cell = table_and_cell("81.0 ± 0.1", unit="percent")
+    assert compare(cell, table, [measurement(82.5, 82.5, 82.5)]).verdict == reproduction.REPRODUCED
+    assert compare(cell, table, [measurement(83.5, 83.5, 83.5)]).verdict == reproduction.DIFFERS
+    table, cell = table_and_cell("0.810 ± 0.001")
+    assert compare(cell, table, [measurement(0.835, 0.835, 0.835)]).verdict == reproduction.DIFFERS
+
+
+def test_medians_are_compared_with_our_median():
+    records = [made("scan_length26_relative", seed, value) for seed, value in enumerate((0.61, 0.1, 0.65))]
+    one = found("csordas2021-table1", "Rel. Trafo", "26", records)
+    assert one.differences[0] == pytest.approx(0.0)
+    low, high = one.intervals[0]
+    half = 4.3027 * statistics.stdev([0.61, 0.1, 0.65]) * math.sqrt((1 / 3 + 1 / 5) * math.pi / 2) + 0.005
+    assert (low, high) == pytest.approx((-half, half))
+
+
+def test_beside_a_median_stands_our_median(tmp_path):
+    """The number that the difference is of: 0.61, and not the mean of 0.4533."""
+    records = [made("scan_length26_relative", seed, value) for seed, value in enumerate((0.61, 0.1, 0.65))]
+    one = found("csordas2021-table1", "Rel. Trafo", "26", records)
+    assert next(measured_cells(one))[1] == "0.610"
+    kept(tmp_path / "runs", records)
+    write_report("csordas2021-table1", [tmp_path / "runs"], SETUPS, tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert '<span class="ours">0.610 ± ' in text
+    assert "0.453" not in text.partition('id="runs"')[0]
+
+
+def test_runs_with_other_steps_are_a_line_of_their_own():
+    records = [made("cogs_transformer", seed, 0.8) for seed in range(3)]
+    records += [made("cogs_transformer", 0, 0.2, {"steps": 500}), made("cogs_transformer", 1, 0.3, {"steps": 500})]
+    one = found("csordas2021-table3", "COGS", "Trafo", records)
+    assert [len(ours.values) for ours in one.ours] == [3, 2]
+    assert one.verdicts == (reproduction.REPRODUCED, reproduction.SMALLER)
+    assert one.ours[1].budget == 0.01
+
+
+def test_a_changed_recipe_under_the_same_name_is_not_called_a_reproduction():
+    records = [made("cogs_transformer", seed, 0.8, learning_rate=0.01) for seed in range(3)]
+    one = found("csordas2021-table3", "COGS", "Trafo", records)
+    assert (one.verdict, one.ours[0].changes) == (reproduction.OTHER, ("learning_rate: 0.01 for 0.0001",))
+
+
+def test_seeds_of_several_recipes_of_one_name_are_not_pooled():
+    """Judged by what each was trained as, and not by the first of them."""
+    records = [made("cogs_transformer", 0, 0.8), made("cogs_transformer", 1, 0.8)]
+    records += [made("cogs_transformer", 2, 0.3, learning_rate=0.01), made("cogs_transformer", 3, 0.5, batch_size=64)]
+    one = found("csordas2021-table3", "COGS", "Trafo", records)
+    assert [(ours.seeds, ours.budget, ours.changes) for ours in one.ours] == [
+        ((0, 1), 1.0, ()),
+        ((2,), 1.0, ("learning_rate: 0.01 for 0.0001",)),
+        ((3,), 0.5, ("batch_size: 64 for 128",)),
+    ]
+    assert one.verdicts[1:] == (reproduction.OTHER, reproduction.SMALLER)
+
+
+def test_the_budget_of_runs_that_epochs_end():
+    run = made("flores_sag", 0, 0.0)
+    run["splits"]["test_iid"] = {**run["splits"]["test"], "bleu": 7.5}
+    run["steps"] = 34_567
+    one = found("chaabouni2021-table7", "ne-en", "SAG", [run])
+    assert (one.ours[0].values, one.ours[0].budget, one.ours[0].steps) == ((7.5,), 1.0, (34_567, 34_567))
+    assert one.ours[0].paper_steps is None
+    assert one.verdict == reproduction.OPEN
+    assert next(measured_cells(one))[5] == "34,567 steps (100% of examples)"
+    other = {**run, "seed": 1, "steps": 34_789}
+    one = found("chaabouni2021-table7", "ne-en", "SAG", [run, other])
+    assert [measured.seeds for measured in one.ours] == [(0, 1)]
+    assert next(measured_cells(one))[5] == "34,567 to 34,789 steps (100% of examples)"
+    run["recipe"]["epochs"] = 25
+    one = found("chaabouni2021-table7", "ne-en", "SAG", [run])
+    assert (one.ours[0].budget, one.verdict) == (0.25, reproduction.SMALLER)
+    # ended by its steps, of which nobody knows how many epochs they are
+    run["steps"] = run["recipe"]["steps"]
+    assert found("chaabouni2021-table7", "ne-en", "SAG", [run]).ours[0].budget is None
+
+
+# ----- files
+
+
+def test_files_that_are_no_records_are_named_and_the_rest_is_reported(tmp_path):
+    kept(tmp_path / "runs", [made("cogs_transformer", seed, 0.8) for seed in range(2)])
+    whole = (tmp_path / "runs" / "1" / "results.json").read_text()
+    faults = {
+        "half": whole[: len(whole) // 2],
+        "empty": "",
+        "list": "[]",
+        "keys": json.dumps({"schema_version": 1}),
+        "bytes": "\udcff",
+        "version": whole.replace('"schema_version": 1', '"schema_version": 99'),
+    }
+    for name, text in faults.items():
+        (tmp_path / "runs" / name).mkdir()
+        (tmp_path / "runs" / name / "results.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    result = collect([tmp_path / "runs", tmp_path / "absent"])
+    assert len(result.records) == 2
+    assert len(result.skipped) == len(faults) + 1
+    for name in faults:
+        assert sum(str(tmp_path / "runs" / name / "results.json") in line for line in result.skipped) == 1
+    assert f"{tmp_path / 'absent'}: is no folder" in result.skipped
+    for output in ("report.html", "report.md", "report.txt"):
+        printed = write_report("csordas2021-table3", [tmp_path / "runs"], SETUPS, tmp_path / output)
+        text = (tmp_path / output).read_text()
+        for name in faults:
+            assert f"{name}/results.json" in text
+            assert f"{name}/results.json" in printed
+        assert "0.800" in text
+        assert "not measured" in text or output == "report.md"
+
+
+def test_folders_within_one_another_and_kept_records(tmp_path):
+    kept(tmp_path, [made("cogs_transformer", 0, 0.8)])
+    write_results(tmp_path / "kept.json", made("cogs_transformer", 1, 0.9))
+    (tmp_path / "0" / "model").mkdir()
+    (tmp_path / "0" / "model" / "config.json").write_text("{}")
+    result = collect([tmp_path, tmp_path / "0", tmp_path])
+    assert ([record["seed"] for _, record in result.records], result.skipped) == ([1, 0], ())
+
+
+def test_numbers_that_a_record_lacks_leave_the_cell_unmeasured():
+    record = made("clutrr_edge_234", 0, 0.9)
+    report = reproduce("bergen2021-table5", [record], SETUPS)[0]
+    assert {one.cell.column for one in report.measured} == {"6", "10"}
+    record["splits"]["test"]["accuracy"] = None
+    assert not reproduce("bergen2021-table4", [record], SETUPS)[0].measured
+
+
+# ----- command
+
+
+def command(*words: str):
+    return CliRunner().invoke(app, ["report", *words])
+
+
+def test_command_prints_a_table(tmp_path):
+    kept(tmp_path, [made("cogs_transformer", seed, 0.8) for seed in range(3)])
+    done = command("csordas2021-table3", "--runs", str(tmp_path))
+    assert done.exit_code == 0
+    line = next(line for line in done.stdout.splitlines() if line.startswith("COGS, Trafo"))
+    assert line.split()[2:7] == ["0.80", "±", "0.00", "0.800", "0.000"]
+    assert line.endswith("reproduced")
+    assert sum(line.endswith("not measured") for line in done.stdout.splitlines()) == 38
+    assert "Verdicts, the first that holds:" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("csordas2021-table33",), "no table 'csordas2021-table33': csordas2021 has csordas2021-table1"),
+        (("table3",), "tables of bergen2021, chaabouni2021, csordas2021, petty2023, chakravarthy2022, or all"),
+        (("all", "--runs", "rnus"), "rnus: is no folder; give those of runs by --runs"),
+        (("all", "--output", "report.pdf"), "report.pdf: a report is written as .html, .md or .txt, not as .pdf"),
+    ],
+)
+def test_command_with_bad_input(words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = command(*words)
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: ")
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_output_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ResultsError, match="cannot be written"):
+        write_report("csordas2021-table3", [tmp_path], SETUPS, tmp_path / "file" / "report.md")
+
+
+# ----- the page
+
+
+class Page(HTMLParser):
+    """Ids, what is asked for elsewhere, and whether every element is closed where it should be."""
+
+    VOID = ("meta", "link", "br", "hr", "img", "input")
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open, self.ids, self.references, self.tags = [], [], [], set()
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        for key, value in attributes:
+            if key == "id":
+                self.ids.append(value)
+            if key in ("href", "src", "xlink:href", "action", "srcset", "data"):
+                self.references.append(value)
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def whole_report(tmp_path_factory) -> Path:
+    """A page of all tables, with runs of several papers, a long name, and files that are skipped."""
+    folder = tmp_path_factory.mktemp("report")
+    records = [made("scan_length26_transformer", seed, 0.3 + seed / 100) for seed in range(3)]
+    records += [made("clutrr_edge_234", seed, 0.9) for seed in range(2)]
+    records += [made("cfq_dependencies_edge", 0, 0.9, {"config": "mcd3"}), made("cogs_transformer", 0, 0.4)]
+    records += [made("cogs_transformer", 0, 0.4, {"dropout": 0.3})]
+    # no run of ours has such a name; a file of results may
+    records[-1]["name"] += ",note=<script>" + "x" * 80
+    kept(folder / "runs", records)
+    (folder / "runs" / "broken.json").write_text('{"cut')
+    done = command("all", "--runs", str(folder / "runs"), "--output", str(folder / "report.html"))
+    assert done.exit_code == 0, done.stderr
+    assert f"skipped {folder / 'runs' / 'broken.json'}" in done.stdout
+    return folder / "report.html"
+
+
+def test_the_page_needs_nothing_else(whole_report):
+    text = whole_report.read_text(encoding="utf-8")
+    page = Page(text)
+    assert page.open == []
+    assert len(page.ids) == len(set(page.ids))
+    assert {"table", "svg", "nav", "main", "figure"} <= page.tags
+    assert not {"script", "img", "iframe", "object", "embed"} & page.tags
+    for reference in page.references:
+        assert reference == "data:," or (reference[0] == "#" and reference[1:] in page.ids), reference
+    assert not re.search(r"https?://|@import|url\((?!#)|//cdn", text)
+    # every heading of a table can be jumped to
+    assert {table.id for paper in papers() for table in paper.tables} <= set(page.ids)
+    # what comes from a record is text, never markup
+    assert "<script>" not in text
+    assert "AMD EPYC &lt;test&gt; &amp; Co" in text
+    assert "broken.json" in text
+    assert "cogs_transformer,dropout=0.3,note=&lt;script&gt;" in text
+
+
+def test_the_page_says_of_every_cell_what_it_is(whole_report):
+    text = whole_report.read_text(encoding="utf-8")
+    for paper, table in find_tables("all"):
+        part = text.partition(f'<h3 id="{table.id}">')[2].partition("<h3 ")[0]
+        cells = part[: part.find("</table>")].count("<td>")
+        assert cells == (len(list(table)) if table.cells else 0), (paper.id, table.id)
+    assert text.count("not measured") > 300
+
+
+def test_the_page_is_the_same_each_time(whole_report, tmp_path):
+    again = tmp_path / "again.html"
+    write_report("all", [whole_report.parent / "runs"], SETUPS, again)
+    assert again.read_text() == whole_report.read_text()
+    assert again.with_suffix(".md").read_text() == whole_report.with_suffix(".md").read_text()
+
+
+def test_markdown_has_the_measured_cells(whole_report):
+    text = whole_report.with_suffix(".md").read_text(encoding="utf-8")
+    assert "| SCAN (length cutoff=26), Trafo | 0.30 ± 0.02 | 0.310 | 0.010 | 0.006 | 3 |" in text
+    assert "| MCD3, EM" not in text
+    assert "Edge Transformer, MCD3, EM | 89.1 ± 0.2 | 90.00 |" in text
+    assert "| cell | paper | ours |" in text
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    assert {line.count(" | ") for line in lines} == {9, 4}
+    other = next(line for line in lines if "dropout=0.3" in line and "| test |" in line)
+    assert other.endswith("| test | accuracy | 0.400 | 1 |")
+
+
+def test_runs_are_shown_by_what_they_are_judged_by(tmp_path):
+    """A language model by perplexity, translation by BLEU, else by exact match; in the page and in Markdown."""
+    records = [made("cogs_transformer", 0, 0.4, {"dropout": 0.3}) for _ in range(3)]
+    for record, name, more in zip(records, "abc", ({"perplexity": 12.34}, {"bleu": 7.89}, {}), strict=True):
+        record["name"] = name
+        record["splits"]["test"] |= more
+    kept(tmp_path / "runs", records)
+    write_report("all", [tmp_path / "runs"], SETUPS, tmp_path / "r.html")
+    page, text = ((tmp_path / f"r.{kind}").read_text(encoding="utf-8") for kind in ("html", "md"))
+    for name, measure, value in (("a", "perplexity", "12.3"), ("b", "bleu", "7.9"), ("c", "accuracy", "0.400")):
+        assert f"test: {measure} {value}<" in page
+        assert f"| {name} | test | {measure} | {value} | 1 |" in text
+
+
+def test_a_report_of_no_runs_says_so(tmp_path):
+    tmp_path.joinpath("runs").mkdir()
+    assert "0 runs, 0 measured cells" in write_report("all", [tmp_path / "runs"], SETUPS, tmp_path / "r.html")
+    assert "No results were found." in (tmp_path / "r.html").read_text()
+    assert "Not measured at all: Bergen et al. 2021, Table 2" in document(
+        reproduce("all", [], SETUPS), collect([tmp_path / "runs"])
+    )
+
+
+# ----- in a browser
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
+         "--disable-background-networking", "--disable-component-update", "--disable-sync"]  # fmt: skip
+
+
+def browse(folder: Path, *words: str) -> str:
+    done = subprocess.run(
+        [BROWSER, *FLAGS, f"--user-data-dir={folder / 'profile'}", *words],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "HOME": str(folder)},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome on the PATH")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_in_a_browser(whole_report, tmp_path, width):
+    """Nothing reaches beyond the page at a phone's width and at a desktop's, and all drawings have a size."""
+    script = """
+      const page = document.querySelector("iframe").contentDocument, root = page.documentElement;
+      const drawings = [...page.querySelectorAll("svg")].map(svg => svg.getBoundingClientRect());
+      const wide = [...page.querySelectorAll("body *")].filter(
+        e => !e.closest(".scroll, figure") && e.getBoundingClientRect().right > root.clientWidth + 1);
+      document.body.dataset.found = JSON.stringify({
+        scroll: root.scrollWidth, client: root.clientWidth, wide: wide.map(e => e.outerHTML.slice(0, 80)),
+        drawings: drawings.length, flat: drawings.filter(box => box.width < 100 || box.height < 50).length,
+        family: page.defaultView.getComputedStyle(page.body).fontSize, title: page.title});"""
+    inside = whole_report.read_text(encoding="utf-8").replace("&", "&amp;").replace('"', "&quot;")
+    frame = tmp_path / "frame.html"
+    frame.write_text(
+        f'<!doctype html><meta charset="utf-8"><body><iframe style="border:0;width:{width}px;height:900px" '
+        f'srcdoc="{inside}"></iframe><script>window.onload = () => {{{script}}}</script>',
+        encoding="utf-8",
+    )
+    text = browse(tmp_path, "--window-size=1600,1000", "--virtual-time-budget=5000", "--dump-dom", frame.as_uri())
+    quoted = re.search(r'data-found="([^"]*)"', text)
+    assert quoted, text[-500:]
+    measures = json.loads(quoted[1].replace("&quot;", '"').replace("&lt;", "<").replace("&gt;", ">"))
+    assert measures["client"] == measures["scroll"] == width
+    assert measures["wide"] == []
+    assert measures["drawings"] >= 5
+    assert measures["flat"] == 0
+    assert measures["title"] == "Ours beside the papers"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome on the PATH")
+def test_a_screenshot_shows_the_page_light_and_dark(whole_report, tmp_path):
+    from matplotlib import image
+
+    shades = {}
+    # how Blink counts them: dark is 0
+    for name, scheme in (("dark", 0), ("light", 1)):
+        shot = tmp_path / f"{name}.png"
+        browse(tmp_path, "--window-size=1000,4000", f"--blink-settings=preferredColorScheme={scheme}",
+               f"--screenshot={shot}", whole_report.as_uri())  # fmt: skip
+        pixels = image.imread(shot)[..., :3]
+        assert pixels.shape[:2] == (4000, 1000)
+        # text and lines down to the end of the picture
+        assert all(part.std() > 0.01 for part in (pixels[:1000], pixels[1000:2000], pixels[2000:3000], pixels[3000:]))
+        shades[name] = float(pixels.mean())
+    assert shades["dark"] < 0.3 < 0.8 < shades["light"]

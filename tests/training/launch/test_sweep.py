@@ -1,0 +1,541 @@
+"""Sweeps: what files say, states of runs, failures, locks, kills, Slurm; with a program that stands in for training."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from made_examples import any_benchmark
+from tiny_runs import ROOT, TINY, command, environment, forks, shrunk, snapshot, weights, write_recipe
+from tiny_text import write_tokenizer
+from typer.testing import CliRunner
+
+import hf_sysgen.training.tasks.base
+from hf_sysgen.cli.main import app
+from hf_sysgen.config.recipe import dump_recipe, load_recipe
+from hf_sysgen.files import locked
+from hf_sysgen.results.record import RESULTS, read_results
+from hf_sysgen.training.launch import run_sweep
+from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
+from hf_sysgen.training.launch.sweep import SweepError, load_sweep, state_of
+from hf_sysgen.training.run import run_recipe
+
+STAND_IN = Path(__file__).with_name("sweep_stand_in.py")
+SEEDS = {"recipes": ["tiny.yaml"], "seeds": [0, 1, 2, 3]}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """The current folder, with a recipe; training there is the stand-in's."""
+    write_recipe(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(TrainingProcesses, "command", stand_in_command)
+    monkeypatch.setattr(run_sweep, "WAIT_SECONDS", 0.02)
+    return tmp_path
+
+
+def write_sweep(folder: Path, name: str = "sweep", **keys) -> Path:
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump({**SEEDS, **keys}, sort_keys=False))
+    return path
+
+
+def stand_in_command(processes, file, overrides) -> list[str]:
+    recipe = load_recipe(file, overrides)
+    accuracy = recipe.learning_rate if recipe.learning_rate < 1 else 0.5
+    split = {"examples": 2, "accuracy": accuracy, "loss": 1.0, "by_length": [[1, 2, accuracy]]}
+    results = {
+        "schema_version": 1, "name": recipe.name, "recipe": recipe.to_dict(), "recipe_hash": recipe.hash,
+        "git_commit": None, "versions": {}, "seed": recipe.seed, "steps": 2, "num_parameters": 1,
+        "splits": {"validation": split, "test": split}, "history": [], "train_seconds": 1.0, "device": "none",
+        "num_processes": 1, "num_threads": 1,
+    }  # fmt: skip
+    plan = {"run_dir": str(recipe.run_dir), "recipe": dump_recipe(recipe), "seed": recipe.seed, "results": results}
+    path = Path("plans") / f"{recipe.hash}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(plan))
+    return [sys.executable, "-I", "-S", str(STAND_IN), str(path)]
+
+
+def sweep(*words: str | Path):
+    return CliRunner().invoke(app, ["sweep", *map(str, words)])
+
+
+def starts(folder: Path) -> dict[str, int]:
+    """How often each run was started."""
+    return {str(path.parent.relative_to(folder)): path.read_text().count("\n") for path in folder.rglob("starts")}
+
+
+ALL = {f"runs/tiny/seed{seed}": 1 for seed in range(4)}
+
+
+def test_runs_of_a_file(folder):
+    path = write_sweep(
+        folder,
+        recipes=["tiny.yaml", "other.yaml"],
+        cells=[{}, {"config": "length", "steps": 7}],
+        axes={"learning_rate": [0.01, 1e-05], "dropout": [0.0]},
+        seeds=[3, 1],
+    )
+    write_recipe(folder, "other", model="universal_transformer")
+    loaded = load_sweep(path)
+    assert len(loaded.runs) == 2 * 2 * 2 * 2
+    assert [run.name for run in loaded.runs[:3]] == [
+        "runs/tiny,dropout=0.0/seed3",
+        "runs/tiny,dropout=0.0/seed1",
+        "runs/tiny,dropout=0.0,learning_rate=1e-05/seed3",
+    ]
+    last = loaded.runs[-1]
+    assert last.overrides == ("config=length", "dropout=0.0", "learning_rate=1e-05", "steps=7", "seed=1")
+    assert last.recipe == load_recipe(last.file, last.overrides)
+    assert (last.recipe.config, last.recipe.steps, last.recipe.learning_rate) == ("length", 7, 1e-5)
+
+
+def test_overrides(folder):
+    path = write_sweep(folder, cells=[{"steps": 3}, {"steps": 4}], axes={"dropout": [0.1, 0.2]})
+    quick = load_sweep(path, ["steps=5", "seeds=[7]"])
+    assert [run.name for run in quick.runs] == [
+        "runs/tiny,steps=5/seed7",  # 0.1 is the default
+        "runs/tiny,dropout=0.2,steps=5/seed7",
+    ]
+    assert [run.recipe.model_fields["dropout"] for run in load_sweep(path, ["dropout=0.5"]).runs] == [0.5] * 8
+    # values that YAML would read otherwise
+    write_sweep(folder, axes={"paper_cell": ["null", "3", None], "tracker": ["none"]}, seeds=[0])
+    with pytest.raises(SweepError, match="two runs are one"):
+        load_sweep(path)
+    write_sweep(folder, axes={"paper_cell": ["3"]}, seeds=[0])
+    assert load_sweep(path).runs[0].recipe.paper_cell == "3"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"recipe": ["tiny.yaml"]}, "unknown key 'recipe', did you mean 'recipes'?"),
+        ({"steps": 5}, "Keys of recipes belong to `axes`"),
+        ({"recipes": []}, "recipes: expected a list of paths of recipes, got []"),
+        ({"recipes": "tiny.yaml"}, "recipes: expected a list"),
+        ({"recipes": ["absent.yaml"]}, "absent.yaml: cannot read the recipe"),
+        ({"recipes": ["tiny.yaml", "tiny.yaml"]}, "recipes: a value stands twice"),
+        ({"recipes": ["tiny.yaml", "./tiny.yaml"]}, "two runs are one, in runs/tiny/seed0"),
+        ({"seeds": [0, 0]}, "seeds: a value stands twice"),
+        ({"seeds": [True]}, "seeds: expected a list of whole numbers, True is none"),
+        ({"seeds": [-1]}, "seeds: [-1] are not all in [0, 2^32)"),
+        ({"axes": ["steps"]}, "axes: expected `key: [values]` lines"),
+        ({"axes": {"steps": 5}}, "steps: expected a list of values, got 5"),
+        ({"axes": {"stepz": [5]}}, "unknown key 'stepz', did you mean 'steps'?"),
+        ({"axes": {"steps": [5, "six"]}}, "steps: expected a whole number, got 'six'"),
+        ({"axes": {"hidden_size": [16, 17]}}, "hidden_size=17 is not a multiple"),
+        ({"axes": {"seed": [1]}}, "seed: is decided by `seeds`"),
+        ({"axes": {"output_dir": ["a"]}}, "output_dir: is decided by"),
+        ({"cells": [{"seed": 1}]}, "seed: is decided by `seeds`"),
+        ({"cells": {"steps": 3}}, "cells: expected a list of mappings"),
+        ({"cells": [{"steps": 3}], "axes": {"steps": [4]}}, "steps: stands in `axes` and in `cells`"),
+        ({"cells": [{"steps": 6}, {}]}, "two runs are one"),
+        ({"axes": {"config": ["length", "lenght"]}}, "'lenght'"),
+        ({"axes": {"benchmark": ["skan"]}}, "unknown benchmark 'skan'"),
+        ({"select": "accuracy"}, "select: expected a split and a metric"),
+        ({"select": ["test", "accuracy"]}, "select: expected a split and a metric"),
+        ({"select": "train accuracy"}, "select: what is trained on is not measured"),
+        ({"axes": {1: [2], "steps": [3]}}, "1: keys are words"),
+        ({"cells": [{"steps": 3}, {None: 4}]}, "None: keys are words"),
+        ({"select": "dev accuracy"}, "scan length_cutoff_26 has no split 'dev'; it has train, validation, test"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_wrong_files(folder, changes, message):
+    path = write_sweep(folder, **changes)
+    result = sweep(path, "--jobs", 1)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"error: {path}")
+    assert message in line
+    assert not (folder / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["steps"], "'steps': an override is key=value"),
+        (["seed=3"], "seed: is decided by `seeds`"),
+        (["seeds=3"], "seeds: expected a list"),
+        (["--accelerate", "absent.yaml"], "--accelerate: there is no file absent.yaml"),
+        (["--accelerate", "absent.yaml", "--slurm", ""], "--accelerate: there is no file absent.yaml"),
+        (["--run", "runs/tiny/seed4"], "has no run 'runs/tiny/seed4', did you mean 'runs/tiny/seed"),
+    ],
+)
+def test_wrong_words(folder, words, message):
+    result = sweep(write_sweep(folder), *words)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert message in line
+    assert "error: " in sweep("absent.yaml").stderr
+    (folder / "list.yaml").write_text("- a")
+    assert "a sweep is a list of `key: value` lines" in sweep("list.yaml").stderr
+
+
+def test_one_fails_and_the_others_finish(folder):
+    path = write_sweep(folder, select="test accuracy")
+    (folder / "broken").touch()
+    result = sweep(path, "--jobs", 2)
+    assert result.exit_code == 1, result.output
+    assert result.stderr == (
+        "error: runs/tiny/seed1 failed: RuntimeError: the disk is on fire; "
+        "everything it said is in runs/tiny/seed1.log\n"
+    )
+    assert result.stdout.startswith("4 runs, 0 of them finished already\n")
+    assert "finished runs/tiny/seed2: validation=0.0100 test=0.0100 (1 s)" in result.stdout
+    assert "selected" not in result.stdout
+    assert "exit status 1" in (folder / "runs/tiny/seed1.log").read_text()
+    listed = sweep(path, "--dry-run")
+    assert listed.exit_code == 0
+    assert "failed     runs/tiny/seed1: RuntimeError: the disk is on fire\n" in listed.stdout
+    assert "4 runs: 3 finished, 0 running, 0 resumable, 1 failed, 0 new" in listed.stdout
+
+    before = {name: state for name, state in snapshot(folder / "runs").items() if "seed1" not in name}
+    (folder / "broken").unlink()
+    again = sweep(path)
+    assert again.exit_code == 0
+    assert again.stdout.startswith("4 runs, 3 of them finished already\n")
+    assert "selected by the highest mean test accuracy" in again.stdout
+    assert {name: state for name, state in snapshot(folder / "runs").items() if "seed1" not in name} == before
+    assert starts(folder) == ALL | {"runs/tiny/seed1": 2}
+
+
+def test_what_the_rule_selects(folder):
+    """Of each recipe and config the best mean over seeds; of losses the lowest."""
+    rates = [0.02, 0.03, 0.01]
+    path = write_sweep(
+        folder, axes={"config": ["length", "simple"], "learning_rate": rates}, seeds=[0, 1], select="test accuracy"
+    )
+    result = sweep(path)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()[-3:]
+    assert [" ".join(line.split()) for line in lines] == [
+        "selected by the highest mean test accuracy of cells seeds mean sd",
+        "tiny,config=length,learning_rate=0.03 3 2 0.0300 0.0000",
+        "tiny,config=simple,learning_rate=0.03 3 2 0.0300 0.0000",
+    ]
+    assert "lowest mean test loss" in sweep(path, "select=test loss").stdout
+    wrong = sweep(path, "select=test bleu")
+    assert wrong.exit_code == 2
+    assert "test has no metric 'bleu'; it has examples, accuracy, loss" in wrong.stderr
+    for record in (folder / "runs").rglob(RESULTS):
+        record.write_text(record.read_text().replace('"test"', '"other"'))
+    wrong = sweep(path)
+    assert wrong.exit_code == 2
+    assert "results.json: has no split 'test'; it has validation, other" in wrong.stderr
+
+
+def test_a_folder_of_another_recipe_fails_alone(folder):
+    """And a damaged record."""
+    path = write_sweep(folder)
+    for seed, name, text in ((0, "recipe.yaml", yaml.safe_dump({**TINY, "steps": 9})), (2, RESULTS, "{")):
+        (folder / f"runs/tiny/seed{seed}").mkdir(parents=True)
+        (folder / f"runs/tiny/seed{seed}/{name}").write_text(text)
+    (folder / "runs/tiny/seed2/recipe.yaml").write_text(dump_recipe(load_recipe("tiny.yaml", ["seed=2"])))
+    result = sweep(path)
+    assert result.exit_code == 2
+    first, second = result.stderr.splitlines()
+    assert "runs/tiny/seed0 holds a run of another recipe" in first
+    assert "runs/tiny/seed2/results.json: cannot read results" in second
+    assert starts(folder) == {"runs/tiny/seed1": 1, "runs/tiny/seed3": 1}
+
+
+def test_a_run_whose_folder_was_removed_is_new(folder):
+    """Though its log says how it ended."""
+    path = write_sweep(folder, seeds=[0])
+    assert sweep(path).exit_code == 0
+    shutil.rmtree(folder / "runs/tiny/seed0")
+    assert "new        runs/tiny/seed0\n" in sweep(path, "--dry-run").stdout
+
+
+def test_two_sweeps_share_their_runs(folder):
+    assert sweep(write_sweep(folder, "one", seeds=[0, 1])).exit_code == 0
+    assert sweep(write_sweep(folder, "two", seeds=[1, 2])).stdout.startswith("2 runs, 1 of them finished already")
+    assert starts(folder) == {f"runs/tiny/seed{seed}": 1 for seed in range(3)}
+
+
+def test_some_runs(folder):
+    path = write_sweep(folder, select="test accuracy")
+    result = sweep(path, "--run", "runs/tiny/seed2")
+    assert result.exit_code == 0
+    assert "selected" not in result.output
+    assert starts(folder) == {"runs/tiny/seed2": 1}
+
+
+def _sweep(folder: Path, words: list[str]) -> None:
+    """`hf-sysgen sweep` in a process of its own, which Ctrl-C reaches even if tests run where it does not."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.chdir(folder)
+    handle = os.open("out.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+    TrainingProcesses.command = stand_in_command
+    run_sweep.WAIT_SECONDS = 0.02
+    sys.argv = ["hf-sysgen", "sweep", *words]
+    app()
+
+
+@pytest.fixture
+def in_progress(folder):
+    """A sweep of four runs, two of them going on."""
+    path = write_sweep(folder)
+    (folder / "hold").touch()
+    process = forks.Process(target=_sweep, args=(folder, [str(path), "--jobs", "2"]))
+    process.start()
+    wait_until(lambda: len(starts(folder)) == 2)
+    yield process
+    process.kill()
+    (folder / "hold").unlink(missing_ok=True)
+
+
+def wait_until(condition) -> None:
+    end = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < end, "waited for what does not come"
+        time.sleep(0.02)
+
+
+def test_the_same_sweep_twice_at_once(folder, in_progress):
+    result = sweep("sweep.yaml")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error: sweep.yaml is being run here by another process; `--dry-run` shows how far it is\n"
+    )
+    assert "4 runs: 0 finished, 2 running, 0 resumable, 0 failed, 2 new" in sweep("sweep.yaml", "--dry-run").stdout
+    (folder / "hold").unlink()
+    in_progress.join()
+    assert in_progress.exitcode == 0
+    assert starts(folder) == ALL
+
+
+def test_another_sweep_waits_for_a_run_that_is_trained(folder, in_progress):
+    path = write_sweep(folder, "other", seeds=[0])
+    other = forks.Process(target=_sweep, args=(folder, [str(path)]))
+    other.start()
+    wait_until(lambda: "[runs/tiny/seed0] trained by another process: step 1/2" in (folder / "out.txt").read_text())
+    (folder / "hold").unlink()
+    for process in (other, in_progress):
+        process.join()
+        assert process.exitcode == 0
+    assert starts(folder) == ALL
+
+
+def test_a_run_that_train_has_in_hand_is_waited_for(folder):
+    path = write_sweep(folder, seeds=[0])
+    (folder / "out.txt").touch()
+    with locked(folder / "runs/tiny/seed0/.lock"):
+        assert state_of(load_sweep(path).runs[0]) == ("running", "by a command of its own")
+        process = forks.Process(target=_sweep, args=(folder, [str(path)]))
+        process.start()
+        wait_until(lambda: "[runs/tiny/seed0] trained by another process\n" in (folder / "out.txt").read_text())
+        assert starts(folder) == {}
+    process.join()
+    assert process.exitcode == 0
+    assert starts(folder) == {"runs/tiny/seed0": 1}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted(folder, in_progress, number):
+    os.kill(in_progress.pid, number)
+    in_progress.join()
+    assert in_progress.exitcode == 130
+    assert "error: interrupted; the same command goes on" in (folder / "out.txt").read_text()
+    states = [state_of(run)[0] for run in load_sweep("sweep.yaml").runs]
+    assert states == ["resumable", "resumable", "new", "new"]
+    (folder / "hold").unlink()
+    assert sweep("sweep.yaml").exit_code == 0
+    assert starts(folder) == ALL | {"runs/tiny/seed0": 2, "runs/tiny/seed1": 2}
+
+
+def test_killed(folder, in_progress):
+    """Its runs end too, because nobody reads what they print; until then nobody starts them again."""
+    in_progress.kill()
+    in_progress.join()
+    runs = load_sweep("sweep.yaml").runs
+    # each notices by itself, at the next line that it prints
+    wait_until(lambda: [state_of(run)[0] for run in runs[:2]] == ["resumable", "resumable"])
+    (folder / "hold").unlink()
+    assert sweep("sweep.yaml").exit_code == 0
+    assert starts(folder) == ALL | {"runs/tiny/seed0": 2, "runs/tiny/seed1": 2}
+
+
+def test_a_lock_lasts_as_long_as_the_run(tmp_path):
+    log = tmp_path / "log"
+    with locked(log) as file:
+        child = subprocess.Popen(["sleep", "100"], pass_fds=[file.fileno()])
+    with locked(log) as file:
+        assert file is None
+    child.kill()
+    child.wait()
+    with locked(log) as file:
+        assert file is not None
+
+
+FAKE_SBATCH = """#!/bin/bash
+# runs the array's tasks one after another, as far as a comma-separated list goes
+echo "$@" > sbatch_words
+script="${@: -1}"
+[ -e refused ] && { echo "sbatch: error: invalid partition specified" >&2; exit 1; }
+echo 4711
+"""
+
+
+@pytest.fixture
+def sbatch(folder, monkeypatch):
+    (folder / "bin").mkdir()
+    (folder / "bin" / "sbatch").write_text(FAKE_SBATCH)
+    (folder / "bin" / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder / 'bin'}:{os.environ['PATH']}")
+
+
+def test_slurm(folder, sbatch):
+    path = write_sweep(folder, axes={"paper_cell": ["it's $HOME"]})
+    assert sweep(path, "--run", "runs/tiny/seed0").exit_code == 0
+    result = sweep(path, "steps=6", "--slurm", "--partition 'my gpus' --gres gpu:1", "--jobs", 2)
+    assert result.exit_code == 0, result.output
+    script = folder / "runs/sweeps/sweep/array.sh"
+    assert result.stdout == "job 4711: 3 of 4 runs, as runs/sweeps/sweep/array.sh says\n"
+    assert (folder / "sbatch_words").read_text() == (
+        "--parsable --partition my gpus --gres gpu:1 runs/sweeps/sweep/array.sh\n"
+    )
+    text = script.read_text()
+    assert "#SBATCH --array=0-2%2\n" in text
+    # what a job would run, with a shell function in place of Python
+    shown = subprocess.run(
+        ["bash", "-c", f"exec() {{ printf '%s\\n' \"$@\"; }}; . {script}"],
+        env=os.environ | {"SLURM_ARRAY_TASK_ID": "1"}, capture_output=True, text=True, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    assert shown[0] == sys.executable
+    assert shown[1:4] == ["-m", "hf_sysgen.cli", "sweep"]
+    task = sweep(*shown[4:])
+    assert task.exit_code == 0, task.output
+    assert starts(folder) == {"runs/tiny/seed0": 1, "runs/tiny/seed2": 1}
+
+    (folder / "refused").touch()
+    refused = sweep(path, "--slurm", "")
+    assert refused.exit_code == 1
+    assert "sbatch refused runs/sweeps/sweep/array.sh: sbatch: error: invalid partition" in refused.stderr
+    assert sweep(path).exit_code == 0
+    assert "there is nothing to submit" in sweep(path, "--slurm", "").stderr
+
+
+def test_slurm_where_there_is_none(folder, monkeypatch):
+    path = write_sweep(folder)
+    monkeypatch.setenv("PATH", "/nowhere")
+    result = sweep(path, "--slurm", "")
+    assert result.exit_code == 2
+    assert "sbatch is not in PATH" in result.stderr
+
+
+def test_status_of_several():
+    assert [exit_status(statuses) for statuses in ([], [0, 0], [0, 2], [2, 2], [2, 1], [-9])] == [0, 0, 2, 2, 1, 1]
+
+
+def test_processes_at_once(monkeypatch):
+    monkeypatch.setattr("hf_sysgen.training.launch.processes._gpus", lambda: ["4", "7"])
+    assert TrainingProcesses(None, 5).at_once == 2
+    assert TrainingProcesses(8, 5).at_once == 5
+    launched = TrainingProcesses(None, 1, accelerate=Path("a.yaml"))
+    assert launched.command(Path("r.yaml"), ["seed=1"])[2:] == [
+        "accelerate.commands.launch", "--config_file", "a.yaml", "-m", "hf_sysgen.train", "r.yaml", "seed=1",
+    ]  # fmt: skip
+    lines: list[str] = []
+    script = ["-c", "import os; print(os.environ['CUDA_VISIBLE_DEVICES'], os.environ['OMP_NUM_THREADS'])"]
+    monkeypatch.setattr(TrainingProcesses, "command", lambda *_: [sys.executable, "-S", *script])
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)), raising=False)
+    processes = TrainingProcesses(3, 5)
+    for slot in range(3):
+        assert processes.train(Path(), [], slot, lines.append) == 0
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert processes.train(Path(), [], 0, lines.append) == 0
+    assert lines == ["4 5", "7 5", "4 5", "4 2"]
+    monkeypatch.setattr("hf_sysgen.training.launch.processes._gpus", list)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3, 4}, raising=False)
+    assert (TrainingProcesses(None, 9).at_once, TrainingProcesses(2, 9).threads) == (5, 2)
+
+
+SHIPPED = sorted(ROOT.glob("recipes/*/sweeps/*.yaml"))
+
+
+def test_shipped_files_have_names_of_their_own():
+    """And are installed, and their folders in `runs` do not meet."""
+    assert len({path.stem for path in SHIPPED}) >= 40
+    named = [path.parent.parent.name + path.stem for path in SHIPPED]
+    assert len(set(named)) == len(named)
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    for folder in {str(path.parent.relative_to(ROOT)) for path in SHIPPED}:
+        assert f'"share/hf-sysgen/{folder}" = ["{folder}/*.yaml"]' in text
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.parent.name}-{path.stem}")
+def test_shipped_files(path):
+    """Every cell is checked. Of the grids a corner: they differ from one another in nothing that is checked."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert re.match(r"# (Tables?|Figure|Appendix) .* of \w+ et al. 20\d\d", lines[0])
+    assert f"# Command: hf-sysgen sweep {path.relative_to(ROOT)}" in lines
+    keys = yaml.safe_load(path.read_text(encoding="utf-8"))
+    sizes = [len(values) for values in keys.get("axes", {}).values()]
+    count = math.prod([*sizes, len(keys["recipes"]), len(keys.get("cells", [0])), len(keys["seeds"])])
+    assert f"# Runs: {count:,}" in lines
+    corner = [f"{key}={values[-1]}" for key, values in keys.get("axes", {}).items()] if count > 200 else []
+    loaded = load_sweep(path, corner)
+    assert corner or len(loaded.runs) == count
+    # a cell that is the recipe itself keeps the paper's number
+    assert all(run.recipe.paper_cell or len(run.overrides) > 1 for run in loaded.runs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.parent.name}-{path.stem}")
+def test_first_cell_of_shipped_files(path, tmp_path, monkeypatch):
+    monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark)
+    run = load_sweep(path, ["seeds=[0]"]).runs[0]
+    overrides = [*run.overrides, *shrunk(run.recipe), f"output_dir={tmp_path / 'run'}"]
+    if run.recipe.benchmark == "c4":
+        overrides.append(f"tokenizer={write_tokenizer(tmp_path / 'tokenizer')}")
+    assert run_recipe(load_recipe(run.file, overrides))["steps"] == 2
+
+
+@pytest.mark.slow
+def test_in_earnest(tmp_path):
+    """The real commands: a run that fails, a kill in the middle, and the same numbers as without it."""
+    keys = {"config": "length_cutoff_40", "eval_batch_size": 512, "output_dir": None}
+    for name in ("killed", "whole"):
+        (tmp_path / name).mkdir()
+        write_recipe(tmp_path / name, steps=12, eval_every=4, save_every=3, **keys)
+        write_sweep(tmp_path / name, axes={"learning_rate": [0.01, 1e30]}, seeds=[0, 1])
+    words = ["-m", "hf_sysgen.cli", "sweep", "sweep.yaml", "--jobs", "2"]
+    with subprocess.Popen(
+        [sys.executable, *words], cwd=tmp_path / "killed", env=environment(), stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True,
+    ) as process:  # fmt: skip
+        for line in process.stdout:
+            if line.startswith("[runs/tiny/seed0] step 8/12"):
+                process.kill()
+                break
+    assert process.returncode == -signal.SIGKILL
+    done = {}
+    for name in ("killed", "whole"):
+        result = command(words, tmp_path / name)
+        assert result.returncode == 1
+        failed = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+        assert len(failed) == 2
+        assert all("learning_rate=1e+30/seed" in line and "is not finite" in line for line in failed)
+        done[name] = [tmp_path / name / "runs" / "tiny" / f"seed{seed}" for seed in (0, 1)]
+    for killed, whole in zip(*done.values(), strict=True):
+        assert weights(killed / "model") == weights(whole / "model")
+        assert read_results(killed / RESULTS)["splits"] == read_results(whole / RESULTS)["splits"]
+    before = snapshot(tmp_path / "whole" / "runs" / "tiny")
+    assert command(words, tmp_path / "whole").returncode == 1
+    assert snapshot(tmp_path / "whole" / "runs" / "tiny") == before
