@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
