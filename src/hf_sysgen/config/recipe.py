@@ -136,6 +136,8 @@ class Data(Section):
 class FixedSize(Section):
     """Batches with a fixed number of examples."""
 
+    sampling: str
+    """How examples are drawn."""
     size: Count
     """Examples of an update, over all processes and accumulated parts."""
     length_buckets: Annotated[Count, ROUNDING] = 1
