@@ -17,7 +17,8 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from hf_sysgen.cli.main import app
-from hf_sysgen.config.recipe import load_recipe, recipe_setups, shipped_recipes
+from hf_sysgen.config.io import load_recipe, recipe_setups, shipped_recipes
+from hf_sysgen.files import file_name
 from hf_sysgen.reports import comparison as reproduction
 from hf_sysgen.reports.comparison import (
     Measurement,
@@ -30,7 +31,6 @@ from hf_sysgen.reports.comparison import (
 )
 from hf_sysgen.reports.papers import Cell, Run, Table, find_tables, papers
 from hf_sysgen.reports.report import document, measured_cells, number, remarks, terminal, write_report
-from hf_sysgen.files import file_name
 from hf_sysgen.results.record import ResultsError, write_results
 from hf_sysgen.training.launch.sweep import load_sweep
 

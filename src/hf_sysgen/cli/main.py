@@ -123,7 +123,9 @@ def predict(
 def compare(
     recipes: Annotated[list[Path], typer.Argument(help="recipe files")],
     plot: Annotated[Path | None, typer.Option(help="PNG file for the accuracies over training")] = None,
-    override: Annotated[list[str] | None, typer.Option(help="dotted.key=value for every recipe; may be repeated")] = None,
+    override: Annotated[
+        list[str] | None, typer.Option(help="dotted.key=value for every recipe; may be repeated")
+    ] = None,
     translate: Annotated[
         list[str] | None, typer.Option(help="sentence for the best checkpoint; may be repeated")
     ] = None,
