@@ -196,7 +196,7 @@ def test_overrides_in_any_order_and_runs_of_no_cell():
 
 def test_every_cell_of_the_depth_table_is_a_run_of_a_sweep():
     """Of that recipe, and from the model of its column; a recipe that is a cell has the cell's number."""
-    sweeps = [load_sweep(f"depth_width/sweeps/table3_{name}.yaml") for name in ("pretraining", "fine_tuning")]
+    sweeps = [load_sweep(f"petty2023/sweeps/table3_{name}.yaml") for name in ("pretraining", "fine_tuning")]
     recipes = [run.recipe for sweep in sweeps for run in sweep.runs]
     records = [
         {**made(one.name.partition(",")[0], 0, 0.5), "name": one.name, "recipe": one.to_dict()} for one in recipes

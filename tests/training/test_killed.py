@@ -204,21 +204,6 @@ def test_errors_are_not_blamed_on_a_checkpoint_that_was_replaced(tmp_path):
         raise RuntimeError("out of memory")
 
 
-def test_static_batches(tmp_path):
-    """Their loop is our own."""
-    recipe = write_recipe(tmp_path, static_batches=True)
-    for name in ("whole", "killed"):
-        (tmp_path / name).mkdir()
-    arguments = [str(recipe), "output_dir=run"]
-    assert train_process(arguments, tmp_path / "whole").status == 0
-    doomed = functools.partial(kills.inside_checkpoint, 4)
-    assert train_process(arguments, tmp_path / "killed", doomed).status == -signal.SIGKILL
-    assert train_process(arguments, tmp_path / "killed").status == 0
-    whole, killed = tmp_path / "whole" / "run", tmp_path / "killed" / "run"
-    assert weights(killed / "model") == weights(whole / "model")
-    assert numbers(killed) == numbers(whole)
-
-
 @pytest.mark.slow
 def test_killed_in_earnest(tmp_path):
     """The real command on the real data, killed from outside when its progress shows."""
