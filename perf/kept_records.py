@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from hf_sysgen.config.recipe import Recipe, load_recipe
+from hf_sysgen.config.io import load_recipe
+from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.hub.publish_model import one_cell, run_card
 from hf_sysgen.results.record import read_results, write_results
 from hf_sysgen.zoo import zoo_names

@@ -20,7 +20,7 @@ from dataset_statistics import cell as statistic
 from kept_records import RESULTS_FOLDER, cards, keep, kept_cells, measured_heads
 from story_lengths import draw_stories, story_table
 
-from hf_sysgen.config.recipe import recipe_setups
+from hf_sysgen.config.io import recipe_setups
 from hf_sysgen.data import list_benchmarks
 from hf_sysgen.data.describe import counts_text
 from hf_sysgen.files import write_whole

@@ -565,7 +565,7 @@ def test_accuracies_at_equal_perplexity_are_of_one_benchmark(tmp_path, monkeypat
 @pytest.mark.parametrize("size_class", ["41M", "134M", "374M"])
 def test_shipped_recipes_of_pretraining_keep_what_figure_6_takes(size_class):
     """Perplexities that fall forever, lower ones of deeper models."""
-    from hf_sysgen.config.recipe import load_recipe, shipped_recipes
+    from hf_sysgen.config.io import load_recipe, shipped_recipes
 
     runs = []
     for path in (shipped_recipes() / "petty2023").glob(f"pretrain_{size_class}_*.yaml"):

@@ -21,7 +21,7 @@ from tiny_runs import learned_run
 from typer.testing import CliRunner
 
 from hf_sysgen.cli.main import app
-from hf_sysgen.config.recipe import parse_recipe
+from hf_sysgen.config.io import parse_recipe
 from hf_sysgen.data import DataError, load_benchmark
 from hf_sysgen.evaluation.checkpoints import CheckpointError, load_checkpoint, predict
 from hf_sysgen.hub.model_card import model_card

@@ -17,7 +17,8 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from hf_sysgen.cli.main import app
-from hf_sysgen.config.recipe import load_recipe, recipe_setups, shipped_recipes
+from hf_sysgen.config.io import load_recipe, recipe_setups, shipped_recipes
+from hf_sysgen.files import file_name
 from hf_sysgen.reports import comparison as reproduction
 from hf_sysgen.reports.comparison import (
     Measurement,
@@ -30,7 +31,7 @@ from hf_sysgen.reports.comparison import (
 )
 from hf_sysgen.reports.papers import Cell, Run, Table, find_tables, papers
 from hf_sysgen.reports.report import document, measured_cells, number, remarks, terminal, write_report
-from hf_sysgen.results.record import ResultsError, file_name, write_results
+from hf_sysgen.results.record import ResultsError, write_results
 from hf_sysgen.training.launch.sweep import load_sweep
 
 ROOT = Path(__file__).parent.parent.parent
@@ -195,7 +196,7 @@ def test_overrides_in_any_order_and_runs_of_no_cell():
 
 def test_every_cell_of_the_depth_table_is_a_run_of_a_sweep():
     """Of that recipe, and from the model of its column; a recipe that is a cell has the cell's number."""
-    sweeps = [load_sweep(f"depth_width/sweeps/table3_{name}.yaml") for name in ("pretraining", "fine_tuning")]
+    sweeps = [load_sweep(f"petty2023/sweeps/table3_{name}.yaml") for name in ("pretraining", "fine_tuning")]
     recipes = [run.recipe for sweep in sweeps for run in sweep.runs]
     records = [
         {**made(one.name.partition(",")[0], 0, 0.5), "name": one.name, "recipe": one.to_dict()} for one in recipes

@@ -44,7 +44,7 @@ OFTEN = ("before any file", "between checkpoints", "inside the file of weights",
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory):
-    return write_recipe(tmp_path_factory.mktemp("recipe"), batch_size=8, length_groups=2, sampling="epochs")
+    return write_recipe(tmp_path_factory.mktemp("recipe"), size=8, length_buckets=2, sampling="epochs")
 
 
 @pytest.fixture(scope="module")
@@ -204,25 +204,10 @@ def test_errors_are_not_blamed_on_a_checkpoint_that_was_replaced(tmp_path):
         raise RuntimeError("out of memory")
 
 
-def test_static_batches(tmp_path):
-    """Their loop is our own."""
-    recipe = write_recipe(tmp_path, static_batches=True)
-    for name in ("whole", "killed"):
-        (tmp_path / name).mkdir()
-    arguments = [str(recipe), "output_dir=run"]
-    assert train_process(arguments, tmp_path / "whole").status == 0
-    doomed = functools.partial(kills.inside_checkpoint, 4)
-    assert train_process(arguments, tmp_path / "killed", doomed).status == -signal.SIGKILL
-    assert train_process(arguments, tmp_path / "killed").status == 0
-    whole, killed = tmp_path / "whole" / "run", tmp_path / "killed" / "run"
-    assert weights(killed / "model") == weights(whole / "model")
-    assert numbers(killed) == numbers(whole)
-
-
 @pytest.mark.slow
 def test_killed_in_earnest(tmp_path):
     """The real command on the real data, killed from outside when its progress shows."""
-    path = write_recipe(tmp_path, config="length_cutoff_40", steps=12, eval_every=4, save_every=3, eval_batch_size=512)
+    path = write_recipe(tmp_path, config="length_cutoff_40", max_steps=12, eval_steps=4, save_steps=3, batch_size=512)
     words = ["-m", "hf_sysgen.train", str(path)]
     with subprocess.Popen(
         [sys.executable, *words, "output_dir=killed"], cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL,

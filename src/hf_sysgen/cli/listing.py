@@ -67,7 +67,7 @@ def list_sweeps_text(folder: Path | None = None) -> str:
 
 
 def _files_text(title: str, pattern: str, folder: Path | None) -> str:
-    from hf_sysgen.config.recipe import shipped_recipes
+    from hf_sysgen.config.io import shipped_recipes
 
     folder = folder or shipped_recipes()
     rows = []

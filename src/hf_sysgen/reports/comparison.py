@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hf_sysgen.files import file_name
 from hf_sysgen.reports.papers import Cell, Paper, Run, Table, find_tables, measured, papers
-from hf_sysgen.results.record import RESULTS, ResultsError, file_name, read_results
+from hf_sysgen.results.record import RESULTS, ResultsError, read_results
 
 Record = Mapping[str, Any]
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import platform
-import re
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -115,12 +113,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(entry) for entry in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def file_name(text: str) -> str:
-    """The text with what a path gives a meaning to, or a shell, made harmless, and no longer than a name may be."""
-    name = re.sub(r"[^\w=,.+-]", "-", text)
-    return name if len(name) <= 160 else f"{name[:150]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def new_folder(folder: Path, files: Iterable[str]) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from hf_sysgen.analysis.plotting import check_picture
-from hf_sysgen.config.recipe import Recipe, RecipeError, load_recipe
+from hf_sysgen.config.io import load_recipe
+from hf_sysgen.config.recipe import Recipe, RecipeError
 from hf_sysgen.data import benchmark_info, load_benchmark
 from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, source_ids
@@ -51,11 +52,15 @@ def compare_recipes(
         check_picture(plot)
     recipes = [load_recipe(file, overrides) for file in files]
     if len({recipe.run_dir for recipe in recipes}) < len(recipes):
-        raise RecipeError("output_dir: two of the recipes have one folder; give each its own name or seed")
+        raise RecipeError(
+            "output_dir: two of the recipes have one folder; give each its own name or seed", "output_dir"
+        )
     for recipe in recipes:
-        if "test" not in benchmark_info(recipe.benchmark).config(recipe.config).splits:
-            raise RecipeError(f"{recipe.name}: {recipe.benchmark} {recipe.config} has no split `test` to compare on")
-    metrics = sorted({recipe.paper_metric for recipe in recipes})
+        if "test" not in benchmark_info(recipe.data.benchmark).config(recipe.data.config).splits:
+            raise RecipeError(
+                f"{recipe.name}: {recipe.data.benchmark} {recipe.data.config} has no split `test` to compare on"
+            )
+    metrics = sorted({recipe.paper.metric for recipe in recipes})
     if sentences and len(metrics) > 1:
         raise RecipeError(
             f"--translate: is by the best of the recipes, which have several metrics ({', '.join(metrics)}); "
@@ -90,22 +95,22 @@ def _table(recipes: Sequence[Recipe], records: Sequence[dict[str, Any]]) -> str:
     metric = recipes[0].paper_metric
 
     def paper(recipe: Recipe, value: float | None) -> str:
-        return "-" if value is None or recipe.paper_metric != metric else f"{value:.2f}"
+        return "-" if value is None or recipe.paper.metric != metric else f"{value:.2f}"
 
     def measured(split: Mapping[str, Any] | None) -> str:
         return "-" if split is None or metric not in split else f"{split[metric]:.4f}"
 
     rows = []
-    called = told_apart([recipe.model for recipe in recipes], records)
+    called = told_apart([recipe.model.type for recipe in recipes], records)
     for name, recipe, record in zip(called, recipes, records, strict=True):
         iid, generalization = record["splits"].get("validation"), record["splits"]["test"]
         rows.append(
             (
                 name,
                 measured(iid),
-                paper(recipe, recipe.paper_validation),
+                paper(recipe, recipe.paper.validation),
                 measured(generalization),
-                paper(recipe, recipe.paper_test),
+                paper(recipe, recipe.paper.test),
                 f"{record['steps']:,}",
                 f"{record['train_seconds']:.0f} s",
             )
@@ -121,7 +126,7 @@ def _table(recipes: Sequence[Recipe], records: Sequence[dict[str, Any]]) -> str:
     )
     examples = ", ".join(f"{name} {split['examples']:,}" for name, split in records[0]["splits"].items())
     cells = "\n".join(
-        f"paper: {name}: {recipe.paper_cell}" for name, recipe in zip(called, recipes, strict=True) if recipe.paper_cell
+        f"paper: {name}: {recipe.paper.cell}" for name, recipe in zip(called, recipes, strict=True) if recipe.paper.cell
     )
     return f"{table(header, rows)}\nexamples: {examples}\n{cells}".rstrip()
 
@@ -157,7 +162,7 @@ def _translate(recipe: Recipe, sentences: Sequence[str]) -> int:
 
 def _references(recipe: Recipe, sentences: Container[str]) -> dict[str, str]:
     """The benchmark's own targets of those sentences that it has."""
-    benchmark = load_benchmark(recipe.benchmark, recipe.config, data_dir=recipe.data_dir)
+    benchmark = load_benchmark(recipe.data.benchmark, recipe.data.config, data_dir=recipe.data.data_dir)
     return {
         source: target
         for split in benchmark.values()
