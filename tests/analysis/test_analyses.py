@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from hf_sysgen.analysis import AnalysisError
 from hf_sysgen.analysis import commands as analyse
 from hf_sysgen.analysis import csordas2021 as devil
 from hf_sysgen.analysis.commands import feed_forward_ranks, read_runs
-from hf_sysgen.analysis.csordas2021 import AnalysisError
 from hf_sysgen.analysis.petty2023 import (
     accuracy_at_loss,
     at_equal_loss,
@@ -33,7 +33,6 @@ from hf_sysgen.analysis.plotting import (
     Cloud,
     Line,
     Panel,
-    PictureError,
     check_picture,
     draw_clouds,
     draw_panels,
@@ -583,11 +582,11 @@ def test_shipped_recipes_of_pretraining_keep_what_figure_6_takes(size_class):
 
 def test_what_cannot_be_written_is_told_before_the_work(tmp_path):
     (tmp_path / "folder.png").mkdir()
-    with pytest.raises(PictureError, match=r"folder\.png: is a folder"):
+    with pytest.raises(AnalysisError, match=r"folder\.png: is a folder"):
         check_picture(tmp_path / "folder.png")
     check_picture(tmp_path / "folder.png" / "deeper" / "x.png")
     # where even root can write nothing
-    with pytest.raises(PictureError, match=r"/proc/x\.png: cannot be written to"):
+    with pytest.raises(AnalysisError, match=r"/proc/x\.png: cannot be written to"):
         check_picture("/proc/x.png")
 
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hf_sysgen.analysis import AnalysisError
 from hf_sysgen.analysis import csordas2021 as devil_analyses
 from hf_sysgen.analysis import petty2023 as depth_analyses
-from hf_sysgen.analysis.csordas2021 import AnalysisError, Record, benchmark_of, cells, curve, mean_curve
+from hf_sysgen.analysis.csordas2021 import Record, benchmark_of, cells, curve, mean_curve
 from hf_sysgen.analysis.plotting import (
     LAYERS,
     Cloud,
@@ -29,9 +30,9 @@ from hf_sysgen.analysis.plotting import (
     save,
 )
 from hf_sysgen.files import write_whole
-from hf_sysgen.reports.report import table
 from hf_sysgen.results.record import MODEL, RESULTS, read_results
 from hf_sysgen.results.samples import read_evaluations
+from hf_sysgen.tables import table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -81,7 +82,7 @@ def analyse(paths: Sequence[Path], output: Path, find: Callable[[list[tuple[Path
     Have `find` analyse the runs, write `NAME.csv` and `NAME.png` into a folder, and return the table with their paths.
 
     Raises:
-        AnalysisError, ResultsError, PictureError: runs lack something, or the folder cannot be written to.
+        AnalysisError, ResultsError: runs lack something, or the folder cannot be written to.
     """
     check_picture(output / "figure.png")
     finding = find(read_runs(paths))

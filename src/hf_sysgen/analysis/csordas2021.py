@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hf_sysgen.errors import UserError
+from hf_sysgen.analysis import AnalysisError
 from hf_sysgen.results.samples import Evaluation
 
 Record = Mapping[str, Any]
@@ -30,10 +30,6 @@ PAIRS = (
 # Table 8's split drawn like train, where it is not `validation` (plot_big_result_table_iid.py: "interpolate")
 IID = {"mathematics": "test_iid"}
 MODELS = tuple(model for pair in zip(*PAIRS, strict=True) for model in pair)
-
-
-class AnalysisError(UserError):
-    """Records that lack what an analysis needs: says which, and what would record it."""
 
 
 def curve(record: Record, split: str, metric: str) -> Curve:

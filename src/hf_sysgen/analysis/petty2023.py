@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_sysgen.analysis.csordas2021 import AnalysisError, Curve, Record, benchmark_of, curve
+from hf_sysgen.analysis import AnalysisError
+from hf_sysgen.analysis.csordas2021 import Curve, Record, benchmark_of, curve
 from hf_sysgen.data.cogs.files import STRUCTURAL
 from hf_sysgen.results.record import SAME_CELL
 

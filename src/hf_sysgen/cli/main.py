@@ -9,7 +9,7 @@ import typer
 
 from hf_sysgen.cli import analyse as analyse_cli
 from hf_sysgen.cli import data as data_cli
-from hf_sysgen.cli import look as look_cli
+from hf_sysgen.cli import plot as plot_cli
 from hf_sysgen.errors import reported
 from hf_sysgen.files import write_whole
 
@@ -21,7 +21,7 @@ app = typer.Typer(
     help="Models, benchmarks and training setups for systematic generalization.",
 )
 app.add_typer(data_cli.app, name="data")
-app.add_typer(look_cli.app, name="look")
+app.add_typer(plot_cli.app, name="plot")
 app.add_typer(analyse_cli.app, name="analyse")
 
 RecipeFile = Annotated[Path, typer.Argument(help="a recipe file, see `hf-sysgen list recipes`")]

@@ -17,8 +17,8 @@ from hf_sysgen.evaluation.metrics.summary import (
     summarize_text,
     summarize_translations,
 )
-from hf_sysgen.reports.report import table
 from hf_sysgen.results.record import PREDICTIONS, RESULTS, read_predictions, read_results
+from hf_sysgen.tables import table
 
 Rows = Sequence[Mapping[str, Any]]
 

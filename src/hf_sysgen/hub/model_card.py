@@ -12,7 +12,7 @@ from hf_sysgen.data.registry import benchmark_info
 from hf_sysgen.hub.dataset_card import counts_table, errata_lines
 from hf_sysgen.hub.papers import paper_of
 from hf_sysgen.hub.repository import TAG, PublishError
-from hf_sysgen.reports.report import markdown
+from hf_sysgen.tables import markdown
 
 Record = Mapping[str, Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from hf_sysgen.reports.comparison import (
 )
 from hf_sysgen.reports.papers import Cell, Table
 from hf_sysgen.results.record import ResultsError
+from hf_sysgen.tables import markdown, table
 
 HEADER = ("cell", "paper", "ours", "sd", "SEM", "runs", "budget", "difference", "95 % interval", "verdict")
 
@@ -32,24 +33,6 @@ UNITS = {
     "bleu": "BLEU",
     "perplexity": "perplexity",
 }
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Left-aligned first column, right-aligned others, two blanks between."""
-    lines = [[str(cell) for cell in row] for row in [header, *rows]]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-
-    def aligned(line: list[str]) -> str:
-        cells = [cell.rjust(width) for cell, width in zip(line, widths, strict=True)]
-        return "  ".join([line[0].ljust(widths[0]), *cells[1:]]).rstrip()
-
-    return "\n".join(aligned(line) for line in lines)
-
-
-def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = True) -> str:
-    """As Markdown has it: the first column left-aligned, the others right-aligned where they are numbers."""
-    lines = [header, ("---", *["---:" if numbers else "---"] * (len(header) - 1)), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def number(value: float | None, cell: Cell, signed: bool = False) -> str:

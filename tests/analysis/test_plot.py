@@ -16,11 +16,11 @@ from tiny_runs import SMALL, read_lines, tiny_recipe
 from transformers import GenerationConfig
 from typer.testing import CliRunner
 
-import hf_sysgen.analysis.look
+import hf_sysgen.analysis.plot
 import hf_sysgen.data
 import hf_sysgen.training.tasks.base
+from hf_sysgen.analysis import AnalysisError
 from hf_sysgen.analysis.attention import (
-    LookError,
     attention_maps,
     distance_preferences,
     position_maps,
@@ -30,9 +30,9 @@ from hf_sysgen.analysis.attention import (
     story_attention,
 )
 from hf_sysgen.analysis.graph_plots import _levels, draw_queries, draw_words
-from hf_sysgen.analysis.graphs import GraphError, QueryGraph, WordGraph, cogs_forms, cogs_labels, parse_query, trees
+from hf_sysgen.analysis.graphs import QueryGraph, WordGraph, cogs_forms, cogs_labels, parse_query, trees
 from hf_sysgen.analysis.plotting import BLUE, GREY, ORANGE
-from hf_sysgen.analysis.stories import Story, StoryError, parse_story
+from hf_sysgen.analysis.stories import Story, parse_story
 from hf_sysgen.cli.main import app
 from hf_sysgen.data.cogs.graph_forms import to_graph
 from hf_sysgen.data.text.vocabulary import build_vocabulary, sentence_tokenizer
@@ -173,9 +173,9 @@ def test_both_nodes_in_question():
 def test_stories():
     assert parse_story("Ann wife Bob, Bob son Cy , Ann ? Cy") == STORY
     for text in ("Ann wife", "Ann wife Ann, Ann ? Bob", "Ann wife Bob", "Ann ? Bob", "A son B, A ? B, B ? A"):
-        with pytest.raises(StoryError, match="expected"):
+        with pytest.raises(AnalysisError, match="expected"):
             parse_story(text)
-    with pytest.raises(LookError, match="'friend' is no relation that the model knows: son, wife"):
+    with pytest.raises(AnalysisError, match="'friend' is no relation that the model knows: son, wife"):
         read_input(edge_on_stories(), None, "Ann friend Bob, Ann ? Bob")
 
 
@@ -283,11 +283,11 @@ def test_sentences_that_are_labelled():
 def test_what_a_model_has_not():
     model = tiny("sysgen_transformer")
     reading = read_input(model, VOCABULARY.tokenizer, "jump", "I_JUMP")
-    with pytest.raises(LookError, match="has no biases by distance"):
+    with pytest.raises(AnalysisError, match="has no biases by distance"):
         distance_preferences(model)
-    with pytest.raises(LookError, match="positions add nothing"):
+    with pytest.raises(AnalysisError, match="positions add nothing"):
         position_maps(model, reading)
-    with pytest.raises(LookError, match="writes nothing"):
+    with pytest.raises(AnalysisError, match="writes nothing"):
         read_input(edge_on_stories(), None, "Ann wife Bob, Ann ? Bob", "son")
 
 
@@ -338,7 +338,7 @@ def test_queries():
     assert parse_query(text) == graph
     assert parse_query("SELECT count ( * ) WHERE { M0 a b }").selected == frozenset()
     for wrong in ("SELECT DISTINCT ?x0 WHERE { ?x0 a film.actor", "", "SELECT count ( * ) WHERE { M0 a b c }"):
-        with pytest.raises(GraphError):
+        with pytest.raises(AnalysisError):
             parse_query(wrong)
     right, predicted = draw_queries(graph, None, "").axes
     assert "gender" in [text.get_text() for text in right.texts]
@@ -346,7 +346,7 @@ def test_queries():
 
 
 def invoke(*words):
-    return CliRunner().invoke(app, ["look", *map(str, words)])
+    return CliRunner().invoke(app, ["plot", *map(str, words)])
 
 
 @pytest.fixture
@@ -418,7 +418,7 @@ def runs(tmp_path_factory):
 def drawn(monkeypatch):
     """The figures that are saved."""
     figures = []
-    monkeypatch.setattr(hf_sysgen.analysis.look, "save", lambda figure, path: figures.append((figure, path)))
+    monkeypatch.setattr(hf_sysgen.analysis.plot, "save", lambda figure, path: figures.append((figure, path)))
     return figures
 
 

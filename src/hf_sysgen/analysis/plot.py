@@ -1,22 +1,18 @@
-"""What `hf-sysgen look ...` does: a picture of a checkpoint or of an example, as a file."""
+"""What `hf-sysgen plot ...` does: a picture of a checkpoint or of an example, as a file."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from hf_sysgen.analysis import AnalysisError
 from hf_sysgen.analysis.plotting import check_picture, save
 from hf_sysgen.analysis.stories import Story, parse_story, story_of
-from hf_sysgen.errors import UserError
 from hf_sysgen.results.record import PREDICTIONS, RESULTS, read_predictions, read_results
 
 
-class ExampleError(UserError):
-    """An example that is not there."""
-
-
-def look_at_attention(checkpoint: str | Path, text: str, output: Path, target: str | None, positions: bool) -> str:
-    """Maps of an input. Raises PictureError, CheckpointError, DataError, LookError, StoryError."""
+def plot_attention(checkpoint: str | Path, text: str, output: Path, target: str | None, positions: bool) -> str:
+    """Maps of an input. Raises AnalysisError, CheckpointError, DataError."""
     check_picture(output)
     from hf_sysgen.analysis.attention import attention_maps, position_maps, read_input
     from hf_sysgen.analysis.attention_plots import draw_maps
@@ -32,8 +28,8 @@ def look_at_attention(checkpoint: str | Path, text: str, output: Path, target: s
     return f"{', '.join(f'{one.kind}: {len(one.layers)} x {len(one.layers[0])}' for one in maps)} -> {output}"
 
 
-def look_at_biases(checkpoint: str | Path, output: Path, reach: int) -> str:
-    """Figure 1 of Chaabouni et al. 2021 of a checkpoint. Raises PictureError, CheckpointError, LookError."""
+def plot_biases(checkpoint: str | Path, output: Path, reach: int) -> str:
+    """Figure 1 of Chaabouni et al. 2021 of a checkpoint. Raises AnalysisError, CheckpointError."""
     check_picture(output)
     from hf_sysgen.analysis.attention import distance_preferences
     from hf_sysgen.analysis.attention_plots import draw_preferences
@@ -45,25 +41,25 @@ def look_at_biases(checkpoint: str | Path, output: Path, reach: int) -> str:
     return f"{', '.join(f'{one.kind}: {len(one.layers)} layers' for one in found)} -> {output}"
 
 
-def look_at_example(run: Path, output: Path, split: str, row: int, data_dir: Path | None) -> str:
+def plot_example(run: Path, output: Path, split: str, row: int, data_dir: Path | None) -> str:
     """
     The graph of an example of a run: of CLUTRR the story with the model's attention, of COGS and CFQ the predicted
     against the right graph, which its `predictions.jsonl` tells.
 
     Raises:
-        PictureError, ResultsError, ExampleError: the file is no picture, the folder no run, the example not there or no
-            graph; and what `look_at_story` raises.
+        AnalysisError, ResultsError: the file is no picture, the folder no run, the example not there or no
+            graph; and what `plot_story` raises.
     """
     check_picture(output)
     recipe = read_results(run / RESULTS)["recipe"]
     benchmark = recipe["benchmark"]
     if benchmark == "clutrr":
-        return look_at_story(run, _story(recipe, split, row, data_dir), output)
+        return plot_story(run, _story(recipe, split, row, data_dir), output)
     from hf_sysgen.analysis.graph_plots import draw_queries, draw_words
     from hf_sysgen.analysis.graphs import READERS, QueryGraph
 
     if benchmark not in READERS:
-        raise ExampleError(f"{run}: examples of {benchmark} are no graphs; those of clutrr, {', '.join(READERS)} are")
+        raise AnalysisError(f"{run}: examples of {benchmark} are no graphs; those of clutrr, {', '.join(READERS)} are")
     record = _prediction(run / PREDICTIONS, split, row)
     gold, predicted = READERS[benchmark](record)
     said = "right" if record["exact"] else "wrong"
@@ -73,8 +69,8 @@ def look_at_example(run: Path, output: Path, split: str, row: int, data_dir: Pat
     return f"{said}: {record['input']} -> {output}"
 
 
-def look_at_story(checkpoint: str | Path, story: Story | str, output: Path) -> str:
-    """A story with the attention of its query, layer by layer. Raises CheckpointError, LookError, StoryError."""
+def plot_story(checkpoint: str | Path, story: Story | str, output: Path) -> str:
+    """A story with the attention of its query, layer by layer. Raises CheckpointError, AnalysisError."""
     check_picture(output)
     story = parse_story(story) if isinstance(story, str) else story
     from hf_sysgen.analysis.attention import read_story, story_attention
@@ -106,12 +102,12 @@ def _story(recipe: dict[str, Any], split: str, row: int, data_dir: Path | None) 
     data = load_benchmark(recipe["benchmark"], recipe["config"], data_dir=data_dir or recipe["data_dir"])
     if split not in data or not 0 <= row < len(data[split]):
         sizes = ", ".join(f"{name} has {len(examples):,}" for name, examples in data.items())
-        raise ExampleError(f"no example {row} of the split {split!r}: {sizes}")
+        raise AnalysisError(f"no example {row} of the split {split!r}: {sizes}")
     return story_of(data[split][row])
 
 
 def _prediction(path: Path, split: str, row: int) -> dict[str, Any]:
     record = next((record for record in read_predictions(path, split) if record.get("row") == row), None)
     if record is None:
-        raise ExampleError(f"{path}: has no example {row} of the split {split!r}")
+        raise AnalysisError(f"{path}: has no example {row} of the split {split!r}")
     return record

@@ -1,4 +1,4 @@
-"""The commands `hf-sysgen look ...`. Every command imports what it needs when it runs."""
+"""The commands `hf-sysgen plot ...`. Every command imports what it needs when it runs."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def attention(
 ) -> None:
     """Attention weights of every layer and head on an input."""
     with reported() as outcome:
-        from hf_sysgen.analysis.look import look_at_attention
+        from hf_sysgen.analysis.plot import plot_attention
 
-        print(look_at_attention(checkpoint, text, output, target, positions))
+        print(plot_attention(checkpoint, text, output, target, positions))
     raise typer.Exit(outcome.status)
 
 
@@ -47,9 +47,9 @@ def biases(
 ) -> None:
     """The softmax of learned biases by distance, for each head and layer (Chaabouni et al. 2021, Figure 1)."""
     with reported() as outcome:
-        from hf_sysgen.analysis.look import look_at_biases
+        from hf_sysgen.analysis.plot import plot_biases
 
-        print(look_at_biases(checkpoint, output, reach))
+        print(plot_biases(checkpoint, output, reach))
     raise typer.Exit(outcome.status)
 
 
@@ -61,9 +61,9 @@ def story(
 ) -> None:
     """A graph of relations with the attention of the edge in question, layer by layer (CLUTRR)."""
     with reported() as outcome:
-        from hf_sysgen.analysis.look import look_at_story
+        from hf_sysgen.analysis.plot import plot_story
 
-        print(look_at_story(checkpoint, text, output))
+        print(plot_story(checkpoint, text, output))
     raise typer.Exit(outcome.status)
 
 
@@ -77,7 +77,7 @@ def example(
 ) -> None:
     """An example as a graph: CLUTRR's with attention, COGS' and CFQ's predicted against right."""
     with reported() as outcome:
-        from hf_sysgen.analysis.look import look_at_example
+        from hf_sysgen.analysis.plot import plot_example
 
-        print(look_at_example(run, output, split, row, data_dir))
+        print(plot_example(run, output, split, row, data_dir))
     raise typer.Exit(outcome.status)
