@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,6 +58,12 @@ def locked(path: Path) -> Iterator[IO[str] | None]:
             if error.errno not in (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK):
                 raise
         yield file
+
+
+def file_name(text: str) -> str:
+    """The text with what a path gives a meaning to, or a shell, made harmless, and no longer than a name may be."""
+    name = re.sub(r"[^\w=,.+-]", "-", text)
+    return name if len(name) <= 160 else f"{name[:150]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def flush_to_disk(folder: Path) -> None:

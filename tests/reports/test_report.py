@@ -30,7 +30,8 @@ from hf_sysgen.reports.comparison import (
 )
 from hf_sysgen.reports.papers import Cell, Run, Table, find_tables, papers
 from hf_sysgen.reports.report import document, measured_cells, number, remarks, terminal, write_report
-from hf_sysgen.results.record import ResultsError, file_name, write_results
+from hf_sysgen.files import file_name
+from hf_sysgen.results.record import ResultsError, write_results
 from hf_sysgen.training.launch.sweep import load_sweep
 
 ROOT = Path(__file__).parent.parent.parent

@@ -1,0 +1,1 @@
+"""Recipes and sweeps: their schema, reading, checks and migration."""

@@ -1,0 +1,250 @@
+"""Reading recipes: YAML 1.2, a file's `base`, dotted overrides; and writing them."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from hf_sysgen.config.recipe import Recipe, RecipeError, changes_of, cut, flattened, merged, nested, recipe_of
+
+# where pyproject.toml has recipes put, below a place that the kind of installation decides
+INSTALLED = "share/hf-sysgen/recipes"
+BASE = "base"
+
+
+def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
+    """
+    Read a recipe file and check all of it.
+
+    Args:
+        path: the YAML file, or the path of one of `shipped_recipes`, with or without the leading "recipes/".
+        overrides: `dotted.key=value` texts, value in YAML, e.g. "training.max_steps=100". One that changes the result
+            makes another cell: it joins the run's name, and the file's `paper` no longer holds, unless given too.
+
+    Raises:
+        RecipeError: the file cannot be read; a key is unknown, missing or of the wrong type; values contradict each
+            other. One line, naming file and key.
+    """
+    return overridden(find_shipped(path), parse_overrides(overrides))
+
+
+def overridden(path: Path, overrides: Mapping[str, Any]) -> Recipe:
+    """As `load_recipe`, of values by dotted key."""
+    from hf_sysgen.config.check import check_recipe, known_fields
+
+    with named(path):
+        sections = _resolved(path, known_fields)
+        recipe = check_recipe(recipe_of(merged(sections, nested(overrides), known_fields), file_of(path)))
+        if not overrides:
+            return recipe
+        original = None
+        # an override may also mend the file, which alone would be refused
+        with contextlib.suppress(RecipeError):
+            original = check_recipe(recipe_of(sections, file_of(path)))
+        return _as_cell(recipe, original, overrides)
+
+
+def _as_cell(recipe: Recipe, original: Recipe | None, overrides: Mapping[str, Any]) -> Recipe:
+    """The recipe with the overrides that make it another cell; then the file's numbers of the paper are not its."""
+    from hf_sysgen.config.check import filled
+
+    ours, theirs = filled(recipe), filled(original) if original is not None else {}
+    given = flattened(nested(overrides))
+    another = {key: ours.get(key) for key in given if changes_of(key) == "result" and ours.get(key) != theirs.get(key)}
+    if not another:
+        return recipe
+    sections = recipe.to_dict()
+    paper = {"cell": None, "test": None, "validation": None}
+    kept = {key.partition(".")[2] for key in given if key.startswith("paper.")}
+    sections["paper"] |= {key: value for key, value in paper.items() if key not in kept}
+    return recipe_of(sections, recipe.file, another)
+
+
+def read_recipe(path: str | Path) -> Recipe:
+    """
+    The recipe of a file, without checking the fields of its model and those passed through to the Trainer: imports
+    neither torch nor transformers.
+
+    Raises:
+        RecipeError: as `load_recipe`.
+    """
+    path = find_shipped(path)
+    with named(path):
+        return recipe_of(_resolved(path), file_of(path))
+
+
+def parse_recipe(sections: Mapping[str, Any], file: str = "recipe") -> Recipe:
+    """A checked recipe of sections, e.g. of a record. Errors as `load_recipe`."""
+    from hf_sysgen.config.check import check_recipe
+
+    return check_recipe(recipe_of(sections, file))
+
+
+@contextlib.contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Errors of a recipe with the file in front."""
+    try:
+        yield
+    except RecipeError as error:
+        text = str(error)
+        raise RecipeError(text if text.startswith(str(path)) else f"{path}: {text}", error.key) from error
+
+
+def _resolved(path: Path, known_fields: Any = None, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """
+    The sections of a file laid over those of its `base`.
+
+    Args:
+        known_fields: the names of fields of a model type; where another type stands over that of the base, it keeps of
+            the base's fields only these. None keeps all, which `check_recipe` would refuse.
+    """
+    sections = read_yaml(path)
+    require_sections(sections)
+    if BASE not in sections:
+        return sections
+    name = sections.pop(BASE)
+    if not isinstance(name, str):
+        raise RecipeError(f"{BASE}: expected a file, got {cut(name)}", BASE)
+    base_path = (path.parent / name).resolve()
+    if base_path in (*above, path.resolve()):
+        raise RecipeError(f"{BASE}: {name} starts from this file itself", BASE)
+    if not base_path.is_file():
+        raise RecipeError(f"{BASE}: there is no file {base_path}", BASE)
+    base = _resolved(base_path, known_fields, (*above, path.resolve()))
+    base.pop("paper", None)
+    return merged(base, sections, known_fields)
+
+
+def require_sections(sections: Mapping[str, Any]) -> None:
+    """Raises RecipeError: this is a flat recipe of the first edition."""
+    if isinstance(sections.get("model"), str) and "benchmark" in sections:
+        raise RecipeError("is a flat recipe of hf-sysgen 0.1; `hf-sysgen recipe migrate FILE` rewrites it in sections")
+
+
+def find_shipped(path: str | Path) -> Path:
+    """The path, or where it is not there that of `shipped_recipes`, with or without the leading "recipes/"."""
+    path = Path(path)
+    if not path.is_absolute() and not path.exists():
+        shipped = shipped_recipes() / path.relative_to("recipes" if path.parts[:1] == ("recipes",) else "")
+        path = shipped if shipped.is_file() else path
+    return path
+
+
+def file_of(path: Path) -> str:
+    """What a recipe calls its file: folder and name of a shipped one, the name alone of any other, without ending."""
+    with contextlib.suppress(ValueError):
+        return path.resolve().relative_to(shipped_recipes().resolve()).with_suffix("").as_posix()
+    return path.stem
+
+
+def shipped_recipes() -> Path:
+    """The folder of this package's recipes: that of the checkout, or where an installation puts them."""
+    checkout = Path(__file__).resolve().parents[3] / "recipes"
+    usual = Path(sysconfig.get_path("data")) / INSTALLED
+    return next((folder for folder in (checkout, *_recorded_recipes(), usual) if folder.is_dir()), usual)
+
+
+def shipped_files() -> dict[str, Path]:
+    """
+    The recipe files of this package by what recipes call them, e.g. "csordas2021/cogs_relative".
+
+    Raises:
+        RecipeError: there are none.
+    """
+    folder = shipped_recipes()
+    paths = [path for path in sorted(folder.glob("*/*.yaml")) if path.parent.name != "accelerate"]
+    if not paths:
+        raise RecipeError(f"{folder}: the package's recipes are not there; install hf-sysgen again, by pip")
+    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in paths}
+
+
+def _recorded_recipes() -> Iterator[Path]:
+    """Where the installation of this package says that its recipes are, e.g. with `pip install --user`."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        package = importlib.metadata.distribution("hf-sysgen")
+        for file in package.files or ():
+            before, folder, _ = file.as_posix().partition(f"{INSTALLED}/")
+            if folder:
+                yield Path(str(package.locate_file(before + folder))).resolve()
+                break
+    # `pip install --target` puts them beside the package, and writes down another place
+    yield Path(__file__).resolve().parents[2] / INSTALLED
+
+
+def read_yaml(path: Path, what: str = "recipe") -> dict[str, Any]:
+    """
+    The mapping that a YAML file is.
+
+    Raises:
+        RecipeError: the file cannot be read, or is no mapping whose keys are words and stand once.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path}: cannot read the {what}: {error}") from error
+    keys = parse_yaml(text, str(path))
+    if not isinstance(keys, dict):
+        raise RecipeError(f"{path}: a {what} is a mapping of keys to values, this is {cut(keys)}")
+    for key in _keys(keys):
+        if not isinstance(key, str):
+            raise RecipeError(f"{path}: {cut(key)}: keys are words")
+    return keys
+
+
+def _keys(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        yield from value
+        for inner in value.values():
+            yield from _keys(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _keys(inner)
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """The value of a YAML 1.2 text. Raises RecipeError."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        return YAML(typ="safe", pure=True).load(text)
+    # the last three are ruamel's own, of tags that do not fit their value
+    except (YAMLError, ValueError, AttributeError, LookupError, TypeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" in line {mark.line + 1}" if mark else ""
+        problem = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise RecipeError(f"{where}: not YAML{line}: {problem}") from error
+
+
+def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
+    """Values by dotted key of `key=value` texts, the values in YAML. Raises RecipeError where one is none."""
+    given: dict[str, Any] = {}
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        if not equals or not all(key.split(".")):
+            raise RecipeError(f"{cut(override)!r}: an override is key=value, e.g. training.max_steps=100")
+        given[key] = parse_yaml(value, repr(cut(override)))
+    return given
+
+
+def write_override(key: str, value: Any) -> str:
+    """The `key=value` that `parse_overrides` reads as this key and value."""
+    if isinstance(value, str) and parse_overrides([f"x={value}"])["x"] == value:
+        return f"{key}={value}"
+    return f"{key}={json.dumps(value)}"
+
+
+def dump_recipe(recipe: Recipe) -> str:
+    """The recipe as YAML, every field with its value: what a run's folder keeps."""
+    from ruamel.yaml import YAML
+
+    yaml, stream = YAML(typ="safe", pure=True), StringIO()
+    yaml.default_flow_style, yaml.width, yaml.sort_base_mapping_type_on_output = False, 120, False
+    yaml.dump(recipe.to_dict(), stream)
+    return stream.getvalue()
