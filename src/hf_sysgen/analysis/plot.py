@@ -8,7 +8,9 @@ from typing import Any
 from hf_sysgen.analysis import AnalysisError
 from hf_sysgen.analysis.plotting import check_picture, save
 from hf_sysgen.analysis.stories import Story, parse_story, story_of
-from hf_sysgen.results.record import PREDICTIONS, RESULTS, read_predictions, read_results
+from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.results.predictions import Row, read_predictions
+from hf_sysgen.results.record import PREDICTIONS, RESULTS, read_record
 
 
 def plot_attention(checkpoint: str | Path, text: str, output: Path, target: str | None, positions: bool) -> str:
@@ -51,8 +53,8 @@ def plot_example(run: Path, output: Path, split: str, row: int, data_dir: Path |
             graph; and what `plot_story` raises.
     """
     check_picture(output)
-    recipe = read_results(run / RESULTS)["recipe"]
-    benchmark = recipe["benchmark"]
+    recipe = read_record(run / RESULTS).recipe
+    benchmark = recipe.data.benchmark
     if benchmark == "clutrr":
         return plot_story(run, _story(recipe, split, row, data_dir), output)
     from hf_sysgen.analysis.graph_plots import draw_queries, draw_words
@@ -60,13 +62,13 @@ def plot_example(run: Path, output: Path, split: str, row: int, data_dir: Path |
 
     if benchmark not in READERS:
         raise AnalysisError(f"{run}: examples of {benchmark} are no graphs; those of clutrr, {', '.join(READERS)} are")
-    record = _prediction(run / PREDICTIONS, split, row)
-    gold, predicted = READERS[benchmark](record)
-    said = "right" if record["exact"] else "wrong"
-    category = f" ({record['category']})" if record.get("category") else ""
-    title = f"{benchmark} {split} {row}{category}, {said}: {record['input']}"
+    found = _prediction(run / PREDICTIONS, split, row)
+    gold, predicted = READERS[benchmark](found.measured())
+    said = "right" if found.exact else "wrong"
+    category = f" ({found.category})" if found.category else ""
+    title = f"{benchmark} {split} {row}{category}, {said}: {found.input}"
     save((draw_queries if isinstance(gold, QueryGraph) else draw_words)(gold, predicted, title), output)
-    return f"{said}: {record['input']} -> {output}"
+    return f"{said}: {found.input} -> {output}"
 
 
 def plot_story(checkpoint: str | Path, story: Story | str, output: Path) -> str:
@@ -96,18 +98,18 @@ def _load(checkpoint: str | Path) -> tuple[Any, Any]:
     return load_any_checkpoint(checkpoint)
 
 
-def _story(recipe: dict[str, Any], split: str, row: int, data_dir: Path | None) -> Story:
+def _story(recipe: Recipe, split: str, row: int, data_dir: Path | None) -> Story:
     from hf_sysgen.data import load_benchmark
 
-    data = load_benchmark(recipe["benchmark"], recipe["config"], data_dir=data_dir or recipe["data_dir"])
+    data = load_benchmark(recipe.data.benchmark, recipe.data.config, data_dir=data_dir or recipe.data.data_dir)
     if split not in data or not 0 <= row < len(data[split]):
         sizes = ", ".join(f"{name} has {len(examples):,}" for name, examples in data.items())
         raise AnalysisError(f"no example {row} of the split {split!r}: {sizes}")
     return story_of(data[split][row])
 
 
-def _prediction(path: Path, split: str, row: int) -> dict[str, Any]:
-    record = next((record for record in read_predictions(path, split) if record.get("row") == row), None)
-    if record is None:
+def _prediction(path: Path, split: str, row: int) -> Row:
+    found = next((one for one in read_predictions(path, split) if one.row == row), None)
+    if found is None:
         raise AnalysisError(f"{path}: has no example {row} of the split {split!r}")
-    return record
+    return found

@@ -13,7 +13,7 @@ from typing import Any
 
 from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.recipe import SECTIONS, Recipe, changes_of
-from hf_sysgen.reports.papers import ANY, Cell, Paper, Run, Table, find_tables, measured, papers, whole_of
+from hf_sysgen.reports.papers import Cell, Paper, Table, find_tables, measured, papers, whole_of
 from hf_sysgen.results.record import RESULTS, Record, ResultsError, read_record
 
 # what a difference may be between results that are called the same, by unit: in it, or as a share of the paper's
@@ -41,6 +41,7 @@ INTERVAL = (
     "other one; where a paper does not say of how many runs its spread is, two are assumed, which makes the interval "
     "widest. Numbers of parameters are reproduced if they round to the printed ones."
 )
+
 
 @dataclass(frozen=True)
 class Collection:
@@ -225,7 +226,7 @@ def _measurements(cell: Cell, by_recipe: Mapping[str, Sequence[Record]]) -> list
         if value is not None and run.is_of(record.file, record.overrides):
             # one run a seed: a copy of its record is no second one
             length = f"{record.recipe.epochs} epochs" if _ended_by_epochs(record) else record.steps
-            key = record.name, length, _budget(record, setup), _changes(record, run, setup)
+            key = record.name, length, _budget(record, setup), _changes(record, setup)
             groups[key].setdefault(record.seed, (value * scale, record))
     found = []
     for (name, _, budget, changes), runs in groups.items():
@@ -261,18 +262,16 @@ def _budget(record: Record, setup: Recipe) -> float | None:
     return _examples(recipe, record.steps) / _examples(setup, setup.training.max_steps)
 
 
-def _changes(record: Record, run: Run, setup: Recipe) -> tuple[str, ...]:
+def _changes(record: Record, setup: Recipe) -> tuple[str, ...]:
     """How the recipe differs from the paper's setup in what decides the result."""
     return tuple(
         f"{key}: {_text(ours)} for {_text(theirs)}"
         for key, ours, theirs in _differing(record.recipe.to_dict(), setup.to_dict())
-        if changes_of(key) == "result" and run.overrides.get(key) != ANY
+        if changes_of(key) == "result"
     )
 
 
-def _differing(
-    ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = ""
-) -> Iterator[tuple[str, Any, Any]]:
+def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
     """
     Dotted keys with both values. What only one side has is left out: of two kinds of batches or schedules the kind is
     among the rest, and a field of the model that a recipe leaves out has its default.

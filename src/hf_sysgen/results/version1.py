@@ -8,7 +8,7 @@ from typing import Any
 
 from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.migrate import migrate_keys, migrated_values
-from hf_sysgen.config.recipe import recipe_of
+from hf_sysgen.config.recipe import Recipe, recipe_of
 from hf_sysgen.results.record import SCHEMA_VERSION, Logged, ResultsError, cut
 
 # names longer than that ended in a hash
@@ -32,16 +32,18 @@ def converted(old: Mapping[str, Any]) -> dict[str, Any]:
             raise ResultsError(f"history.{index}: is {cut(entry)}, not an object")
     try:
         sections = migrate_keys(old["recipe"])
-        overrides = _overrides(old["name"], old["recipe"], sections)
+        recipe = recipe_of(sections)
+        overrides = _overrides(old["name"], old["recipe"], recipe)
     except (LookupError, TypeError, AttributeError) as error:
         raise ResultsError(f"recipe: is no recipe of version 1 ({cut(error)})") from error
-    kept = ("recipe_hash", "seed", "steps", "best_step", "num_parameters", "example", "train_seconds", "num_processes")
+    kept = ("seed", "steps", "best_step", "num_parameters", "example", "train_seconds", "num_processes")
     entries = [Logged.of(entry, old["splits"]) for entry in old["history"]]
     return {
         "schema_version": SCHEMA_VERSION,
         "file": _file(old["name"]),
         "overrides": overrides,
-        "recipe": sections,
+        "recipe": recipe.to_dict(),
+        "recipe_hash": recipe.hash,
         "pretrained_fields": old.get("pretrained_fields", {}),
         "splits": old["splits"],
         "history": [entry.model_dump(mode="json", exclude_unset=True) for entry in entries],
@@ -57,14 +59,14 @@ def _file(name: str) -> str:
     return next((file for file in shipped_files() if Path(file).name == stem), stem)
 
 
-def _overrides(name: str, flat: Mapping[str, Any], sections: Mapping[str, Any]) -> dict[str, Any]:
+def _overrides(name: str, flat: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
     """
-    What the name says that the run changed. Its words name keys; the values are the recipe's, because a name spells them
-    as a folder may be called. A name that was cut short has lost keys: then the shipped file says what differs from it.
+    What the name says that the run changed. Its words name keys; the values are the recipe's, because a name has no
+    slashes. A name that was cut short has lost keys: then the shipped file tells what differs.
     """
     file, files = _file(name), shipped_files()
     if len(name) >= LONGEST_NAME - 1 and file in files:
-        changed = recipe_of(sections).differences(read_recipe(files[file]), "result")
+        changed = recipe.differences(read_recipe(files[file]), "result")
         return {key: ours for key, (ours, _) in changed.items()}
     words = (word.partition("=") for word in name.split(",")[1:] if "=" in word)
     return migrated_values({key: flat.get(key, text) for key, _, text in words})

@@ -12,7 +12,7 @@ One file a paper in papers/, all scalars text, so that a number keeps the digits
     left out where the paper does not say; `exceptions`: row -> `spread` and `seeds` of its own, "" for not said.
   - `runs`: `rows`, `columns`: label -> a part of the run. A row's `{}` takes the column's part, else that is appended;
     `cells`: row -> column -> the whole, also of a cell that the paper leaves empty. A run is "RECIPE dotted.key=value
-    ... @MEASURE": a recipe file's name, overrides as they are given to it (`*` is any value), and what is measured, a
+    ... @MEASURE": a recipe file's name, overrides as they are given to it, and what is measured, a
     split and a metric of it; `test.accuracy` if none is given.
 """
 
@@ -38,8 +38,6 @@ PRINTED = re.compile(r"~?(?P<mean>\d*\.?\d*)(?P<scale>[kM]?)(?: ± (?P<spread>\d
 SCALES = {"": 1.0, "k": 1e3, "M": 1e6}
 
 
-# an override's value that stands for all
-ANY = "*"
 # what only says how long a run is; its share of the paper's is its budget
 BUDGET = "training.max_steps"
 
@@ -51,7 +49,7 @@ class Run:
 
     Attributes:
         recipe: name of the recipe file, without folder and ending.
-        overrides: dotted key -> value that replaces the file's; [`ANY`] is any.
+        overrides: dotted key -> value that replaces the file's.
         measure: where the number stands in the record: a split, a metric of it, of `by_category` a category; or
             `num_parameters`.
     """
@@ -68,12 +66,12 @@ class Run:
         """Whether a run of this file with these overrides makes the cell, whatever its budget."""
         if self.recipe != whole_of(file):
             return False
-        wanted, given = ({key: value for key, value in one.items() if key != BUDGET} for one in (self.overrides, overrides))
-        return wanted.keys() == given.keys() and all(value in (ANY, given[key]) for key, value in wanted.items())
+        wanted, given = ({**one, BUDGET: None} for one in (self.overrides, overrides))
+        return wanted == given
 
     def setup(self, recipe: Recipe) -> Recipe:
         """The paper's setup of the cell, made of the file's recipe."""
-        return recipe.with_(**{key: value for key, value in self.overrides.items() if value != ANY})
+        return recipe.with_(**self.overrides)
 
 
 @dataclass(frozen=True)
@@ -249,8 +247,7 @@ def _run(runs: Mapping[str, Any], row: str, column: str, filled: bool) -> Run | 
     recipe, *words = text.split()
     measures = [word[1:] for word in words if word.startswith("@")]
     given = dict(word.split("=", 1) for word in words if not word.startswith("@"))
-    overrides = {key: ANY if value == ANY else _value(value) for key, value in given.items()}
-    return Run(recipe, overrides, measures[0] if measures else MEASURE)
+    return Run(recipe, {key: _value(value) for key, value in given.items()}, measures[0] if measures else MEASURE)
 
 
 @cache

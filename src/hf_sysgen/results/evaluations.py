@@ -51,7 +51,9 @@ def read_evaluations(run_dir: Path, split: str) -> list[Evaluation]:
     """
     files = sorted((run_dir / EVALUATIONS).glob(f"{split}-*.json"))
     if not files:
-        raise ResultsError(f"{run_dir}: no losses of the examples of {split}; train with sample_losses=true")
+        raise ResultsError(
+            f"{run_dir}: no losses of the examples of {split}; train with evaluation.save_example_losses=true"
+        )
     found = []
     for file in files:
         try:
