@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
 from hf_sysgen.files import write_whole
-from hf_sysgen.results.record import ResultsError
+from hf_sysgen.results.record import ResultsError, fault
 
 EVALUATIONS = "evaluations"
 
@@ -27,8 +29,11 @@ class Evaluation:
     """
 
     step: int
-    losses: Sequence[float]
-    exact: Sequence[bool]
+    losses: list[float]
+    exact: list[bool]
+
+
+_EVALUATION = TypeAdapter(Evaluation)
 
 
 def write_evaluation(run_dir: Path, split: str, step: int, records: Iterable[Mapping[str, Any]]) -> None:
@@ -57,8 +62,9 @@ def read_evaluations(run_dir: Path, split: str) -> list[Evaluation]:
     found = []
     for file in files:
         try:
-            content = json.loads(file.read_text(encoding="utf-8"))
-            found.append(Evaluation(content["step"], content["losses"], [bool(hit) for hit in content["exact"]]))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            found.append(_EVALUATION.validate_json(file.read_bytes()))
+        except ValidationError as error:
+            raise ResultsError(f"{file}: {fault(error)}") from error
+        except OSError as error:
             raise ResultsError(f"{file}: cannot be read: {error}") from error
     return found
