@@ -14,9 +14,9 @@ from markupsafe import Markup
 from hf_sysgen.tables import markdown
 
 
-def render(name: str, metadata: str, **values: Any) -> str:
+def render(template: str, metadata: str, /, **values: Any) -> str:
     """
-    A card: its metadata in YAML, then the template of that name.
+    A card: its metadata in YAML, then what the template of that name makes of the values.
 
     Args:
         metadata: `to_yaml()` of huggingface_hub's card data.
@@ -26,7 +26,7 @@ def render(name: str, metadata: str, **values: Any) -> str:
         finalize=_text, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {"fenced": fenced, "table": table}
-    body = environment.get_template(name).render(**values)
+    body = environment.get_template(template).render(**values)
     parts = ("---", metadata.strip(), "---", "", re.sub(r"\n{3,}", "\n\n", body).strip(), "")
     return "\n".join(parts)
 
