@@ -262,11 +262,10 @@ def report(
 ) -> None:
     """Put results beside the papers' tables: a table in the terminal, or a page of all with plots."""
     with reported() as outcome:
-        from hf_sysgen.config.recipe import recipe_setups
         from hf_sysgen.reports.report import write_report
 
         default = [Path("runs")] if Path("runs").is_dir() else []
-        print(write_report(name, runs or default, recipe_setups(), output))
+        print(write_report(name, runs or default, output))
     raise typer.Exit(outcome.status)
 
 
