@@ -307,8 +307,8 @@ def _check_data(recipe: Recipe, config_class: Any, task: str) -> None:
     if task == "language_modeling":
         if recipe.batches.sampling != "with_replacement":
             raise RecipeError(
-                f"batches.sampling={recipe.batches.sampling} does not go with data.benchmark={data.benchmark}, a stream; "
-                "use with_replacement",
+                f"batches.sampling={recipe.batches.sampling} does not go with data.benchmark={data.benchmark}, a "
+                "stream; use with_replacement",
                 "batches.sampling",
             )
         if data.tokenizer is None:

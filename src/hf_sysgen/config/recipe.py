@@ -117,8 +117,8 @@ class Data(Section):
     source_start: Annotated[bool | None, Note(tasks=("seq2seq",))] = None
     """Whether a start symbol stands before each source; null for what the model's authors do."""
     role_scheme: str | None = None
-    """Roles of words for a role-filler model: a name of `role_schemes()` in hf_sysgen.data.text.roles, or a file (.yaml,
-    .yml, .json); null takes each word as its own role."""
+    """Roles of words for a role-filler model: a name of `role_schemes()` in hf_sysgen.data.text.roles, or a file
+    (.yaml, .yml, .json); null takes each word as its own role."""
     train_eos: Annotated[bool, LABELED] = True
     """Whether the end symbol is a label. Without it only the oracle-length evaluation makes sense (Newman et al.
     2020)."""
@@ -136,6 +136,8 @@ class Data(Section):
 class FixedSize(Section):
     """Batches with a fixed number of examples."""
 
+    sampling: str
+    """How examples are drawn."""
     size: Count
     """Examples of an update, over all processes and accumulated parts."""
     length_buckets: Annotated[Count, ROUNDING] = 1
@@ -428,7 +430,7 @@ class Recipe(Section):
         return flattened(self.to_dict())
 
     def differences(self, other: Recipe, *changes: Change) -> dict[str, tuple[Any, Any]]:
-        """Dotted keys whose values differ, with both; of those whose difference changes one of these. None is absent."""
+        """Of the fields that change one of these, those whose values differ: dotted key -> ours and theirs."""
         ours, theirs = self.flat(), other.flat()
         return {
             key: (ours.get(key), theirs.get(key))
