@@ -56,10 +56,8 @@ def quick_table() -> str:
                 cell = f"{report.table.name}, {entry['cell']}: {split}"
                 rows.append((cell, *(entry[key] for key in ("paper", "ours", "difference", "budget", "verdict"))))
     cells = [kept_cells()[name] for name in QUICK]
-    means = (
-        statistics.fmean(one.splits["test"].metrics["accuracy_oracle"] or 0.0 for one in records) for records in cells
-    )
-    oracle = " and ".join(f"{mean:.3f}" for mean in means)
+    scores = ([one.splits["test"].metrics["accuracy_oracle"] or 0.0 for one in records] for records in cells)
+    oracle = " and ".join(f"{statistics.fmean(values):.3f}" for values in scores)
     relative, absolute = (", ".join(str(one.seed) for one in records) for records in cells)
     records = [first_record(name) for name in QUICK]
     seconds = " and ".join(f"{record.train_seconds:.0f} s" for record in records)
