@@ -270,7 +270,7 @@ def migrate_sweep_text(text: str, where: str = "sweep") -> str:
     settings = [sweep.get("axes") or {}, *(sweep.get("cells") or [])]
     for key in {key for one in settings for key in one}:
         if key in ("optimizer", "momentum", "precision", "eval_every", "early_stopping", "static_batches"):
-            raise RecipeError(f"{where}: {key}: has other values now, write {KEYS.get(key, 'another key')} by hand", key)
+            raise RecipeError(f"{where}: {key} has other values now, write {KEYS.get(key)} by hand", key)
         dotted = KEYS.get(key, f"model.{key}")
         text = re.sub(rf"(?m)(^  |[{{,]\s*|^  - ){re.escape(key)}:", rf"\g<1>{dotted}:", text)
     return text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +53,14 @@ def environment() -> dict[str, Any]:
     }
 
 
-def starts_of(run_dir: Path, step: int) -> list[Start]:
+def starts_of(run_dir: Path, step: int, here: Mapping[str, Any]) -> list[Start]:
     """
     The starts of a run that now begins after `step` updates, this one last. Starts whose updates are lost, because the
     run went on from an earlier checkpoint, are left out.
+
+    Args:
+        here: this process's [`environment`].
     """
-    here = environment()
     try:
         before = _STARTS.validate_json((run_dir / STARTS).read_bytes())
     except (OSError, ValidationError):
