@@ -83,7 +83,7 @@ def compare_recipes(
         plot_accuracies(records, plot)
         print(f"\naccuracies over training: {plot}")
     if sentences:
-        metric = recipes[0].paper_metric
+        metric = recipes[0].paper.metric
         best = max(zip(recipes, records, strict=True), key=lambda pair: pair[1].splits["test"].metrics[metric] or 0.0)[
             0
         ]
@@ -93,7 +93,7 @@ def compare_recipes(
 
 def _table(recipes: Sequence[Recipe], records: Sequence[Record]) -> str:
     # runs of one table are judged alike: by exact match, or of translation by what the first one's paper reports
-    metric = recipes[0].paper_metric
+    metric = recipes[0].paper.metric
 
     def paper(recipe: Recipe, value: float | None) -> str:
         return "-" if value is None or recipe.paper.metric != metric else f"{value:.2f}"
