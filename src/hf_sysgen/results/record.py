@@ -233,8 +233,8 @@ def write_record(path: str | Path, record: Record) -> None:
 def fault(error: ValidationError) -> str:
     """The first thing that is wrong, in one line: key, what is expected, the value."""
     first = error.errors(include_url=False)[0]
-    key = ".".join(map(str, first["loc"])) or "record"
-    return f"{key}: {first['msg']}" + ("" if first["type"] == "missing" else f", got {cut(first['input'])}")
+    key = _short(".".join(map(str, first["loc"]))) or "record"
+    return f"{key}: {_short(first['msg'])}" + ("" if first["type"] == "missing" else f", got {cut(first['input'])}")
 
 
 def cut(value: Any) -> str:
@@ -244,6 +244,10 @@ def cut(value: Any) -> str:
     except ValueError:
         # an integer of thousands of digits
         text = f"a {type(value).__name__}"
+    return _short(text)
+
+
+def _short(text: str) -> str:
     text = " ".join(text.encode("utf-8", "backslashreplace").decode().split())
     return text if len(text) <= 80 else f"{text[:77]}..."
 
