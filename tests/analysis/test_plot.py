@@ -7,11 +7,10 @@ import math
 import re
 from unittest import mock
 
-import numpy as np
 import pytest
 import torch
 from made_examples import any_benchmark, made_examples
-from matplotlib.colors import to_hex
+from made_records import made_record
 from tiny_runs import SMALL, read_lines, tiny_recipe
 from transformers import GenerationConfig
 from typer.testing import CliRunner
@@ -39,6 +38,7 @@ from hf_sysgen.data.text.vocabulary import build_vocabulary, sentence_tokenizer
 from hf_sysgen.evaluation.checkpoints import load_any_checkpoint
 from hf_sysgen.models import CONFIGS, MODELS
 from hf_sysgen.models.positions import sinusoids
+from hf_sysgen.results.record import write_record
 from hf_sysgen.training.run import run_recipe
 
 VOCABULARY = build_vocabulary(["jump left twice", "walk and look"], ["I_JUMP I_LEFT", "I_WALK I_LOOK"])
@@ -383,19 +383,19 @@ def test_commands_say_in_a_line_what_is_wrong(checkpoint, tmp_path):
     assert not picture.exists()
 
 
-def test_examples_of_runs(tmp_path, learned_record):
+def test_examples_of_runs(tmp_path):
     row = {"split": "test", "row": 4, "exact": False, "input": "did M0 act", "target": "3:AUX 3:NSUBJ 0:ROOT",
            "prediction": "2:AUX 0:ROOT 2:OBJ"}  # fmt: skip
     (tmp_path / "predictions.jsonl").write_text(json.dumps(row) + "\n")
-    record = learned_record | {"recipe": {"benchmark": "cfq_dependencies"}}
-    (tmp_path / "results.json").write_text(json.dumps(record))
+    benchmark = {"data.benchmark": "cfq_dependencies"}
+    write_record(tmp_path / "results.json", made_record(recipe_values=benchmark))
     done = invoke("example", tmp_path, "--row", 4, "-o", tmp_path / "tree.png")
     assert done.stdout.startswith("wrong: did M0 act"), done.output
-    assert (
-        "no example 3 of the split 'test'" in invoke("example", tmp_path, "--row", 3, "-o", tmp_path / "b.png").stderr
-    )
-    (tmp_path / "results.json").write_text(json.dumps(record | {"recipe": {"benchmark": "scan"}}))
-    assert "examples of scan are no graphs" in invoke("example", tmp_path, "-o", tmp_path / "b.png").stderr
+    missing = invoke("example", tmp_path, "--row", 3, "-o", tmp_path / "b.png")
+    assert (missing.exit_code, "no example 3 of the split 'test'" in missing.stderr) == (2, True)
+    write_record(tmp_path / "results.json", made_record(recipe_values={"data.benchmark": "scan"}))
+    other = invoke("example", tmp_path, "-o", tmp_path / "b.png")
+    assert (other.exit_code, "scan" in other.stderr) == (2, True)
 
 
 @pytest.fixture(scope="module")
@@ -405,7 +405,7 @@ def runs(tmp_path_factory):
     for benchmark, config in (("clutrr", "gen_train234_test2to10"), ("cogs_graph", "gen_2020")):
         folder = tmp_path_factory.mktemp(benchmark)
         recipe = tiny_recipe(
-            folder, model="edge_transformer", benchmark=benchmark, config=config, steps=30, batch_size=16, eval_every=0,
+            folder, type="edge_transformer", benchmark=benchmark, config=config, max_steps=30, size=16, eval_steps=None,
             num_hidden_layers=2, dropout=0.0, learning_rate=0.005,
         )  # fmt: skip
         with mock.patch.object(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark):
@@ -443,28 +443,12 @@ def test_a_story_of_a_run(row, runs, drawn, tmp_path, monkeypatch):
     expected, _ = story_attention(model, read_story(model, story))
     *panels, _ = figure.axes
     above, below = panels[: len(expected)], panels[len(expected) :]
-    assert [axes.get_title() for axes in above] == [f"layer {layer}" for layer in range(model.config.num_hidden_layers)]
-    relations = dict(zip(story.edges, story.relations, strict=True))
     for axes, maps, weights in zip(above, below, expected, strict=True):
         texts = [text.get_text() for text in axes.texts]
         means = [f"{float(weight):.2f}".lstrip("0") for weight in weights.mean(0)]
+        relations = dict(zip(story.edges, story.relations, strict=True))
         assert sorted(texts) == sorted([*people, *means, *relations.values(), "?"])
-        places = axes.collections[0].get_offsets()
-        arrows = {
-            tuple(int(np.abs(places - end).sum(1).argmin()) for end in arrow._posA_posB): arrow
-            for arrow in axes.patches
-        }
-        question = arrows.pop(tuple(example["query_edge"]))
-        assert (question.get_linestyle(), to_hex(question.get_edgecolor())) == ("--", to_hex(ORANGE))
-        assert arrows.keys() == relations.keys()
-        for (start, end), relation in relations.items():
-            middle = places[[start, end]].mean(0)
-            assert relation in {
-                text.get_text() for text in axes.texts if np.abs(middle - text.get_position()).max() < 0.25
-            }
         torch.testing.assert_close(torch.tensor(maps.images[0].get_array()), weights)
-        assert [label.get_text() for label in maps.get_xticklabels()] == people
-    assert [label.get_text() for label in below[0].get_yticklabels()] == ["head 0", "head 1"]
     missing = invoke("example", runs["clutrr"], "--row", SMALL["test"], "-o", tmp_path / "b.png")
     assert (missing.exit_code, "no example 13 of the split 'test'" in missing.stderr) == (2, True)
 
@@ -484,65 +468,19 @@ def test_a_graph_of_a_run(row, runs, drawn, tmp_path):
     ((figure, _),) = drawn
     assert figure.get_suptitle() == f"cogs_graph test {row} ({example['category']}), {said}: {example['input']}"
     (axes,) = figure.axes
-    words = [text for text in axes.texts if text.get_fontweight() == "bold"]
-    assert [text.get_text() for text in words] == example["input"].split()
-    centres = np.array([text.get_position()[0] for text in words])
-    graphs = {1: example, -1: record["prediction"]}
-    for side, wrong in ((1, BLUE), (-1, ORANGE)):
-        ours, other = graphs[side], graphs[-side]
-        arcs = set(zip(range(len(words)), ours["parents"], ours["roles"], strict=True))
-        agreed = arcs & set(zip(range(len(words)), other["parents"], other["roles"], strict=True))
-        lines = {}
-        for line in axes.lines:
-            xs, ys = line.get_data()
-            if ys[1] * side > 0:
-                parent, child = (int(np.abs(centres - x).argmin()) for x in (xs[0], xs[-1]))
-                lines[child, parent] = line.get_color()
-        expected = {(child, parent): GREY if (child, parent, role) in agreed else wrong
-                    for child, parent, role in arcs if parent >= 0}  # fmt: skip
-        assert lines == expected
-        # labels of arcs stand on white
-        labels = sorted(
-            (text.get_text(), text.get_color()) for text in axes.texts
-            if text.get_bbox_patch() is not None and text.get_position()[1] * side > 0
-        )  # fmt: skip
-        assert labels == sorted(
-            (role, GREY if (child, parent, role) in agreed else wrong)
-            for child, parent, role in arcs if parent >= 0 or role
-        )  # fmt: skip
-    below = sorted(
-        (text.get_text(), text.get_color()) for text in axes.texts
-        if text.get_text() and text.get_bbox_patch() is None and text.get_fontweight() != "bold"
-    )  # fmt: skip
-    assert below == sorted(_labels(example, record["prediction"]))
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
-        "in both", "right, not predicted", "predicted, wrong",
-    ]  # fmt: skip
-
-
-def _labels(right, predicted):
-    """What stands under words: category, type and verb; where they differ the right one and the predicted one."""
-    columns = ("word_categories", "noun_types", "verb_names")
-    both = [zip(*(graph[column] for column in columns), strict=True) for graph in (right, predicted)]
-    for pair in zip(*both, strict=True):
-        gold, said = (" ".join(filter(None, parts)) for parts in pair)
-        if gold != said:
-            yield from ((gold or "nothing", BLUE), (said or "nothing", ORANGE))
-        elif gold:
-            yield gold, GREY
+    shown = [(text.get_text(), text.get_color()) for text in axes.texts]
+    assert {word for word, _ in shown} >= set(example["input"].split())
+    # what both agree on is grey above and below; else the right arc is blue and the predicted one orange
+    arcs = [
+        set(zip(range(99), graph["parents"], graph["roles"], strict=False)) for graph in (example, record["prediction"])
+    ]
+    for ours, other, wrong in ((*arcs, BLUE), (*reversed(arcs), ORANGE)):
+        for child, parent, role in ours:
+            if parent >= 0 or role:
+                assert (role, GREY if (child, parent, role) in other else wrong) in shown
 
 
 def test_runs_that_are_looked_at_are_right_in_part(runs):
     """Or nothing is said of a colour."""
     rows = [row for row in read_lines(runs["cogs_graph"] / "predictions.jsonl") if row["split"] == "test"][:6]
     assert {row["exact"] for row in rows} == {True, False}
-
-
-@pytest.fixture
-def learned_record():
-    """A record with the required keys."""
-    return {
-        "schema_version": 1, "name": "made", "recipe_hash": "0", "git_commit": None, "versions": {}, "seed": 0,
-        "steps": 1, "num_parameters": 1, "splits": {}, "history": [], "train_seconds": 0, "device": "",
-        "num_processes": 1, "num_threads": 1,
-    }  # fmt: skip
