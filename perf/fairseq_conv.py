@@ -26,7 +26,7 @@ import torch
 from torch import nn
 from tqdm.auto import tqdm
 
-from hf_sysgen.config.recipe import load_recipe
+from hf_sysgen.config.io import load_recipe
 from hf_sysgen.data.text.splits import IGNORED
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.evaluate import evaluate_split

@@ -129,9 +129,9 @@ def test_a_new_variant_is_trained_and_travels(tmp_path):
     """The document's file and recipe as they are, made small; then its snippet, where this package cannot be had."""
     paths = written(DOCS / "new_variant.md", tmp_path)
     assert {path.parent.name for path in paths.values() if path.suffix == ".py"} == {"my_extensions"}
-    small = ["steps=2", "batch_size=8", "eval_every=2", "eval_examples=3", "hidden_size=16", "intermediate_size=16",
-             "num_attention_heads=2", "encoder_layers=1", "decoder_layers=1", "output_dir=runs/linear_bias/seed0",
-             "tracker=none"]  # fmt: skip
+    small = ["training.max_steps=2", "batches.size=8", "training.eval_steps=2", "evaluation.examples=3", "model.hidden_size=16", "model.intermediate_size=16",
+             "model.num_attention_heads=2", "model.encoder_layers=1", "model.decoder_layers=1", "output_dir=runs/linear_bias/seed0",
+             "training.report_to=none"]  # fmt: skip
     prepare = functools.partial(use_own_models, tmp_path / "my_extensions")
     done = train_process([str(paths["linear_bias.yaml"]), *small], tmp_path, prepare)
     assert done.status == 0, done.err
@@ -149,7 +149,7 @@ def test_a_new_variant_is_trained_and_travels(tmp_path):
 def test_the_commands_of_the_new_variant(tmp_path):
     """In processes of their own, which learn of the variant from the variable alone."""
     written(DOCS / "new_variant.md", tmp_path)
-    small = ["steps=2", "hidden_size=16", "num_attention_heads=2", "tracker=none", "output_dir=runs/linear_bias/seed0"]
+    small = ["training.max_steps=2", "model.hidden_size=16", "model.num_attention_heads=2", "training.report_to=none", "output_dir=runs/linear_bias/seed0"]
     for words in commands(DOCS / "new_variant.md")[1:]:
         words = [*words[1:], *(small if words[1] == "train" else [])]
         done = command(["-m", "hf_sysgen.cli", *words], tmp_path, **{EXTENSIONS_VARIABLE: "my_extensions"})
@@ -217,7 +217,7 @@ def test_two_machines_as_documented(tmp_path):
     """Both launchers of `multi_node.yaml` on this machine's CPU, one process each."""
     from tiny_runs import write_recipe
 
-    recipe = write_recipe(tmp_path, config="length_cutoff_40", steps=2, eval_every=2, eval_batch_size=512)
+    recipe = write_recipe(tmp_path, config="length_cutoff_40", max_steps=2, eval_steps=2, batch_size=512)
     words = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(ACCELERATE / "multi_node.yaml"),
              "--num_processes", "2", "--main_process_ip", "127.0.0.1"]  # fmt: skip
     words += ["--main_process_port", str(free_port())]
@@ -236,7 +236,7 @@ def test_two_machines_as_documented(tmp_path):
 
 
 def test_the_recipe_of_the_tutorial_is_right(tmp_path):
-    from hf_sysgen.config.recipe import load_recipe
+    from hf_sysgen.config.io import load_recipe
 
     for path in written(DOCS / "tutorial.md", tmp_path).values():
         assert yaml.safe_load(path.read_text())["benchmark"] == load_recipe(path).benchmark

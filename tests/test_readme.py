@@ -13,8 +13,8 @@ from documents import ROOT, blocks, commands
 from tiny_runs import command, forked
 
 README = ROOT / "README.md"
-TINY = ["steps=2", "eval_every=1", "eval_examples=3", "hidden_size=16", "intermediate_size=16", "num_attention_heads=2",
-        "encoder_layers=1", "decoder_layers=1", "batch_size=8", "eval_batch_size=1024", "tracker=none"]  # fmt: skip
+TINY = ["training.max_steps=2", "training.eval_steps=1", "evaluation.examples=3", "model.hidden_size=16", "model.intermediate_size=16", "model.num_attention_heads=2",
+        "model.encoder_layers=1", "model.decoder_layers=1", "batches.size=8", "evaluation.batch_size=1024", "training.report_to=none"]  # fmt: skip
 CHECKPOINT = "runs/scan_length26_quick_relative_universal/seed0/model"
 
 

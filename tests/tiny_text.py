@@ -23,9 +23,9 @@ PRETRAINING = {
     "num_hidden_layers": 2,
     "context_length": 13,
     "streams": 6,
-    "batch_size": 12,
+    "size": 12,
     "validation_examples": 11,
-    "eval_examples": None,
+    "examples": None,
 }
 
 

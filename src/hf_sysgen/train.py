@@ -1,6 +1,6 @@
 """
-Train one recipe: `python -m hf_sysgen.train recipe.yaml training.max_steps=100 ...`, also under `accelerate launch -m` and
-`torchrun -m`.
+Train one recipe: `python -m hf_sysgen.train recipe.yaml training.max_steps=100 ...`, also under `accelerate launch -m`
+and `torchrun -m`.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from hf_sysgen.training.run import run_recipe
 # an epsilon above the gradients makes Adam momentum, so that rounding errors stay what they are
 SMOOTH = {"dropout": 0.0, "adam_epsilon": 1.0, "learning_rate": 1.0, "max_grad_norm": 1.0}
 # of 61 examples, an epoch ends on a batch of 13
-SHARED_BATCHES = {**SMOOTH, "sampling": "epochs", "batch_size": 24, "eval_every": 0}
+SHARED_BATCHES = {**SMOOTH, "sampling": "epochs", "size": 24, "eval_steps": None}
 
 
 def curve(record: Mapping[str, Any]) -> list[float]:

@@ -24,7 +24,7 @@ pytestmark = [
 ]
 # an epsilon above the gradients keeps Adam from dividing rounding errors
 EXACT = {"dropout": 0.0, "adam_epsilon": 1.0, "learning_rate": 4.0, "schedule": "noam", "warmup_steps": 3,
-         "max_grad_norm": 1.0, "steps": 12, "eval_every": 6, "save_every": 5}  # fmt: skip
+         "max_grad_norm": 1.0, "max_steps": 12, "eval_steps": 6, "save_steps": 5}  # fmt: skip
 
 
 def losses(record) -> list[float]:
@@ -97,8 +97,8 @@ def test_dropout_differs_between_replays(model, tmp_path, monkeypatch):
         "joint_vocabulary": True,
         "dropout": 0.5,
         "learning_rate": 1e-12,
-        "steps": 9,
-        "eval_every": 0,
+        "max_steps": 9,
+        "eval_steps": None,
     }
     record = run_recipe(tiny_recipe(tmp_path, static_batches=True, **keys))
     # the first updates run outside the graph
@@ -107,7 +107,7 @@ def test_dropout_differs_between_replays(model, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_autocast(precision, tmp_path, few_examples):
-    record = run_recipe(tiny_recipe(tmp_path, precision=precision))
+    record = run_recipe(tiny_recipe(tmp_path, PRECISION=precision))
     plain = run_recipe(tiny_recipe(tmp_path / "plain"))
     assert losses(record)[0] == pytest.approx(losses(plain)[0], rel=2e-2)
 

@@ -44,7 +44,7 @@ OFTEN = ("before any file", "between checkpoints", "inside the file of weights",
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory):
-    return write_recipe(tmp_path_factory.mktemp("recipe"), batch_size=8, length_groups=2, sampling="epochs")
+    return write_recipe(tmp_path_factory.mktemp("recipe"), size=8, length_buckets=2, sampling="epochs")
 
 
 @pytest.fixture(scope="module")
@@ -222,7 +222,7 @@ def test_static_batches(tmp_path):
 @pytest.mark.slow
 def test_killed_in_earnest(tmp_path):
     """The real command on the real data, killed from outside when its progress shows."""
-    path = write_recipe(tmp_path, config="length_cutoff_40", steps=12, eval_every=4, save_every=3, eval_batch_size=512)
+    path = write_recipe(tmp_path, config="length_cutoff_40", max_steps=12, eval_steps=4, save_steps=3, batch_size=512)
     words = ["-m", "hf_sysgen.train", str(path)]
     with subprocess.Popen(
         [sys.executable, *words, "output_dir=killed"], cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL,

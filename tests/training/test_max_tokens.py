@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from tiny_runs import tiny_recipe, train_process, write_recipe
 
-from hf_sysgen.config.recipe import RecipeError, parse_recipe
+from hf_sysgen.config.io import parse_recipe
+from hf_sysgen.config.recipe import RecipeError
 from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.results.record import read_results
 from hf_sysgen.training.batches import MaxTokensBatches, pack
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.base import prepare_task
 
-KEYS = {"batch_size": None, "sampling": "max_tokens", "max_tokens": 120, "batches_per_update": 3}
+KEYS = {"size": None, "sampling": "max_tokens", "max_tokens": 120, "per_update": 3}
 
 
 def split_of(total: int, seed: int = 0, longest: int = 9) -> TokenizedSplit:
@@ -130,7 +131,7 @@ def test_examples_are_resampled_once():
 
 
 def test_one_epoch_of_resampled_examples_is_a_run(tmp_path):
-    changes = KEYS | {"resample": 200, "epochs": 1, "steps": 10_000, "eval_every": 0}
+    changes = KEYS | {"resample": 200, "epochs": 1, "max_steps": 10_000, "eval_steps": None}
     recipe = tiny_recipe(tmp_path / "run", **changes)
     task = prepare_task(recipe)
     batches = task.batches(10_000, rank=0, world=1)
@@ -170,23 +171,23 @@ def test_a_resumed_run_draws_what_it_would_have_drawn(first):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"max_tokens": None}, "sampling=max_tokens needs max_tokens"),
-        ({"max_tokens": 0}, "max_tokens=0 must be greater than 0"),
-        ({"batches_per_update": 0}, "batches_per_update=0 must be greater than 0"),
-        ({"resample": 0}, "resample=0 must be greater than 0"),
-        ({"batch_size": 8}, "batch_size=8 has no effect under sampling=max_tokens"),
-        ({"length_groups": 2}, "length_groups=2 does not go with sampling=max_tokens"),
+        ({"max_tokens": None}, "batches.sampling=max_tokens needs max_tokens"),
+        ({"max_tokens": 0}, "batches.max_tokens=0 must be greater than 0"),
+        ({"per_update": 0}, "batches.per_update=0 must be greater than 0"),
+        ({"resample": 0}, "batches.resample=0 must be greater than 0"),
+        ({"size": 8}, "batch_size=8 has no effect under sampling=max_tokens"),
+        ({"length_buckets": 2}, "length_buckets=2 does not go with sampling=max_tokens"),
         ({"static_batches": True}, "sampling=max_tokens does not go with static_batches=true"),
-        ({"sampling": "epochs", "batch_size": 8}, "max_tokens=120 has no effect under sampling=epochs"),
+        ({"sampling": "epochs", "size": 8}, "max_tokens=120 has no effect under sampling=epochs"),
         (
-            {"sampling": "epochs", "batch_size": 8, "max_tokens": None},
+            {"sampling": "epochs", "size": 8, "max_tokens": None},
             "batches_per_update=3 has no effect under sampling=epochs",
         ),
         (
-            {"sampling": "epochs", "batch_size": 8, "max_tokens": None, "batches_per_update": 1, "resample": 9},
+            {"sampling": "epochs", "size": 8, "max_tokens": None, "per_update": 1, "resample": 9},
             "resample=9 has no effect under sampling=epochs",
         ),
-        ({"sampling": "epochs", "max_tokens": None, "batches_per_update": 1}, "`batch_size` is missing"),
+        ({"sampling": "epochs", "max_tokens": None, "per_update": 1}, "`batch_size` is missing"),
     ],
     ids=str,
 )
@@ -203,7 +204,7 @@ def test_a_run_says_which_example_is_too_long(tmp_path, few_examples):
 
 def test_two_processes_make_the_updates_of_one(tmp_path, few_examples):
     """Three batches over two processes are six pieces; an epsilon above the gradients keeps rounding errors small."""
-    keys = {**KEYS, "dropout": 0.0, "adam_epsilon": 1.0, "learning_rate": 1.0, "max_grad_norm": 1.0, "eval_every": 0}
+    keys = {**KEYS, "dropout": 0.0, "adam_epsilon": 1.0, "learning_rate": 1.0, "max_grad_norm": 1.0, "eval_steps": None}
     alone = run_recipe(tiny_recipe(tmp_path / "one", **keys))
     done = train_process([str(write_recipe(tmp_path, **keys)), "output_dir=two"], tmp_path, processes=2)
     assert done.status == 0, done.err

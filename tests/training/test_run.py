@@ -18,7 +18,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.base
-from hf_sysgen.config.recipe import RecipeError, dump_recipe, load_recipe, read_copy
+from hf_sysgen.config.io import dump_recipe, load_recipe
+from hf_sysgen.config.recipe import RecipeError
 from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.files import locked
@@ -134,7 +135,7 @@ def test_second_start_changes_no_file(tmp_path, few_examples, capsys):
     assert "is finished already, nothing to do" in capsys.readouterr().out
     assert snapshot(tmp_path / "run") == before
     # keys that only place a run do not make it another one
-    assert main([*words, "log_every=7"]) == 0
+    assert main([*words, "training.logging_steps=7"]) == 0
     assert snapshot(tmp_path / "run") == before
 
 
@@ -189,7 +190,7 @@ def test_a_run_that_another_process_has_just_finished(tmp_path, few_examples, mo
 
 def test_losses_of_every_example(tmp_path, few_examples):
     """They make the means that are logged, of the examples that evaluations look at."""
-    record = run_recipe(tiny_recipe(tmp_path, steps=4, eval_every=2, eval_examples=5, sample_losses=True))
+    record = run_recipe(tiny_recipe(tmp_path, max_steps=4, eval_steps=2, examples=5, save_example_losses=True))
     logged = {entry["step"]: entry for entry in record["history"] if "eval_test_loss" in entry}
     for split in ("validation", "test"):
         found = read_evaluations(tmp_path / "run", split)
@@ -202,29 +203,29 @@ def test_losses_of_every_example(tmp_path, few_examples):
 
 def test_losses_that_a_run_has_not_kept(tmp_path, few_examples, capsys):
     """Nothing brings them back; the other way round there is nothing to miss."""
-    path = str(write_recipe(tmp_path, output_dir=str(tmp_path / "run"), steps=2, eval_every=1))
+    path = str(write_recipe(tmp_path, output_dir=str(tmp_path / "run"), max_steps=2, eval_steps=1))
     assert main([path]) == 0
     before = snapshot(tmp_path)
     capsys.readouterr()
     assert "was started without, whose evaluations have left none; choose" in refused(
-        [path, "sample_losses=true"], capsys
+        [path, "evaluation.save_example_losses=true"], capsys
     )
     assert snapshot(tmp_path) == before
-    words = [path, "sample_losses=true", f"output_dir={tmp_path / 'other'}"]
-    assert main(words) == main([*words, "sample_losses=false"]) == 0
+    words = [path, "evaluation.save_example_losses=true", f"output_dir={tmp_path / 'other'}"]
+    assert main(words) == main([*words, "evaluation.save_example_losses=false"]) == 0
 
 
 def test_a_default_that_is_given_outright_is_the_same_run(tmp_path, few_examples):
-    words = [str(write_recipe(tmp_path, output_dir=str(tmp_path / "run"), steps=1))]
+    words = [str(write_recipe(tmp_path, output_dir=str(tmp_path / "run"), max_steps=1))]
     assert main(words) == 0
     before = snapshot(tmp_path / "run")
-    assert main([*words, "dropout=0.1"]) == 0
+    assert main([*words, "model.dropout=0.1"]) == 0
     assert snapshot(tmp_path / "run") == before
 
 
 def test_a_run_that_kept_a_key_without_effect(tmp_path, few_examples):
     """Such keys were accepted once; its own command, without the key, finds it finished."""
-    words = [str(write_recipe(tmp_path, output_dir=str(tmp_path / "run"), steps=1))]
+    words = [str(write_recipe(tmp_path, output_dir=str(tmp_path / "run"), max_steps=1))]
     assert main(words) == 0
     copy = tmp_path / "run" / "recipe.yaml"
     kept = copy.read_text().replace("early_stopping_patience: 5\n", "early_stopping_patience: 7\n")
@@ -237,23 +238,23 @@ def test_a_run_that_kept_a_key_without_effect(tmp_path, few_examples):
 
 def test_a_copy_that_kept_a_field_without_effect(tmp_path):
     path = tmp_path / "recipe.yaml"
-    copy = load_recipe("sag/scan_sag.yaml").to_dict() | {"attention_span": 4}
+    copy = load_recipe("chaabouni2021/scan_sag.yaml").to_dict() | {"attention_span": 4}
     path.write_text(yaml.safe_dump(copy), encoding="utf-8")
     with pytest.raises(RecipeError, match="attention_span=4 has no effect"):
         load_recipe(path)
-    assert read_copy(path).filled == load_recipe("sag/scan_sag.yaml").filled
+    assert read_copy(path).filled == load_recipe("chaabouni2021/scan_sag.yaml").filled
 
 
 def test_fields_whose_effect_a_checkpoint_decides(tmp_path):
-    words = ["pretrained=x", "relative_max_distance=64"]
-    assert load_recipe("depth_width/cogs_vf.yaml", words).model_fields["relative_max_distance"] == 64
+    words = ["model.pretrained=x", "model.relative_max_distance=64"]
+    assert load_recipe("petty2023/cogs_vf.yaml", words).model_fields["relative_max_distance"] == 64
     with pytest.raises(RecipeError, match="relative_max_distance=64 has no effect under position_scheme=rotary"):
-        load_recipe("depth_width/cogs_vf.yaml", [*words, "position_scheme=rotary"])
+        load_recipe("petty2023/cogs_vf.yaml", [*words, "model.position_scheme=rotary"])
 
 
 def test_losses_of_examples_that_are_never_right(tmp_path):
     with pytest.raises(RecipeError, match="iwslt14 has none that are"):
-        prepare_task(tiny_recipe(tmp_path, benchmark="iwslt14", config="de_en", sample_losses=True))
+        prepare_task(tiny_recipe(tmp_path, benchmark="iwslt14", config="de_en", save_example_losses=True))
 
 
 def test_the_record_tells_of_the_checkout_that_the_process_began_with(tmp_path, few_examples, monkeypatch):
@@ -320,13 +321,13 @@ def test_folder_that_is_a_file(tmp_path, capsys):
 
 def test_empty_folder_is_taken(tmp_path, few_examples):
     (tmp_path / "run").mkdir()
-    run_recipe(tiny_recipe(tmp_path, steps=1))
+    run_recipe(tiny_recipe(tmp_path, max_steps=1))
     assert (tmp_path / "run" / "results.json").exists()
 
 
 @pytest.mark.parametrize("text", ['{"schema_version": 1', "[]", ""])
 def test_damaged_results(text, tmp_path, few_examples, capsys):
-    path = str(write_recipe(tmp_path, steps=1, output_dir=str(tmp_path / "run")))
+    path = str(write_recipe(tmp_path, max_steps=1, output_dir=str(tmp_path / "run")))
     assert main([path]) == 0
     capsys.readouterr()
     (tmp_path / "run" / "results.json").write_text(text)
@@ -343,11 +344,11 @@ def test_damaged_recipe_copy(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"batch_size": 9, "length_groups": 2}, "batch_size=9 is not a multiple of length_groups=2"),
-        ({"batch_size": 62, "sampling": "epochs"}, "batch_size=62 is more than the 61 training examples"),
-        ({"tracker": "trackio"}, "tracker=trackio is not installed"),
+        ({"size": 9, "length_buckets": 2}, "batch_size=9 is not a multiple of length_groups=2"),
+        ({"size": 62, "sampling": "epochs"}, "batches.size=62 is more than the 61 training examples"),
+        ({"report_to": "trackio"}, "training.report_to=trackio is not installed"),
         (
-            {"sampling": "epochs", "epochs": 1, "steps": 100, "kept_steps": [5, 50]},
+            {"sampling": "epochs", "epochs": 1, "max_steps": 100, "kept_steps": [5, 50]},
             "kept_steps=[5, 50] must end by step 8, where epochs=1 do",
         ),
     ],
@@ -363,8 +364,8 @@ def test_what_shows_only_with_the_data(changes, message, tmp_path, few_examples,
 def test_attention_that_a_model_does_not_have(model, tmp_path):
     keys = {"model": model, "benchmark": "clutrr", "config": "k_234"}
     with pytest.raises(RecipeError, match=f"attention=sdpa: model={model} has no such attention; use auto or eager"):
-        attention_of(tiny_recipe(tmp_path, **keys, attention="sdpa"))
-    assert attention_of(tiny_recipe(tmp_path, **keys, attention="eager")) == "eager"
+        attention_of(tiny_recipe(tmp_path, **keys, attn_implementation="sdpa"))
+    assert attention_of(tiny_recipe(tmp_path, **keys, attn_implementation="eager")) == "eager"
 
 
 def test_a_decoder_reads_its_prompt_without_a_start(tmp_path):
@@ -378,7 +379,7 @@ def test_a_decoder_reads_its_prompt_without_a_start(tmp_path):
 def test_a_recipe_may_say_how_sources_start(model, start, tmp_path, few_examples):
     recipe = tiny_recipe(tmp_path, model=model, source_start=start)
     ids = prepare_task(recipe).splits["train"][numpy.arange(3)]["input_ids"]
-    assert run_recipe(recipe)["steps"] == recipe.steps
+    assert run_recipe(recipe)["steps"] == recipe.training.max_steps
     tokenizer = AutoTokenizer.from_pretrained(recipe.run_dir / "model")
     assert (tokenizer.convert_ids_to_tokens(ids[:, 0].tolist()) == ["<s>"] * 3) == start
 
@@ -408,14 +409,14 @@ def test_early_stopping_needs_a_validation_split(tmp_path, few_examples, monkeyp
     without = {name: split for name, split in short_scan().items() if name != "validation"}
     monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", lambda *args, **kwargs: without)
     with pytest.raises(RecipeError, match=r"early_stopping=loss needs the split `validation`, which scan .* lacks"):
-        run_recipe(tiny_recipe(tmp_path, early_stopping="loss"))
+        run_recipe(tiny_recipe(tmp_path, early_stopping={"metric": "loss"}))
 
 
 def test_a_wrong_recipe_does_not_hold_its_folder(tmp_path, few_examples):
     """A folder belongs to a recipe only once data and model have shown that it can run."""
     with pytest.raises(RecipeError, match="length_groups=3"):
-        run_recipe(tiny_recipe(tmp_path, length_groups=3))
-    assert run_recipe(tiny_recipe(tmp_path, length_groups=2, steps=2))["steps"] == 2
+        run_recipe(tiny_recipe(tmp_path, length_buckets=3))
+    assert run_recipe(tiny_recipe(tmp_path, length_buckets=2, max_steps=2))["steps"] == 2
 
 
 @pytest.mark.parametrize(
@@ -429,7 +430,7 @@ def test_a_wrong_recipe_does_not_hold_its_folder(tmp_path, few_examples):
         ({"model": "depth_width_decoder", "joint_vocabulary": True}, "sdpa"),
         ({"model": "depth_width_decoder", "joint_vocabulary": True, "dropout": 0.1}, "eager"),
         ({"model": "depth_width_decoder", "pretrained": "nowhere"}, "eager"),
-        ({"dropout": 0.0, "attention": "eager"}, "eager"),
+        ({"dropout": 0.0, "attn_implementation": "eager"}, "eager"),
     ],
     ids=str,
 )

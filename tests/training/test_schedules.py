@@ -66,7 +66,7 @@ KEYS = {
 @pytest.mark.parametrize("schedule", KEYS)
 def test_updates_use_the_schedule(schedule, tmp_path, few_examples):
     """What the optimizer's step saw, by update; the Trainer logs it."""
-    recipe = tiny_recipe(tmp_path, eval_every=0, **KEYS[schedule])
+    recipe = tiny_recipe(tmp_path, eval_steps=None, **KEYS[schedule])
     record = run_recipe(recipe)
     used = {entry["step"]: entry["learning_rate"] for entry in record["history"] if "learning_rate" in entry}
     at = learning_rate_of(recipe, hidden_size=16)

@@ -17,13 +17,13 @@ from hf_sysgen.results.record import read_results
 
 ACCELERATE = ROOT / "recipes" / "accelerate"
 # an epsilon above the gradients makes Adam momentum, so that rounding errors stay what they are
-KEYS = {"dropout": 0.0, "adam_epsilon": 1.0, "max_grad_norm": 1.0, "batch_size": 24, "sampling": "epochs"}
+KEYS = {"dropout": 0.0, "adam_epsilon": 1.0, "max_grad_norm": 1.0, "size": 24, "sampling": "epochs"}
 CONSTANT = {"learning_rate": 1.0}
 
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory):
-    return write_recipe(tmp_path_factory.mktemp("recipe"), **KEYS, **CONSTANT, length_groups=2)
+    return write_recipe(tmp_path_factory.mktemp("recipe"), **KEYS, **CONSTANT, length_buckets=2)
 
 
 def run_with(processes: int, recipe: Path, folder: Path) -> Path:
@@ -125,7 +125,7 @@ def test_a_finished_run_is_said_to_be_so_once(recipe, two):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"batch_size": 9}, "batch_size=9 is not a multiple of length_groups=1 x processes=2"),
+        ({"size": 9}, "batch_size=9 is not a multiple of length_groups=1 x processes=2"),
         ({"static_batches": True}, "static_batches=true runs in one process, not in 2"),
     ],
 )
@@ -136,7 +136,7 @@ def test_what_two_processes_cannot_share(changes, message, tmp_path):
 
 
 def test_divergence_ends_both(tmp_path):
-    path = write_recipe(tmp_path, learning_rate=1e30, steps=50, save_every=1)
+    path = write_recipe(tmp_path, learning_rate=1e30, max_steps=50, save_steps=1)
     done = train_process([str(path), "output_dir=run"], tmp_path, processes=2)
     assert done.status == 1
     assert "is not finite" in done.err
@@ -147,7 +147,7 @@ def test_divergence_ends_both(tmp_path):
 
 
 def real_recipe(folder: Path) -> Path:
-    return write_recipe(folder, config="length_cutoff_40", steps=2, eval_every=2, eval_batch_size=512)
+    return write_recipe(folder, config="length_cutoff_40", max_steps=2, eval_steps=2, batch_size=512)
 
 
 @pytest.mark.parametrize(

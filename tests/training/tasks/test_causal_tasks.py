@@ -36,7 +36,8 @@ import hf_sysgen.hub.stranger
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.base
 from hf_sysgen.analysis import petty2023 as depth_analyses
-from hf_sysgen.config.recipe import Recipe, RecipeError, parse_recipe
+from hf_sysgen.config.io import parse_recipe
+from hf_sysgen.config.recipe import Recipe, RecipeError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.evaluate import evaluate_split
 from hf_sysgen.results.record import read_results
@@ -62,8 +63,8 @@ def learned(tmp_path_factory) -> Path:
     """The folder of a finished run whose model gets some examples right and some wrong."""
     folder = tmp_path_factory.mktemp("decoder")
     recipe = decoder_recipe(
-        folder, steps=200, batch_size=32, hidden_size=32, intermediate_size=64, learning_rate=0.005,
-        eval_every=0, eval_batch_size=7, save_every=1000, log_every=50,
+        folder, max_steps=200, size=32, hidden_size=32, intermediate_size=64, learning_rate=0.005,
+        eval_steps=None, batch_size=7, save_steps=1000, logging_steps=50,
     )  # fmt: skip
     hf_sysgen.training.run.quiet_libraries()
     with pytest.MonkeyPatch.context() as patch:
@@ -101,7 +102,7 @@ def test_prompts_end_in_the_separator(tmp_path, few_examples):
 
 def test_the_loss_is_the_mean_over_the_targets_tokens(tmp_path, few_examples):
     """Of three parts with different numbers of tokens, as of one example at a time with nothing beside it."""
-    recipe = decoder_recipe(tmp_path, steps=1, batch_size=9, length_groups=3, eval_every=0)
+    recipe = decoder_recipe(tmp_path, max_steps=1, size=9, length_buckets=3, eval_steps=None)
     task = prepare_task(recipe)
     train = task.splits["train"]
     model = task.build_model("eager").eval()
@@ -205,7 +206,7 @@ def test_result_does_not_depend_on_batches_or_processes(decoder):
 def test_two_processes_killed_and_resumed_end_as_one(tmp_path):
     # an epsilon above the gradients makes Adam momentum, so that rounding errors stay what they are
     keys = {**DECODER, "encoder_layers": None, "decoder_layers": None, "adam_epsilon": 1.0, "learning_rate": 1.0,
-            "max_grad_norm": 1.0, "batch_size": 24, "sampling": "epochs", "length_groups": 2}  # fmt: skip
+            "max_grad_norm": 1.0, "size": 24, "sampling": "epochs", "length_buckets": 2}  # fmt: skip
     recipe = write_recipe(tmp_path, **keys)
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
@@ -227,7 +228,7 @@ def test_two_processes_killed_and_resumed_end_as_one(tmp_path):
 
 def test_static_batches_make_the_same_updates(tmp_path, few_examples):
     runs = [
-        run_recipe(decoder_recipe(tmp_path / str(static), static_batches=static, eval_every=0))
+        run_recipe(decoder_recipe(tmp_path / str(static), static_batches=static, eval_steps=None))
         for static in (False, True)
     ]
     losses = [[entry["loss"] for entry in run["history"] if "loss" in entry] for run in runs]
@@ -301,7 +302,7 @@ def test_a_tokenizer_of_pieces(tmp_path, monkeypatch, learned):
     """As those of language models: it has other words, no padding, and no start symbol, so that EOS separates."""
     monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", lambda *args, **kwargs: short_scan())
     folder = subword_checkpoint(learned, tmp_path / "pretrained", unknown="<unk>")
-    recipe = from_pretrained(tmp_path, folder, steps=1, eval_every=0)
+    recipe = from_pretrained(tmp_path, folder, max_steps=1, eval_steps=None)
     task = prepare_task(recipe)
     tokenizer = task.vocabulary.tokenizer
     train = task.splits["train"]
@@ -350,11 +351,11 @@ def test_what_a_checkpoint_contradicts(learned, tmp_path, few_examples, monkeypa
     assert f"hidden_size=16 contradicts pretrained={trained}, which has 32" in refused(
         pretrained=trained, hidden_size=16
     )
-    assert "share_layers=True contradicts" in refused(pretrained=trained, share_layers=True)
-    assert "tokens=characters has no effect" in refused(pretrained=trained, tokens="characters")
+    assert "model.share_layers=True contradicts" in refused(pretrained=trained, share_layers=True)
+    assert "data.tokenization=characters has no effect" in refused(pretrained=trained, tokens="characters")
     assert "absent: no checkpoint here, config.json is missing" in refused(pretrained=str(tmp_path / "absent"))
     assert "set joint_vocabulary=true" in refused(joint_vocabulary=False)
-    assert "label_smoothing=0.1 does not go with" in refused(label_smoothing=0.1)
+    assert "training.label_smoothing_factor=0.1 does not go with" in refused(label_smoothing=0.1)
     with pytest.raises(RecipeError, match=r"pretrained is for decoders \(depth_width_decoder\)"):
         parse_recipe({**TINY, "pretrained": trained})
     few = subword_checkpoint(learned, tmp_path / "few", unknown="<unk>", letters="_INTURLEFWALKGHO")

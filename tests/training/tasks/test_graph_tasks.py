@@ -18,7 +18,8 @@ from transformers import AutoModelForSequenceClassification, AutoModelForTokenCl
 
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.base
-from hf_sysgen.config.recipe import Recipe, RecipeError, load_recipe, parse_recipe
+from hf_sysgen.config.io import load_recipe, parse_recipe
+from hf_sysgen.config.recipe import Recipe, RecipeError
 from hf_sysgen.data.cfq.trees import is_content, is_tree
 from hf_sysgen.data.clutrr.kinship import TARGETS
 from hf_sysgen.data.text.vocabulary import encode_sources
@@ -123,14 +124,14 @@ def test_neighbours_are_of_similar_length(name, tmp_path, few_examples):
 
 def test_the_model_of_the_paper_has_its_size(few_examples):
     """All that the authors' code instantiates, but 40,000 that it throws away."""
-    task = prepare_task(load_recipe("edge/clutrr_edge_234.yaml"))
+    task = prepare_task(load_recipe("bergen2021/clutrr_edge_234.yaml"))
     assert task.build_model("eager").num_parameters() == 608_818 - 40_000
 
 
 @pytest.mark.slow
 def test_real_words_have_the_authors_ids(data_dir):
     """Their counts, and one word that only gen has, whose labels are all known."""
-    task = prepare_task(load_recipe("edge/cogs_graph_edge.yaml", [f"data_dir={data_dir}", "share_layers=false"]))
+    task = prepare_task(load_recipe("bergen2021/cogs_graph_edge.yaml", [f"data.data_dir={data_dir}", "model.share_layers=false"]))
     assert {kind: len(names) for kind, names in task.names.items()} == {
         "role": 9, "category": 5, "noun_type": 4, "verb": 136,
     }  # fmt: skip
@@ -184,14 +185,14 @@ SLOW = ("gat", "cogs_transformer", "cfq_biaffine")
 def test_parts_make_the_same_update(name, tmp_path, few_examples):
     """61 examples in batches of 20: the epoch's last one has one row, so that three of four groups are empty."""
     exact = {"node_init": "zeros"} if name == "gat" else {}
-    keys = {**KEYS[name], **SMOOTH, **exact, "sampling": "epochs", "batch_size": 20, "steps": 4, "eval_every": 0}
-    curves = [curve(run_recipe(tiny(tmp_path / str(n), keys, length_groups=n))) for n in (1, 4)]
+    keys = {**KEYS[name], **SMOOTH, **exact, "sampling": "epochs", "size": 20, "max_steps": 4, "eval_steps": None}
+    curves = [curve(run_recipe(tiny(tmp_path / str(n), keys, length_buckets=n))) for n in (1, 4)]
     assert len(curves[0]) == 8
     assert curves[1] == pytest.approx(curves[0], rel=1e-4)
 
 
 @pytest.mark.parametrize(
-    "key", [{"label_smoothing": 0.1}, {"joint_vocabulary": True}, {"static_batches": True}], ids=str
+    "key", [{"label_smoothing_factor": 0.1}, {"joint_vocabulary": True}], ids=str
 )
 def test_keys_that_are_about_texts(key, tmp_path, few_examples):
     with pytest.raises(RecipeError, match=rf"{next(iter(key))}=.* is for tasks whose targets are texts"):
@@ -217,7 +218,7 @@ def runs(tmp_path_factory):
         folder = tmp_path_factory.mktemp(name)
         hf_sysgen.training.run.quiet_libraries()
         recipe = tiny(
-            folder, {**KEYS, "cfq": QUERIES}[name], steps=30, batch_size=16, eval_every=15, save_every=30, dropout=0.0,
+            folder, {**KEYS, "cfq": QUERIES}[name], max_steps=30, size=16, eval_steps=15, save_steps=30, dropout=0.0,
             learning_rate={"cfq_dependencies": 0.01, "cogs_transformer": 0.05}.get(name, 0.005),
         )  # fmt: skip
         with mock.patch.object(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark):

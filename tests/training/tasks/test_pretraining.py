@@ -33,7 +33,8 @@ import hf_sysgen.evaluation.commands
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.base
 from hf_sysgen.cli.main import app
-from hf_sysgen.config.recipe import RecipeError, parse_recipe
+from hf_sysgen.config.io import parse_recipe
+from hf_sysgen.config.recipe import RecipeError
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.data.c4.files import Shard, known_shards, write_shards
 from hf_sysgen.data.c4.sources import shard_names
@@ -71,7 +72,7 @@ def keys(text, tokenizer_folder) -> dict[str, Any]:
 
 
 def stream_batches(text: Path, tokenizer, steps: int = 20, **changes: Any) -> StreamBatches:
-    settings = {"context_length": LENGTH, "streams": STREAMS, "batch_size": 12, "steps": steps, **changes}
+    settings = {"context_length": LENGTH, "streams": STREAMS, "size": 12, "max_steps": steps, **changes}
     return StreamBatches(load_benchmark("c4", data_dir=text)["train"], tokenizer, **settings)
 
 
@@ -146,9 +147,9 @@ def test_no_example_is_shown_twice(text, tokenizer):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"streams": 8, "batch_size": 8}, "streams=8 is more than the 7 shards of the text"),
+        ({"streams": 8, "size": 8}, "data.streams=8 is more than the 7 shards of the text"),
         ({"world": 4}, "streams=6 is not a multiple of processes=4"),
-        ({"batch_size": 10}, "batch_size=10 is not a multiple of streams=6"),
+        ({"size": 10}, "batch_size=10 is not a multiple of streams=6"),
         ({"parts": 5}, "batch_size=12 is not a multiple of length_groups=5 x processes=1"),
     ],
 )
@@ -338,7 +339,7 @@ def test_one_loss_curve(processes, recipe, one, tmp_path):
 
 
 def test_accumulation_is_the_same_update(recipe, one, tmp_path):
-    parts = trained(recipe, tmp_path, 1, "length_groups=4")
+    parts = trained(recipe, tmp_path, 1, "batches.length_buckets=4")
     assert curve(parts) == pytest.approx(curve(one), rel=1e-5)
 
 
@@ -373,12 +374,12 @@ def test_goes_on_with_more_processes(recipe, one, tmp_path):
 def test_goes_on_by_other_means(recipe, one, tmp_path):
     """As more processes need it: parts of an update, and what saves memory."""
     run_dir = shutil.copytree(one, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoint-6", "results.json"))
-    means = ("length_groups=3", "gradient_checkpointing=true", "torch_compile=false")
+    means = ("batches.length_buckets=3", "training.gradient_checkpointing=true", "training.torch_compile=false")
     assert curve(trained(recipe, tmp_path, 2, *means)) == pytest.approx(curve(one), rel=1e-5)
     # of a finished one they change nothing
-    done = train_process([str(recipe), f"output_dir={run_dir}", "torch_compile=true"], tmp_path)
+    done = train_process([str(recipe), f"output_dir={run_dir}", "training.torch_compile=true"], tmp_path)
     assert "finished already" in done.out
-    done = train_process([str(recipe), f"output_dir={run_dir}", "kept_steps=[1]", "length_groups=2"], tmp_path)
+    done = train_process([str(recipe), f"output_dir={run_dir}", "training.kept_steps=[1]", "batches.length_buckets=2"], tmp_path)
     assert done.status == 2
     assert "another recipe (kept_steps: [1, 4] there, [1] here)" in done.err
 
@@ -391,13 +392,13 @@ def test_a_run_keeps_its_text(is_finished, recipe, keys, one, tmp_path):
         (run_dir / "results.json").unlink()
     before = (run_dir / "recipe.yaml").read_bytes()
     other = change_text(tmp_path / "other", "other text")
-    done = train_process([str(recipe), f"output_dir={run_dir}", f"data_dir={other}"], tmp_path)
+    done = train_process([str(recipe), f"output_dir={run_dir}", f"data.data_dir={other}"], tmp_path)
     assert done.status == 2, done.err
     assert done.err.count("\n") == 1
     assert f"error: data_dir: {run_dir} holds a run on other text (shard 1 of stream 0 is c4-train.00000" in done.err
     assert (run_dir / "recipe.yaml").read_bytes() == before
     moved = shutil.copytree(keys["data_dir"], tmp_path / "moved")
-    done = train_process([str(recipe), f"output_dir={run_dir}", f"data_dir={moved}"], tmp_path)
+    done = train_process([str(recipe), f"output_dir={run_dir}", f"data.data_dir={moved}"], tmp_path)
     assert done.status == 0, done.err
     assert ("finished already" in done.out) == is_finished
     assert weights(run_dir / "model") == weights(one / "model")
@@ -409,7 +410,7 @@ def test_an_unfinished_run_whose_folder_of_text_changed(change, recipe, keys, on
     folder = change_text(tmp_path / "text", change)
     copy = run_dir / "recipe.yaml"
     copy.write_text(copy.read_text().replace(keys["data_dir"], str(folder)))
-    done = train_process([str(recipe), f"output_dir={run_dir}", f"data_dir={folder}"], tmp_path)
+    done = train_process([str(recipe), f"output_dir={run_dir}", f"data.data_dir={folder}"], tmp_path)
     assert done.status == 2, done.err
     assert OTHER_TEXTS[change] in done.err
 
@@ -433,7 +434,7 @@ def test_weights_are_kept_at_the_stated_steps(one):
 
 def test_pretrained_weights_are_fine_tuned(one, tmp_path, monkeypatch):
     monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark)
-    changes = {"model": "depth_width_decoder", "pretrained": str(one / "step-4"), "joint_vocabulary": True, "steps": 2}
+    changes = {"model": "depth_width_decoder", "pretrained": str(one / "step-4"), "joint_vocabulary": True, "max_steps": 2}
     keys = {key: value for key, value in TINY.items() if key not in ("encoder_layers", "decoder_layers")}
     recipe = parse_recipe({**keys, **changes, "num_hidden_layers": 2, "output_dir": str(tmp_path / "run")})
     assert run_recipe(recipe)["splits"]["test"]["examples"] > 0
@@ -447,7 +448,7 @@ def test_pretrained_weights_are_fine_tuned(one, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"precision": "bf16"},
+        {"bf16": True},
         pytest.param({"gradient_checkpointing": True}, marks=pytest.mark.slow),
         pytest.param({"torch_compile": True}, marks=pytest.mark.slow),
     ],
@@ -455,7 +456,7 @@ def test_pretrained_weights_are_fine_tuned(one, tmp_path, monkeypatch):
 )
 def test_other_ways_to_compute_it(changes, keys, one, tmp_path):
     hf_sysgen.training.run.quiet_libraries()
-    recipe = parse_recipe({**keys, "adam_epsilon": 1.0, "learning_rate": 1.0, "max_grad_norm": 1.0, "steps": 2,
+    recipe = parse_recipe({**keys, "adam_epsilon": 1.0, "learning_rate": 1.0, "max_grad_norm": 1.0, "max_steps": 2,
                            **changes, "output_dir": str(tmp_path / "run")})  # fmt: skip
     run_recipe(recipe)
     assert curve(tmp_path / "run") == pytest.approx(curve(one)[:4], rel=0.02)
@@ -496,7 +497,7 @@ def test_sharded_weights(recipe, one, tmp_path):
 @pytest.mark.slow
 def test_sharded_and_compiled(recipe, one, tmp_path):
     """Kept weights, going on, and evaluation, also one before any update, are of the model that is compiled."""
-    arguments = [str(recipe), "output_dir=run", "torch_compile=true"]
+    arguments = [str(recipe), "output_dir=run", "training.torch_compile=true"]
     for moment in (functools.partial(kills.after_step, 5), kills.before_predictions):
         prepare = functools.partial(sharded.shard, functools.partial(sharded.trace_only, moment))
         assert train_process(arguments, tmp_path, prepare, 2).status == -signal.SIGKILL
@@ -525,16 +526,16 @@ def test_sharded_and_killed(recipe, tmp_path):
     ("changes", "message"),
     [
         ({"tokenizer": None}, "`tokenizer` is missing, which benchmark=c4 needs"),
-        ({"tokenizer": "/no/where"}, "tokenizer=/no/where: no tokenizer can be loaded"),
-        ({"validation_examples": 1000}, "validation_examples=1000 is more than the"),
+        ({"tokenizer": "/no/where"}, "data.tokenizer=/no/where: no tokenizer can be loaded"),
+        ({"validation_examples": 1000}, "data.validation_examples=1000 is more than the"),
         ({"joint_vocabulary": True}, "joint_vocabulary=True has no effect on benchmark=c4"),
-        ({"early_stopping": "loss"}, "early_stopping=loss has no effect on benchmark=c4"),
+        ({"early_stopping": {"metric": "loss"}}, "early_stopping=loss has no effect on benchmark=c4"),
         ({"paper_test": 0.5}, "paper_test=0.5 has no effect on benchmark=c4"),
-        ({"streams": 8, "batch_size": 8}, "streams=8 is more than the 7 shards"),
-        ({"model": "sysgen_transformer", "num_hidden_layers": None}, "model=sysgen_transformer cannot be trained on"),
-        ({"context_length": 1}, "context_length=1 must be at least 2"),
+        ({"streams": 8, "size": 8}, "data.streams=8 is more than the 7 shards"),
+        ({"model": "sysgen_transformer", "num_hidden_layers": None}, "model.type=sysgen_transformer cannot be trained on"),
+        ({"context_length": 1}, "data.context_length=1 must be at least 2"),
         ({"kept_steps": [2, 7]}, r"kept_steps=\[2, 7\] must be increasing numbers from 1 to steps=6"),
-        ({"kept_steps": [2, 2]}, r"kept_steps=\[2, 2\] must be increasing"),
+        ({"kept_steps": [2, 2]}, r"training.kept_steps=\[2, 2\] must be increasing"),
         ({"kept_steps": 2}, "kept_steps: expected a list of whole numbers, got 2"),
     ],
     ids=str,
@@ -596,14 +597,14 @@ def test_a_size_class_decides_all_sizes():
             "num_attention_heads", "num_hidden_layers")}  # fmt: skip
     recipe = parse_recipe({**keys, "size_class": "134M", "num_hidden_layers": 21})
     expected = {"hidden_size": 768, "intermediate_size": 731, "num_attention_heads": 8, "num_hidden_layers": 21}
-    assert recipe.model_fields == expected
+    assert recipe.model.fields == expected
     # the copy in a run's folder names all of them
     assert parse_recipe(recipe.to_dict()).hash == recipe.hash
     assert parse_recipe({**keys, "size_class": "374M"}).model_fields["num_hidden_layers"] == 24
     for changes, message in (
-        ({"size_class": "42M"}, "size_class=42M: '42M' is no size class; there are 41M, 134M, 374M"),
+        ({"size_class": "42M"}, "model.size_class=42M: '42M' is no size class; there are 41M, 134M, 374M"),
         ({"size_class": "41M", "num_hidden_layers": 30}, "size_class=41M: num_hidden_layers=30 leaves no parameters"),
-        ({"size_class": "41M", "hidden_size": 256, "num_hidden_layers": 2}, "hidden_size=256 contradicts size_class"),
+        ({"size_class": "41M", "hidden_size": 256, "num_hidden_layers": 2}, "model.hidden_size=256 contradicts size_class"),
     ):
         with pytest.raises(RecipeError, match=message):
             parse_recipe({**keys, **changes})

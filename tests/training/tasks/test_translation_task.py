@@ -39,8 +39,8 @@ from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.trainer import steps_of
 
 TRANSLATION = {
-    "model": "sag_t5_transformer", "tokens": "bpe", "subwords": 120, "beams": 3, "batch_size": None,
-    "sampling": "max_tokens", "max_tokens": 400, "eval_examples": None, "eval_batch_size": 7, "label_smoothing": 0.1,
+    "model": "sag_t5_transformer", "tokenization": "bpe", "subwords": 120, "num_beams": 3,
+    "sampling": "max_tokens", "max_tokens": 400, "examples": None, "batch_size": 7, "label_smoothing_factor": 0.1,
 }  # fmt: skip
 
 # merges that the text of `made_examples` gives
@@ -87,7 +87,7 @@ def test_iwslt14_to_bleu_and_away(data_dir, tmp_path, use, capsys):
     """One run and all that is done with it: its numbers, evaluation and prediction by its checkpoint, a stranger."""
     data = iwslt(data_dir)
     use(data)
-    recipe = recipe_of(tmp_path, "iwslt14", "de-en", tie_word_embeddings=True, early_stopping="bleu", eval_every=3)
+    recipe = recipe_of(tmp_path, "iwslt14", "de-en", tie_word_embeddings=True, early_stopping={"metric": "bleu"}, eval_steps=3)
     results = run_recipe(recipe)
     rows = read_lines(tmp_path / "run" / "predictions.jsonl")
     of = {name: [row for row in rows if row["split"] == name] for name in ("validation", "test")}
@@ -155,9 +155,9 @@ def test_flores_from_raw_text(data_dir, tmp_path, monkeypatch, config):
 
     monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", load)
     recipe = recipe_of(
-        tmp_path, "flores", config, tokens="sentencepiece", subwords=200, joint_vocabulary=True, length_penalty=1.2,
-        share_all_embeddings=True, tie_word_embeddings=True, steps=2, data_dir=str(folder), eval_every=1,
-        early_stopping="loss", max_tokens=2000,
+        tmp_path, "flores", config, tokenization="sentencepiece", subwords=200, joint_vocabulary=True, length_penalty=1.2,
+        share_all_embeddings=True, tie_word_embeddings=True, max_steps=2, data_dir=str(folder), eval_steps=1,
+        early_stopping={"metric": "loss"}, max_tokens=2000,
     )  # fmt: skip
     results = run_recipe(recipe)
     assert {name: summary["examples"] for name, summary in results["splits"].items()} == {
@@ -177,7 +177,7 @@ def test_noun_adjective_has_comp(tmp_path, use):
     use(data)
     recipe = recipe_of(
         tmp_path, "noun_adjective", "modified", joint_vocabulary=True, share_all_embeddings=True, subwords=MOST,
-        tie_word_embeddings=True, steps=60, hidden_size=32, learning_rate=0.01, eval_every=0, dropout=0.0, beams=1,
+        tie_word_embeddings=True, max_steps=60, hidden_size=32, learning_rate=0.01, eval_steps=None, dropout=0.0, num_beams=1,
         attention_dropout=0.0,
     )  # fmt: skip
     results = run_recipe(recipe)
@@ -214,7 +214,7 @@ def test_pairs_of_unlikely_lengths_are_left_out(tmp_path, use, benchmark, config
         {"input": "", "target": "zz zz", "pairs": []}])])  # fmt: skip
     use(data)
     recipe = recipe_of(
-        tmp_path, benchmark, config, subwords=1, max_tokens=2000, joint_vocabulary=True, early_stopping="none"
+        tmp_path, benchmark, config, subwords=1, max_tokens=2000, joint_vocabulary=True, early_stopping=None
     )
     task = prepare_task(recipe)
     expected = kept + 1 if benchmark == "iwslt14" else kept
@@ -264,7 +264,7 @@ def test_loss_is_that_of_training(data_dir, tmp_path, use):
 def test_any_encoder_decoder_translates(tmp_path, use, model):
     use(made_examples("iwslt14"))
     recipe = recipe_of(
-        tmp_path, "iwslt14", "de-en", model=model, steps=2, eval_every=0, joint_vocabulary=True, label_smoothing=0.0,
+        tmp_path, "iwslt14", "de-en", model=model, max_steps=2, eval_steps=None, joint_vocabulary=True, label_smoothing_factor=0.0,
         subwords=MOST,
     )  # fmt: skip
     assert run_recipe(recipe)["splits"]["test"]["bleu"] >= 0
@@ -273,7 +273,7 @@ def test_any_encoder_decoder_translates(tmp_path, use, model):
 
 def test_epochs_end_a_run(tmp_path, use):
     use(made_examples("iwslt14"))
-    changes = {"eval_every": 0, "steps": 100, "epochs": 2}
+    changes = {"eval_steps": None, "max_steps": 100, "epochs": 2}
     recipe = recipe_of(tmp_path, "iwslt14", "de-en", max_tokens=300, subwords=MOST, **changes)
     task = prepare_task(recipe)
     per_epoch = MaxTokensBatches(task.splits["train"], 300, 1, seed=0).updates_per_epoch
@@ -284,20 +284,20 @@ def test_epochs_end_a_run(tmp_path, use):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"tokens": "words", "subwords": None}, "tokens=words does not go with benchmark=iwslt14; use bpe or sentence"),
-        ({"early_stopping": "accuracy"}, "early_stopping=accuracy is not measured on iwslt14 .* none, loss"),
+        ({"tokenization": "words", "subwords": None}, "tokens=words does not go with benchmark=iwslt14; use bpe or sentence"),
+        ({"early_stopping": {"metric": "accuracy"}}, "evaluation.early_stopping.metric=accuracy is not measured on iwslt14 .* none, loss"),
         ({"benchmark": "scan", "config": "simple"}, "tokens=bpe does not go with benchmark=scan; use words"),
         (
-            {"benchmark": "scan", "config": "simple", "tokens": "words", "subwords": None},
+            {"benchmark": "scan", "config": "simple", "tokenization": "words", "subwords": None},
             "beams=3 has no effect on benchmark=scan",
         ),
-        ({"tokens": "sentencepiece"}, "set joint_vocabulary=true"),
-        ({"subwords": None}, "tokens=bpe needs subwords"),
-        ({"tokens": "words"}, "tokens=words does not go with subwords=90"),
-        ({"beams": 1, "length_penalty": 1.2}, "length_penalty=1.2 has no effect with beams=1"),
-        ({"epochs": 3, "sampling": "with_replacement", "max_tokens": None, "batch_size": 8}, "epochs=3 does not go"),
+        ({"tokenization": "sentencepiece"}, "set joint_vocabulary=true"),
+        ({"subwords": None}, "data.tokenization=bpe needs subwords"),
+        ({"tokenization": "words"}, "tokens=words does not go with subwords=90"),
+        ({"num_beams": 1, "length_penalty": 1.2}, "length_penalty=1.2 has no effect with beams=1"),
+        ({"epochs": 3, "sampling": "with_replacement", "max_tokens": None, "size": 8}, "batches.epochs=3 does not go"),
         ({"share_all_embeddings": True}, "share_all_embeddings=true needs joint_vocabulary=true"),
-        ({"paper_metric": "bleu", "paper_test": 101}, r"paper_test=101.0 must be in \[0, 100\]"),
+        ({"paper_metric": "bleu", "paper_test": 101}, r"paper.test=101.0 must be in \[0, 100\]"),
     ],
 )
 def test_recipes_that_cannot_be_run(tmp_path, use, changes, message):
