@@ -14,7 +14,7 @@ from tiny_runs import small_scan, tiny_recipe
 
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.base
-from hf_sysgen.results.record import read_results
+from hf_sysgen.results.record import read_record
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.trainer import last_checkpoint
 
@@ -28,7 +28,7 @@ EXACT = {"dropout": 0.0, "adam_epsilon": 1.0, "learning_rate": 4.0, "schedule": 
 
 
 def losses(record) -> list[float]:
-    return [entry["loss"] for entry in record["history"] if "loss" in entry]
+    return [entry.loss for entry in record.history if entry.loss is not None]
 
 
 def weights_of(folder) -> dict[str, torch.Tensor]:
@@ -77,7 +77,7 @@ def test_a_resumed_graph_reads_the_schedule(tmp_path, few_examples, monkeypatch)
             run_recipe(recipe)
     assert last_checkpoint(recipe.run_dir).name == "checkpoint-5"
     resumed = run_recipe(recipe)
-    rates = [[entry["learning_rate"] for entry in record["history"] if "loss" in entry] for record in (whole, resumed)]
+    rates = [[entry.learning_rate for entry in record.history if entry.loss is not None] for record in (whole, resumed)]
     assert rates[0] == pytest.approx(rates[1], rel=1e-12)
     assert losses(resumed) == pytest.approx(losses(whole), rel=1e-4)
     ours, theirs = weights_of(tmp_path / "cut"), weights_of(tmp_path / "whole")
@@ -123,6 +123,6 @@ def test_cpu_and_gpu_evaluate_alike(tmp_path, few_examples, monkeypatch):
     run_recipe(tiny_recipe(tmp_path / "gpu", **EXACT))
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     record = run_recipe(tiny_recipe(tmp_path / "cpu", **EXACT))
-    on_gpu = read_results(tmp_path / "gpu" / "run" / "results.json")
-    for name, split in record["splits"].items():
-        assert split["loss_teacher"] == pytest.approx(on_gpu["splits"][name]["loss_teacher"], rel=1e-3)
+    on_gpu = read_record(tmp_path / "gpu" / "run" / "results.json")
+    for name, split in record.splits.items():
+        assert split["loss_teacher"] == pytest.approx(on_gpu.splits[name].metrics["loss_teacher"], rel=1e-3)

@@ -23,8 +23,8 @@ from hf_sysgen.config.recipe import RecipeError
 from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.files import locked
-from hf_sysgen.results.record import check_record, read_results
-from hf_sysgen.results.samples import read_evaluations
+from hf_sysgen.results.record import read_record
+from hf_sysgen.results.evaluations import read_evaluations
 from hf_sysgen.train import main
 from hf_sysgen.training.run import LOOK_SECONDS, attention_of, run_recipe
 from hf_sysgen.training.tasks.base import prepare_task
@@ -44,22 +44,22 @@ def test_files(learned):
 
 
 def test_recipe_copy(learned):
-    record = read_results(learned / "results.json")
+    record = read_record(learned / "results.json")
     copy = load_recipe(learned / "recipe.yaml")
-    assert copy.hash == record["recipe_hash"]
-    assert copy.to_dict() == record["recipe"]
+    assert copy.hash == record.recipe_hash
+    assert copy.to_dict() == record.recipe
 
 
 def test_record(learned):
     record = json.loads((learned / "results.json").read_text())
     check_record(record)
-    assert record["name"] == "tiny"
-    assert record["seed"] == 0
-    assert record["steps"] == 300
-    assert record["num_processes"] == 1
+    assert record.name == "tiny"
+    assert record.seed == 0
+    assert record.steps == 300
+    assert record.num_processes == 1
     assert record["num_threads"] == torch.get_num_threads()
-    assert record["train_seconds"] > 0
-    versions = record["versions"]
+    assert record.train_seconds > 0
+    versions = record.versions
     assert versions["python"] == platform.python_version()
     assert (versions["torch"], versions["transformers"], versions["numpy"]) == (
         torch.__version__, transformers.__version__, numpy.__version__,
@@ -67,11 +67,11 @@ def test_record(learned):
     assert set(versions) == {
         "python", "hf_sysgen", "torch", "transformers", "datasets", "accelerate", "tokenizers", "numpy",
     }  # fmt: skip
-    assert list(record["splits"]) == ["validation", "test"]
+    assert list(record.splits) == ["validation", "test"]
 
 
 def test_history(learned):
-    history = read_results(learned / "results.json")["history"]
+    history = read_record(learned / "results.json").history
     evaluated = [entry for entry in history if "eval_test_accuracy" in entry]
     assert [entry["step"] for entry in evaluated] == [100, 200, 300]
     for entry in evaluated:
@@ -102,9 +102,9 @@ def test_one_prediction_for_every_example(learned):
 
 def test_metrics_follow_from_predictions(learned):
     """So a metric can be changed without running a model again."""
-    record = read_results(learned / "results.json")
+    record = read_record(learned / "results.json")
     rows = read_lines(learned / "predictions.jsonl")
-    for name, metrics in record["splits"].items():
+    for name, metrics in record.splits.items():
         assert summarize(row for row in rows if row["split"] == name) == metrics
 
 
@@ -184,14 +184,14 @@ def test_a_run_that_another_process_has_just_finished(tmp_path, few_examples, mo
         return prepare(recipe)
 
     monkeypatch.setattr(hf_sysgen.training.run, "prepare_task", slowly)
-    assert run_recipe(recipe) == read_results(tmp_path / "run" / "results.json")
+    assert run_recipe(recipe) == read_record(tmp_path / "run" / "results.json")
     assert [snapshot(tmp_path / "run")] == snapshots
 
 
 def test_losses_of_every_example(tmp_path, few_examples):
     """They make the means that are logged, of the examples that evaluations look at."""
     record = run_recipe(tiny_recipe(tmp_path, max_steps=4, eval_steps=2, examples=5, save_example_losses=True))
-    logged = {entry["step"]: entry for entry in record["history"] if "eval_test_loss" in entry}
+    logged = {entry["step"]: entry for entry in record.history if "eval_test_loss" in entry}
     for split in ("validation", "test"):
         found = read_evaluations(tmp_path / "run", split)
         assert [one.step for one in found] == [2, 4] == list(logged)
@@ -379,7 +379,7 @@ def test_a_decoder_reads_its_prompt_without_a_start(tmp_path):
 def test_a_recipe_may_say_how_sources_start(model, start, tmp_path, few_examples):
     recipe = tiny_recipe(tmp_path, model=model, source_start=start)
     ids = prepare_task(recipe).splits["train"][numpy.arange(3)]["input_ids"]
-    assert run_recipe(recipe)["steps"] == recipe.training.max_steps
+    assert run_recipe(recipe).steps == recipe.training.max_steps
     tokenizer = AutoTokenizer.from_pretrained(recipe.run_dir / "model")
     assert (tokenizer.convert_ids_to_tokens(ids[:, 0].tolist()) == ["<s>"] * 3) == start
 
