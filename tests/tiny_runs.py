@@ -59,8 +59,7 @@ def dotted(word: str) -> str:
 
 def tiny_sections(**changes: Any) -> dict[str, Any]:
     """`TINY` with other values, by the fields' own names; sizes that the model lacks are left out, as is `...`."""
-    values = {dotted(word): value for word, value in changes.items()}
-    sections = merged(TINY, nested(values))
+    sections = merged(TINY, nested({dotted(word): value for word, value in changes.items()}))
     fields = CONFIGS[sections["model"]["type"]].__dataclass_fields__
     for key in SIZES:
         if key not in fields:

@@ -67,7 +67,7 @@ def test_every_recipe_runs_two_steps(path, tmp_path, monkeypatch):
         overrides.append(f"tokenizer={write_tokenizer(tmp_path / 'tokenizer')}")
     results = run_recipe(load_recipe(path, overrides))
     assert results.steps == 2
-    assert read_record(tmp_path / "run" / "results.json").recipe["model"] == load_recipe(path).model
+    assert read_record(tmp_path / "run" / "results.json").recipe.model == load_recipe(path).model
 
 
 def counted_seeds(path: Path) -> list[int] | None:
@@ -420,7 +420,7 @@ def test_wrong_values_are_one_line_that_names_the_key(changes, message):
             "encoder_gate_start=0.5 has no effect under self_attention_",
         ),
         ("chakravarthy2022/scan_jump_filler", "renormalization=each_row", "has no effect under attention_threshold=None"),
-        ("depth_width/pretrain_41M_2", "relative_buckets=8", "has no effect under position_scheme=rotary"),
+        ("petty2023/pretrain_41M_2", "relative_buckets=8", "has no effect under position_scheme=rotary"),
         ("bergen2021/cfq_dependencies_bilstm", "attention_dropout=0.3", "has no effect under encoder=bilstm"),
     ],
 )

@@ -108,7 +108,7 @@ def test_label_smoothing_changes_nothing_else(tmp_path, few_examples):
 def test_label_smoothing_is_fairseq_s(golden_dir):
     tensors = load_file(golden_dir / "sag" / "a_plain_postnorm.safetensors")
     labels = tensors["in.target"].masked_fill(tensors["in.target"] == 1, -100)
-    trainer = SimpleNamespace(recipe=SimpleNamespace(label_smoothing=0.1))
+    trainer = SimpleNamespace(recipe=SimpleNamespace(training=SimpleNamespace(label_smoothing_factor=0.1)))
     for tokens in (1, 7):
         loss = SysgenTrainer.smoothed_loss(trainer, SimpleNamespace(logits=tensors["out.logits"]), labels, tokens)
         torch.testing.assert_close(loss * tokens, tensors["out.loss_sum_smoothed"][0], rtol=1e-6, atol=0)
@@ -193,7 +193,7 @@ def test_gradient_checkpointing_with_dropout(tmp_path, few_examples):
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_evaluation_is_in_float32(precision, tmp_path, few_examples):
     """What the run recorded is what its checkpoint gives by itself."""
-    recipe = tiny_recipe(tmp_path, PRECISION=precision)
+    recipe = tiny_recipe(tmp_path, bf16=precision == "bf16", fp16=precision == "fp16")
     record = run_recipe(recipe)
     model, _ = load_checkpoint(tmp_path / "run")
     assert {weight.dtype for weight in model.state_dict().values()} == {torch.float32}
@@ -205,7 +205,7 @@ def test_evaluation_is_in_float32(precision, tmp_path, few_examples):
 
 
 def test_bf16_trains_in_bf16(tmp_path, few_examples):
-    records = [run_recipe(tiny_recipe(tmp_path / name, PRECISION=name, dropout=0.0)) for name in ("fp32", "bf16")]
+    records = [run_recipe(tiny_recipe(tmp_path / name, bf16=name == "bf16", dropout=0.0)) for name in ("fp32", "bf16")]
     full, half = (np.array(losses(record)) for record in records)
     # eight bits of mantissa, one rounding after the other
     assert 1e-5 < np.abs(half / full - 1)[0] < 2**-7
@@ -403,7 +403,9 @@ def test_divergence(learning_rate, saved, tmp_path, few_examples, capsys):
     A loss that is not a number ends the run, with one line, before anything is saved that it has spoiled. The second
     learning rate makes weights infinite that come from a finite loss.
     """
-    path = write_recipe(tmp_path, output_dir=str(tmp_path / "run"), learning_rate=learning_rate, max_steps=50, save_steps=1)
+    path = write_recipe(
+        tmp_path, output_dir=str(tmp_path / "run"), learning_rate=learning_rate, max_steps=50, save_steps=1
+    )
     assert main([str(path)]) == 1
     lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("step ")]
     assert len(lines) == 1, lines
@@ -418,7 +420,9 @@ def test_divergence(learning_rate, saved, tmp_path, few_examples, capsys):
 
 def test_divergence_between_checkpoints(tmp_path, few_examples, monkeypatch, capsys):
     """The loss is looked at before each evaluation and each save, not only when it is logged."""
-    path = write_recipe(tmp_path, output_dir=str(tmp_path / "run"), max_steps=9, save_steps=4, eval_steps=None, logging_steps=7)
+    path = write_recipe(
+        tmp_path, output_dir=str(tmp_path / "run"), max_steps=9, save_steps=4, eval_steps=None, logging_steps=7
+    )
     compute = SysgenTrainer.compute_loss
 
     def spoiled(self, *args, **kwargs):
@@ -481,29 +485,6 @@ def test_progress_between_evaluations(monkeypatch, capsys):
     now[0] += 20
     progress.on_log(None, state, quiet, {"loss": 0.25})
     assert capsys.readouterr().err.splitlines() == ["step 2/90", "step 4/90 loss=0.500"]
-
-
-def test_static_batches_resume_where_they_were(tmp_path, few_examples, monkeypatch):
-    """Without another checkpoint at once: that the step of the last one was to be saved is no news."""
-    saved = []
-    save, at_end = SysgenTrainer._save_checkpoint, Progress.on_step_end
-
-    def spy(self, *args):
-        saved.append(self.state.global_step)
-        save(self, *args)
-
-    def stop(self, args, state, control, **kwargs):
-        if state.global_step == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(SysgenTrainer, "_save_checkpoint", spy)
-    recipe = tiny_recipe(tmp_path, static_batches=True, eval_steps=None)
-    monkeypatch.setattr(Progress, "on_step_end", stop)
-    with pytest.raises(KeyboardInterrupt):
-        run_recipe(recipe)
-    monkeypatch.setattr(Progress, "on_step_end", at_end)
-    run_recipe(recipe)
-    assert saved == [2, 4, 6]
 
 
 @pytest.mark.slow

@@ -96,7 +96,13 @@ def test_runs_of_a_file(folder):
         "runs/tiny,dropout=0.0,learning_rate=1e-05/seed3",
     ]
     last = loaded.runs[-1]
-    assert last.overrides == ("data.config=length", "model.dropout=0.0", "training.learning_rate=1e-05", "training.max_steps=7", "seed=1")
+    assert last.overrides == (
+        "data.config=length",
+        "model.dropout=0.0",
+        "training.learning_rate=1e-05",
+        "training.max_steps=7",
+        "seed=1",
+    )
     assert last.recipe == load_recipe(last.file, last.overrides)
     assert (last.recipe.config, last.recipe.steps, last.recipe.learning_rate) == ("length", 7, 1e-5)
 

@@ -21,11 +21,12 @@ from safetensors.torch import load_file
 from tiny_runs import (
     SIZES,
     SMALL,
-    TINY,
     environment,
     read_lines,
     short_scan,
     small_scan,
+    tiny_recipe,
+    tiny_sections,
     train_process,
     weights,
     write_recipe,
@@ -47,7 +48,6 @@ from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.tasks.causal import CausalSeq2SeqTask, PromptedSplit
 
 DECODER = {
-    **{key: value for key, value in TINY.items() if key not in ("encoder_layers", "decoder_layers")},
     "model": "depth_width_decoder",
     "joint_vocabulary": True,
     "num_hidden_layers": 2,
@@ -55,7 +55,7 @@ DECODER = {
 
 
 def decoder_recipe(folder: Path, **changes: Any) -> Recipe:
-    return parse_recipe({**DECODER, "output_dir": str(folder / "run"), **changes}, name="tiny")
+    return tiny_recipe(folder, **{**DECODER, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,8 @@ def brute_force(model, source: list[int], target: list[int], eos: int) -> dict:
 @pytest.fixture(scope="module")
 def decoder(learned):
     """The trained model in float64, and the splits that it was evaluated on."""
-    recipe = parse_recipe({**DECODER, "pretrained": str(learned / "model"), "hidden_size": 32, "intermediate_size": 64})
+    sizes = {"hidden_size": 32, "intermediate_size": 64}
+    recipe = parse_recipe(tiny_sections(**DECODER, pretrained=str(learned / "model"), **sizes))
     task = CausalSeq2SeqTask(recipe, short_scan())
     return task.build_model("sdpa").double().eval(), task.splits
 
@@ -226,16 +227,6 @@ def test_two_processes_killed_and_resumed_end_as_one(tmp_path):
         assert shared == alone | {key: pytest.approx(alone[key], rel=1e-4) for key in ("loss", "loss_teacher")}
 
 
-def test_static_batches_make_the_same_updates(tmp_path, few_examples):
-    runs = [
-        run_recipe(decoder_recipe(tmp_path / str(static), static_batches=static, eval_steps=None))
-        for static in (False, True)
-    ]
-    losses = [[entry["loss"] for entry in run["history"] if "loss" in entry] for run in runs]
-    assert len(losses[0]) == 6
-    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
-
-
 # checkpoints
 
 
@@ -273,8 +264,8 @@ def test_a_checkpoint_travels(learned):
 
 def from_pretrained(folder: Path, checkpoint: Path, **changes: Any) -> Recipe:
     """A recipe without sizes, which the checkpoint has."""
-    keys = {key: value for key, value in DECODER.items() if key not in (*SIZES, "num_hidden_layers")}
-    return parse_recipe({**keys, "output_dir": str(folder / "run"), "pretrained": str(checkpoint), **changes}, "tuned")
+    keys = {**DECODER, **dict.fromkeys((*SIZES, "num_hidden_layers"), ...)}
+    return tiny_recipe(folder, **{**keys, "pretrained": str(checkpoint), **changes})
 
 
 def test_goes_on_from_a_checkpoint(learned, tmp_path, few_examples):
@@ -286,11 +277,11 @@ def test_goes_on_from_a_checkpoint(learned, tmp_path, few_examples):
     assert model.config.dropout == 0.5
     assert model.generation_config.max_new_tokens == task.longest_target
     record = run_recipe(recipe)
-    assert record.recipe["pretrained"] == str(learned / "model")
-    assert "hidden_size" not in record.recipe
+    assert record.recipe.model.pretrained == str(learned / "model")
+    assert "hidden_size" not in record.recipe.model.fields
     sizes = [depth_analyses.size(record, key) for key in ("num_hidden_layers", "hidden_size", "intermediate_size")]
     assert sizes == [2, 32, 64]
-    assert not {"dropout", "vocab_size", *record.recipe} & record.pretrained_fields.keys()
+    assert not {"dropout", "vocab_size", *record.recipe.model.fields} & record.pretrained_fields.keys()
     vocabularies = [
         json.loads((folder / "model" / "tokenizer.json").read_text()) for folder in (learned, recipe.run_dir)
     ]
@@ -348,16 +339,16 @@ def test_what_a_checkpoint_contradicts(learned, tmp_path, few_examples, monkeypa
         return str(caught.value)
 
     trained = str(learned / "model")
-    assert f"hidden_size=16 contradicts pretrained={trained}, which has 32" in refused(
+    assert f"model.hidden_size=16 contradicts model.pretrained={trained}, which has 32" in refused(
         pretrained=trained, hidden_size=16
     )
     assert "model.share_layers=True contradicts" in refused(pretrained=trained, share_layers=True)
-    assert "data.tokenization=characters has no effect" in refused(pretrained=trained, tokens="characters")
+    assert "data.tokenization=characters has no effect" in refused(pretrained=trained, tokenization="characters")
     assert "absent: no checkpoint here, config.json is missing" in refused(pretrained=str(tmp_path / "absent"))
-    assert "set joint_vocabulary=true" in refused(joint_vocabulary=False)
-    assert "training.label_smoothing_factor=0.1 does not go with" in refused(label_smoothing=0.1)
-    with pytest.raises(RecipeError, match=r"pretrained is for decoders \(depth_width_decoder\)"):
-        parse_recipe({**TINY, "pretrained": trained})
+    assert "set data.joint_vocabulary=true" in refused(joint_vocabulary=False)
+    assert "training.label_smoothing_factor does not go with" in refused(label_smoothing_factor=0.1)
+    with pytest.raises(RecipeError, match=r"model.pretrained is for fine-tuning decoders \(depth_width_decoder\)"):
+        parse_recipe(tiny_sections(pretrained=trained))
     few = subword_checkpoint(learned, tmp_path / "few", unknown="<unk>", letters="_INTURLEFWALKGHO")
     assert "cannot write 'I_JUMP', which targets have" in refused(pretrained=str(few))
     broken = tmp_path / "broken"
@@ -371,12 +362,12 @@ def test_what_a_checkpoint_contradicts(learned, tmp_path, few_examples, monkeypa
     (broken / "tokenizer.json").unlink()
     assert "no tokenizer can be loaded" in refused(pretrained=str(broken))
     relative = small_checkpoint(tmp_path / "other")
-    assert "it holds a relative_transformer, not model=depth_width_decoder" in refused(pretrained=str(relative))
+    assert "it holds a relative_transformer, not a depth_width_decoder" in refused(pretrained=str(relative))
 
 
 def small_checkpoint(folder: Path) -> Path:
     """Of an encoder-decoder model, which has a tokenizer as well."""
-    task = prepare_task(parse_recipe({**TINY, "model": "relative_transformer"}))
+    task = prepare_task(parse_recipe(tiny_sections(model="relative_transformer")))
     task.build_model("eager").save_pretrained(folder)
     task.save(folder)
     return folder

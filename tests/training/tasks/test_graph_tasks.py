@@ -10,30 +10,26 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-import yaml
 from invariance import SHARED_BATCHES, SMOOTH, assert_a_kill_leaves_no_trace, assert_two_processes_train_as_one, curve
 from made_examples import any_benchmark, made_examples
-from tiny_runs import SIZES, SMALL, TINY, read_lines
+from tiny_runs import SMALL, read_lines, tiny_recipe, write_recipe
 from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification, AutoTokenizer
 
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.base
-from hf_sysgen.config.io import load_recipe, parse_recipe
+from hf_sysgen.config.io import load_recipe
 from hf_sysgen.config.recipe import Recipe, RecipeError
 from hf_sysgen.data.cfq.trees import is_content, is_tree
 from hf_sysgen.data.clutrr.kinship import TARGETS
 from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.metrics.summary import summarize
-from hf_sysgen.models import CONFIGS
-from hf_sysgen.results.record import read_record
+from hf_sysgen.results.record import SplitMetrics, read_record
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.tasks.graphs import COLUMNS
 
-# what graph models have in place of `SIZES`
-SHARED = {key: value for key, value in TINY.items() if key not in ("encoder_layers", "decoder_layers")}
-SHARED |= {"model": "edge_transformer", "num_hidden_layers": 2}
+SHARED = {"model": "edge_transformer", "num_hidden_layers": 2}
 KEYS = {
     "clutrr": {"benchmark": "clutrr", "config": "gen_train234_test2to10"},
     "rrat": {
@@ -58,21 +54,12 @@ KEYS = {
 QUERIES = {"benchmark": "cfq", "config": "mcd1_edge", "joint_vocabulary": True}
 
 
-def with_its_sizes(keys: dict[str, Any]) -> dict[str, Any]:
-    """Of the sizes those that the model has."""
-    fields = CONFIGS[keys["model"]].__dataclass_fields__
-    return {key: keys[key] for key in keys if key not in SIZES or key in fields}
-
-
 def tiny(folder: Path, keys: dict[str, Any], **changes: Any) -> Recipe:
-    keys = {**SHARED, "output_dir": str(folder / "run"), **keys, **changes}
-    return parse_recipe(with_its_sizes(keys), name="tiny")
+    return tiny_recipe(folder, **{**SHARED, **keys, **changes})
 
 
 def tiny_file(folder: Path, keys: dict[str, Any], **changes: Any) -> Path:
-    path, keys = folder / "tiny.yaml", with_its_sizes({**SHARED, **keys, **changes})
-    path.write_text(yaml.safe_dump(keys), encoding="utf-8")
-    return path
+    return write_recipe(folder, **{**SHARED, **keys, **changes})
 
 
 # batches
@@ -131,7 +118,9 @@ def test_the_model_of_the_paper_has_its_size(few_examples):
 @pytest.mark.slow
 def test_real_words_have_the_authors_ids(data_dir):
     """Their counts, and one word that only gen has, whose labels are all known."""
-    task = prepare_task(load_recipe("bergen2021/cogs_graph_edge.yaml", [f"data.data_dir={data_dir}", "model.share_layers=false"]))
+    task = prepare_task(
+        load_recipe("bergen2021/cogs_graph_edge.yaml", [f"data.data_dir={data_dir}", "model.share_layers=false"])
+    )
     assert {kind: len(names) for kind, names in task.names.items()} == {
         "role": 9, "category": 5, "noun_type": 4, "verb": 136,
     }  # fmt: skip
@@ -191,9 +180,7 @@ def test_parts_make_the_same_update(name, tmp_path, few_examples):
     assert curves[1] == pytest.approx(curves[0], rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    "key", [{"label_smoothing_factor": 0.1}, {"joint_vocabulary": True}], ids=str
-)
+@pytest.mark.parametrize("key", [{"label_smoothing_factor": 0.1}, {"joint_vocabulary": True}], ids=str)
 def test_keys_that_are_about_texts(key, tmp_path, few_examples):
     with pytest.raises(RecipeError, match=rf"{next(iter(key))}=.* is for tasks whose targets are texts"):
         run_recipe(tiny(tmp_path, KEYS["clutrr"], **key))
@@ -234,10 +221,10 @@ def test_metrics_follow_from_predictions(name, runs):
     expected = [(split, row) for split in ("validation", "test") for row in range(SMALL[split])]
     assert [(row["split"], row["row"]) for row in rows] == expected
     for split, metrics in record.splits.items():
-        assert summarize(row for row in rows if row["split"] == split) == metrics
+        summary = summarize(row for row in rows if row["split"] == split)
+        assert SplitMetrics.model_validate(summary, strict=False) == metrics
     assert 0 < sum(row["exact"] for row in rows) < len(rows)
-    evaluated = [entry for entry in record.history if "eval_test_accuracy" in entry]
-    assert [entry["step"] for entry in evaluated] == [15, 30]
+    assert [step for step, _ in record.curve("test", "accuracy")] == [15, 30]
 
 
 @pytest.mark.parametrize("name", ["clutrr", "rrat", "gat"])
@@ -297,8 +284,8 @@ def test_a_stranger_parses_dependencies(name, runs):
         assert row["exact"] == all(arc == right for arc, right, it in zip(arcs, gold, content, strict=True) if it)
     splits = read_record(runs(name) / "results.json").splits
     test = [row for row in rows if row["split"] == "test"]
-    assert splits["test"]["las"] == sum(row["correct_arcs"] for row in test) / sum(row["tokens"] for row in test)
-    assert splits["test"]["uas"] >= splits["test"]["las"] > 0
+    assert splits["test"].metrics["las"] == sum(row["correct_arcs"] for row in test) / sum(row["tokens"] for row in test)
+    assert splits["test"].metrics["uas"] >= splits["test"].metrics["las"] > 0
 
 
 def test_a_stranger_writes_queries(runs):
