@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import platform
 import shutil
 
@@ -22,8 +21,8 @@ from hf_sysgen.config.recipe import RecipeError
 from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.files import locked
-from hf_sysgen.results.record import SplitMetrics, read_record
 from hf_sysgen.results.evaluations import read_evaluations
+from hf_sysgen.results.record import SplitMetrics, read_record
 from hf_sysgen.train import main
 from hf_sysgen.training.run import LOOK_SECONDS, attention_of, run_recipe
 from hf_sysgen.training.tasks.base import prepare_task

@@ -85,11 +85,15 @@ def test_one_evaluation(one, two):
         for key in ("accuracy", "accuracy_oracle"):
             assert records[1].splits[split].metrics[key] == records[0].splits[split].metrics[key]
         for key in ("loss", "loss_teacher"):
-            assert records[1].splits[split].metrics[key] == pytest.approx(records[0].splits[split].metrics[key], rel=1e-4)
+            assert records[1].splits[split].metrics[key] == pytest.approx(
+                records[0].splits[split].metrics[key], rel=1e-4
+            )
     evaluated = [
         {
             (entry.step, split, key): value
-            for entry in record.history for split, metrics in entry.evaluations.items() for key, value in metrics.items()
+            for entry in record.history
+            for split, metrics in entry.evaluations.items()
+            for key, value in metrics.items()
         }
         for record in records
     ]
