@@ -28,7 +28,7 @@ from hf_sysgen.config.recipe import Recipe, RecipeError
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.models import CONFIGS, DepthWidthConfig
 from hf_sysgen.reports.papers import papers
-from hf_sysgen.results.record import read_results
+from hf_sysgen.results.record import read_record
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks import translation as translation_task
 from hf_sysgen.training.tasks.base import prepare_task
@@ -66,8 +66,8 @@ def test_every_recipe_runs_two_steps(path, tmp_path, monkeypatch):
     if recipe.benchmark == "c4":
         overrides.append(f"tokenizer={write_tokenizer(tmp_path / 'tokenizer')}")
     results = run_recipe(load_recipe(path, overrides))
-    assert results["steps"] == 2
-    assert read_results(tmp_path / "run" / "results.json")["recipe"]["model"] == load_recipe(path).model
+    assert results.steps == 2
+    assert read_record(tmp_path / "run" / "results.json").recipe.model == load_recipe(path).model
 
 
 def counted_seeds(path: Path) -> list[int] | None:
