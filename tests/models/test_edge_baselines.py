@@ -23,9 +23,9 @@ from hf_sysgen.models import (
     GraphAttentionNetworkConfig,
     TransformerGraphParserConfig,
 )
-from hf_sysgen.models.biaffine import Biaffine
 from hf_sysgen.models.dependency_scores import arc_scores, head_losses
-from hf_sysgen.models.graph_attention import GraphAttentionLayer
+from hf_sysgen.models.modeling_graph_attention_network import GraphAttentionLayer
+from hf_sysgen.models.modeling_sentence_parser import Biaffine
 from hf_sysgen.models.sentence_encoder import BiLstmLayer, ClippedDistances, ClippedRelativeSelfAttention, SentenceInput
 
 CLOSE = {"rtol": 1e-11, "atol": 1e-12}

@@ -11,6 +11,7 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from transformers.utils import can_return_tuple
 
 from .configuration_role_filler_transformer import RoleFillerTransformerConfig
+from .registry import register
 from .role_filler import RoleFillerModel
 from .seq2seq import Seq2SeqLM, beside_states, token_loss
 
@@ -27,12 +28,14 @@ class RoleFillerLMOutput(Seq2SeqLMOutput):
     role_loss: torch.FloatTensor | None = None
 
 
+@register
 class RoleFillerTransformerModel(RoleFillerModel):
     """Two streams: roles decide where to look, fillers are what is read. Without a head; states are (B, L, 2E)."""
 
     config_class = RoleFillerTransformerConfig
 
 
+@register
 class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
     """
     Identical to [`Seq2SeqLM`] except:

@@ -1,17 +1,99 @@
-"""Dependency parsers with a biaffine head over a Transformer or a bidirectional LSTM."""
+"""Parsers of one sentence, baselines of Bergen et al. 2021: semantic graphs, and dependencies with a biaffine head."""
 
-# B batch, N words, the root first, E model width, L labels
+# B batch, N words, the root first where there is one, E model width, D width before words meet, L labels of a pair
+
+import math
 
 import torch
+from torch import nn
+from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput, TokenClassifierOutput
 from transformers.utils import can_return_tuple
 
 from .base import SysgenPreTrainedModel
-from .biaffine import Biaffine
-from .configuration_biaffine_dependency_parser import BiaffineDependencyParserConfig
+from .configuration_sentence_parser import BiaffineDependencyParserConfig, TransformerGraphParserConfig
 from .dependency_scores import head_losses
+from .dropout import dropout
+from .linear import UniformLinear
 from .readout import mean_cross_entropy
-from .sentence_encoder import BiLstmEncoder, SentenceTransformer
+from .registry import register
+from .sentence_encoder import BiLstmEncoder, ClippedDistances, SentenceTransformer
+from .word_graph import WordGraphHeads
+
+
+@register
+class TransformerGraphParserModel(SentenceTransformer):
+    """The encoder without a head."""
+
+    config_class = TransformerGraphParserConfig
+    _keys_to_ignore_on_load_unexpected = [r"^\w+_(head|query|key|distances)\."]  # noqa: RUF012
+
+
+@register
+class TransformerForGraphParsing(WordGraphHeads, SysgenPreTrainedModel):
+    """
+    Semantic graphs over tokens (COGS): role, category, noun type and verb from a token's state; its parent is what one
+    head of attention, with its own distances, looks at most ("attention decoder").
+    """
+
+    config_class = TransformerGraphParserConfig
+    _no_split_modules = ["SentenceLayer"]  # noqa: RUF012
+    _supports_sdpa = True
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.model = TransformerGraphParserModel(config)
+        self.add_heads(config)
+        width = config.hidden_size
+        self.parent_query = UniformLinear(width, width, math.sqrt(3 / width), zero_bias=True)
+        self.parent_key = UniformLinear(width, width, math.sqrt(3 / width), zero_bias=True)
+        is_relative = config.position_scheme == "clipped_relative"
+        self.parent_distances = ClippedDistances(config.max_relative_distance, width) if is_relative else None
+        self.post_init()
+
+    def read(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        query, key = self.parent_query(states), self.parent_key(states)  # (B, N, E)
+        scores = query @ key.transpose(1, 2)  # (B, child, parent)
+        if self.parent_distances is not None:
+            scores = scores + self.parent_distances(query, key.shape[1])
+        return states, scores / math.sqrt(states.shape[-1])
+
+
+class Bilinear(nn.Module):
+    """`[x; 1] U_l [y; 1]` for every x, y and l: a bilinear form, and with the ones two linear ones and a bias."""
+
+    def __init__(self, width: int, outputs: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(outputs, width + 1, width + 1))
+
+    def reset_weights(self):
+        # as in Stanza's parser, so that all pairs score alike at the start
+        init.zeros_(self.weight)
+
+    def forward(self, first: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
+        """(B, N, D) twice -> (B, N, N, L)."""
+        first, last = (nn.functional.pad(states, (0, 1), value=1.0) for states in (first, last))
+        return torch.einsum("bid,lde,bje->bijl", first, self.weight, last)
+
+
+class Biaffine(nn.Module):
+    """Words as dependents and as heads, each by a linear layer, ReLU and dropout, then [`Bilinear`]."""
+
+    def __init__(self, config, outputs: int):
+        super().__init__()
+        width, size = config.hidden_size, config.biaffine_size
+        self.dropout = config.biaffine_dropout
+        self.dependent_proj = UniformLinear(width, size, 1 / math.sqrt(width))
+        self.head_proj = UniformLinear(width, size, 1 / math.sqrt(width))
+        self.bilinear = Bilinear(size, outputs)
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        """(B, N, E) -> (B, dependent, head, L)."""
+        dependents, heads = (
+            dropout(nn.functional.relu(proj(words)), self.dropout, self.training)
+            for proj in (self.dependent_proj, self.head_proj)
+        )
+        return self.bilinear(dependents, heads)
 
 
 class BiaffinePreTrainedModel(SysgenPreTrainedModel):
@@ -22,6 +104,7 @@ class BiaffinePreTrainedModel(SysgenPreTrainedModel):
     _supports_sdpa = True
 
 
+@register
 class BiaffineDependencyParserModel(BiaffinePreTrainedModel):
     """The encoder without a head."""
 
@@ -32,10 +115,10 @@ class BiaffineDependencyParserModel(BiaffinePreTrainedModel):
         self.encoder = (BiLstmEncoder if config.encoder == "bilstm" else SentenceTransformer)(config)
         self.post_init()
 
-    def get_input_embeddings(self) -> torch.nn.Module:
+    def get_input_embeddings(self) -> nn.Module:
         return self.encoder.embed_tokens
 
-    def set_input_embeddings(self, value: torch.nn.Module):
+    def set_input_embeddings(self, value: nn.Module):
         self.encoder.embed_tokens = value
 
     @can_return_tuple
@@ -50,6 +133,7 @@ class BiaffineDependencyParserModel(BiaffinePreTrainedModel):
         return self.encoder(input_ids, attention_mask, inputs_embeds=inputs_embeds, **kwargs)
 
 
+@register
 class BiaffineForDependencyParsing(BiaffinePreTrainedModel):
     """
     Labelled arcs between tokens (CFQ): a pair of dependent and head carries one of `config.num_labels` labels, of which
@@ -110,4 +194,9 @@ class BiaffineForDependencyParsing(BiaffinePreTrainedModel):
         return TokenClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
 
 
-__all__ = ["BiaffineDependencyParserModel", "BiaffineForDependencyParsing"]
+__all__ = [
+    "BiaffineDependencyParserModel",
+    "BiaffineForDependencyParsing",
+    "TransformerForGraphParsing",
+    "TransformerGraphParserModel",
+]
