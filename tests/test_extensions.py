@@ -18,7 +18,13 @@ from typer.testing import CliRunner
 
 import hf_sysgen
 from hf_sysgen.cli.main import app
-from hf_sysgen.extensions import EXTENSIONS_VARIABLE, ExtensionError, extension_files, own_benchmarks, register_own_models
+from hf_sysgen.extensions import (
+    EXTENSIONS_VARIABLE,
+    ExtensionError,
+    extension_files,
+    own_benchmarks,
+    register_own_models,
+)
 from hf_sysgen.hub.model_card import what_is
 from hf_sysgen.hub.repository import PublishError
 from hf_sysgen.models import CONFIGS, MODELS
@@ -72,7 +78,13 @@ def test_a_folder_without_a_file_of_a_right_name(folder):
 
 def tiny_variant():
     config = CONFIGS["linear_bias_transformer"]
-    sizes = {"hidden_size": 4, "intermediate_size": 4, "num_attention_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    sizes = {
+        "hidden_size": 4,
+        "intermediate_size": 4,
+        "num_attention_heads": 2,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+    }
     return AutoModelForSeq2SeqLM.from_config(config(**sizes))
 
 

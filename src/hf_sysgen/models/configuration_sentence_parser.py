@@ -168,6 +168,10 @@ class BiaffineDependencyParserConfig(SentenceEncoderConfig):
             raise ValueError(f"num_labels={self.num_labels} must be at least 2: 'no arc' and a label")
         if self.encoder == "bilstm" and self.share_layers:
             raise ValueError("share_layers=True does not go with encoder='bilstm', whose layers are its own")
+        if self.encoder == "bilstm" and self.hidden_size % 2:
+            raise ValueError(
+                f"hidden_size={self.hidden_size} must be even: encoder='bilstm' has half in each direction"
+            )
 
 
 __all__ = [

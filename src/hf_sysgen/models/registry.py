@@ -51,7 +51,7 @@ def register(model: Model) -> Model:
     if "__validators__" not in vars(config):
         raise TypeError(f"{config.__name__} lacks @strict, without which wrong values pass")
     headless = getattr(model, "model_class", model)
-    if headless.config_class is not config:
+    if getattr(headless, "config_class", None) is not config:
         raise TypeError(f"{name}: model_class must be a class with config_class = {config.__name__}")
     auto_class, known = AUTO_CLASSES[ending], CONFIGS.get(config.model_type, config)
     if config.model_type in CONFIG_MAPPING_NAMES or not _same(known, config):
