@@ -26,6 +26,7 @@ from .configuration_depth_width_decoder import DepthWidthConfig
 from .dropout import dropout
 from .linear import FanInLinear
 from .positions import TokenEmbedding
+from .registry import register
 from .rms_norm import RMSNorm
 
 
@@ -134,6 +135,7 @@ class DepthWidthPreTrainedModel(SysgenPreTrainedModel):
     }
 
 
+@register
 class DepthWidthModel(DepthWidthPreTrainedModel):
     """Embeddings, then a layer at each depth, then RMSNorm; `layers` holds one module where depths share weights."""
 
@@ -226,6 +228,7 @@ class DepthWidthModel(DepthWidthPreTrainedModel):
         )
 
 
+@register
 class DepthWidthForCausalLM(DepthWidthPreTrainedModel, GenerationMixin):
     """[`DepthWidthModel`] with logits, a loss that never holds all of them, and `generate`."""
 
