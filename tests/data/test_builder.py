@@ -19,12 +19,13 @@ from huggingface_hub import close_session
 from upstream import Upstream, serving
 
 import hf_sysgen.data.download
-import hf_sysgen.data.sources
+import hf_sysgen.data.fetch
 from hf_sysgen.data import BenchmarkInfo, ConfigInfo, DataError, Source, load_benchmark
 from hf_sysgen.data.builder import BenchmarkBuilder, builder_configs
+from hf_sysgen.data.errors import DamagedData
+from hf_sysgen.data.fetch import locate, open_file
 from hf_sysgen.data.registry import benchmark_builder
 from hf_sysgen.data.scan.sources import SCAN
-from hf_sysgen.data.sources import DamagedData, locate, open_file
 
 
 def toy(**counts: int | None) -> BenchmarkInfo:
@@ -227,7 +228,7 @@ def test_counts_are_checked(tmp_path: Path) -> None:
 
 PREPARE = """
 import sys
-import hf_sysgen.data.sources as sources
+import hf_sysgen.data.fetch as sources
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.data.scan.builder import Scan
 sources.GITHUB = sys.argv[2]
@@ -267,7 +268,7 @@ def upstream(mirror: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream
         with open_file(locate(source, mirror)) as stream:
             files[f"/{source.repository}/{source.commit}/{source.path}"] = stream.read()
     with serving(files) as server:
-        monkeypatch.setattr(hf_sysgen.data.sources, "GITHUB", server.address)
+        monkeypatch.setattr(hf_sysgen.data.fetch, "GITHUB", server.address)
         yield server
 
 

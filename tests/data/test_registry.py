@@ -10,7 +10,7 @@ import pytest
 
 import hf_sysgen.data
 from hf_sysgen.data import DataError, benchmark_info, list_benchmarks, load_benchmark
-from hf_sysgen.data.sources import MemberSource, WebSource
+from hf_sysgen.data.info import MemberSource, WebSource
 
 BENCHMARKS = list_benchmarks()
 

@@ -24,20 +24,20 @@ from huggingface_hub import close_session
 from upstream import Upstream, serving
 
 import hf_sysgen.data.download
-import hf_sysgen.data.sources
-from hf_sysgen.data.download import DownloadError, _Passing, _Unreached, download
-from hf_sysgen.data.sources import (
+import hf_sysgen.data.fetch
+from hf_sysgen.data.errors import DamagedData, DataError
+from hf_sysgen.data.fetch import (
     DATA_DIR_VARIABLE,
-    DamagedData,
-    DataError,
-    MemberSource,
-    Source,
-    WebSource,
+    DownloadError,
+    _Passing,
+    _Unreached,
     as_found,
+    download,
     locate,
-    no_space,
     open_file,
 )
+from hf_sysgen.data.info import MemberSource, Source, WebSource
+from hf_sysgen.errors import no_space
 
 CONTENT = b"IN: jump OUT: I_JUMP\n" * 1009
 SOURCE = Source(
@@ -67,7 +67,7 @@ def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
     close_session()
     monkeypatch.setattr(hf_sysgen.data.download, "FIRST_WAIT", 0.001)
     with serving({PATH: CONTENT}) as server:
-        monkeypatch.setattr(hf_sysgen.data.sources, "GITHUB", server.address)
+        monkeypatch.setattr(hf_sysgen.data.fetch, "GITHUB", server.address)
         yield server
 
 
@@ -285,7 +285,7 @@ def test_no_network_is_told_at_once(tmp_path: Path, upstream: Upstream, monkeypa
     monkeypatch.setattr(hf_sysgen.data.download.time, "sleep", waits.append)
     with socket.create_server(("127.0.0.1", 0)) as free:
         nobody = f"http://127.0.0.1:{free.getsockname()[1]}"
-    monkeypatch.setattr(hf_sysgen.data.sources, "GITHUB", nobody)
+    monkeypatch.setattr(hf_sysgen.data.fetch, "GITHUB", nobody)
     assert "refused; tried 2 times); check the network" in refused(SOURCE, cache_dir=tmp_path)
     assert len(waits) == 1
 
@@ -353,7 +353,7 @@ def test_what_a_killed_process_left(tmp_path: Path, upstream: Upstream, left: by
 
 
 def test_no_server(tmp_path: Path, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hf_sysgen.data.sources, "GITHUB", "http://127.0.0.1:9")
+    monkeypatch.setattr(hf_sysgen.data.fetch, "GITHUB", "http://127.0.0.1:9")
     assert "cannot download http://127.0.0.1:9/owner" in refused(SOURCE, cache_dir=tmp_path)
     assert files_below(tmp_path) == []
 
@@ -371,7 +371,7 @@ def test_proxy(tmp_path: Path, upstream: Upstream, monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
     close_session()
-    monkeypatch.setattr(hf_sysgen.data.sources, "GITHUB", "http://nowhere.invalid")
+    monkeypatch.setattr(hf_sysgen.data.fetch, "GITHUB", "http://nowhere.invalid")
     # a proxy is asked for the whole address
     upstream.files = {SOURCE.url.replace("%2C", ",").replace("%20", " "): CONTENT}
     assert locate(SOURCE, cache_dir=tmp_path).read_bytes() == CONTENT
@@ -457,8 +457,9 @@ def test_cache_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 LOCATE = """
-import sys, hf_sysgen.data.sources as sources
-from hf_sysgen.data.sources import Source, locate
+import sys, hf_sysgen.data.fetch as sources
+from hf_sysgen.data.fetch import locate
+from hf_sysgen.data.info import Source
 sources.GITHUB = sys.argv[1]
 print(locate(Source("owner/name", *sys.argv[3:6], num_bytes=None, licence="", mirror="x"), cache_dir=sys.argv[2]))
 """
@@ -519,8 +520,8 @@ def test_git_blob(tmp_path: Path, suffix: str) -> None:
 
 @pytest.mark.parametrize(("source", "times"), [(SOURCE, 1), (BLOB_SOURCE, 2)], ids=["sha256", "git blob"])
 def test_read_no_more_than_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Source, times: int) -> None:
-    read, chunks = [], hf_sysgen.data.sources._chunks
-    monkeypatch.setattr(hf_sysgen.data.sources, "_chunks", lambda *place: read.append(place) or chunks(*place))
+    read, chunks = [], hf_sysgen.data.fetch._chunks
+    monkeypatch.setattr(hf_sysgen.data.fetch, "_chunks", lambda *place: read.append(place) or chunks(*place))
     path = mirrored(tmp_path)
     assert locate(source, tmp_path) == locate(source, tmp_path) == path
     assert len(read) == times

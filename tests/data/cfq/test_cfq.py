@@ -17,7 +17,8 @@ from hf_sysgen.data.cfq import files as cfq_files
 from hf_sysgen.data.cfq.builder import Cfq
 from hf_sysgen.data.cfq.files import DATASET
 from hf_sysgen.data.cfq.sources import ARCHIVE, CFQ, EDGE, FAMILIES, family_of, mcd1_files
-from hf_sysgen.data.sources import MemberSource, WebSource, locate
+from hf_sysgen.data.fetch import locate
+from hf_sysgen.data.info import MemberSource, WebSource
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hf_sysgen.data import DataError, load_benchmark
-from hf_sysgen.data.info import ConfigInfo
+from hf_sysgen.data.info import ConfigInfo, MemberSource, Source, WebSource
 from hf_sysgen.data.mathematics.builder import Mathematics
 from hf_sysgen.data.mathematics.files import (
     DIFFICULTIES,
@@ -29,7 +29,6 @@ from hf_sysgen.data.mathematics.files import (
 )
 from hf_sysgen.data.mathematics.generate import GENERATED, main
 from hf_sysgen.data.mathematics.sources import ARCHIVE, MATHEMATICS
-from hf_sysgen.data.sources import MemberSource, Source, WebSource
 
 MODULES = ["arithmetic__add_or_sub", "numbers__place_value"]
 

@@ -17,10 +17,10 @@ import pytest
 
 from hf_sysgen.data import DataError, load_benchmark
 from hf_sysgen.data.builder import builder_configs
+from hf_sysgen.data.fetch import locate, open_file
 from hf_sysgen.data.pcfg_set.builder import PcfgSet
 from hf_sysgen.data.pcfg_set.grammar import SYMBOLS, adjacent_functions, functions, interpret
 from hf_sysgen.data.pcfg_set.sources import HELD_OUT_PAIRS, PCFG_SET
-from hf_sysgen.data.sources import locate, open_file
 
 UPSTREAM = {"base": "pcfgset", "productivity": "productivity", "systematicity": "systematicity"}
 Lines = list[str]

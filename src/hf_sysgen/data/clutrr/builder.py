@@ -13,10 +13,14 @@ import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
 from hf_sysgen.data.clutrr.kinship import EDGE_TYPES, TARGETS, compose
-from hf_sysgen.data.clutrr.sources import CLUTRR, WHOLE_TRAIN
-from hf_sysgen.data.sources import DamagedData, open_file
+from hf_sysgen.data.errors import DamagedData
+from hf_sysgen.data.fetch import open_file
+from hf_sysgen.data.info import read_info
 
 _COLUMNS = ("story", "target", "query", "task_name", "story_edges", "edge_types", "query_edge", "genders")
+
+# the suffix of a config that leaves upstream's training file in one piece
+WHOLE_TRAIN = "_whole_train"
 
 
 class Clutrr(BenchmarkBuilder):
@@ -36,15 +40,15 @@ class Clutrr(BenchmarkBuilder):
 
     Configs: gen_train23_test2to10 and gen_train234_test2to10 (the names that the published copy of Sinha et al. has),
     edge_train23_test2to10 (Bergen et al. 2021, arXiv:2112.00578, section 4.1), and each with "_whole_train". What is
-    wrong upstream is in `CLUTRR.errata`.
+    wrong upstream is in `errata` of the benchmark.
 
     Raises:
         DataError: unknown config, or (on preparation) a file that cannot be had, is not the one expected or has a line
             that is no CLUTRR example.
     """
 
-    BENCHMARK = CLUTRR
-    BUILDER_CONFIGS = builder_configs(CLUTRR, version="1.0.0")
+    BENCHMARK = read_info(__file__)
+    BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
 
     def _info(self) -> datasets.DatasetInfo:
         number, text = datasets.Value("int32"), datasets.Value("string")

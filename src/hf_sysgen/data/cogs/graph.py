@@ -13,7 +13,7 @@ from hf_sysgen.data.cogs.builder import COLUMNS, TEXT, columns, examples, read
 from hf_sysgen.data.cogs.checks import check_categories, check_definitions
 from hf_sysgen.data.cogs.files import CATEGORIES
 from hf_sysgen.data.cogs.graph_forms import NO_PARENT, Graph, to_graph
-from hf_sysgen.data.cogs.sources import COGS_GRAPH
+from hf_sysgen.data.info import read_info
 
 # the 0-based lines of gen.tsv that are the lines of gen_dev_seqtag.jsonl of bergen/EdgeTransformer, in its order
 GEN_DEV_FILE = Path(__file__).with_name("graph_gen_dev.npz")
@@ -39,8 +39,8 @@ class CogsGraph(BenchmarkBuilder):
         DataError: unknown config, or (on preparation) a file that cannot be had or is not the one expected.
     """
 
-    BENCHMARK = COGS_GRAPH
-    BUILDER_CONFIGS = builder_configs(COGS_GRAPH, version="1.0.0")
+    BENCHMARK = read_info(__file__, "cogs_graph")
+    BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
 
     def _info(self) -> datasets.DatasetInfo:
         labels = {name: datasets.List(TEXT) for name in Graph._fields}

@@ -10,8 +10,8 @@ import datasets
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
 from hf_sysgen.data.cogs.builder import COLUMNS, columns, examples, read
 from hf_sysgen.data.cogs.checks import check_categories
-from hf_sysgen.data.cogs.sources import COGS_VF
 from hf_sysgen.data.cogs.variable_free_forms import parse_variable_free, to_variable_free
+from hf_sysgen.data.info import read_info
 
 
 class CogsVf(BenchmarkBuilder):
@@ -28,8 +28,8 @@ class CogsVf(BenchmarkBuilder):
         DataError: unknown config, or (on preparation) a file that cannot be had or is not the one expected.
     """
 
-    BENCHMARK = COGS_VF
-    BUILDER_CONFIGS = builder_configs(COGS_VF, version="1.0.0")
+    BENCHMARK = read_info(__file__, "cogs_vf")
+    BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
 
     def _info(self) -> datasets.DatasetInfo:
         return self.describe(datasets.Features(COLUMNS))

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
+from hf_sysgen.data.errors import DamagedData
+from hf_sysgen.data.fetch import read_lines
+from hf_sysgen.data.info import read_info
 from hf_sysgen.data.pcfg_set.grammar import (
     EXCEPTIONS,
     SYNONYMS,
@@ -16,9 +19,16 @@ from hf_sysgen.data.pcfg_set.grammar import (
     interpret,
     without_synonyms,
 )
-from hf_sysgen.data.pcfg_set.sources import HELD_OUT_PAIRS, PCFG_SET, PRODUCTIVITY_TRAIN
-from hf_sysgen.data.sources import DamagedData, read_lines
 
+# adjacent functions that only the systematicity test has
+HELD_OUT_PAIRS = (
+    ("swap_first_last", "repeat"),
+    ("append", "remove_second"),
+    ("repeat", "remove_second"),
+    ("append", "swap_first_last"),
+)
+# most functions of a source in the productivity training set
+PRODUCTIVITY_TRAIN = 8
 # role of a file: column it fills, besides `input` and `target`
 _MORE_COLUMNS = {"synonym": "synonym_input", "exception": "exception_target"}
 
@@ -48,8 +58,8 @@ class PcfgSet(BenchmarkBuilder):
             many lines as the one that belongs to it.
     """
 
-    BENCHMARK = PCFG_SET
-    BUILDER_CONFIGS = builder_configs(PCFG_SET, version="1.0.0")
+    BENCHMARK = read_info(__file__)
+    BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
 
     def _info(self) -> datasets.DatasetInfo:
         columns = ["input", "target"]
