@@ -20,8 +20,9 @@ import hf_sysgen.data.fetch
 import hf_sysgen.data.text.byte_pairs
 from hf_sysgen.cli.data import quiet
 from hf_sysgen.cli.main import app
-from hf_sysgen.data import list_benchmarks, load_benchmark
-from hf_sysgen.data.scan.sources import SCAN
+from hf_sysgen.data import benchmark_info, list_benchmarks, load_benchmark
+
+SCAN = benchmark_info("scan")
 
 
 @pytest.fixture(autouse=True)

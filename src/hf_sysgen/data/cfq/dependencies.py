@@ -33,7 +33,7 @@ class CfqDependencies(BenchmarkBuilder):
     Configs:
         mcd1, mcd2, mcd3, random: the published trees, looked up by question in a file of 105 MB for all of CFQ. The
             tokens are that file's.
-        mcd1_own_heads, mcd2_own_heads, mcd3_own_heads, random_own_heads: trees that `cfq_grammar` makes with the heads
+        mcd1_own_heads, mcd2_own_heads, mcd3_own_heads, random_own_heads: trees that `cfq.grammar` makes with the heads
             and labels of THIS PACKAGE. A stand-in that needs no such file, not the benchmark of the papers: figures on
             it must not be put beside theirs.
 
@@ -99,7 +99,7 @@ def own(question: str) -> Sentence:
     """
     tree = parse(question)
     if tree is None:
-        raise DataError(f"no tree for the CFQ question {question!r}: cfq_grammar.py lacks a rule or a word of it")
+        raise DataError(f"no tree for the CFQ question {question!r}: cfq/grammar.py lacks a rule or a word of it")
     return Sentence(tuple(question.split()), tree.heads, tree.labels)
 
 

@@ -29,10 +29,10 @@ class Clutrr(BenchmarkBuilder):
     Columns, per example, with E = k edges and n <= k + 1 people:
         input: the story, names in square brackets; runs of blanks are one blank, nothing else is changed.
         query: the two people asked about, [first, second].
-        target: what the second is to the first, one of the 18 `clutrr_kinship.TARGETS`.
+        target: what the second is to the first, one of the 18 `kinship.TARGETS`.
         k: number of relations that have to be composed, 2 to 10.
         edges (E, 2): [a, b] for each relation, of people numbered from 0; `edge_types` (E) says what b is to a, each
-            one of the 14 `clutrr_kinship.EDGE_TYPES`. The edges are a walk from `query_edge[0]` to `query_edge[1]`.
+            one of the 14 `kinship.EDGE_TYPES`. The edges are a walk from `query_edge[0]` to `query_edge[1]`.
         query_edge (2): the edge to be labelled.
         names (n): the person of each number.
 

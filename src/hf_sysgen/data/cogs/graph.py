@@ -23,7 +23,7 @@ class CogsGraph(BenchmarkBuilder):
     """The graph form of COGS (Ontanon et al. 2021, arXiv:2108.04378), as Bergen et al. 2021 (arXiv:2112.00578) use it.
 
     Columns: those of `cogs.Cogs` (`target` is the logical form that the graph stands for), and lists with one entry
-    for each word, see `cogs_graph_forms.Graph`:
+    for each word, see `graph_forms.Graph`:
         tokens: the words of `input`.
         parents: position, from 0, of the word that a word depends on; -1 for none.
         roles: how it depends on it; "" for not at all.
@@ -32,7 +32,7 @@ class CogsGraph(BenchmarkBuilder):
         verb_names: "" or the lemma.
 
     Made from the files of COGS; with gen_2020 they are, byte for byte, those of Bergen et al. (cogs/data/*_seqtag.jsonl
-    of their code; `cogs_graph_forms.graph_line` writes them). validation_generalization are their gen_dev lines, which
+    of their code; `graph_forms.graph_line` writes them). validation_generalization are their gen_dev lines, which
     are lines of test, too.
 
     Raises:

@@ -17,7 +17,7 @@ from hf_sysgen.data.info import read_info
 class CogsVf(BenchmarkBuilder):
     """COGS-vf (Qiu et al. 2022, arXiv:2112.07610): the sentences of COGS to forms without variables.
 
-    Columns: as of `cogs.Cogs`; `target` is the variable-free form, see `cogs_vf_forms`, words and signs joined by
+    Columns: as of `cogs.Cogs`; `target` is the variable-free form, see `variable_free_forms`, words and signs joined by
     single spaces. The target of a word alone in train is that word.
 
     Configs: gen_2020 and current are made from the files of COGS; with current, each line is that of Wu et al. 2023

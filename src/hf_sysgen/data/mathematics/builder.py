@@ -28,7 +28,7 @@ class Mathematics(BenchmarkBuilder):
     are characters, and nothing is to be split at them.
 
     Configs: arithmetic__add_or_sub and numbers__place_value, of the published archive (2.3 GB, read once for each of
-    its five files), and the same with "_generated", of files that `mathematics_generate` wrote below `data_dir`.
+    its five files), and the same with "_generated", of files that `mathematics.generate` wrote below `data_dir`.
 
     Raises:
         DataError: unknown config; generated files that are absent; (on preparation) a file that cannot be had, is not

@@ -44,7 +44,7 @@ class NounAdjective(BenchmarkBuilder):
 
     Needs two files below `data_dir` (or `HF_SYSGEN_DATA_DIR`), at the least the second one: the archive of Europarl,
     which is downloaded otherwise, and the parses of its sentences with one of the eight nouns,
-    `mt/europarl/fr-en.conllu[.gz]`; `noun_adjective_parses` says how to make them. Data of other parses is other data,
+    `mt/europarl/fr-en.conllu[.gz]`; `noun_adjective.parses` says how to make them. Data of other parses is other data,
     and is kept apart.
 
     Configs: `modified` leaves out the eight nouns where they have no adjective, `modified_or_bare` does not. The paper
@@ -135,7 +135,7 @@ def assign(
     Args:
         sentences: English.
         parses: of those with one of the eight nouns, in order.
-        bare: whether the eight nouns may be without an adjective, see `noun_adjective_rule.split_of`.
+        bare: whether the eight nouns may be without an adjective, see `rule.split_of`.
         seed: of the draw of validation out of train.
     """
     import numpy as np

@@ -92,7 +92,7 @@ class ConlluParser:
         self._path = path
 
     def parse(self, sentences: Iterable[str]) -> Iterator[list[Word]]:
-        advice = "parse the sentences that noun_adjective_parses writes, each line as one sentence (-ssplit.eolonly)"
+        advice = "parse what hf_sysgen.data.noun_adjective.parses writes, each line as one sentence (-ssplit.eolonly)"
         number = 0
         with open_file(self._path) as lines:
             parses = read_conllu(lines, str(self._path))

@@ -38,7 +38,7 @@ class PcfgSet(BenchmarkBuilder):
 
     Columns: `input`, 3 to 71 words (10 functions in prefix notation, 520 symbols, the comma), and `target`, 1 to 736
     symbols; words are joined by single spaces, with no end symbol. Examples are in the order of the upstream files;
-    those of productivity are sorted by number of functions. `pcfg_set_grammar.interpret` gives the target of an input,
+    those of productivity are sorted by number of functions. `pcfg_set.grammar.interpret` gives the target of an input,
     `pcfg_set_generator.generate` new examples.
 
     Configs (section 5 of the paper):
