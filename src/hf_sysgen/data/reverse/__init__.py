@@ -1,0 +1,1 @@
+"""Reverse: sequences of letters, to be reversed."""
