@@ -1,1 +1,0 @@
-"""Reverse: sequences of letters, to be reversed."""
