@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 
 import datasets
 import pytest
+from upstream_files import Files
 
 from hf_sysgen.data import DataError, load_benchmark
 from hf_sysgen.data.conllu import Word, read_conllu
@@ -129,8 +130,8 @@ def opus_pairs(path: Path) -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def session(mirror: Path) -> list[tuple[str, str]]:
-    return opus_pairs(mirror / "mt" / "europarl" / "en-fr.dummy_data.zip")
+def session(sample: Files) -> list[tuple[str, str]]:
+    return opus_pairs(sample.path("mt/europarl/en-fr.dummy_data.zip"))
 
 
 @pytest.mark.parametrize(("bare", "kept"), [(False, 710), (True, 742)])
