@@ -312,9 +312,12 @@ def test_models_have_the_paper_s_sizes():
         ("cfq", {"transformer": "0.685M", "relative": "0.751M", "universal": "1.4M", "relative_universal": "1.5M"}),
     ],
 )  # fmt: skip
-def test_models_have_the_paper_s_sizes_with_real_words(benchmark, sizes, data_dir):
-    recipes = {path.stem: load_recipe(path, [f"data_dir={data_dir}"]) for path in FILES}
-    task = prepare_task(recipes[f"{benchmark}_transformer"])
+def test_models_have_the_paper_s_sizes_with_real_words(benchmark, sizes, sample):
+    """The parts of the files have all words."""
+    recipes = {path.stem: load_recipe(path, [f"data_dir={sample.folder}"]) for path in FILES}
+    recipe = recipes[f"{benchmark}_transformer"]
+    with sample.pinned(benchmark, recipe.config):
+        task = prepare_task(recipe)
     for name, size in sizes.items():
         task.recipe = recipes[f"{benchmark}_{name}"]
         found = task.build_model("eager").num_parameters()

@@ -94,7 +94,7 @@ def test_real_records(texts: Pairs, files: Files, tmp_path: Path) -> None:
         assert set(map(preprocess, parts[part])) <= set(texts[part])
         # this copy has "ns:^ns:" where CFQ has "^ns:", which preprocessing does not show
         plain = [pair for pair in parts[part] if "^" not in pair[1]]
-        assert len(plain) > 0.98 * len(parts[part])
+        assert len(plain) > (0.98 if files.whole else 0.9) * len(parts[part])
         assert all(edge_form(original(preprocess(pair))) == edge_form(pair) for pair in plain)
 
 
