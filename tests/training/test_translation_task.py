@@ -1,4 +1,4 @@
-"""Translation from text to BLEU: real text of Europarl, as that of IWSLT14 is, and of FLoRes, and made text with pairs that were held out."""
+"""Translation from text to BLEU: real text of Europarl and FLoRes, and made text with pairs that were held out."""
 
 from __future__ import annotations
 
