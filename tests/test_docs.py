@@ -149,7 +149,13 @@ def test_a_new_variant_is_trained_and_travels(tmp_path):
 def test_the_commands_of_the_new_variant(tmp_path):
     """In processes of their own, which learn of the variant from the variable alone."""
     written(DOCS / "new_variant.md", tmp_path)
-    small = ["training.max_steps=2", "model.hidden_size=16", "model.num_attention_heads=2", "training.report_to=none", "output_dir=runs/linear_bias/seed0"]
+    small = [
+        "training.max_steps=2",
+        "model.hidden_size=16",
+        "model.num_attention_heads=2",
+        "training.report_to=none",
+        "output_dir=runs/linear_bias/seed0",
+    ]
     for words in commands(DOCS / "new_variant.md")[1:]:
         words = [*words[1:], *(small if words[1] == "train" else [])]
         done = command(["-m", "hf_sysgen.cli", *words], tmp_path, **{EXTENSIONS_VARIABLE: "my_extensions"})
