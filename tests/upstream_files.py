@@ -13,8 +13,8 @@ import pytest
 
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.data.builder import BenchmarkBuilder
+from hf_sysgen.data.fetch import DATA_DIR_VARIABLE, as_found, open_file
 from hf_sysgen.data.registry import benchmark_builder
-from hf_sysgen.data.sources import DATA_DIR_VARIABLE, as_found, open_file
 
 SAMPLE = Path(__file__).parent / "fixtures" / "upstream"
 # read when imported, as tests start without the variable

@@ -7,8 +7,8 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from hf_sysgen.data.clutrr_kinship import EDGE_TYPES, RELATIONS, TARGETS, compose
-from hf_sysgen.data.clutrr_sources import CLUTRR
+from hf_sysgen.data import benchmark_info
+from hf_sysgen.data.clutrr.kinship import EDGE_TYPES, RELATIONS, TARGETS, compose
 
 COLUMNS = ("id", "story", "query", "target", "task_name", "story_edges", "edge_types", "query_edge", "genders")
 NAMES = {
@@ -69,7 +69,7 @@ def write_clutrr(folder: Path) -> Path:
         parts = {"train": train, "test_2": draw.sample(pairs, 6)}
         parts |= {f"test_{length}": found[:6] for length, found in of_length.items()}
         for part, (role, examples) in enumerate(parts.items()):
-            path = folder / CLUTRR.configs[config].sources[role].mirror
+            path = folder / benchmark_info("clutrr").configs[config].sources[role].mirror
             path.parent.mkdir(parents=True, exist_ok=True)
             with open(path, "w", newline="", encoding="utf-8") as file:
                 writer = csv.DictWriter(file, ["", *COLUMNS])

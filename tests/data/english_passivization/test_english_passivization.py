@@ -11,7 +11,7 @@ import pytest
 from datasets import Dataset, DatasetDict
 from upstream_files import Files
 
-from hf_sysgen.data import DataError
+from hf_sysgen.data import DataError, benchmark_info
 from hf_sysgen.data.english_passivization.builder import EnglishPassivization
 from hf_sysgen.data.english_passivization.grammar import (
     DETERMINERS,
@@ -21,7 +21,6 @@ from hf_sysgen.data.english_passivization.grammar import (
     VERBS,
     parse,
 )
-from hf_sysgen.data.english_passivization_sources import ENGLISH_PASSIVIZATION
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +38,7 @@ def failed(builder: EnglishPassivization, parts: DatasetDict) -> list[str]:
 
 
 def test_counts_of_the_paper() -> None:
-    [config] = ENGLISH_PASSIVIZATION.configs.values()
+    [config] = benchmark_info("english_passivization").configs.values()
     assert config.num_examples == {"train": 100_000, "validation": 1_000, "test_iid": 10_000, "test": 10_000}
 
 
