@@ -227,6 +227,7 @@ def assert_stored(path: Path, names: dict[str, str]) -> None:
     assert stored == {name: [WIDTHS[size] for size in shape.split()] for name, shape in names.items()}
 
 
+@pytest.mark.parametrize("variant", FROZEN)
 def test_parameter_names_are_frozen(variant: str, tmp_path: Path) -> None:
     build(variant).save_pretrained(tmp_path)
     assert_stored(tmp_path, FROZEN[variant])

@@ -62,6 +62,7 @@ class EdgeTransformerConfig(CheckedConfig):
     """
 
     model_type = "edge_transformer"
+    paper = "bergen2021"
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
 
     hidden_size: int = 200
@@ -131,6 +132,7 @@ class EdgeDependencyParserConfig(EdgeTransformerConfig):
     """
 
     model_type = "edge_dependency_parser"
+    paper = "bergen2021"
 
     hidden_size: int = 360
     num_hidden_layers: int = 7

@@ -44,6 +44,7 @@ class FairseqTransformerConfig(EncoderDecoderConfig):
     """
 
     model_type = "fairseq_transformer"
+    paper = "chaabouni2021"
     # fairseq reads `words </s>` (data/dictionary.py:292-317 of 0.10.2)
     source_starts = False
     no_effect = {  # noqa: RUF012
@@ -137,6 +138,7 @@ class SagTransformerConfig(FairseqTransformerConfig):
     """
 
     model_type = "sag_transformer"
+    paper = "chaabouni2021"
 
     self_attention_gate: bool = True
 
@@ -149,6 +151,7 @@ class SagConvTransformerConfig(SagTransformerConfig):
     """
 
     model_type = "sag_conv_transformer"
+    paper = "chaabouni2021"
 
     self_attention: Literal["full", "fixed_span", "t5", "convolution"] = "convolution"
 
@@ -161,6 +164,7 @@ class SagFixedSpanTransformerConfig(SagTransformerConfig):
     """
 
     model_type = "sag_fixed_span_transformer"
+    paper = "chaabouni2021"
 
     self_attention: Literal["full", "fixed_span", "t5", "convolution"] = "fixed_span"
 
@@ -173,6 +177,7 @@ class SagT5TransformerConfig(SagTransformerConfig):
     """
 
     model_type = "sag_t5_transformer"
+    paper = "chaabouni2021"
 
     self_attention: Literal["full", "fixed_span", "t5", "convolution"] = "t5"
 

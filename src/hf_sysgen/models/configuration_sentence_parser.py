@@ -108,6 +108,7 @@ class TransformerGraphParserConfig(SentenceEncoderConfig):
     """
 
     model_type = "transformer_graph_parser"
+    paper = "bergen2021"
 
     share_layers: bool = True
     position_scheme: Literal["absolute", "clipped_relative"] = "clipped_relative"
@@ -142,6 +143,7 @@ class BiaffineDependencyParserConfig(SentenceEncoderConfig):
     """
 
     model_type = "biaffine_dependency_parser"
+    paper = "bergen2021"
     no_effect = {  # noqa: RUF012
         **SentenceEncoderConfig.no_effect,
         "position_scheme": ("encoder", ("bilstm",)),

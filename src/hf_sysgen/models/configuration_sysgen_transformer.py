@@ -34,6 +34,7 @@ class SysgenTransformerConfig(EncoderDecoderConfig):
     """
 
     model_type = "sysgen_transformer"
+    paper = "csordas2021"
 
     position_scheme: Literal["absolute", "relative"] = "absolute"
     embedding_scaling: Literal["none", "teu", "ped"] = "ped"
@@ -70,6 +71,7 @@ class UniversalTransformerConfig(SysgenTransformerConfig):
     """
 
     model_type = "universal_transformer"
+    paper = "csordas2021"
 
     share_layers: bool = True
 
@@ -85,6 +87,7 @@ class RelativeTransformerConfig(SysgenTransformerConfig):
     """
 
     model_type = "relative_transformer"
+    paper = "csordas2021"
 
     position_scheme: Literal["absolute", "relative"] = "relative"
     embedding_scaling: Literal["none", "teu", "ped"] = "none"
@@ -98,6 +101,7 @@ class RelativeUniversalTransformerConfig(RelativeTransformerConfig):
     """
 
     model_type = "relative_universal_transformer"
+    paper = "csordas2021"
 
     share_layers: bool = True
 
