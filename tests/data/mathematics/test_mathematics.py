@@ -229,7 +229,7 @@ def test_generated_files_decide_the_data(tmp_path: Path) -> None:
 
 
 def test_generated_files_are_absent(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"mathematics_generate --output FOLDER") as caught:
+    with pytest.raises(DataError, match=r"mathematics.generate --output FOLDER") as caught:
         load_benchmark("mathematics", f"{MODULES[0]}_generated", data_dir=tmp_path)
     assert "train-easy/arithmetic__add_or_sub.txt" in str(caught.value)
     with pytest.raises(DataError, match="in any folder"):
