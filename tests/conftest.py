@@ -32,7 +32,7 @@ def one_thread() -> None:
 @pytest.fixture(scope="session")
 def golden_dir() -> Path:
     """One folder per family with weights, inputs and outputs of the authors' code."""
-    return _folder("HF_SYSGEN_GOLDEN_DIR", BESIDE_REPOSITORY / "golden", "the authors' numbers")
+    return Path(__file__).parent / "golden"
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-from hf_sysgen.cli.main.main import main
+from hf_sysgen.cli.main import main
 
 if __name__ == "__main__":
     main()
