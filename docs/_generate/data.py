@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
-from records import ROOT
+from records import shipped
 
-from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.data import benchmark_info, list_benchmarks
-from hf_sysgen.data.info import ConfigInfo
+from hf_sysgen.data.info import ConfigInfo, Source
 from hf_sysgen.hub.dataset_card import errata_lines
 from hf_sysgen.tables import markdown
 
@@ -37,7 +37,7 @@ def benchmark(name: str) -> str:
     info = benchmark_info(name)
     configs = list(info.configs.values())
     errata = "\n".join(f"- {line}" for line in errata_lines(info, configs))
-    recipes = [one for one, path in shipped_files().items() if read_recipe(path).data.benchmark == name]
+    recipes = [file for file, recipe in shipped().items() if recipe.data.benchmark == name]
     licences = dict.fromkeys(licence for config in configs for licence in config.licence.split("; "))
     sources = dict.fromkeys(source for config in configs for source in config.sources.values())
     files = "\n".join(f"- {_source(source)}" for source in sources)
@@ -73,13 +73,12 @@ def _config(config: ConfigInfo, folded: bool) -> str:
     return _folded(config.name, text) if folded else f"### `{config.name}`\n\n{text}"
 
 
-def _source(source: object) -> str:
-    url, member = getattr(source, "url", ""), getattr(source, "archive", None)
-    if not url:
-        return f"`{source.mirror}`, made on your machine"  # type: ignore[attr-defined]
-    inside = f", its member `{source.path}`" if member else ""  # type: ignore[attr-defined]
-    checksum = f", {source.checksum_kind} `{source.checksum}`" if source.checksum else ""  # type: ignore[attr-defined]
-    return f"<{url}>{inside}{checksum}"
+def _source(source: Source) -> str:
+    if not source.url:
+        return f"`{source.mirror}`, made on your machine"
+    member = f", its member `{source.path}`" if getattr(source, "archive", None) else ""
+    checksum = f", {source.checksum_kind} `{source.checksum}`" if source.checksum else ""
+    return f"<{source.url}>{member}{checksum}"
 
 
 def _folded(title: str, text: str) -> str:
@@ -100,16 +99,9 @@ def cited(citation: str) -> str:
 
 def plain(name: str) -> str:
     """A name of BibTeX without its commands: {\\'e} is é."""
-    import unicodedata
-
     accents = {"'": "\u0301", "`": "\u0300", '"': "\u0308", "~": "\u0303", "^": "\u0302"}
     text = re.sub(r"\{?\\(['`\"~^])\{?(\w)\}?\}?", lambda found: found[2] + accents[found[1]], name)
     return unicodedata.normalize("NFC", text)
-
-
-def has_pages() -> list[str]:
-    """Benchmarks without a page of their own."""
-    return [one.name for one in list_benchmarks() if not (ROOT / "docs" / "data" / f"{one.name}.md").is_file()]
 
 
 TABLES = (benchmarks, benchmark)

@@ -1,6 +1,7 @@
 """
 What mkdocs runs while it builds the site: `<!-- table: NAME ARGUMENTS -->` becomes that table, made from the package
-and its records; `$$...$$` becomes MathML, so that no page needs a script from elsewhere; plots of records are drawn.
+and its records; `$$...$$` and `$...$` become MathML, so that no page needs a script from elsewhere; plots of records are drawn; CONTRIBUTING.md is
+a page.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import recipes
 import results
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
+from records import ROOT
 
 TABLES: dict[str, Callable[..., str]] = {
     function.__name__: function
@@ -28,8 +30,8 @@ TABLES: dict[str, Callable[..., str]] = {
     for function in module.TABLES
 }
 MARK = re.compile(r"^<!-- table: (\S+)((?: \S+)*) -->$", re.MULTILINE)
-FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
-MATH = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
+CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
+MATH = re.compile(r"\$\$(?P<block>.+?)\$\$|\$(?P<inline>[^$\n]+?)\$", re.DOTALL)
 
 
 def filled(markdown: str) -> str:
@@ -39,18 +41,20 @@ def filled(markdown: str) -> str:
 
 def with_math(markdown: str) -> str:
     """Formulas outside of code as MathML."""
-    parts = FENCE.split(markdown)
-    return "".join(part if part.startswith("```") else MATH.sub(_formula, part) for part in parts)
+    parts = CODE.split(markdown)
+    return "".join(part if part.startswith("`") else MATH.sub(_formula, part) for part in parts)
 
 
 def _formula(found: re.Match[str]) -> str:
-    formula = latex2mathml.converter.convert(" ".join(found[1].split()), display="block")
-    return f'<div class="formula" markdown="0">{formula}</div>'
+    if found["inline"]:
+        return latex2mathml.converter.convert(found["inline"])
+    formula = latex2mathml.converter.convert(" ".join(found["block"].split()), display="block")
+    return f'<div class="formula">{formula}</div>'
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     try:
-        return with_math(filled(markdown))
+        return with_math(filled(markdown)).replace("](../CONTRIBUTING.md", "](contributing.md")
     except KeyError as error:
         raise PluginError(f"{page.file.src_uri}: no table or entry {error}") from error
 
@@ -61,4 +65,6 @@ def on_files(files: Any, config: Any) -> Any:
             path = Path(folder) / name
             draw(path)
             files.append(File.generated(config, f"images/{name}", content=path.read_bytes()))
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").replace("](docs/", "](")
+    files.append(File.generated(config, "contributing.md", content=text))
     return files

@@ -7,11 +7,10 @@ import inspect
 import re
 from typing import Any
 
-from records import ROOT
+from records import ROOT, shipped
 
 from hf_sysgen.cli.listing import num_parameters, size_classes_text
 from hf_sysgen.config.check import DERIVED_FIELDS
-from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.data import list_benchmarks
 from hf_sysgen.hub.model_card import what_is
 from hf_sysgen.models import CONFIGS, MODELS
@@ -48,7 +47,7 @@ def models() -> str:
 
 def crossing() -> str:
     """Which benchmarks a model type has shipped recipes for, and which others it can be trained on."""
-    recipes = {(one.model.type, one.data.benchmark) for one in map(read_recipe, shipped_files().values())}
+    recipes = {(one.model.type, one.data.benchmark) for one in shipped().values()}
     rows = []
     for name, config in CONFIGS.items():
         tasks = {task for task, needed, _ in TASKS if has_needed(config, needed)}
@@ -64,7 +63,7 @@ def model(model_type: str) -> str:
     config = CONFIGS[model_type]
     own = own_fields(config)
     rows = [(f"`{name}`", f"`{_text(default)}`", meaning) for name, (default, meaning) in own.items()]
-    recipes = [name for name, path in shipped_files().items() if read_recipe(path).model.type == model_type]
+    recipes = [name for name, recipe in shipped().items() if recipe.model.type == model_type]
     classes = ", ".join(f"`{one.__name__}`" for one in MODELS[config].values())
     parts = [
         f"## `{model_type}` {{ #{model_type} }}",
