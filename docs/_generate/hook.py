@@ -1,37 +1,39 @@
 """
-What mkdocs runs while it builds the site: `<!-- table: NAME ARGUMENTS -->` becomes that table, made from the package
-and its records; `$$...$$` and `$...$` become MathML, so that no page needs a script from elsewhere; plots of records are drawn; CONTRIBUTING.md is
-a page.
+What mkdocs runs while it builds the site.
+
+`<!-- table: NAME ARGUMENTS -->` becomes that table, made from the package and its records. Formulas become MathML, so that
+no page needs a script from elsewhere. Plots of records are drawn, and CONTRIBUTING.md becomes a page.
 """
 
 from __future__ import annotations
 
+import html
 import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import api
-import data
+import api_blocks
+import data_tables
 import latex2mathml.converter
-import models
-import performance
+import model_tables
 import pictures
-import recipes
-import results
+import recipe_tables
+import result_tables
+import speed_tables
+from kept import ROOT
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
-from records import ROOT
 
 TABLES: dict[str, Callable[..., str]] = {
     function.__name__: function
-    for module in (api, data, models, performance, recipes, results)
+    for module in (api_blocks, data_tables, model_tables, recipe_tables, result_tables, speed_tables)
     for function in module.TABLES
 }
 MARK = re.compile(r"^<!-- table: (\S+)((?: \S+)*) -->$", re.MULTILINE)
-CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
-MATH = re.compile(r"\$\$(?P<block>.+?)\$\$|\$(?P<inline>[^$\n]+?)\$", re.DOTALL)
+# as pymdownx.arithmatex leaves formulas
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.+?)\\[)\]]</\1>', re.DOTALL)
 
 
 def filled(markdown: str) -> str:
@@ -39,24 +41,26 @@ def filled(markdown: str) -> str:
     return MARK.sub(lambda found: TABLES[found[1]](*found[2].split()), markdown)
 
 
-def with_math(markdown: str) -> str:
-    """Formulas outside of code as MathML."""
-    parts = CODE.split(markdown)
-    return "".join(part if part.startswith("`") else MATH.sub(_formula, part) for part in parts)
+def with_math(content: str) -> str:
+    """A page's HTML with its formulas as MathML."""
+    return FORMULA.sub(_formula, content)
 
 
 def _formula(found: re.Match[str]) -> str:
-    if found["inline"]:
-        return latex2mathml.converter.convert(found["inline"])
-    formula = latex2mathml.converter.convert(" ".join(found["block"].split()), display="block")
-    return f'<div class="formula">{formula}</div>'
+    tag, text = found[1], " ".join(html.unescape(found[2]).split())
+    formula = latex2mathml.converter.convert(text, display="block" if tag == "div" else "inline")
+    return f'<{tag} class="formula">{formula}</{tag}>'
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     try:
-        return with_math(filled(markdown)).replace("](../CONTRIBUTING.md", "](contributing.md")
+        return filled(markdown).replace("](../CONTRIBUTING.md", "](contributing.md")
     except KeyError as error:
         raise PluginError(f"{page.file.src_uri}: no table or entry {error}") from error
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    return with_math(html)
 
 
 def on_files(files: Any, config: Any) -> Any:

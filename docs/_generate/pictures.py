@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from records import RESULTS, ROOT, kept, records_of
+from kept import RESULTS, ROOT, kept, records_of
 
 from hf_sysgen.analysis import commands
 from hf_sysgen.analysis.plotting import COLOURS, MARKERS, save
@@ -95,9 +95,7 @@ def _depths(analysis: str, start: str, path: Path) -> None:
 
 PICTURES = {
     "clutrr_by_k.png": clutrr_by_k,
-    "scan_length26.png": partial(
-        _curves, ("scan_length26_quick_relative_universal", "scan_length26_quick_universal")
-    ),
+    "scan_length26.png": partial(_curves, ("scan_length26_quick_relative_universal", "scan_length26_quick_universal")),
     "cogs_graph_edge.png": partial(_curves, ("cogs_graph_edge_quick",)),
     "depth_perplexity.png": partial(_depths, "perplexity_depth", "pretrain_quick_"),
     "depth_cases.png": partial(_depths, "lexical_structural", "cogs_vf_quick"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from records import ROOT
+from kept import ROOT
 
 from hf_sysgen.config.check import OWNED
 from hf_sysgen.config.io import shipped_files
@@ -31,7 +31,13 @@ def _row(field: FieldNote) -> tuple[str, ...]:
     name = field.key.rpartition(".")[2]
     default = "required" if field.default is ... else f"`{json.dumps(field.default, default=str)}`"
     tasks = f" Only for {', '.join(field.tasks)}." if field.tasks else ""
-    return (f"`{name}`", field.type.replace("|", "\\|"), default, field.changes, field.meaning.replace("|", "\\|") + tasks)
+    return (
+        f"`{name}`",
+        field.type.replace("|", "\\|"),
+        default,
+        field.changes,
+        field.meaning.replace("|", "\\|") + tasks,
+    )
 
 
 def passed_through() -> str:
@@ -65,7 +71,9 @@ def shipped() -> str:
             (f"`{paper}/sweeps/{path.stem}`", path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# "))
             for path in sweeps
         ]
-        table = markdown(("recipe", "what it is"), [(one, text.replace("|", "\\|")) for one, text in rows], numbers=False)
+        table = markdown(
+            ("recipe", "what it is"), [(one, text.replace("|", "\\|")) for one, text in rows], numbers=False
+        )
         lines = "\n".join(f"    {line}" for line in table.splitlines())
         parts.append(f'??? note "{paper}: {len(rows) - len(sweeps)} recipes, {len(sweeps)} sweeps"\n\n{lines}')
     return "\n\n".join(parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from records import ROOT
+from kept import ROOT
 
 from hf_sysgen.tables import markdown
 
@@ -40,9 +40,7 @@ def speed() -> str:
     tables = []
     for threads in sorted({row["threads"] for row in results}):
         for setup in dict.fromkeys(row["setup"] for row in results):
-            kinds = dict.fromkeys(
-                row["what"] for row in results if (row["threads"], row["setup"]) == (threads, setup)
-            )
+            kinds = dict.fromkeys(row["what"] for row in results if (row["threads"], row["setup"]) == (threads, setup))
             rows = [
                 (
                     f"`{name}`",
@@ -149,9 +147,7 @@ def edge_decoding() -> str:
         for row in record["results"]
     ]
     header = ("decoded", "tokens", "recomputed: ms a token", "cached", "times as fast")
-    note = (
-        f"{record['device']}, {_threads(record['num_threads'])}, medians of {record['rounds']} rounds, encoder included."
-    )
+    note = f"{record['device']}, {_threads(record['num_threads'])}, medians of {record['rounds']} rounds, encoder included."
     return f"{markdown(header, rows)}\n\n{note}"
 
 
@@ -184,7 +180,8 @@ def pretraining() -> str:
     measured = "by the clock" if on_gpu else f"{_threads(record['num_threads'])}, by processor time"
     note = (
         f"{record['device']}, {measured}, medians of {len(row['seconds'])} rounds, all contenders in turn. Updates of "
-        f"{row['batch']} x {row['context']} random tokens in {row['precision']}: forward, backward, clipping and AdamW. "
+        f"{row['batch']} x {row['context']} random tokens in {row['precision']}: forward, backward, clipping and "
+        "AdamW. "
         "Equal size: the same depth, width, heads and vocabulary, untied embeddings. Memory is the peak, weights and "
         "optimizer included."
     )

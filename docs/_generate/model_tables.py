@@ -7,7 +7,7 @@ import inspect
 import re
 from typing import Any
 
-from records import ROOT, shipped
+from kept import ROOT, shipped
 
 from hf_sysgen.cli.listing import num_parameters, size_classes_text
 from hf_sysgen.config.check import DERIVED_FIELDS
@@ -32,17 +32,16 @@ def page_of(model_type: str) -> str:
 
 
 def models() -> str:
-    """Every model type with its page, what it is, its size and the Auto classes that find it."""
+    """Every model type with its page, what it is and its size."""
     rows = [
         (
             f"[`{name}`]({page_of(name)}#{name})",
             what_is(name),
             f"{num_parameters(config):,}",
-            ", ".join(f"`{auto.__name__}`" for auto in MODELS[config] if auto.__name__ != "AutoModel"),
         )
         for name, config in CONFIGS.items()
     ]
-    return markdown(("model type", "what it is", "parameters by default", "found by"), rows, numbers=False)
+    return markdown(("model type", "what it is", "parameters by default"), rows, numbers=False)
 
 
 def crossing() -> str:
@@ -68,7 +67,7 @@ def model(model_type: str) -> str:
     parts = [
         f"## `{model_type}` {{ #{model_type} }}",
         _described(config),
-        f"`{config.__name__}`; {classes}. {num_parameters(config):,} parameters by default.",
+        f"Config `{config.__name__}`; models {classes}. {num_parameters(config):,} parameters by default.",
         markdown(("field", "default", "meaning"), rows, numbers=False) if rows else "",
         _listed(recipes),
     ]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
-from records import shipped
+from kept import shipped
 
 from hf_sysgen.data import benchmark_info, list_benchmarks
+from hf_sysgen.data.describe import counts_text
 from hf_sysgen.data.info import ConfigInfo, Source
 from hf_sysgen.hub.dataset_card import errata_lines
 from hf_sysgen.tables import markdown
 
-# configs of a benchmark that are shown without a fold
+# configs of a benchmark that are shown with a table each
 FEW = 3
 
 
@@ -44,7 +46,7 @@ def benchmark(name: str) -> str:
     citations = "\n".join(dict.fromkeys(filter(None, (info.citation, *(config.citation for config in configs)))))
     parts = [
         "## Splits",
-        *(_config(config, len(configs) > FEW) for config in configs),
+        *([_table(configs)] if len(configs) > FEW else map(_config, configs)),
         "## Licence",
         "\n".join(f"- {text}" for text in licences),
         f"**Restricted.** {info.restriction}" if info.restriction else "",
@@ -63,14 +65,35 @@ def benchmark(name: str) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _config(config: ConfigInfo, folded: bool) -> str:
+def _config(config: ConfigInfo) -> str:
     rows = [
         (f"`{split}`", "not known" if count is None else f"{count:,}", config.tests.get(split, ""))
         for split, count in config.num_examples.items()
     ]
     table = markdown(("split", "examples", "what it tests"), rows, numbers=False)
-    text = f"{config.description}\n\n{table}"
-    return _folded(config.name, text) if folded else f"### `{config.name}`\n\n{text}"
+    return f"### `{config.name}`\n\n{config.description}\n\n{table}"
+
+
+def _table(configs: Sequence[ConfigInfo]) -> str:
+    """A row for each config; what a split tests, once for all configs in which it tests the same."""
+    rows = [
+        (f"`{config.name}`", counts_text(config).replace(" / ", "<br>"), config.description.replace("|", "\\|"))
+        for config in configs
+    ]
+    table = markdown(("config", "examples", "what it is"), rows, numbers=False)
+    tests: dict[tuple[str, str], list[str]] = {}
+    for config in configs:
+        for split, text in config.tests.items():
+            tests.setdefault((split, text), []).append(config.name)
+    lines = "\n".join(
+        f"- `{split}`{'' if len(names) == len(configs) else f' of {_joined(names)}'}: {text}"
+        for (split, text), names in tests.items()
+    )
+    return f"{table}\n\n{_folded('What each split tests', lines)}"
+
+
+def _joined(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _source(source: Source) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from records import ROOT
+from kept import ROOT
 
 SOURCE = ROOT / "src" / "hf_sysgen"
 
@@ -13,7 +13,9 @@ def modules(package: str) -> str:
         paths = sorted(path for path in SOURCE.glob("*.py") if path.name != "__main__.py")
     else:
         paths = sorted(path for path in (SOURCE / package).rglob("*.py") if path.name != "__main__.py")
-    names = [".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__") for path in paths]
+    names = [
+        ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__") for path in paths
+    ]
     return "\n\n".join(f"::: {name}" for name in names)
 
 

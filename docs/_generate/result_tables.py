@@ -5,21 +5,38 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
+from kept import kept, records_of, reports
 from pictures import CLUTRR, QUICK, by_length, printed
-from records import kept, records_of, reports
 
-from hf_sysgen.reports.comparison import SMALLER, TableReport
+from hf_sysgen.reports.comparison import SMALLER, Comparison, TableReport
 from hf_sysgen.reports.papers import papers
 from hf_sysgen.reports.report import HEADER, document, remarks, rows_of, rule
 from hf_sysgen.results.record import Record
 from hf_sysgen.tables import markdown
 
-VERDICT = HEADER.index("verdict")
+# columns of a paper's page
+SHOWN = ("cell", "paper", "ours", "sd", "runs", "budget", "95 % interval", "verdict")
 
 
-def _rows(report: TableReport, smaller: bool) -> list[tuple[str, ...]]:
-    return [row for row in rows_of(report, measured_only=True) if (row[VERDICT] == SMALLER) is smaller]
+def _part(report: TableReport, smaller: bool) -> TableReport:
+    """The table with those of our measurements that have a smaller budget than the paper's, or with the others."""
+    return replace(
+        report, rows={row: tuple(_only(cell, smaller) for cell in cells) for row, cells in report.rows.items()}
+    )
+
+
+def _only(cell: Comparison, smaller: bool) -> Comparison:
+    kept = [number for number, verdict in enumerate(cell.verdicts) if (verdict == SMALLER) is smaller]
+    names = ("ours", "centres", "differences", "intervals", "verdicts")
+    return replace(cell, **{name: tuple(getattr(cell, name)[number] for number in kept) for name in names})
+
+
+def _rows(report: TableReport, shown: Sequence[str]) -> list[list[str]]:
+    """The measured cells, with these columns of `HEADER`."""
+    rows = [dict(zip(HEADER, row, strict=True)) for row in rows_of(report, measured_only=True)]
+    return [[row[column].replace(" steps (", " steps<br>(") for column in shown] for row in rows]
 
 
 def summary() -> str:
@@ -44,19 +61,18 @@ def summary() -> str:
 
 def full_budget() -> str:
     """All cells that are measured at the paper's budget."""
+    shown = ("cell", "paper", "ours", "runs", "95 % interval", "verdict")
     rows = [
-        (f"[{report.paper.authors}]({report.paper.id}.md), {report.table.name}", *row)
+        (f"[{report.paper.authors}]({report.paper.id}.md), {report.table.name}: {row[0]}", *row[1:])
         for report in reports()
-        for row in _rows(report, smaller=False)
+        for row in _rows(_part(report, smaller=False), shown)
     ]
-    kept_columns = ("cell", "paper", "ours", "runs", "95 % interval", "verdict")
-    places = [1 + HEADER.index(column) for column in kept_columns]
-    return markdown(("table", *kept_columns), [(row[0], *(row[place] for place in places)) for row in rows])
+    return markdown(shown, rows)
 
 
 def verdicts() -> str:
     """The rule."""
-    return rule()
+    return rule().replace(":\n-", ":\n\n-", 1)
 
 
 def paper(name: str) -> str:
@@ -65,11 +81,11 @@ def paper(name: str) -> str:
     parts = []
     for title, smaller in (("At the paper's budget", False), ("With a smaller budget", True)):
         parts.append(f"## {title}")
-        found = [(report, rows) for report in own if (rows := _rows(report, smaller))]
-        for report, rows in found:
+        found = [part for part in (_part(report, smaller) for report in own) if part.measured]
+        for report in found:
             notes = "\n".join(f"- {line}" for line in remarks(report))
             parts += [f"### {report.table.name}{'' if not smaller else ' (smaller budget)'}", report.table.caption]
-            parts += [markdown(HEADER, rows), notes]
+            parts += [markdown(SHOWN, _rows(report, SHOWN)), notes]
         if not found:
             parts.append("Nothing is measured yet.")
     parts += ["## Coverage", _coverage(own)]
