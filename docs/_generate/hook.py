@@ -1,8 +1,8 @@
 """
 What mkdocs runs while it builds the site.
 
-`<!-- table: NAME ARGUMENTS -->` becomes that table, made from the package and its records. Formulas become MathML, so that
-no page needs a script from elsewhere. Plots of records are drawn, and CONTRIBUTING.md becomes a page.
+`<!-- table: NAME ARGUMENTS -->` becomes that table, made from the package and its records. Formulas become MathML, so
+that no page needs a script from elsewhere. Plots of records are drawn, and CONTRIBUTING.md becomes a page.
 """
 
 from __future__ import annotations

@@ -147,7 +147,8 @@ def edge_decoding() -> str:
         for row in record["results"]
     ]
     header = ("decoded", "tokens", "recomputed: ms a token", "cached", "times as fast")
-    note = f"{record['device']}, {_threads(record['num_threads'])}, medians of {record['rounds']} rounds, encoder included."
+    threads = _threads(record["num_threads"])
+    note = f"{record['device']}, {threads}, medians of {record['rounds']} rounds, encoder included."
     return f"{markdown(header, rows)}\n\n{note}"
 
 
