@@ -344,15 +344,7 @@ def test_two_machines_as_documented(tmp_path):
     """Both launchers of `multi_node.yaml` on this machine's CPU, one process each."""
     from tiny_runs import write_recipe
 
-    recipe = write_recipe(
-        tmp_path,
-        **{
-            "data.config": "length_cutoff_40",
-            "training.max_steps": 2,
-            "training.eval_steps": 2,
-            "evaluation.batch_size": 512,
-        },
-    )
+    recipe = write_recipe(tmp_path, config="length_cutoff_40", max_steps=2, eval_steps=2, batch_size=512)
     words = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(ACCELERATE / "multi_node.yaml"),
              "--num_processes", "2", "--main_process_ip", "127.0.0.1"]  # fmt: skip
     words += ["--main_process_port", str(free_port())]

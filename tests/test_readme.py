@@ -18,7 +18,8 @@ from hf_sysgen.results.record import Record, read_record
 README = ROOT / "README.md"
 TINY = ["training.max_steps=2", "training.eval_steps=1", "training.report_to=none", "evaluation.examples=3",
         "evaluation.batch_size=1024", "model.hidden_size=16", "model.intermediate_size=16",
-        "model.num_attention_heads=2", "model.encoder_layers=1", "model.decoder_layers=1", "batches.size=8"]  # fmt: skip
+        "model.num_attention_heads=2", "model.encoder_layers=1", "model.decoder_layers=1",
+        "batches.size=8"]  # fmt: skip
 # a number that links to the record that it is of
 NUMBER = re.compile(r"\[([\d.,]+)\]\((results/[^)]+-seed)\d+(\.json)\)")
 
