@@ -28,7 +28,7 @@ from hf_sysgen.analysis.plotting import check_picture
 from hf_sysgen.data.c4.files import write_shards
 from hf_sysgen.data.text.byte_pairs import save_byte_pairs
 from hf_sysgen.errors import UserError
-from hf_sysgen.results.record import RESULTS, read_results
+from hf_sysgen.results.record import RESULTS, read_record
 from hf_sysgen.training.launch.run_sweep import run_sweep
 from hf_sysgen.training.launch.sweep import load_sweep
 
@@ -74,7 +74,7 @@ def trained(name: str, results: Path) -> list[Path]:
         sys.exit(status)
     folders = [run.recipe.run_dir for run in sweep.runs]
     for folder in folders:
-        keep(read_results(folder / RESULTS), results)
+        keep(read_record(folder / RESULTS), results)
     return folders
 
 

@@ -26,12 +26,12 @@ import torch
 from torch import nn
 from tqdm.auto import tqdm
 
-from hf_sysgen.config.recipe import load_recipe
+from hf_sysgen.config.io import load_recipe
 from hf_sysgen.data.text.splits import IGNORED
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.evaluate import evaluate_split
 from hf_sysgen.files import write_whole
-from hf_sysgen.results.record import environment
+from hf_sysgen.results.environment import environment
 from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.trainer import steps_of
 

@@ -24,26 +24,26 @@ import numpy as np
 import torch
 from seq2seq import clock_of, in_turns, training_step
 
-from hf_sysgen.config.recipe import load_recipe
+from hf_sysgen.config.io import load_recipe
 from hf_sysgen.evaluation.decoding import greedy_decode
 from hf_sysgen.files import write_whole
-from hf_sysgen.reports.report import table
-from hf_sysgen.results.record import environment
+from hf_sysgen.results.environment import environment
+from hf_sysgen.tables import table
 from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.run import attention_of
 from hf_sysgen.training.tasks.base import prepare_task
 
 # contender: its recipe, and what it is compared with
 CONTENDERS = {
-    "fairseq_transformer": ("sag/scan_transformer", "fairseq_transformer"),
-    "sag_transformer": ("sag/scan_sag", "fairseq_transformer"),
-    "sag_conv_transformer": ("sag/scan_sag_convolution", "fairseq_transformer"),
-    "sag_fixed_span_transformer": ("sag/scan_sag_fixed_span", "fairseq_transformer"),
-    "sag_t5_transformer": ("sag/scan_sag_t5", "fairseq_transformer"),
-    "conv_seq2seq": ("sag/scan_jump_conv", "fairseq_transformer"),
-    "lstm_seq2seq": ("sag/scan_jump_lstm", "fairseq_transformer"),
-    "torch_transformer": ("role_filler/scan_jump_transformer", "torch_transformer"),
-    "role_filler_transformer": ("role_filler/scan_jump_role_loss_threshold", "torch_transformer"),
+    "fairseq_transformer": ("chaabouni2021/scan_transformer", "fairseq_transformer"),
+    "sag_transformer": ("chaabouni2021/scan_sag", "fairseq_transformer"),
+    "sag_conv_transformer": ("chaabouni2021/scan_sag_convolution", "fairseq_transformer"),
+    "sag_fixed_span_transformer": ("chaabouni2021/scan_sag_fixed_span", "fairseq_transformer"),
+    "sag_t5_transformer": ("chaabouni2021/scan_sag_t5", "fairseq_transformer"),
+    "conv_seq2seq": ("chaabouni2021/scan_jump_conv", "fairseq_transformer"),
+    "lstm_seq2seq": ("chaabouni2021/scan_jump_lstm", "fairseq_transformer"),
+    "torch_transformer": ("chakravarthy2022/scan_jump_transformer", "torch_transformer"),
+    "role_filler_transformer": ("chakravarthy2022/scan_jump_role_loss_threshold", "torch_transformer"),
 }
 BATCH_SIZE = 256
 LENGTH_GROUPS = 4

@@ -32,11 +32,12 @@ from made_examples import any_benchmark
 from tiny_text import write_tokenizer
 from transformers import PreTrainedModel
 
-import hf_sysgen.training.tasks
+import hf_sysgen.training.tasks.base
+from hf_sysgen.config.io import load_recipe
+from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.models import DepthWidthConfig, DepthWidthForCausalLM
-from hf_sysgen.training.recipe import Recipe, load_recipe
 from hf_sysgen.training.run import attention_of, quiet_libraries
-from hf_sysgen.training.tasks import prepare_task
+from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.trainer import SysgenTrainer
 
 FOLDER = Path(__file__).parent / "golden" / "curves"
@@ -55,60 +56,71 @@ class Curve(NamedTuple):
 
 
 # of every curve: no part of a run but its updates, which are in float64
-EVERY = {"steps": UPDATES, "eval_every": 0, "save_every": 1000, "tracker": "none", "precision": "fp32"}
+EVERY = {
+    "training.max_steps": UPDATES, "training.eval_steps": None, "training.save_steps": 1000,
+    "training.report_to": "none", "training.bf16": False, "training.fp16": False,
+}  # fmt: skip
 # of most: 61 training examples make five full batches and one of a single example
-BATCH = {"batch_size": 12}
-SIZES = {"hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2}
-BOTH_SIDES = {**SIZES, "encoder_layers": 2, "decoder_layers": 2}
-ONE_SIDE = {**SIZES, "num_hidden_layers": 2}
+BATCH = {"batches.size": 12}
+SIZES = {"model.hidden_size": 16, "model.intermediate_size": 24, "model.num_attention_heads": 2}
+BOTH_SIDES = {**SIZES, "model.encoder_layers": 2, "model.decoder_layers": 2}
+ONE_SIDE = {**SIZES, "model.num_hidden_layers": 2}
 # both its parts within the updates
-WARMUP = {"warmup_steps": 5}
-NO_EARLY_STOPPING = {"early_stopping": "none", "early_stopping_patience": 5}
-TRANSLATION = {**BOTH_SIDES, **WARMUP, **NO_EARLY_STOPPING, "subwords": 60, "max_tokens": 60}
+WARMUP = {"schedule.warmup_steps": 5}
+NO_EARLY_STOPPING = {"evaluation.early_stopping": None}
+TRANSLATION = {**BOTH_SIDES, **WARMUP, **NO_EARLY_STOPPING, "data.subwords": 60, "batches.max_tokens": 60}
 
 CURVES = {
-    "csordas2021_transformer_noam": Curve("devil/cogs_noam_transformer.yaml", {**BATCH, **BOTH_SIDES, **WARMUP}),
-    "csordas2021_universal_characters": Curve("devil/math_universal.yaml", {**BATCH, **BOTH_SIDES}),
-    "csordas2021_relative": Curve("devil/pcfg_relative.yaml", {**BATCH, **BOTH_SIDES}),
-    "csordas2021_relative_universal": Curve("devil/scan_length26_relative_universal.yaml", {**BATCH, **BOTH_SIDES}),
-    "chaabouni2021_transformer": Curve("sag/scan_transformer.yaml", {**BATCH, **BOTH_SIDES}),
-    "chaabouni2021_sag": Curve("sag/scan_sag.yaml", {**BATCH, **BOTH_SIDES}),
-    "chaabouni2021_sag_convolution": Curve("sag/scan_sag_convolution.yaml", {**BATCH, **BOTH_SIDES}),
-    "chaabouni2021_sag_fixed_span": Curve("sag/scan_sag_fixed_span.yaml", {**BATCH, **BOTH_SIDES}),
-    "chaabouni2021_sag_t5": Curve("sag/scan_sag_t5.yaml", {**BATCH, **BOTH_SIDES}),
-    "chaabouni2021_translation_bpe": Curve("sag/iwslt14_sag.yaml", TRANSLATION),
-    "chaabouni2021_translation_sentencepiece": Curve("sag/flores_sag.yaml", TRANSLATION),
-    "chaabouni2021_lstm": Curve("sag/scan_jump_lstm.yaml", {**BATCH, "hidden_size": 16}),
+    "csordas2021_transformer_noam": Curve("csordas2021/cogs_noam_transformer.yaml", {**BATCH, **BOTH_SIDES, **WARMUP}),
+    "csordas2021_universal_characters": Curve("csordas2021/math_universal.yaml", {**BATCH, **BOTH_SIDES}),
+    "csordas2021_relative": Curve("csordas2021/pcfg_relative.yaml", {**BATCH, **BOTH_SIDES}),
+    "csordas2021_relative_universal": Curve(
+        "csordas2021/scan_length26_relative_universal.yaml", {**BATCH, **BOTH_SIDES}
+    ),
+    "chaabouni2021_transformer": Curve("chaabouni2021/scan_transformer.yaml", {**BATCH, **BOTH_SIDES}),
+    "chaabouni2021_sag": Curve("chaabouni2021/scan_sag.yaml", {**BATCH, **BOTH_SIDES}),
+    "chaabouni2021_sag_convolution": Curve("chaabouni2021/scan_sag_convolution.yaml", {**BATCH, **BOTH_SIDES}),
+    "chaabouni2021_sag_fixed_span": Curve("chaabouni2021/scan_sag_fixed_span.yaml", {**BATCH, **BOTH_SIDES}),
+    "chaabouni2021_sag_t5": Curve("chaabouni2021/scan_sag_t5.yaml", {**BATCH, **BOTH_SIDES}),
+    "chaabouni2021_translation_bpe": Curve("chaabouni2021/iwslt14_sag.yaml", TRANSLATION),
+    "chaabouni2021_translation_sentencepiece": Curve("chaabouni2021/flores_sag.yaml", TRANSLATION),
+    "chaabouni2021_lstm": Curve("chaabouni2021/scan_jump_lstm.yaml", {**BATCH, "model.hidden_size": 16}),
     "chaabouni2021_conv": Curve(
-        "sag/scan_jump_conv.yaml",
-        {"hidden_size": 16, "encoder_layers": 2, "decoder_layers": 2, "max_tokens": 60, "resample": 300},
-    ),
-    "bergen2021_clutrr_edge": Curve("edge/clutrr_edge_234.yaml", {**BATCH, **ONE_SIDE, **WARMUP}),
-    "bergen2021_clutrr_rat": Curve("edge/clutrr_rat_234.yaml", {**BATCH, **ONE_SIDE, **WARMUP}),
-    "bergen2021_clutrr_rrat": Curve("edge/clutrr_rrat_234.yaml", {**BATCH, **ONE_SIDE, **WARMUP}),
-    "bergen2021_clutrr_gat": Curve(
-        "edge/clutrr_gat_234.yaml", {**BATCH, **NO_EARLY_STOPPING, "hidden_size": 16, "edge_size": 6}
-    ),
-    "bergen2021_cogs_graph_edge": Curve("edge/cogs_graph_edge.yaml", {**BATCH, **ONE_SIDE, **WARMUP}),
-    "bergen2021_cogs_graph_universal": Curve("edge/cogs_graph_universal.yaml", {**BATCH, **ONE_SIDE, **WARMUP}),
-    "bergen2021_cfq_dependencies_edge": Curve("edge/cfq_dependencies_edge.yaml", {**ONE_SIDE, "max_tokens": 60}),
-    "bergen2021_cfq_dependencies_bilstm": Curve(
-        "edge/cfq_dependencies_bilstm.yaml",
-        {"hidden_size": 16, "num_hidden_layers": 2, "biaffine_size": 12, "max_tokens": 60},
-    ),
-    "bergen2021_cfq_edge": Curve("edge/cfq_edge.yaml", {**BATCH, **ONE_SIDE, **WARMUP}),
-    "bergen2021_cfq_universal_t5": Curve("edge/cfq_sparql_universal.yaml", {**BATCH, **BOTH_SIDES, **WARMUP}),
-    "chakravarthy2022_role_filler": Curve(
-        "role_filler/scan_jump_role_loss_threshold.yaml", {**BATCH, **BOTH_SIDES}
-    ),
-    "petty2023_pretraining": Curve(
-        "depth_width/pretrain_41M_2.yaml",
+        "chaabouni2021/scan_jump_conv.yaml",
         {
-            **ONE_SIDE, **WARMUP, "batch_size": 12, "size_class": None, "context_length": 13, "streams": 6,
-            "torch_compile": False, "validation_examples": 11, "kept_steps": [], "tokenizer": "{tokenizer}",
+            "model.hidden_size": 16, "model.encoder_layers": 2, "model.decoder_layers": 2, "batches.max_tokens": 60,
+            "batches.resample": 300,
         },
     ),
-    "petty2023_fine_tuning": Curve("depth_width/cogs_vf.yaml", {**BATCH, "pretrained": "{pretrained}"}),
+    "bergen2021_clutrr_edge": Curve("bergen2021/clutrr_edge_234.yaml", {**BATCH, **ONE_SIDE, **WARMUP}),
+    "bergen2021_clutrr_rat": Curve("bergen2021/clutrr_rat_234.yaml", {**BATCH, **ONE_SIDE, **WARMUP}),
+    "bergen2021_clutrr_rrat": Curve("bergen2021/clutrr_rrat_234.yaml", {**BATCH, **ONE_SIDE, **WARMUP}),
+    "bergen2021_clutrr_gat": Curve(
+        "bergen2021/clutrr_gat_234.yaml", {**BATCH, **NO_EARLY_STOPPING, "model.hidden_size": 16, "model.edge_size": 6}
+    ),
+    "bergen2021_cogs_graph_edge": Curve("bergen2021/cogs_graph_edge.yaml", {**BATCH, **ONE_SIDE, **WARMUP}),
+    "bergen2021_cogs_graph_universal": Curve("bergen2021/cogs_graph_universal.yaml", {**BATCH, **ONE_SIDE, **WARMUP}),
+    "bergen2021_cfq_dependencies_edge": Curve(
+        "bergen2021/cfq_dependencies_edge.yaml", {**ONE_SIDE, "batches.max_tokens": 60}
+    ),
+    "bergen2021_cfq_dependencies_bilstm": Curve(
+        "bergen2021/cfq_dependencies_bilstm.yaml",
+        {"model.hidden_size": 16, "model.num_hidden_layers": 2, "model.biaffine_size": 12, "batches.max_tokens": 60},
+    ),
+    "bergen2021_cfq_edge": Curve("bergen2021/cfq_edge.yaml", {**BATCH, **ONE_SIDE, **WARMUP}),
+    "bergen2021_cfq_universal_t5": Curve("bergen2021/cfq_sparql_universal.yaml", {**BATCH, **BOTH_SIDES, **WARMUP}),
+    "chakravarthy2022_role_filler": Curve(
+        "chakravarthy2022/scan_jump_role_loss_threshold.yaml", {**BATCH, **BOTH_SIDES}
+    ),
+    "petty2023_pretraining": Curve(
+        "petty2023/pretrain_41M_2.yaml",
+        {
+            **ONE_SIDE, **WARMUP, "batches.size": 12, "model.size_class": None, "data.context_length": 13,
+            "data.streams": 6, "training.torch_compile": False, "data.validation_examples": 11,
+            "training.kept_steps": [], "data.tokenizer": "{tokenizer}",
+        },
+    ),
+    "petty2023_fine_tuning": Curve("petty2023/cogs_vf.yaml", {**BATCH, "model.pretrained": "{pretrained}"}),
 }  # fmt: skip
 
 
@@ -118,8 +130,8 @@ def tiny_recipe(name: str, folder: Path) -> Recipe:
     made = {"tokenizer": lambda: write_tokenizer(folder / "tokenizer"), "pretrained": lambda: pretrained(folder)}
     overrides = {**EVERY, **curve.overrides, "output_dir": str(folder / "run")}
     for key, value in overrides.items():
-        if value == f"{{{key}}}":
-            overrides[key] = str(made[key]())
+        if value in ("{tokenizer}", "{pretrained}"):
+            overrides[key] = str(made[value.strip("{}")]())
     return load_recipe(Path("recipes") / curve.recipe, [f"{key}={json.dumps(overrides[key])}" for key in overrides])
 
 
@@ -168,7 +180,7 @@ def in_this_way() -> Iterator[None]:
     try:
         with (
             mock.patch.dict(os.environ, {"ACCELERATE_USE_CPU": "true"}),
-            mock.patch.object(hf_sysgen.training.tasks, "load_benchmark", any_benchmark),
+            mock.patch.object(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark),
         ):
             yield
     finally:

@@ -21,7 +21,8 @@ import yaml
 import hf_sysgen
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.base
-from hf_sysgen.config.recipe import RECIPE_KEYS, Recipe, parse_recipe
+from hf_sysgen.config.io import parse_recipe
+from hf_sysgen.config.recipe import FIELDS, SECTIONS, MaxTokens, Recipe, merged, nested
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.models import CONFIGS
 
@@ -33,54 +34,75 @@ SIZES = {
     "encoder_layers": 1,
     "decoder_layers": 1,
 }
-TINY = {
-    "model": "relative_universal_transformer",
-    "benchmark": "scan",
-    "config": "length_cutoff_26",
-    **SIZES,
-    "steps": 6,
-    "batch_size": 8,
-    "learning_rate": 0.01,
-    "eval_every": 3,
-    "eval_examples": 5,
-    "eval_batch_size": 4,
-    "save_every": 2,
-    "log_every": 1,
-    "tracker": "none",
-}
+TINY: dict[str, Any] = {
+    "model": {"type": "relative_universal_transformer", **SIZES},
+    "data": {"benchmark": "scan", "config": "length_cutoff_26"},
+    "batches": {"sampling": "with_replacement", "size": 8},
+    "training": {
+        "max_steps": 6, "learning_rate": 0.01, "eval_steps": 3, "save_steps": 2, "logging_steps": 1,
+        "report_to": "none",
+    },
+    "evaluation": {"batch_size": 4, "examples": 5},
+}  # fmt: skip
 # odd, so that neither batches nor processes divide them
 SMALL = {"train": 61, "validation": 11, "test": 13}
 
 
+def dotted(word: str) -> str:
+    """The dotted key of a field's own name; `model` and `schedule` are their types, other names the model's fields."""
+    if word in ("model", "schedule"):
+        return f"{word}.type"
+    # a key of several sections is meant to be that of the first one
+    found = [field.key for field in FIELDS if field.key.rpartition(".")[2] == word]
+    return found[0] if found or word in SECTIONS else f"model.{word}"
+
+
+def tiny_sections(**changes: Any) -> dict[str, Any]:
+    """`TINY` with other values, by the fields' own names; sizes that the model lacks are left out, as is `...`."""
+    sections = merged(TINY, nested({dotted(word): value for word, value in changes.items()}))
+    fields = CONFIGS[sections["model"]["type"]].__dataclass_fields__
+    for key in SIZES:
+        if key not in fields:
+            sections["model"] = {name: value for name, value in sections["model"].items() if name != key}
+    return {
+        name: {key: value for key, value in section.items() if value is not ...}
+        if isinstance(section, dict)
+        else section
+        for name, section in sections.items()
+        if section is not ...
+    }
+
+
 def tiny_recipe(folder: Path, **changes: Any) -> Recipe:
-    """Of the sizes those that the model has."""
-    keys = {**TINY, "output_dir": str(folder / "run"), **changes}
-    fields = CONFIGS[keys["model"]].__dataclass_fields__
-    return parse_recipe({key: keys[key] for key in keys if key not in SIZES or key in fields}, name="tiny")
+    """`tiny_sections` as a checked recipe."""
+    return parse_recipe(tiny_sections(**{"output_dir": str(folder / "run"), **changes}), "tiny")
 
 
 def write_recipe(folder: Path, name: str = "tiny", **changes: Any) -> Path:
-    """A recipe file; a change to None leaves a key out."""
+    """`tiny_sections` as a file."""
     path = folder / f"{name}.yaml"
-    keys = {key: value for key, value in {**TINY, **changes}.items() if value is not None}
-    path.write_text(yaml.safe_dump(keys, sort_keys=False), encoding="utf-8")
+    path.write_text(yaml.safe_dump(tiny_sections(**changes), sort_keys=False), encoding="utf-8")
     return path
 
 
 def shrunk(recipe: Recipe) -> list[str]:
     """Overrides that make a run of it two short steps of a small model."""
-    wanted = {**SIZES, "num_hidden_layers": 2, "steps": 2, "eval_every": 1, "eval_examples": 3, "tracker": "none"}
-    known = {*RECIPE_KEYS, *CONFIGS[recipe.model].__dataclass_fields__}
-    overrides = [f"{key}={value}" for key, value in wanted.items() if key in known]
-    # which its parts divide
-    batch_size = recipe.length_groups * -(-8 // recipe.length_groups)
-    overrides.append("max_tokens=60" if recipe.sampling == "max_tokens" else f"batch_size={batch_size}")
-    overrides += ["subwords=60"] if recipe.subwords is not None else []
-    overrides += [f"{key}=null" for key in ("size_class", "pretrained") if getattr(recipe, key) is not None]
-    if recipe.benchmark == "c4":
-        overrides += ["context_length=8", "streams=2", "validation_examples=5", "kept_steps=[1]", "torch_compile=false",
-                      "data_dir=null"]  # fmt: skip
-    return [*overrides, "warmup_steps=1"] if recipe.schedule == "linear" else overrides
+    fields = CONFIGS[recipe.model.type].__dataclass_fields__
+    sizes = {"num_hidden_layers": 2, **SIZES}
+    overrides = [f"model.{key}={value}" for key, value in sizes.items() if key in fields]
+    overrides += ["training.max_steps=2", "training.eval_steps=1", "evaluation.examples=3", "training.report_to=none"]
+    if isinstance(recipe.batches, MaxTokens):
+        overrides.append("batches.max_tokens=60")
+    else:
+        # which its parts divide
+        parts = recipe.batches.length_buckets
+        overrides.append(f"batches.size={parts * -(-8 // parts)}")
+    overrides += ["data.subwords=60"] if recipe.data.subwords is not None else []
+    overrides += [f"model.{key}=null" for key in ("size_class", "pretrained") if getattr(recipe.model, key) is not None]
+    if recipe.data.benchmark == "c4":
+        overrides += ["data.context_length=8", "data.streams=2", "data.validation_examples=5",
+                      "training.kept_steps=[1]", "training.torch_compile=false", "data.data_dir=null"]  # fmt: skip
+    return [*overrides, "schedule.warmup_steps=1"] if recipe.schedule.type == "linear" else overrides
 
 
 @functools.cache
@@ -109,8 +131,8 @@ def short_scan() -> datasets.DatasetDict:
 def learned_run(folder: Path) -> dict[str, Any]:
     """The record of a run in `folder / "run"` whose model gets some examples right and some wrong."""
     recipe = tiny_recipe(
-        folder, steps=300, batch_size=32, hidden_size=32, intermediate_size=64, learning_rate=0.005,
-        eval_every=100, eval_examples=7, eval_batch_size=8, save_every=1000, log_every=10,
+        folder, max_steps=300, size=32, hidden_size=32, intermediate_size=64, learning_rate=0.005,
+        eval_steps=100, examples=7, batch_size=8, save_steps=1000, logging_steps=10,
     )  # fmt: skip
     hf_sysgen.training.run.quiet_libraries()
     with mock.patch.object(hf_sysgen.training.tasks.base, "load_benchmark", return_value=short_scan()):
@@ -158,7 +180,7 @@ class Done(NamedTuple):
 
 
 forks = multiprocessing.get_context("forkserver")
-forks.set_forkserver_preload(["hf_sysgen.training.launch.run_sweep"])
+forks.set_forkserver_preload(["hf_sysgen.training.launch.sweep", "hf_sysgen.config.sweep"])
 
 
 def train_process(

@@ -8,24 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-from tiny_runs import TINY
 
 from hf_sysgen.data.c4.files import write_shards
 from hf_sysgen.data.text.byte_pairs import train_byte_pairs
 
 SHARDS = 7
 # neither examples nor documents divide anything
-PRETRAINING = {
-    **{key: value for key, value in TINY.items() if key not in ("encoder_layers", "decoder_layers")},
+PRETRAINING: dict[str, Any] = {
     "model": "depth_width_decoder",
     "benchmark": "c4",
     "config": "en",
     "num_hidden_layers": 2,
     "context_length": 13,
     "streams": 6,
-    "batch_size": 12,
+    "size": 12,
     "validation_examples": 11,
-    "eval_examples": None,
+    "examples": None,
 }
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from hf_sysgen.config.io import load_recipe as load_recipe
     from hf_sysgen.config.recipe import Recipe as Recipe
-    from hf_sysgen.config.recipe import load_recipe as load_recipe
     from hf_sysgen.convert.authors import from_authors as from_authors
     from hf_sysgen.data import benchmark_info as benchmark_info
     from hf_sysgen.data import list_benchmarks as list_benchmarks
@@ -24,7 +24,7 @@ _LAZY = {
     "from_authors": "hf_sysgen.convert.authors",
     "list_benchmarks": "hf_sysgen.data",
     "load_benchmark": "hf_sysgen.data",
-    "load_recipe": "hf_sysgen.config.recipe",
+    "load_recipe": "hf_sysgen.config.io",
     "Recipe": "hf_sysgen.config.recipe",
 }
 

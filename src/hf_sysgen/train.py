@@ -1,6 +1,6 @@
 """
-Train one recipe: `python -m hf_sysgen.train recipe.yaml key=value ...`, also under `accelerate launch -m` and
-`torchrun -m`.
+Train one recipe: `python -m hf_sysgen.train recipe.yaml training.max_steps=100 ...`, also under `accelerate launch -m`
+and `torchrun -m`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import sys
 from collections.abc import Sequence
 
 INTERRUPTED = "interrupted; the same command goes on from the last checkpoint"
-USAGE = "usage: python -m hf_sysgen.train recipe.yaml [key=value ...]"
+USAGE = """usage: python -m hf_sysgen.train recipe.yaml [dotted.key=value ...]
+every field of a recipe: hf-sysgen recipe fields"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def train(recipe_file: str, overrides: Sequence[str]) -> None:
     """Run the recipe and say on the first process where the results are. Errors as `run_recipe`."""
-    from hf_sysgen.config.recipe import load_recipe
+    from hf_sysgen.config.io import load_recipe
 
     recipe = load_recipe(recipe_file, overrides)  # before the imports that take seconds
     from hf_sysgen.training.run import finished_results, quiet_libraries, run_recipe

@@ -81,7 +81,7 @@ def test_list():
 
 
 def test_train_says_where_results_are_and_not_twice(tmp_path, few_examples):
-    recipe = write_recipe(tmp_path, output_dir=str(tmp_path / "run"), steps=2)
+    recipe = write_recipe(tmp_path, output_dir=str(tmp_path / "run"), max_steps=2)
     result = invoke("train", recipe, "seed=3")
     assert result.exit_code == 0
     assert f"results, predictions and checkpoint are in {tmp_path / 'run'}" in result.output
@@ -301,17 +301,17 @@ def test_missing_and_altered_data_files(tmp_path):
     [
         ({"stepz": 3}, ["unknown key 'stepz'", "'steps'"]),
         ({"model": "univrsal"}, ["unknown model 'univrsal'", "'universal_transformer'"]),
-        ({"steps": "many"}, ["steps", "whole number"]),
+        ({"max_steps": "many"}, ["steps", "whole number"]),
         ({"config": "length_cutoff_23"}, ["length_cutoff_23"]),
         ({"benchmark": "skan"}, ["skan"]),
-        ({"length_groups": 3}, ["batch_size=8", "length_groups=3"]),
-        ({"tracker": "trackio"}, ["trackio is not installed"]),
+        ({"length_buckets": 3}, ["batches.size=8", "batches.length_buckets=3"]),
+        ({"report_to": "trackio"}, ["trackio is not installed"]),
     ],
     ids=str,
 )
 def test_recipes_that_cannot_run(tmp_path, changes, parts, monkeypatch):
     monkeypatch.setattr("hf_sysgen.training.run.find_spec", lambda name: None)
-    changes = {"tracker": "none", **changes}
+    changes = {"report_to": "none", **changes}
     recipe = write_recipe(tmp_path, output_dir=str(tmp_path / "run"), **changes)
     assert_one_line_error(invoke("train", recipe), *parts)
     assert not list(tmp_path.glob("run/*.json"))
@@ -338,7 +338,7 @@ def test_output_directory_of_something_else(tmp_path, run_dir):
 
 
 def test_the_module_gives_the_same_statuses(tmp_path):
-    recipe = write_recipe(tmp_path, output_dir=str(tmp_path / "run"), steps=2)
+    recipe = write_recipe(tmp_path, output_dir=str(tmp_path / "run"), max_steps=2)
     assert train_process([str(recipe)], tmp_path).status == 0
     wrong = train_process([str(recipe), "stepz=1"], tmp_path)
     assert wrong.status == 2
@@ -348,7 +348,7 @@ def test_the_module_gives_the_same_statuses(tmp_path):
 def test_compare_trains_side_by_side_and_loads_elsewhere(tmp_path):
     """With the package's real data, because the runs are processes of their own."""
     recipes = [
-        write_recipe(tmp_path, name=name, model=model, steps=2, output_dir=None, eval_examples=3, paper_test=0.5)
+        write_recipe(tmp_path, name=name, model=model, max_steps=2, output_dir=None, examples=3, paper_test=0.5)
         for name, model in (("one", "relative_universal_transformer"), ("two", "universal_transformer"))
     ]
     for recipe in recipes:
@@ -369,8 +369,8 @@ def test_compare_trains_side_by_side_and_loads_elsewhere(tmp_path):
 def test_compare_where_a_run_fails_or_cannot_be(tmp_path):
     recipe = str(write_recipe(tmp_path, name="one", output_dir=None))
     words = ["-m", "hf_sysgen.cli", "compare", recipe, "--override"]
-    failing = forked([*words, "learning_rate=1e30"], tmp_path)
+    failing = forked([*words, "training.learning_rate=1e30"], tmp_path)
     assert failing.returncode == 1
     assert "one,learning_rate=1e+30 failed" in failing.stderr
-    assert forked([*words, "length_groups=3"], tmp_path).returncode == 2
+    assert forked([*words, "batches.length_buckets=3"], tmp_path).returncode == 2
     assert_one_line_error(invoke("compare", recipe, recipe), "two of the recipes have one folder")

@@ -22,22 +22,13 @@ from tiny_text import write_tokenizer
 import hf_sysgen.config.recipe
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.base
-from hf_sysgen.config.recipe import (
-    DERIVED_FIELDS,
-    RECIPE_KEYS,
-    Recipe,
-    RecipeError,
-    dump_recipe,
-    load_recipe,
-    own_fields,
-    parse_recipe,
-    recipe_setups,
-    shipped_recipes,
-)
+from hf_sysgen.config.check import DERIVED_FIELDS, own_fields
+from hf_sysgen.config.io import dump_recipe, load_recipe, parse_recipe, recipe_setups, shipped_recipes
+from hf_sysgen.config.recipe import Recipe, RecipeError
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.models import CONFIGS, DepthWidthConfig
 from hf_sysgen.reports.papers import papers
-from hf_sysgen.results.record import read_results
+from hf_sysgen.results.record import read_record
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks import translation as translation_task
 from hf_sysgen.training.tasks.base import prepare_task
@@ -75,8 +66,8 @@ def test_every_recipe_runs_two_steps(path, tmp_path, monkeypatch):
     if recipe.benchmark == "c4":
         overrides.append(f"tokenizer={write_tokenizer(tmp_path / 'tokenizer')}")
     results = run_recipe(load_recipe(path, overrides))
-    assert results["steps"] == 2
-    assert read_results(tmp_path / "run" / "results.json")["recipe"]["model"] == load_recipe(path).model
+    assert results.steps == 2
+    assert read_record(tmp_path / "run" / "results.json").recipe.model == load_recipe(path).model
 
 
 def counted_seeds(path: Path) -> list[int] | None:
@@ -416,21 +407,21 @@ def test_wrong_values_are_one_line_that_names_the_key(changes, message):
 @pytest.mark.parametrize(
     ("file", "given", "message"),
     [
-        ("sag/scan_sag", "attention_span=4", "attention_span=4 has no effect under self_attention=full; remove it"),
+        ("chaabouni2021/scan_sag", "attention_span=4", "attention_span=4 has no effect under self_attention=full; remove it"),
         (
-            "sag/scan_sag_fixed_span",
+            "chaabouni2021/scan_sag_fixed_span",
             "t5_bias_init=zeros",
             "t5_bias_init=zeros has no effect under self_attention=fixed",
         ),
-        ("sag/scan_sag_t5", "convolution_groups=full", "convolution_groups=full has no effect under self_attention=t5"),
+        ("chaabouni2021/scan_sag_t5", "convolution_groups=full", "convolution_groups=full has no effect under self_attention=t5"),
         (
-            "sag/scan_transformer",
+            "chaabouni2021/scan_transformer",
             "encoder_gate_start=0.5",
             "encoder_gate_start=0.5 has no effect under self_attention_",
         ),
-        ("role_filler/scan_jump_filler", "renormalization=each_row", "has no effect under attention_threshold=None"),
-        ("depth_width/pretrain_41M_2", "relative_buckets=8", "has no effect under position_scheme=rotary"),
-        ("edge/cfq_dependencies_bilstm", "attention_dropout=0.3", "has no effect under encoder=bilstm"),
+        ("chakravarthy2022/scan_jump_filler", "renormalization=each_row", "has no effect under attention_threshold=None"),
+        ("petty2023/pretrain_41M_2", "relative_buckets=8", "has no effect under position_scheme=rotary"),
+        ("bergen2021/cfq_dependencies_bilstm", "attention_dropout=0.3", "has no effect under encoder=bilstm"),
     ],
 )
 def test_fields_without_effect_make_no_other_cell(file, given, message):
@@ -441,9 +432,9 @@ def test_fields_without_effect_make_no_other_cell(file, given, message):
 
 def test_fields_at_their_default_are_no_mistake():
     """A sweep may give all of its recipes what only some of them make use of, as long as it changes nothing."""
-    load_recipe("sag/scan_sag.yaml", ["attention_span=2"])
-    load_recipe("sag/scan_sag_t5.yaml", ["attention_span=4"])
-    load_recipe("role_filler/scan_jump_filler.yaml", ["renormalization=each_row", "attention_threshold=0.1"])
+    load_recipe("chaabouni2021/scan_sag.yaml", ["attention_span=2"])
+    load_recipe("chaabouni2021/scan_sag_t5.yaml", ["attention_span=4"])
+    load_recipe("chakravarthy2022/scan_jump_filler.yaml", ["renormalization=each_row", "attention_threshold=0.1"])
 
 
 def test_tables_of_fields_without_effect_are_of_fields():
@@ -561,13 +552,13 @@ def test_an_override_of_what_the_file_leaves_out(tmp_path):
 
 def test_shipped_recipes_are_found_from_anywhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in ("devil/scan_length26_relative.yaml", "recipes/csordas2021/scan_length26_relative.yaml"):
+    for name in ("csordas2021/scan_length26_relative.yaml", "recipes/csordas2021/scan_length26_relative.yaml"):
         assert load_recipe(name, ["seed=4"]).run_dir == Path("runs/scan_length26_relative/seed4")
     (tmp_path / "csordas2021").mkdir()
     (tmp_path / "csordas2021" / "scan_length26_relative.yaml").write_text(yaml.safe_dump(TINY))
-    assert load_recipe("devil/scan_length26_relative.yaml").steps == TINY["steps"]
+    assert load_recipe("csordas2021/scan_length26_relative.yaml").steps == TINY["steps"]
     with pytest.raises(RecipeError, match="cannot read the recipe"):
-        load_recipe("devil/none.yaml")
+        load_recipe("csordas2021/none.yaml")
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_with_replacement_repeats_rows():
 
 def test_rows_depend_on_seed_and_step_only():
     split = split_of(40)
-    one, other = StepBatches(split, 8, 10, seed=1), StepBatches(split, 8, 99, seed=1, length_groups=4, world=2)
+    one, other = StepBatches(split, 8, 10, seed=1), StepBatches(split, 8, 99, seed=1, length_buckets=4, world=2)
     backwards = {step: one.rows(step).tolist() for step in reversed(range(10))}
     assert [other.rows(step).tolist() for step in range(10)] == [backwards[step] for step in range(10)]
     assert len({tuple(rows) for rows in backwards.values()}) == 10
@@ -125,7 +125,7 @@ def test_parts_and_processes_share_the_batch(sizes, sampling, seed, extra):
 
 def test_groups_are_of_neighbours_in_length():
     split = split_of(60)
-    batches = [StepBatches(split, 24, 1, 0, length_groups=3, rank=rank, world=2) for rank in range(2)]
+    batches = [StepBatches(split, 24, 1, 0, length_buckets=3, rank=rank, world=2) for rank in range(2)]
     parts = [drawn(batch) for batch in batches]
     in_turn = [row for group in zip(*parts, strict=True) for part in group for row in part]
     lengths = split.targets.lengths[in_turn].tolist()
@@ -136,7 +136,7 @@ def test_groups_are_of_neighbours_in_length():
 @pytest.mark.parametrize("sampling", ["with_replacement", "epochs"])
 @pytest.mark.parametrize("first", [1, 3, 4, 6])
 def test_a_resumed_run_draws_what_it_would_have_drawn(sampling, first):
-    arguments = {"seed": 4, "sampling": sampling, "length_groups": 2}
+    arguments = {"seed": 4, "sampling": sampling, "length_buckets": 2}
     whole = drawn(StepBatches(split_of(20), 6, 7, **arguments))
     resumed = StepBatches(split_of(20), 6, 7, **arguments)
     resumed.first_step = first
@@ -145,7 +145,7 @@ def test_a_resumed_run_draws_what_it_would_have_drawn(sampling, first):
 
 def test_loader_yields_ready_batches():
     split = split_of(30)
-    batches = StepBatches(split, 6, 4, seed=0, length_groups=2)
+    batches = StepBatches(split, 6, 4, seed=0, length_buckets=2)
     loaded = list(batches.loader())
     assert len(batches.loader()) == len(loaded) == 8
     for part, batch in zip(drawn(batches), loaded, strict=True):
@@ -154,12 +154,12 @@ def test_loader_yields_ready_batches():
 
 
 def test_a_batch_that_cannot_be_shared():
-    with pytest.raises(ValueError, match="batch_size=10 is not a multiple of length_groups=2 x processes=3"):
-        StepBatches(split_of(20), 10, 1, seed=0, length_groups=2, world=3)
+    with pytest.raises(ValueError, match="batches.length_buckets=2 x processes=3"):
+        StepBatches(split_of(20), 10, 1, seed=0, length_buckets=2, world=3)
 
 
 def test_a_batch_larger_than_an_epoch():
-    with pytest.raises(ValueError, match="batch_size=21 is more than the 20 training examples of an epoch"):
+    with pytest.raises(ValueError, match="batches.size=21 is more than the 20"):
         StepBatches(split_of(20), 21, 1, seed=0, sampling="epochs")
     assert len(StepBatches(split_of(20), 21, 1, seed=0).rows(0)) == 21
 
@@ -177,11 +177,11 @@ def test_groups_make_the_same_update(sampling, label_smoothing, tmp_path, few_ex
     histories, models = [], []
     for groups in (1, 4):
         recipe = tiny_recipe(
-            tmp_path / str(groups), dropout=0.0, eval_every=0, batch_size=16, length_groups=groups, sampling=sampling,
+            tmp_path / str(groups), dropout=0.0, eval_steps=None, size=16, length_buckets=groups, sampling=sampling,
             learning_rate=1.0, adam_epsilon=1.0, max_grad_norm=1.0,
-            label_smoothing=label_smoothing,
+            label_smoothing_factor=label_smoothing,
         )  # fmt: skip
-        history = run_recipe(recipe)["history"]
+        history = run_recipe(recipe).history
         histories.append([(entry["loss"], entry["grad_norm"]) for entry in history if "loss" in entry])
         models.append(load_file(recipe.run_dir / "model" / "model.safetensors"))
     assert len(histories[0]) == 6

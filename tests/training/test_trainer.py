@@ -21,7 +21,7 @@ from hf_sysgen.evaluation.checkpoints import load_checkpoint
 from hf_sysgen.evaluation.evaluate import evaluate_split
 from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.models import CONFIGS
-from hf_sysgen.results.record import read_results
+from hf_sysgen.results.record import read_record
 from hf_sysgen.train import main
 from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.checkpointing import CheckpointDamaged
@@ -31,13 +31,13 @@ from hf_sysgen.training.trainer import Progress, SysgenTrainer, last_checkpoint,
 
 
 def losses(record) -> list[float]:
-    return [entry["loss"] for entry in record["history"] if "loss" in entry]
+    return [entry.loss for entry in record.history if entry.loss is not None]
 
 
 def first_batch(recipe):
     task = prepare_task(recipe)
     train = task.splits["train"]
-    rows = StepBatches(train, recipe.batch_size, recipe.steps, recipe.seed).rows(0)
+    rows = StepBatches(train, recipe.batches.size, recipe.training.max_steps, recipe.seed).rows(0)
     return task.build_model("eager").train(), train[rows]
 
 
@@ -52,7 +52,7 @@ def test_equal_seeds_equal_bytes(tmp_path, few_examples):
 
 def test_nesterov_is_fairseq_s(tmp_path):
     """v = m v - lr g, and x moves by m^2 (the old v) - (1 + m) lr g: their `nag` at a constant learning rate."""
-    recipe = tiny_recipe(tmp_path, optimizer="nesterov", momentum=0.75, learning_rate=0.3)
+    recipe = tiny_recipe(tmp_path, optim="sgd", optim_args="momentum=0.75,nesterov=true", learning_rate=0.3)
     kind, options = SysgenTrainer.get_optimizer_cls_and_kwargs(training_arguments(recipe))
     parameter = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
     optimizer = kind([parameter], **options)
@@ -68,7 +68,7 @@ def test_nesterov_is_fairseq_s(tmp_path):
 
 
 def test_loss_is_the_mean_over_labels(tmp_path, few_examples):
-    recipe = tiny_recipe(tmp_path, dropout=0.0, steps=1, eval_every=0)
+    recipe = tiny_recipe(tmp_path, dropout=0.0, max_steps=1, eval_steps=None)
     model, batch = first_batch(recipe)
     # every label by itself, EOS included
     logits = model(**batch).logits.log_softmax(dim=-1).detach()
@@ -82,7 +82,7 @@ def test_loss_is_the_mean_over_labels(tmp_path, few_examples):
 
 
 def test_label_smoothing_is_the_formula(tmp_path, few_examples):
-    recipe = tiny_recipe(tmp_path, dropout=0.0, steps=1, eval_every=0, label_smoothing=0.3)
+    recipe = tiny_recipe(tmp_path, dropout=0.0, max_steps=1, eval_steps=None, label_smoothing_factor=0.3)
     model, batch = first_batch(recipe)
     logits = model(**batch).logits.log_softmax(dim=-1).detach()
     scores = [
@@ -97,9 +97,9 @@ def test_label_smoothing_is_the_formula(tmp_path, few_examples):
 def test_label_smoothing_changes_nothing_else(tmp_path, few_examples):
     """What the LSTM reads in training are its own words, of which nobody but the model knows."""
     for forcing in (0.0, 1.0):
-        keys = {"model": "lstm_seq2seq", "dropout": 0.0, "teacher_forcing": forcing, "steps": 3, "eval_every": 0}
+        keys = {"model": "lstm_seq2seq", "dropout": 0.0, "teacher_forcing": forcing, "max_steps": 3, "eval_steps": None}
         plain, smoothed = (
-            losses(run_recipe(tiny_recipe(tmp_path / f"{forcing}-{weight}", **keys, label_smoothing=weight)))
+            losses(run_recipe(tiny_recipe(tmp_path / f"{forcing}-{weight}", **keys, label_smoothing_factor=weight)))
             for weight in (0.0, 1e-9)
         )
         assert smoothed == pytest.approx(plain, rel=1e-6)
@@ -108,26 +108,26 @@ def test_label_smoothing_changes_nothing_else(tmp_path, few_examples):
 def test_label_smoothing_is_fairseq_s(golden_dir):
     tensors = load_file(golden_dir / "sag" / "a_plain_postnorm.safetensors")
     labels = tensors["in.target"].masked_fill(tensors["in.target"] == 1, -100)
-    trainer = SimpleNamespace(recipe=SimpleNamespace(label_smoothing=0.1))
+    trainer = SimpleNamespace(recipe=SimpleNamespace(training=SimpleNamespace(label_smoothing_factor=0.1)))
     for tokens in (1, 7):
         loss = SysgenTrainer.smoothed_loss(trainer, SimpleNamespace(logits=tensors["out.logits"]), labels, tokens)
         torch.testing.assert_close(loss * tokens, tensors["out.loss_sum_smoothed"][0], rtol=1e-6, atol=0)
 
 
 def test_without_eos_as_a_label(tmp_path, few_examples):
-    recipe = tiny_recipe(tmp_path, dropout=0.0, steps=1, eval_every=0, train_eos=False)
+    recipe = tiny_recipe(tmp_path, dropout=0.0, max_steps=1, eval_steps=None, train_eos=False)
     model, batch = first_batch(recipe)
     assert not (batch["labels"] == model.config.eos_token_id).any()
     record = run_recipe(recipe)
     assert losses(record) == [pytest.approx(float(model(**batch).loss.detach()), rel=1e-5)]
     # evaluation still counts EOS
-    assert record["splits"]["test"]["examples"] == 13
+    assert record.splits["test"].examples == 13
 
 
 def test_first_update_is_adam(tmp_path, few_examples):
     """By hand: the moments' corrections cancel at the first update, so it is lr * g / (|g| + eps), after decay."""
     recipe = tiny_recipe(
-        tmp_path, dropout=0.0, steps=1, eval_every=0, weight_decay=0.1, max_grad_norm=0.5, learning_rate=0.02,
+        tmp_path, dropout=0.0, max_steps=1, eval_steps=None, weight_decay=0.1, max_grad_norm=0.5, learning_rate=0.02,
         adam_epsilon=0.01,
     )  # fmt: skip
     model, batch = first_batch(recipe)
@@ -156,17 +156,17 @@ def test_every_parameter_learns(model, tmp_path, few_examples):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"gradient_checkpointing": True}, {"attention": "sdpa"}, {"static_batches": True}],
+    [{"gradient_checkpointing": True}, {"attn_implementation": "sdpa"}],
     ids=lambda changes: next(iter(changes)),
 )
 def test_same_updates_in_another_way(changes, tmp_path, few_examples):
     """Sums in another order, in float32; an epsilon above the gradients keeps Adam from dividing rounding errors."""
     common = {"dropout": 0.0, "adam_epsilon": 1.0, "learning_rate": 4.0, "schedule": "noam", "warmup_steps": 3,
               "max_grad_norm": 1.0}  # fmt: skip
-    plain = run_recipe(tiny_recipe(tmp_path / "plain", attention="eager", **common))
-    other = run_recipe(tiny_recipe(tmp_path / "other", **({"attention": "eager"} | changes), **common))
+    plain = run_recipe(tiny_recipe(tmp_path / "plain", attn_implementation="eager", **common))
+    other = run_recipe(tiny_recipe(tmp_path / "other", **({"attn_implementation": "eager"} | changes), **common))
     assert losses(other) == pytest.approx(losses(plain), rel=1e-5)
-    used = [[entry["learning_rate"] for entry in record["history"] if "loss" in entry] for record in (plain, other)]
+    used = [[entry.learning_rate for entry in record.history if entry.loss is not None] for record in (plain, other)]
     assert used[0] == pytest.approx(used[1], rel=1e-12)
     models = [load_file(tmp_path / name / "run" / "model" / "model.safetensors") for name in ("plain", "other")]
     for name, weight in models[0].items():
@@ -175,8 +175,8 @@ def test_same_updates_in_another_way(changes, tmp_path, few_examples):
 
 def test_a_short_last_batch_is_shared_too(tmp_path, few_examples):
     """61 examples in batches of 20: the epoch's last one has one row, so that three of four groups are empty."""
-    common = {"dropout": 0.0, "adam_epsilon": 1.0, "learning_rate": 0.4, "sampling": "epochs", "batch_size": 20}
-    runs = [run_recipe(tiny_recipe(tmp_path / str(n), length_groups=n, **common)) for n in (1, 4)]
+    common = {"dropout": 0.0, "adam_epsilon": 1.0, "learning_rate": 0.4, "sampling": "epochs", "size": 20}
+    runs = [run_recipe(tiny_recipe(tmp_path / str(n), length_buckets=n, **common)) for n in (1, 4)]
     assert losses(runs[1]) == pytest.approx(losses(runs[0]), rel=1e-5)
     models = [load_file(tmp_path / str(n) / "run" / "model" / "model.safetensors") for n in (1, 4)]
     for name, weight in models[0].items():
@@ -193,7 +193,7 @@ def test_gradient_checkpointing_with_dropout(tmp_path, few_examples):
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_evaluation_is_in_float32(precision, tmp_path, few_examples):
     """What the run recorded is what its checkpoint gives by itself."""
-    recipe = tiny_recipe(tmp_path, precision=precision)
+    recipe = tiny_recipe(tmp_path, bf16=precision == "bf16", fp16=precision == "fp16")
     record = run_recipe(recipe)
     model, _ = load_checkpoint(tmp_path / "run")
     assert {weight.dtype for weight in model.state_dict().values()} == {torch.float32}
@@ -201,11 +201,11 @@ def test_evaluation_is_in_float32(precision, tmp_path, few_examples):
     for name in ("validation", "test"):
         again = summarize(evaluate_split(model, splits[name], batch_size=4))
         for loss in ("loss", "loss_teacher"):
-            assert record["splits"][name][loss] == pytest.approx(again[loss], rel=1e-6)
+            assert record.splits[name].metrics[loss] == pytest.approx(again[loss], rel=1e-6)
 
 
 def test_bf16_trains_in_bf16(tmp_path, few_examples):
-    records = [run_recipe(tiny_recipe(tmp_path / name, precision=name, dropout=0.0)) for name in ("fp32", "bf16")]
+    records = [run_recipe(tiny_recipe(tmp_path / name, bf16=name == "bf16", dropout=0.0)) for name in ("fp32", "bf16")]
     full, half = (np.array(losses(record)) for record in records)
     # eight bits of mantissa, one rounding after the other
     assert 1e-5 < np.abs(half / full - 1)[0] < 2**-7
@@ -242,7 +242,7 @@ def test_a_lost_example_is_an_error(tmp_path, few_examples, monkeypatch):
 def test_tensorboard(tmp_path, few_examples):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    record = run_recipe(tiny_recipe(tmp_path, tracker="tensorboard"))
+    record = run_recipe(tiny_recipe(tmp_path, report_to="tensorboard"))
     (folder,) = {path.parent for path in (tmp_path / "run").rglob("events.out.tfevents*")}
     events = EventAccumulator(str(folder)).Reload()
     assert [event.step for event in events.Scalars("train/loss")] == [1, 2, 3, 4, 5, 6]
@@ -298,9 +298,9 @@ def evaluations(monkeypatch, values, metric):
 )
 def test_early_stopping(metric, values, best, last, tmp_path, few_examples, monkeypatch):
     evaluations(monkeypatch, values, metric)
-    changes = {"early_stopping": metric, "early_stopping_patience": 2, "eval_every": 1}
+    changes = {"early_stopping": {"metric": metric, "patience": 2}, "eval_steps": 1}
     record = run_recipe(tiny_recipe(tmp_path, **changes))
-    assert record["steps"] == last
+    assert record.steps == last
     model = load_file(tmp_path / "run" / "model" / "model.safetensors")
     kept = load_file(tmp_path / "run" / f"checkpoint-{best}" / "model.safetensors")
     assert model.keys() == kept.keys()
@@ -344,7 +344,7 @@ def overfit_and(moment=None) -> None:
 )
 def test_early_stopping_survives_a_kill(moment, tmp_path):
     recipe = write_recipe(
-        tmp_path, steps=9, early_stopping="loss", early_stopping_patience=3, eval_every=1, eval_examples=1
+        tmp_path, max_steps=9, early_stopping={"metric": "loss", "patience": 3}, eval_steps=1, examples=1
     )
     for name, prepare in (("whole", overfit_and), ("killed", functools.partial(overfit_and, moment))):
         (tmp_path / name).mkdir()
@@ -353,18 +353,18 @@ def test_early_stopping_survives_a_kill(moment, tmp_path):
         assert status == (0 if name == "whole" else -9)
     again = train_process(arguments, tmp_path / "killed", overfit_and)
     assert again.status == 0, again.err
-    whole, killed = (read_results(tmp_path / name / "run" / "results.json") for name in ("whole", "killed"))
-    assert whole["steps"] == killed["steps"] == 5
+    whole, killed = (read_record(tmp_path / name / "run" / "results.json") for name in ("whole", "killed"))
+    assert whole.steps == killed.steps == 5
     assert weights(tmp_path / "whole" / "run" / "model") == weights(tmp_path / "killed" / "run" / "model")
-    assert whole["splits"] == killed["splits"]
+    assert whole.splits == killed.splits
     assert "missing keys" not in again.err
 
 
 def test_the_best_step_may_be_a_kept_one(tmp_path, few_examples, monkeypatch):
     """Which lies between the evaluations that the checkpoints go with."""
     evaluations(monkeypatch, [1.0, 2.0, 3.0], "loss")
-    record = run_recipe(tiny_recipe(tmp_path, early_stopping="loss", kept_steps=[2]))
-    assert record["best_step"] == 2
+    record = run_recipe(tiny_recipe(tmp_path, early_stopping={"metric": "loss"}, kept_steps=[2]))
+    assert record.best_step == 2
     assert weights(tmp_path / "run" / "model") == weights(tmp_path / "run" / "step-2")
 
 
@@ -374,9 +374,9 @@ def test_a_run_that_was_moved_keeps_its_best_weights(tmp_path, few_examples, mon
     with monkeypatch.context() as patch:
         patch.setattr(hf_sysgen.training.run, "write_predictions", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            run_recipe(tiny_recipe(tmp_path, early_stopping="loss"))
+            run_recipe(tiny_recipe(tmp_path, early_stopping={"metric": "loss"}))
     moved = (tmp_path / "run").rename(tmp_path / "moved")
-    recipe = tiny_recipe(tmp_path, early_stopping="loss", output_dir=str(moved))
+    recipe = tiny_recipe(tmp_path, early_stopping={"metric": "loss"}, output_dir=str(moved))
     best = (moved / "checkpoint-3").rename(tmp_path / "elsewhere")
     with pytest.raises(RunFailed, match="moved/checkpoint-3, which holds the best weights so far, is absent: put it"):
         run_recipe(recipe)
@@ -403,7 +403,9 @@ def test_divergence(learning_rate, saved, tmp_path, few_examples, capsys):
     A loss that is not a number ends the run, with one line, before anything is saved that it has spoiled. The second
     learning rate makes weights infinite that come from a finite loss.
     """
-    path = write_recipe(tmp_path, output_dir=str(tmp_path / "run"), learning_rate=learning_rate, steps=50, save_every=1)
+    path = write_recipe(
+        tmp_path, output_dir=str(tmp_path / "run"), learning_rate=learning_rate, max_steps=50, save_steps=1
+    )
     assert main([str(path)]) == 1
     lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("step ")]
     assert len(lines) == 1, lines
@@ -418,7 +420,9 @@ def test_divergence(learning_rate, saved, tmp_path, few_examples, capsys):
 
 def test_divergence_between_checkpoints(tmp_path, few_examples, monkeypatch, capsys):
     """The loss is looked at before each evaluation and each save, not only when it is logged."""
-    path = write_recipe(tmp_path, output_dir=str(tmp_path / "run"), steps=9, save_every=4, eval_every=0, log_every=7)
+    path = write_recipe(
+        tmp_path, output_dir=str(tmp_path / "run"), max_steps=9, save_steps=4, eval_steps=None, logging_steps=7
+    )
     compute = SysgenTrainer.compute_loss
 
     def spoiled(self, *args, **kwargs):
@@ -452,7 +456,7 @@ def test_last_checkpoint(tmp_path):
 
 
 def test_two_checkpoints_are_kept(tmp_path, few_examples):
-    run_recipe(tiny_recipe(tmp_path, save_every=1, steps=4))
+    run_recipe(tiny_recipe(tmp_path, save_steps=1, max_steps=4))
     assert {path.name for path in (tmp_path / "run").glob("checkpoint-*")} == {"checkpoint-3", "checkpoint-4"}
     assert read_lines(tmp_path / "run" / "predictions.jsonl")[0]["input"] == small_scan()["validation"][0]["input"]
 
@@ -483,33 +487,10 @@ def test_progress_between_evaluations(monkeypatch, capsys):
     assert capsys.readouterr().err.splitlines() == ["step 2/90", "step 4/90 loss=0.500"]
 
 
-def test_static_batches_resume_where_they_were(tmp_path, few_examples, monkeypatch):
-    """Without another checkpoint at once: that the step of the last one was to be saved is no news."""
-    saved = []
-    save, at_end = SysgenTrainer._save_checkpoint, Progress.on_step_end
-
-    def spy(self, *args):
-        saved.append(self.state.global_step)
-        save(self, *args)
-
-    def stop(self, args, state, control, **kwargs):
-        if state.global_step == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(SysgenTrainer, "_save_checkpoint", spy)
-    recipe = tiny_recipe(tmp_path, static_batches=True, eval_every=0)
-    monkeypatch.setattr(Progress, "on_step_end", stop)
-    with pytest.raises(KeyboardInterrupt):
-        run_recipe(recipe)
-    monkeypatch.setattr(Progress, "on_step_end", at_end)
-    run_recipe(recipe)
-    assert saved == [2, 4, 6]
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 def test_compiled(tmp_path, few_examples):
-    common = {"dropout": 0.0, "adam_epsilon": 1.0, "learning_rate": 1.0, "max_grad_norm": 1.0, "eval_every": 0}
+    common = {"dropout": 0.0, "adam_epsilon": 1.0, "learning_rate": 1.0, "max_grad_norm": 1.0, "eval_steps": None}
     plain = run_recipe(tiny_recipe(tmp_path / "plain", **common))
     compiled = run_recipe(tiny_recipe(tmp_path / "compiled", torch_compile=True, **common))
     assert losses(compiled) == pytest.approx(losses(plain), rel=1e-5)

@@ -9,7 +9,8 @@ import typer
 
 from hf_sysgen.cli import analyse as analyse_cli
 from hf_sysgen.cli import data as data_cli
-from hf_sysgen.cli import look as look_cli
+from hf_sysgen.cli import plot as plot_cli
+from hf_sysgen.cli import recipe as recipe_cli
 from hf_sysgen.errors import reported
 from hf_sysgen.files import write_whole
 
@@ -21,8 +22,9 @@ app = typer.Typer(
     help="Models, benchmarks and training setups for systematic generalization.",
 )
 app.add_typer(data_cli.app, name="data")
-app.add_typer(look_cli.app, name="look")
+app.add_typer(plot_cli.app, name="plot")
 app.add_typer(analyse_cli.app, name="analyse")
+app.add_typer(recipe_cli.app, name="recipe")
 
 RecipeFile = Annotated[Path, typer.Argument(help="a recipe file, see `hf-sysgen list recipes`")]
 CHECKPOINT_HELP = "a run's folder or a checkpoint's, a model of the zoo (`hf-sysgen list zoo`), or one of the hub"
@@ -54,9 +56,14 @@ def list_command(
 @app.command()
 def train(
     recipe: RecipeFile,
-    overrides: Annotated[list[str] | None, typer.Argument(help="key=value, replaces a key of the recipe")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="dotted.key=value, e.g. training.max_steps=100 seed=1")
+    ] = None,
 ) -> None:
-    """Train a recipe in this process. Several processes: accelerate launch -m hf_sysgen.train RECIPE."""
+    """Train a recipe in this process. Several processes: accelerate launch -m hf_sysgen.train RECIPE.
+
+    Every field with its type, default and meaning: hf-sysgen recipe fields
+    """
     from hf_sysgen.train import INTERRUPTED
     from hf_sysgen.train import train as run
 
@@ -116,7 +123,9 @@ def predict(
 def compare(
     recipes: Annotated[list[Path], typer.Argument(help="recipe files")],
     plot: Annotated[Path | None, typer.Option(help="PNG file for the accuracies over training")] = None,
-    override: Annotated[list[str] | None, typer.Option(help="key=value for every recipe; may be repeated")] = None,
+    override: Annotated[
+        list[str] | None, typer.Option(help="dotted.key=value for every recipe; may be repeated")
+    ] = None,
     translate: Annotated[
         list[str] | None, typer.Option(help="sentence for the best checkpoint; may be repeated")
     ] = None,
@@ -219,7 +228,9 @@ def card(
 @app.command()
 def sweep(
     file: Annotated[Path, typer.Argument(help="a sweep file, see `hf-sysgen list sweeps`")],
-    overrides: Annotated[list[str] | None, typer.Argument(help="key=value, replaces a key of the file")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="key=value of the sweep, dotted.key=value of its recipes")
+    ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="runs at once; default: one a core, 1 on each GPU")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs and their states")] = False,
     run: Annotated[list[str] | None, typer.Option(help="only this run, by its folder; may be repeated")] = None,
@@ -232,18 +243,18 @@ def sweep(
 ) -> None:
     """Train recipes over axes and seeds, several runs at once; finished runs are not repeated, killed ones go on.
 
-    Keys of a sweep file: recipes, axes, cells, seeds, select. Any other key=value is for the recipes.
+    Keys of a sweep file: recipes, axes, cells, seeds, select.
     """
     from hf_sysgen.train import INTERRUPTED
 
     with reported(INTERRUPTED) as outcome:
-        from hf_sysgen.training.launch.sweep import SweepError, load_sweep
+        from hf_sysgen.config.sweep import SweepError, load_sweep
 
         loaded = load_sweep(file, overrides or [])
         if accelerate is not None and not accelerate.is_file():
             raise SweepError(f"--accelerate: there is no file {accelerate}; recipes/accelerate has some to start from")
         loaded = loaded.only(run) if run else loaded
-        from hf_sysgen.training.launch.run_sweep import run_sweep, states_text, submit_sweep
+        from hf_sysgen.training.launch.sweep import run_sweep, states_text, submit_sweep
 
         if dry_run:
             print(states_text(loaded))
@@ -262,11 +273,10 @@ def report(
 ) -> None:
     """Put results beside the papers' tables: a table in the terminal, or a page of all with plots."""
     with reported() as outcome:
-        from hf_sysgen.config.recipe import recipe_setups
         from hf_sysgen.reports.report import write_report
 
         default = [Path("runs")] if Path("runs").is_dir() else []
-        print(write_report(name, runs or default, recipe_setups(), output))
+        print(write_report(name, runs or default, output))
     raise typer.Exit(outcome.status)
 
 

@@ -107,10 +107,11 @@ def check_recipe(recipe: Recipe) -> Recipe:
     config_class = _config_class(recipe)
     _check_trainer_fields(recipe)
     task = _task_of(recipe)
+    flat = recipe.flat()
     for field in FIELDS:
-        if field.tasks and task not in field.tasks and recipe.flat().get(field.key, field.default) != field.default:
+        if field.tasks and task not in field.tasks and flat.get(field.key, field.default) != field.default:
             raise RecipeError(
-                f"{field.key}={cut(recipe.flat()[field.key])} has no effect on data.benchmark={recipe.data.benchmark}, "
+                f"{field.key}={cut(flat[field.key])} has no effect on data.benchmark={recipe.data.benchmark}, "
                 f"whose task is {task}; remove it",
                 field.key,
             )
@@ -137,10 +138,11 @@ def filled(recipe: Recipe) -> dict[str, Any]:
 
 def _defaults(recipe: Recipe) -> dict[str, Any]:
     config_class: Any = CONFIGS[recipe.model.type]
+    own = own_fields(config_class)
     return {
         f"model.{f.name}": f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
         for f in dataclasses.fields(config_class)
-        if f.name in own_fields(config_class)
+        if f.name in own
     }
 
 
@@ -307,8 +309,8 @@ def _check_data(recipe: Recipe, config_class: Any, task: str) -> None:
     if task == "language_modeling":
         if recipe.batches.sampling != "with_replacement":
             raise RecipeError(
-                f"batches.sampling={recipe.batches.sampling} does not go with data.benchmark={data.benchmark}, a stream; "
-                "use with_replacement",
+                f"batches.sampling={recipe.batches.sampling} does not go with data.benchmark={data.benchmark}, a "
+                "stream; use with_replacement",
                 "batches.sampling",
             )
         if data.tokenizer is None:

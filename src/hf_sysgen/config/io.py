@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -31,23 +32,40 @@ def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
         RecipeError: the file cannot be read; a key is unknown, missing or of the wrong type; values contradict each
             other. One line, naming file and key.
     """
-    return overridden(find_shipped(path), parse_overrides(overrides))
+    return RecipeFile(find_shipped(path)).recipe(parse_overrides(overrides))
 
 
-def overridden(path: Path, overrides: Mapping[str, Any]) -> Recipe:
-    """As `load_recipe`, of values by dotted key."""
-    from hf_sysgen.config.check import check_recipe, known_fields
+class RecipeFile:
+    """
+    A recipe file, read once, of which several cells are wanted.
 
-    with named(path):
-        sections = _resolved(path, known_fields)
-        recipe = check_recipe(recipe_of(merged(sections, nested(overrides), known_fields), file_of(path)))
-        if not overrides:
-            return recipe
-        original = None
-        # an override may also mend the file, which alone would be refused
+    Raises:
+        RecipeError: as `load_recipe`.
+    """
+
+    def __init__(self, path: Path):
+        from hf_sysgen.config.check import known_fields
+
+        self.path, self.file = path, file_of(path)
+        with named(path):
+            self.sections = _resolved(path, known_fields)
+
+    def recipe(self, overrides: Mapping[str, Any]) -> Recipe:
+        """As `load_recipe`, of values by dotted key."""
+        from hf_sysgen.config.check import check_recipe, known_fields
+
+        with named(self.path):
+            recipe = check_recipe(recipe_of(merged(self.sections, nested(overrides), known_fields), self.file))
+            return _as_cell(recipe, self._original, overrides) if overrides else recipe
+
+    @cached_property
+    def _original(self) -> Recipe | None:
+        """Without overrides; None where the file alone is refused, which an override may mend."""
+        from hf_sysgen.config.check import check_recipe
+
         with contextlib.suppress(RecipeError):
-            original = check_recipe(recipe_of(sections, file_of(path)))
-        return _as_cell(recipe, original, overrides)
+            return check_recipe(recipe_of(self.sections, self.file))
+        return None
 
 
 def _as_cell(recipe: Recipe, original: Recipe | None, overrides: Mapping[str, Any]) -> Recipe:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -211,8 +210,9 @@ class _Entry:
             _, comment = _split_comment(" ".join([first, *more]))
             text, more = scalar(value), []
         line = f"{name}: {text}"
-        indent = len(line) + 2 if not comment else max(len(line) + 2, 35)
-        return [*self.above, line.ljust(indent) + comment if comment else line, *more]
+        # comments of a section stand below each other
+        column = max(len(line) + 2, 37 - 2 * dotted.count("."))
+        return [*self.above, line.ljust(column) + comment if comment else line, *more]
 
 
 def _migrated_entry(key: str, flat: Mapping[str, Any]) -> dict[str, Any]:
@@ -259,10 +259,28 @@ def scalar(value: Any) -> str:
     return str(value)
 
 
+def migrate_sweep_text(text: str, where: str = "sweep") -> str:
+    """
+    A sweep file of the first edition with dotted keys; nothing else changes.
+
+    Raises:
+        RecipeError: a key has other values now; that sweep is to be written anew.
+    """
+    sweep = parse_yaml(text, where)
+    settings = [sweep.get("axes") or {}, *(sweep.get("cells") or [])]
+    for key in {key for one in settings for key in one}:
+        if key in ("optimizer", "momentum", "precision", "eval_every", "early_stopping", "static_batches"):
+            raise RecipeError(f"{where}: {key} has other values now, write {KEYS.get(key)} by hand", key)
+        dotted = KEYS.get(key, f"model.{key}")
+        text = re.sub(rf"(?m)(^  |[{{,]\s*|^  - ){re.escape(key)}:", rf"\g<1>{dotted}:", text)
+    return text
+
+
 def migrate_file(path: Path) -> None:
-    """Rewrite a file. Errors as `migrate_text`; the file stays as it is then."""
+    """Rewrite a recipe or a sweep. Errors as `migrate_text`; the file stays as it is then."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path}: cannot read the recipe: {error}") from error
-    write_whole(path, migrate_text(text, cut(str(path))))
+        raise RecipeError(f"{path}: cannot read it: {error}") from error
+    is_sweep = re.search(r"(?m)^recipes:", text) is not None
+    write_whole(path, (migrate_sweep_text if is_sweep else migrate_text)(text, cut(str(path))))

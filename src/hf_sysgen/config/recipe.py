@@ -112,14 +112,14 @@ class Data(Section):
     """Words between blanks, characters (mathematics), or for translation subwords learned from the training split."""
     subwords: Annotated[Count | None, TRANSLATION] = None
     """Number of merges of `bpe`, or of pieces of `sentencepiece`."""
-    joint_vocabulary: Annotated[bool, LABELED] = False
+    joint_vocabulary: Annotated[bool, TEXT] = False
     """Whether source and target share one vocabulary (COGS, PCFG SET) or have their own (SCAN, CFQ)."""
     source_start: Annotated[bool | None, Note(tasks=("seq2seq",))] = None
     """Whether a start symbol stands before each source; null for what the model's authors do."""
     role_scheme: str | None = None
-    """Roles of words for a role-filler model: a name of `role_schemes()` in hf_sysgen.data.text.roles, or a file (.yaml,
-    .yml, .json); null takes each word as its own role."""
-    train_eos: Annotated[bool, LABELED] = True
+    """Roles of words for a role-filler model: a name of `role_schemes()` in hf_sysgen.data.text.roles, or a file
+    (.yaml, .yml, .json); null takes each word as its own role."""
+    train_eos: Annotated[bool, TEXT] = True
     """Whether the end symbol is a label. Without it only the oracle-length evaluation makes sense (Newman et al.
     2020)."""
     tokenizer: Annotated[str | None, PRETRAINING] = None
@@ -136,6 +136,8 @@ class Data(Section):
 class FixedSize(Section):
     """Batches with a fixed number of examples."""
 
+    sampling: str
+    """How examples are drawn."""
     size: Count
     """Examples of an update, over all processes and accumulated parts."""
     length_buckets: Annotated[Count, ROUNDING] = 1
@@ -187,7 +189,7 @@ Batches: TypeAlias = Annotated[Union[WithReplacement, Epochs, MaxTokens], Field(
 class Training(Section):
     """
     Fields of transformers' Seq2SeqTrainingArguments, by their names and with our defaults; `kept_steps` is our own. Any
-    other of its fields may be given that the runner does not own (see `owner_of`).
+    other of its fields may be given, but those that another key of a recipe or the runner decides.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -211,7 +213,7 @@ class Training(Section):
     """Of all parameters, biases and norms included."""
     max_grad_norm: NotNegative = 0.0
     """Global L2 norm that gradients are clipped to; 0 for no clipping."""
-    label_smoothing_factor: Annotated[Fraction, LABELED] = 0.0
+    label_smoothing_factor: Annotated[Fraction, TEXT] = 0.0
     """Weight of the uniform distribution over the vocabulary in the loss."""
     bf16: bool = False
     """Autocast to bfloat16. Evaluation is always in float32."""
@@ -428,7 +430,7 @@ class Recipe(Section):
         return flattened(self.to_dict())
 
     def differences(self, other: Recipe, *changes: Change) -> dict[str, tuple[Any, Any]]:
-        """Dotted keys whose values differ, with both; of those whose difference changes one of these. None is absent."""
+        """Of the fields that change one of these, those whose values differ: dotted key -> ours and theirs."""
         ours, theirs = self.flat(), other.flat()
         return {
             key: (ours.get(key), theirs.get(key))

@@ -39,7 +39,7 @@ class StepBatches:
     drawn, and several processes share one batch.
 
     Iterating yields the parts that one process works through: `parts` of them for every update from `first_step` on.
-    Under `length_groups` an update's rows are sorted by length and cut into groups * world parts of equal size, of
+    Under `length_buckets` an update's rows are sorted by length and cut into buckets * world parts of equal size, of
     which neighbours go to different processes, so that all pad alike. Where an epoch's last batch has fewer rows than
     parts, some parts are empty: of no rows [`TokenizedSplit`] makes a batch without labels, which adds nothing.
 
@@ -47,7 +47,7 @@ class StepBatches:
         split: what to draw from.
         batch_size: rows of an update, over all parts and processes.
         steps: number of updates of the whole run.
-        seed, sampling, length_groups: as in a recipe.
+        seed, sampling, length_buckets: as in a recipe.
         rank, world: this process and how many there are.
 
     Raises:
@@ -61,18 +61,19 @@ class StepBatches:
         steps: int,
         seed: int,
         sampling: str = "with_replacement",
-        length_groups: int = 1,
+        length_buckets: int = 1,
         rank: int = 0,
         world: int = 1,
     ):
-        if batch_size % (length_groups * world):
+        if batch_size % (length_buckets * world):
             raise ValueError(
-                f"batch_size={batch_size} is not a multiple of length_groups={length_groups} x processes={world}"
+                f"batches.size={batch_size} is not a multiple of batches.length_buckets={length_buckets} x "
+                f"processes={world}"
             )
         if sampling == "epochs" and len(split) < batch_size:
-            raise ValueError(f"batch_size={batch_size} is more than the {len(split)} training examples of an epoch")
+            raise ValueError(f"batches.size={batch_size} is more than the {len(split)} training examples of an epoch")
         self.split, self.batch_size, self.steps, self.seed = split, batch_size, steps, seed
-        self.sampling, self.parts, self.rank, self.world = sampling, length_groups, rank, world
+        self.sampling, self.parts, self.rank, self.world = sampling, length_buckets, rank, world
         self.first_step = 0
         self._epoch: tuple[int, np.ndarray] = (-1, np.empty(0, np.int64))
 
@@ -127,7 +128,7 @@ class MaxTokensBatches(StepBatches):
 
     Args:
         split, steps, seed, rank, world: as there.
-        max_tokens, batches_per_update, resample: as in a recipe.
+        max_tokens, batches_per_update, resample: as `max_tokens`, `per_update`, `resample` in a recipe.
 
     Raises:
         ValueError: an example is longer than `max_tokens`.
@@ -211,7 +212,9 @@ def pack(
     lengths = np.maximum(source_lengths, target_lengths)
     if (lengths > max_tokens).any():
         row = int(lengths.argmax())
-        raise ValueError(f"max_tokens={max_tokens} is less than the {lengths[row]} tokens of training example {row}")
+        raise ValueError(
+            f"batches.max_tokens={max_tokens} is less than the {lengths[row]} tokens of training example {row}"
+        )
     batches, sorted_lengths = [], lengths[order].tolist()
     start, longest = 0, 0
     for end, length in enumerate(sorted_lengths):

@@ -6,26 +6,30 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from accelerate.utils import broadcast_object_list
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers.integrations import INTEGRATION_TO_CALLBACK, get_available_reporting_integrations
 
-from hf_sysgen.config.recipe import Recipe, RecipeError, dump_recipe, own_fields, read_copy
+from hf_sysgen.config.check import filled, own_fields
+from hf_sysgen.config.io import dump_recipe, read_recipe
+from hf_sysgen.config.recipe import Recipe, RecipeError, changes_of, closest, cut
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.files import is_unfinished, locked, write_whole
 from hf_sysgen.models import CONFIGS, MODELS
+from hf_sysgen.results.environment import environment, starts_of, write_starts
+from hf_sysgen.results.predictions import write_predictions
 from hf_sysgen.results.record import (
     MODEL,
     PREDICTIONS,
     RESULTS,
     SCHEMA_VERSION,
-    environment,
-    read_results,
-    write_predictions,
-    write_results,
+    Logged,
+    Record,
+    read_record,
+    write_record,
 )
 from hf_sysgen.training.batches import Batches
 from hf_sysgen.training.checkpointing import COMPLETE, going_on_from, step_of
@@ -65,22 +69,39 @@ def attention_of(recipe: Recipe) -> str:
     Raises:
         RecipeError: the model has no such one.
     """
-    fastest = fastest_attention(MODELS[CONFIGS[recipe.model]][AutoModel])
-    if recipe.attention == "sdpa" and fastest != "sdpa":
-        raise RecipeError(f"attention=sdpa: model={recipe.model} has no such attention; use auto or eager")
-    if recipe.attention != "auto":
-        return recipe.attention
-    fields = recipe.filled
-    # of attention weights; a checkpoint to go on from may decide it
-    rate = fields.get("attention_dropout", fields.get("dropout"))
+    fastest = fastest_attention(MODELS[CONFIGS[recipe.model.type]][AutoModel])
+    if recipe.model.attn_implementation == "sdpa" and fastest != "sdpa":
+        key = "model.attn_implementation"
+        raise RecipeError(f"{key}=sdpa: {recipe.model.type} has no such attention; use auto or eager", key)
+    if recipe.model.attn_implementation != "auto":
+        return recipe.model.attn_implementation
+    fields = filled(recipe)
+    # of attention weights; a checkpoint to fine-tune may decide it
+    rate = fields.get("model.attention_dropout", fields.get("model.dropout"))
     # PyTorch has no fused CPU kernel with dropout; its fallback is slower than the plain form
     return "eager" if on_cpu() and rate != 0 else fastest
+
+
+def check_trackers(recipe: Recipe) -> None:
+    """
+    Raises:
+        RecipeError: `training.report_to` names what is no tracker of transformers, or is not installed.
+    """
+    given, key = recipe.training.report_to, "training.report_to"
+    available = get_available_reporting_integrations()
+    for name in (given,) if isinstance(given, str) else given:
+        if name in ("none", "all", *available):
+            continue
+        if name not in INTEGRATION_TO_CALLBACK:
+            meant = closest(name, ["none", *INTEGRATION_TO_CALLBACK])
+            raise RecipeError(f"{key}={cut(name)} is no tracker of transformers; did you mean {meant!r}?", key)
+        raise RecipeError(f"{key}={name} is not installed: pip install {name}, or give another one, or none", key)
 
 
 def check_run_dir(recipe: Recipe) -> Path:
     """
     The run's folder. Nothing is written yet: a recipe that turns out wrong must not hold the folder. Pretraining may go
-    on by other means (`Recipe.SAME_UPDATES`), e.g. on more processes; its record tells the last ones.
+    on with other values of fields that change only rounding; its record has the last ones.
 
     Raises:
         RecipeError: the folder holds a run of another recipe or on other streamed text, or one without the losses that
@@ -89,28 +110,32 @@ def check_run_dir(recipe: Recipe) -> Path:
     run_dir = recipe.run_dir
     copy = run_dir / RECIPE_COPY
     if copy.exists():
-        other = read_copy(copy)
-        ours, theirs = recipe.filled, other.filled
-        free = {*Recipe.NEUTRAL}
-        if benchmark_info(recipe.benchmark).task == "language_modeling":
-            free |= {*Recipe.SAME_UPDATES}
-        differing = sorted(key for key in {*ours, *theirs} - free if ours.get(key) != theirs.get(key))
+        other = read_recipe(copy)
+        ours, theirs = filled(recipe), filled(other)
+        pretraining = benchmark_info(recipe.data.benchmark).task == "language_modeling"
+        free = ("nothing", "rounding") if pretraining else ("nothing",)
+        differing = sorted(
+            key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key) and changes_of(key) not in free
+        )
         if differing:
-            changes = ", ".join(f"{key}: {theirs.get(key)!r} there, {ours.get(key)!r} here" for key in differing)
+            changes = ", ".join(f"{key}: {cut(theirs.get(key))} there, {cut(ours.get(key))} here" for key in differing)
             raise RecipeError(
                 f"output_dir: {run_dir} holds a run of another recipe ({changes}); choose another output_dir, or "
-                "remove that folder"
+                "remove that folder",
+                "output_dir",
             )
         checkpoints = [path.parent for path in run_dir.glob(f"checkpoint-*/{COMPLETE}")]
-        if recipe.data_dir != other.data_dir and checkpoints:
+        if recipe.data.data_dir != other.data_dir and checkpoints:
             # of a finished run too; the same text may have been moved
             checkpoint = max(checkpoints, key=step_of)
             with going_on_from(checkpoint):
                 require_text_of_run(recipe, checkpoint)
-        if recipe.sample_losses and not other.sample_losses:
+        if recipe.evaluation.save_example_losses and not other.evaluation.save_example_losses:
+            key = "evaluation.save_example_losses"
             raise RecipeError(
-                f"sample_losses=true: {run_dir} holds a run that was started without, whose evaluations have left "
-                "none; choose another output_dir, or remove that folder"
+                f"{key}=true: {run_dir} holds a run that was started without, whose evaluations have left none; choose "
+                "another output_dir, or remove that folder",
+                key,
             )
         return run_dir
     if run_dir.exists() and (
@@ -122,18 +147,19 @@ def check_run_dir(recipe: Recipe) -> Path:
         )
     ):
         raise RecipeError(
-            f"output_dir: {run_dir} exists and is no run of this package; choose another output_dir, or remove it"
+            f"output_dir: {run_dir} exists and is no run of this package; choose another output_dir, or remove it",
+            "output_dir",
         )
     return run_dir
 
 
-def finished_results(recipe: Recipe) -> dict[str, Any] | None:
-    """The record of this recipe's run, if it is finished. Errors as `check_run_dir` and `read_results`."""
+def finished_results(recipe: Recipe) -> Record | None:
+    """The record of this recipe's run, if it is finished. Errors as `check_run_dir` and `read_record`."""
     run_dir = check_run_dir(recipe)
-    return read_results(run_dir / RESULTS) if (run_dir / RESULTS).exists() else None
+    return read_record(run_dir / RESULTS) if (run_dir / RESULTS).exists() else None
 
 
-def run_recipe(recipe: Recipe) -> dict[str, Any]:
+def run_recipe(recipe: Recipe) -> Record:
     """
     Train, evaluate on every split, and leave in the run's folder: `results.json`, `predictions.jsonl`, `recipe.yaml`
     and `model/` (weights, config, code, tokenizer). A killed run goes on from its last checkpoint and ends with the
@@ -143,7 +169,7 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
         the results record.
 
     Raises:
-        RecipeError, DataError, ResultsError: see `load_recipe`, `load_benchmark`, `check_run_dir`, `read_results`.
+        RecipeError, DataError, ResultsError: see `load_recipe`, `load_benchmark`, `check_run_dir`, `read_record`.
         RecipeError: also, another process is training in the folder.
         CheckpointDamaged: the last checkpoint is.
         TrainingDiverged: the loss became infinite or NaN.
@@ -151,30 +177,35 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
     if (record := finished_results(recipe)) is not None:
         logger.info("%s is finished, nothing to do", recipe.run_dir)
         return record
-    if recipe.tracker != "none" and find_spec(recipe.tracker) is None:
-        raise RecipeError(f"tracker={recipe.tracker} is not installed: pip install {recipe.tracker}, or tracker=none")
+    check_trackers(recipe)
     task = prepare_task(recipe)
-    if recipe.early_stopping != "none" and "validation" not in task.splits:
-        raise RecipeError(
-            f"early_stopping={recipe.early_stopping} needs the split `validation`, which {recipe.benchmark} "
-            f"{recipe.config} lacks; use none"
-        )
-    if recipe.early_stopping not in ("none", *task.monitored):
-        raise RecipeError(
-            f"early_stopping={recipe.early_stopping} is not measured on {recipe.benchmark} during training; use one of "
-            f"none, {', '.join(name for name in task.monitored if name in ('loss', 'accuracy', 'bleu'))}"
-        )
+    if (stopping := recipe.evaluation.early_stopping) is not None:
+        if "validation" not in task.splits:
+            raise RecipeError(
+                f"evaluation.early_stopping needs the split `validation`, which {recipe.data.benchmark} "
+                f"{recipe.data.config} lacks; use null",
+                "evaluation.early_stopping",
+            )
+        if stopping.metric not in task.monitored:
+            key = "evaluation.early_stopping.metric"
+            known = [name for name in task.monitored if name in ("loss", "accuracy", "bleu")]
+            raise RecipeError(
+                f"{key}={stopping.metric} is not measured on {recipe.data.benchmark} during training; use one of "
+                f"{', '.join(known)}",
+                key,
+            )
     model = task.build_model(attention_of(recipe))
     try:
         trainer = SysgenTrainer(recipe, model, task)
-        if recipe.static_batches and trainer.args.world_size > 1:
-            raise ValueError(f"static_batches=true runs in one process, not in {trainer.args.world_size}")
         # told here, before any work: a batch that cannot be shared
         batches = trainer.step_batches(first_step=0)
+    except RecipeError:
+        raise
     except ValueError as error:
-        raise RecipeError(str(error)) from error
+        # the Trainer's own, of its arguments, and of batches that do not divide
+        raise RecipeError(" ".join(str(error).split())) from error
     except OSError as error:
-        raise RecipeError(f"output_dir: cannot write to {recipe.run_dir}: {error}") from error
+        raise RecipeError(f"output_dir: cannot write to {recipe.run_dir}: {error}", "output_dir") from error
     with _alone_in(recipe.run_dir, trainer):
         # another process may have finished it since; one looks for all, whose views of a shared folder may differ
         first = trainer.args.process_index == 0
@@ -206,13 +237,13 @@ def _alone_in(run_dir: Path, trainer: SysgenTrainer) -> Iterator[None]:
             except OSError as error:
                 refusal = f"cannot write to {run_dir}: {error}"
         if (refusal := broadcast_object_list([refusal])[0]) is not None:
-            raise RecipeError(f"output_dir: {refusal}")
+            raise RecipeError(f"output_dir: {refusal}", "output_dir")
         yield
 
 
 def _train_and_judge(
     recipe: Recipe, model: PreTrainedModel, task: Task, trainer: SysgenTrainer, batches: Batches
-) -> dict[str, Any]:
+) -> Record:
     with trainer.accelerator.main_process_first():
         checkpoint = last_checkpoint(recipe.run_dir)
     if checkpoint is not None:
@@ -220,14 +251,16 @@ def _train_and_judge(
         with going_on_from(checkpoint):
             batches.load(checkpoint)
     try:
+        # not after hours in which the checkout may have moved on
+        surroundings = environment()
+        starts = starts_of(recipe.run_dir, step_of(checkpoint) if checkpoint else 0, surroundings)
         if trainer.args.should_save:
             write_whole(recipe.run_dir / RECIPE_COPY, dump_recipe(recipe))
+            write_starts(recipe.run_dir, starts)
     except OSError as error:
-        raise RecipeError(f"output_dir: cannot write to {recipe.run_dir}: {error}") from error
+        raise RecipeError(f"output_dir: cannot write to {recipe.run_dir}: {error}", "output_dir") from error
     if checkpoint is not None:
         logger.info("resuming from %s", checkpoint)
-    # not after hours in which the checkout may have moved on
-    surroundings = environment()
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
     summaries, rows = {}, []
@@ -237,38 +270,44 @@ def _train_and_judge(
         records = task.readable(trainer.predict_split(name, final=True), name)
         summaries[name] = task.summarize(records, name)
         rows += [{"split": name, **record} for record in records]
-    results = {
-        "schema_version": SCHEMA_VERSION,
-        "name": recipe.name,
-        "recipe": recipe.to_dict(),
-        "recipe_hash": recipe.hash,
-        "pretrained_fields": _pretrained_fields(recipe, model.config),
-        "seed": recipe.seed,
-        "steps": trainer.state.global_step,
-        # under early stopping the weights are those of an earlier step
-        "best_step": trainer.state.best_global_step if recipe.early_stopping != "none" else None,
-        "num_parameters": model.num_parameters(),
-        "example": _example(rows),
-        "splits": summaries,
-        "history": read_history(trainer.state),
-        "train_seconds": round(trainer.clock.seconds, 2),
-        "num_processes": trainer.args.world_size,
-        **surroundings,
-    }
     trainer.save_weights(recipe.run_dir / MODEL)
     if trainer.args.should_save:
         write_predictions(recipe.run_dir / PREDICTIONS, rows)
+    record = Record.model_validate(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "file": recipe.file,
+            "overrides": recipe.overrides,
+            "recipe": recipe,
+            "recipe_hash": recipe.hash,
+            "pretrained_fields": _pretrained_fields(recipe, model.config),
+            "seed": recipe.seed,
+            "steps": trainer.state.global_step,
+            # under early stopping the weights are those of an earlier step
+            "best_step": trainer.state.best_global_step if recipe.evaluation.early_stopping is not None else None,
+            "num_parameters": model.num_parameters(),
+            "example": _example(rows),
+            "splits": summaries,
+            "history": [Logged.of(entry, task.splits) for entry in read_history(trainer.state)],
+            "train_seconds": round(trainer.clock.seconds, 2),
+            "num_processes": trainer.args.world_size,
+            "starts": starts,
+            "environment": {key: surroundings[key] for key in ("device", "num_threads")},
+        },
+        strict=False,
+    )
+    if trainer.args.should_save:
         # last, because it marks the run as finished
-        write_results(recipe.run_dir / RESULTS, results)
+        write_record(recipe.run_dir / RESULTS, record)
     trainer.accelerator.wait_for_everyone()
-    return results
+    return record
 
 
 def _pretrained_fields(recipe: Recipe, config: PreTrainedConfig) -> dict[str, Any]:
     """Fields of the model's config that the checkpoint decides which the recipe goes on from."""
-    if recipe.pretrained is None:
+    if recipe.model.pretrained is None:
         return {}
-    return {key: getattr(config, key) for key in sorted(own_fields(type(config)) - set(recipe.model_fields))}
+    return {key: getattr(config, key) for key in sorted(own_fields(type(config)) - set(recipe.model.fields))}
 
 
 def _example(rows: Sequence[Mapping[str, Any]]) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.config.recipe import InverseSqrt, Linear, Noam, Recipe
 
 
 def noam(learning_rate: float, hidden_size: int, warmup_steps: int) -> Callable[[int], float]:
@@ -53,10 +53,11 @@ def linear(learning_rate: float, warmup_steps: int, steps: int) -> Callable[[int
 
 def learning_rate_of(recipe: Recipe, hidden_size: int) -> Callable[[int], float]:
     """The recipe's learning rate as a function of the update number."""
-    if recipe.schedule == "noam":
-        return noam(recipe.learning_rate, hidden_size, recipe.warmup_steps)
-    if recipe.schedule == "inverse_sqrt":
-        return inverse_sqrt(recipe.learning_rate, recipe.warmup_steps, recipe.warmup_init_lr)
-    if recipe.schedule == "linear":
-        return linear(recipe.learning_rate, recipe.warmup_steps, recipe.steps)
-    return lambda step: recipe.learning_rate
+    schedule, learning_rate = recipe.schedule, recipe.training.learning_rate
+    if isinstance(schedule, Noam):
+        return noam(learning_rate, hidden_size, schedule.warmup_steps)
+    if isinstance(schedule, InverseSqrt):
+        return inverse_sqrt(learning_rate, schedule.warmup_steps, schedule.warmup_init_lr)
+    if isinstance(schedule, Linear):
+        return linear(learning_rate, schedule.warmup_steps, recipe.training.max_steps)
+    return lambda step: learning_rate

@@ -31,11 +31,11 @@ from transformers import (
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import ExportableState, PrinterCallback
 
-from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.config.recipe import MaxTokens, Recipe, RecipeError
 from hf_sysgen.errors import RunFailed
 from hf_sysgen.files import flush_to_disk, write_whole
 from hf_sysgen.models.seq2seq import SOURCE_INPUTS
-from hf_sysgen.results.samples import write_evaluation
+from hf_sysgen.results.evaluations import write_evaluation
 from hf_sysgen.training.batches import Batches, StepBatches, parts_of_max_tokens
 from hf_sysgen.training.checkpointing import (
     COMPLETE,
@@ -47,7 +47,6 @@ from hf_sysgen.training.checkpointing import (
     step_of,
 )
 from hf_sysgen.training.schedules import learning_rate_of
-from hf_sysgen.training.static import StaticUpdates
 from hf_sysgen.training.tasks.base import Task
 
 
@@ -152,26 +151,28 @@ class SysgenTrainer(Seq2SeqTrainer):
         task: its split `train` is trained on, the others are evaluated.
 
     Raises:
-        ValueError: one of `kept_steps` lies behind the last epoch.
+        RecipeError: one of `training.kept_steps` lies behind the last epoch.
     """
 
     def __init__(self, recipe: Recipe, model: PreTrainedModel, task: Task):
-        recipe = dataclasses.replace(recipe, steps=steps_of(recipe, task))
-        if recipe.kept_steps and recipe.kept_steps[-1] > recipe.steps:
-            raise ValueError(
-                f"kept_steps={list(recipe.kept_steps)} must end by step {recipe.steps}, where epochs={recipe.epochs} do"
+        steps, kept = steps_of(recipe, task), recipe.training.kept_steps
+        if kept and kept[-1] > steps:
+            raise RecipeError(
+                f"training.kept_steps={list(kept)} must end by step {steps}, where batches.epochs={recipe.epochs} do",
+                "training.kept_steps",
             )
+        recipe = recipe.with_(**{"training.max_steps": steps})
         self.recipe, self.task, self.splits = recipe, task, task.splits
         callbacks: list[TrainerCallback] = [Clock(), Progress()]
-        if recipe.early_stopping != "none":
-            callbacks.append(EarlyStoppingCallback(recipe.early_stopping_patience))
+        if (stopping := recipe.evaluation.early_stopping) is not None:
+            callbacks.append(EarlyStoppingCallback(stopping.patience))
         super().__init__(
             model=model,
             args=training_arguments(recipe),
             train_dataset=task.splits["train"],
             eval_dataset=task.splits["train"],  # only so that evaluation is on; `evaluate` takes the splits itself
             callbacks=callbacks,
-            compute_loss_func=self.smoothed_loss if recipe.label_smoothing else task.loss,
+            compute_loss_func=self.smoothed_loss if recipe.training.label_smoothing_factor else task.loss,
         )
         for unwanted in (ProgressCallback, PrinterCallback):
             self.remove_callback(unwanted)
@@ -182,13 +183,13 @@ class SysgenTrainer(Seq2SeqTrainer):
         loss = torch.nn.functional.cross_entropy(
             scores.to(torch.promote_types(scores.dtype, torch.float32)),
             labels.flatten(),
-            label_smoothing=self.recipe.label_smoothing,
+            label_smoothing=self.recipe.training.label_smoothing_factor,
             reduction="sum",
         )
         return loss / num_items_in_batch
 
     def compute_loss(self, model, inputs, *args, **kwargs):
-        if self.recipe.label_smoothing:
+        if self.recipe.training.label_smoothing_factor:
             # the Trainer keeps the labels to itself, from which the model would make its decoder input
             source = {name: inputs[name] for name in SOURCE_INPUTS if name in inputs}
             plain = self.accelerator.unwrap_model(model, keep_torch_compile=False)
@@ -217,52 +218,6 @@ class SysgenTrainer(Seq2SeqTrainer):
             self.batches.load(self.resumed_from)
         return self.batches.loader()
 
-    def _run_epoch(self, *, model, epoch, trial, ignore_keys_for_eval, start_time, resume_from_checkpoint, **kwargs):
-        """The Trainer's inner loop, or under `static_batches` ours, which stops only where something is reported."""
-        if not self.recipe.static_batches:
-            return super()._run_epoch(
-                model=model,
-                epoch=epoch,
-                trial=trial,
-                ignore_keys_for_eval=ignore_keys_for_eval,
-                start_time=start_time,
-                resume_from_checkpoint=resume_from_checkpoint,
-                **kwargs,
-            )
-        if resume_from_checkpoint is not None:
-            self._load_rng_state(resume_from_checkpoint)
-        self.accelerator.gradient_state._set_sync_gradients(True)
-        if self.args.device.type == "cuda":
-            # only now, as a resumed run has just loaded these from its checkpoint
-            for group in self.optimizer.param_groups:
-                # a graph reads the learning rate from memory, at every replay
-                group["capturable"] = True
-                group["lr"] = torch.as_tensor(group["lr"], dtype=torch.float32, device=self.args.device)
-        updates = StaticUpdates(
-            model,
-            self.optimizer,
-            self.step_batches(self.state.global_step),
-            self.args.max_grad_norm,
-            self.compute_loss_context_manager,
-        )
-        learning_rate = learning_rate_of(self.recipe, self.model.config.hidden_size)
-        state, every = self.state, (self.args.logging_steps, self.args.save_steps, self.args.eval_steps or 0)
-        while state.global_step < state.max_steps and not self.control.should_training_stop:
-            stops = [state.max_steps, *(period * (state.global_step // period + 1) for period in every if period)]
-            stops += [step for step in self.recipe.kept_steps if step > state.global_step]
-            count = int(min(stops)) - state.global_step
-            # what a checkpoint brings back of its own step is done
-            self.control = self.callback_handler.on_step_begin(self.args, state, self.control)
-            model.train()
-            self._tr_loss += updates.run(state.global_step, count, after_each=self.lr_scheduler.step)
-            state.global_step += count
-            state.epoch = state.global_step / state.max_steps
-            self.control = self.callback_handler.on_step_end(self.args, state, self.control)
-            self._maybe_log_save_evaluate(
-                self._tr_loss, None, model, trial, epoch, ignore_keys_for_eval, start_time,
-                learning_rate=learning_rate(state.global_step - 1),
-            )  # fmt: skip
-
     def get_decay_parameter_names(self, model) -> list[str]:
         # as the optimizers of the papers that have weight decay: fairseq 0.10.2 (adam.py:200-217), torch's AdamW
         return [name for name, _ in model.named_parameters()]
@@ -270,7 +225,7 @@ class SysgenTrainer(Seq2SeqTrainer):
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None):
         if self.lr_scheduler is None:
             at = learning_rate_of(self.recipe, self.model.config.hidden_size)
-            base = self.recipe.learning_rate
+            base = self.recipe.training.learning_rate
             self.lr_scheduler = LambdaLR(optimizer or self.optimizer, lambda step: at(step) / base)
         return self.lr_scheduler
 
@@ -295,14 +250,13 @@ class SysgenTrainer(Seq2SeqTrainer):
         """Records of every example of a split, in its order, from all processes; see [`Task.evaluate`]."""
         split = self.splits[name]
         rows = np.arange(len(split)) if rows is None else rows
+        attention, compiled = self.recipe.model.attn_implementation, self.recipe.training.torch_compile
         with (
             without_autocast(self.plain_model) as model,
             # what training chose for its dropout is not what is fastest without
-            with_attention(
-                model, fastest_attention(model) if self.recipe.attention == "auto" else self.recipe.attention
-            ),
+            with_attention(model, fastest_attention(model) if attention == "auto" else attention),
             # sharded weights are gathered where the wrapper is called, which would compile the model again
-            torch.compiler.set_stance("force_eager") if self.recipe.torch_compile else contextlib.nullcontext(),
+            torch.compiler.set_stance("force_eager") if compiled else contextlib.nullcontext(),
         ):
             records = self.task.evaluate(
                 self.model, name, rows, final, rank=self.args.process_index, world=self.args.world_size
@@ -322,7 +276,7 @@ class SysgenTrainer(Seq2SeqTrainer):
             if name == "train" or (self.task.watched is not None and name not in self.task.watched):
                 continue
             records = self.predict_split(name, self._evaluated_rows(len(split)))
-            if self.recipe.sample_losses and self.args.should_save:
+            if self.recipe.evaluation.save_example_losses and self.args.should_save:
                 write_evaluation(self.recipe.run_dir, name, self.state.global_step, records)
             summary = self.task.summarize(records, name)
             for metric in self.task.monitored:
@@ -333,9 +287,9 @@ class SysgenTrainer(Seq2SeqTrainer):
         return metrics
 
     def _evaluated_rows(self, total: int) -> np.ndarray:
-        if self.recipe.eval_examples is None or self.recipe.eval_examples >= total:
+        if self.recipe.evaluation.examples is None or self.recipe.evaluation.examples >= total:
             return np.arange(total)
-        return np.sort(np.random.default_rng(0).choice(total, self.recipe.eval_examples, replace=False))
+        return np.sort(np.random.default_rng(0).choice(total, self.recipe.evaluation.examples, replace=False))
 
     def _require_finite(self) -> None:
         # NaN stays in the running sum until it is logged, so looking here misses no step; a finite loss may still have
@@ -344,14 +298,14 @@ class SysgenTrainer(Seq2SeqTrainer):
             raise TrainingDiverged(
                 f"the loss ({float(self._tr_loss)}) or a weight is not finite at or before step "
                 f"{self.state.global_step}; good checkpoints are kept in {self.args.output_dir}. Try a lower "
-                "learning_rate, max_grad_norm, or fp32"
+                "training.learning_rate, training.max_grad_norm, or neither bf16 nor fp16"
             )
 
     def _maybe_log_save_evaluate(self, tr_loss, *args, **kwargs):
-        kept = self.state.global_step in self.recipe.kept_steps
+        kept = self.state.global_step in self.recipe.training.kept_steps
         self.control.should_evaluate |= kept
         # it may be the best one, whose weights must be among the saved ones
-        self.control.should_save |= kept and self.recipe.early_stopping != "none"
+        self.control.should_save |= kept and self.recipe.evaluation.early_stopping is not None
         if self.control.should_log or self.control.should_save or self.control.should_evaluate:
             self._require_finite()
         if kept:
@@ -430,70 +384,60 @@ def on_cpu() -> bool:
 
 
 def training_arguments(recipe: Recipe) -> Seq2SeqTrainingArguments:
-    """The recipe in the Trainer's words; batch size and data order are [`StepBatches`]'s own business."""
-    stopping: dict[str, Any] = {}
-    if recipe.early_stopping != "none":
-        stopping = {
-            "load_best_model_at_end": True,
-            "metric_for_best_model": f"eval_validation_{recipe.early_stopping}",
-            "greater_is_better": recipe.early_stopping != "loss",
-        }
-    evaluating = recipe.eval_every > 0
-    # the best checkpoint must be among the saved ones
-    save_steps = recipe.eval_every if recipe.early_stopping != "none" else recipe.save_every
-    arguments = Seq2SeqTrainingArguments(
-        output_dir=str(recipe.run_dir),
-        max_steps=recipe.steps,
+    """
+    The recipe's section `training` with what the runner owns; batch size and data order are [`StepBatches`]'s own
+    business, as is label smoothing.
+    """
+    training, stopping = recipe.training, recipe.evaluation.early_stopping
+    given = training.model_dump(exclude={"kept_steps", "gradient_checkpointing", "label_smoothing_factor"})
+    trackers = [given["report_to"]] if isinstance(given["report_to"], str) else list(given["report_to"])
+    owned: dict[str, Any] = {
+        "output_dir": str(recipe.run_dir),
         # told outright: otherwise bf16 is refused, and several processes would each train alone
-        use_cpu=on_cpu(),
-        per_device_train_batch_size=1,
-        gradient_accumulation_steps=recipe.length_groups,
-        average_tokens_across_devices=True,
+        "use_cpu": on_cpu(),
+        "per_device_train_batch_size": 1,
+        "gradient_accumulation_steps": getattr(recipe.batches, "length_buckets", 1),
+        "average_tokens_across_devices": True,
         # every update uses every parameter
-        ddp_find_unused_parameters=False,
-        learning_rate=recipe.learning_rate,
-        adam_beta1=recipe.adam_beta1,
-        adam_beta2=recipe.adam_beta2,
-        adam_epsilon=recipe.adam_epsilon,
-        weight_decay=recipe.weight_decay,
-        optim="adamw_torch_fused" if recipe.optimizer == "adam" else "sgd",
-        optim_args=None if recipe.optimizer == "adam" else f"momentum={recipe.momentum},nesterov=true",
-        max_grad_norm=recipe.max_grad_norm,
-        bf16=recipe.precision == "bf16",
-        fp16=recipe.precision == "fp16",
-        torch_compile=recipe.torch_compile,
-        activation_checkpointing=recipe.gradient_checkpointing,
-        eval_strategy="steps" if evaluating else "no",
-        eval_steps=recipe.eval_every if evaluating else None,
-        save_strategy="steps",
-        save_steps=save_steps,
+        "ddp_find_unused_parameters": False,
+        # the name that is not deprecated
+        "activation_checkpointing": training.gradient_checkpointing,
+        "eval_strategy": "no" if training.eval_steps is None else "steps",
+        "save_strategy": "steps",
         # the Trainer removes older checkpoints before the new one is complete; `remove_old_checkpoints` does after
-        save_total_limit=None,
-        logging_steps=recipe.log_every,
-        logging_nan_inf_filter=False,
-        ignore_data_skip=True,
-        restore_callback_states_from_checkpoint=True,
-        dataloader_pin_memory=False,
-        remove_unused_columns=False,
-        seed=recipe.seed,
-        report_to=[] if recipe.tracker == "none" else [recipe.tracker],
-        disable_tqdm=True,
-        **stopping,
-    )
-    if recipe.sampling == "max_tokens":
+        "save_total_limit": None,
+        "logging_nan_inf_filter": False,
+        "ignore_data_skip": True,
+        "restore_callback_states_from_checkpoint": True,
+        "dataloader_pin_memory": False,
+        "remove_unused_columns": False,
+        "seed": recipe.seed,
+        "report_to": [] if trackers == ["none"] else trackers,
+        "disable_tqdm": True,
+    }
+    if stopping is not None:
+        owned |= {
+            "load_best_model_at_end": True,
+            "metric_for_best_model": f"eval_validation_{stopping.metric}",
+            "greater_is_better": stopping.metric != "loss",
+            # the best checkpoint must be among the saved ones
+            "save_steps": training.eval_steps,
+        }
+    arguments = Seq2SeqTrainingArguments(**{**given, **owned})
+    if isinstance(recipe.batches, MaxTokens):
         # only now is it known how many processes there are
-        arguments.gradient_accumulation_steps = parts_of_max_tokens(recipe.batches_per_update, arguments.world_size)
+        arguments.gradient_accumulation_steps = parts_of_max_tokens(recipe.batches.per_update, arguments.world_size)
     return arguments
 
 
 def steps_of(recipe: Recipe, task: Task) -> int:
     """Updates of the whole run: the recipe's, or where these are fewer those of its epochs."""
     if recipe.epochs is None:
-        return recipe.steps
-    batches = task.batches(recipe.steps, rank=0, world=1)
+        return recipe.training.max_steps
+    batches = task.batches(recipe.training.max_steps, rank=0, world=1)
     # those of streamed text have no epochs, and their recipes none either
     assert isinstance(batches, StepBatches)
-    return min(recipe.steps, recipe.epochs * batches.updates_per_epoch)
+    return min(recipe.training.max_steps, recipe.epochs * batches.updates_per_epoch)
 
 
 def last_checkpoint(run_dir: Path) -> Path | None:

@@ -9,6 +9,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from made_records import made_record
 
 from hf_sysgen.data.noun_adjective.rule import HELD_OUT, TRAIN_PAIRS
 from hf_sysgen.evaluation.metrics.bleu import SETUPS, bleu
@@ -16,7 +17,8 @@ from hf_sysgen.evaluation.metrics.comp import LEXICON, comp, comp_match, words
 from hf_sysgen.evaluation.metrics.modules import load_metric
 from hf_sysgen.evaluation.metrics.sequences import MetricError
 from hf_sysgen.evaluation.significance import bleu_test, match_test, permutation_test, runs_test, seeds_test
-from hf_sysgen.results.record import ResultsError, write_predictions, write_results
+from hf_sysgen.results.predictions import write_predictions
+from hf_sysgen.results.record import ResultsError, write_record
 
 PREDICTIONS = ["the cat is on the mat .", "there is a dog in the old house", "we have found a good solution ."]
 REFERENCES = ["the cat sat on the mat .", "a dog is in the old house .", "we have found a good solution ."]
@@ -275,11 +277,8 @@ def test_seeds_that_do_not_scatter():
 
 def written_run(folder, predictions, benchmark="flores", config="en-ne", **columns):
     """A run's folder with one split."""
-    recipe = {"benchmark": benchmark, "config": config}
-    record = {"schema_version": 1, "name": "r", "recipe": recipe, "recipe_hash": "0", "git_commit": None,
-              "versions": {}, "seed": 0, "steps": 1, "num_parameters": 1, "splits": {}, "history": [],
-              "train_seconds": 0.0, "device": "cpu", "num_processes": 1, "num_threads": 1}  # fmt: skip
-    write_results(folder / "results.json", record)
+    record = made_record(recipe_values={"data.benchmark": benchmark, "data.config": config})
+    write_record(folder / "results.json", record)
     rows = [
         {"split": "test", "row": row, "input": f"s {row}", "target": REFERENCES[row % 3], "prediction": text,
          "exact": text == REFERENCES[row % 3], "loss": len(text), **{name: column[row] for name, column in

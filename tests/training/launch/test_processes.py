@@ -13,17 +13,17 @@ from safetensors.torch import load_file
 from tiny_runs import ROOT, SMALL, command, read_lines, train_process, weights, write_recipe
 
 from hf_sysgen.files import locked
-from hf_sysgen.results.record import read_results
+from hf_sysgen.results.record import read_record
 
 ACCELERATE = ROOT / "recipes" / "accelerate"
 # an epsilon above the gradients makes Adam momentum, so that rounding errors stay what they are
-KEYS = {"dropout": 0.0, "adam_epsilon": 1.0, "max_grad_norm": 1.0, "batch_size": 24, "sampling": "epochs"}
+KEYS = {"dropout": 0.0, "adam_epsilon": 1.0, "max_grad_norm": 1.0, "size": 24, "sampling": "epochs"}
 CONSTANT = {"learning_rate": 1.0}
 
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory):
-    return write_recipe(tmp_path_factory.mktemp("recipe"), **KEYS, **CONSTANT, length_groups=2)
+    return write_recipe(tmp_path_factory.mktemp("recipe"), **KEYS, **CONSTANT, length_buckets=2)
 
 
 def run_with(processes: int, recipe: Path, folder: Path) -> Path:
@@ -44,8 +44,8 @@ def two(recipe, tmp_path_factory):
 
 def test_there_are_two(one, two):
     """Everything else here would hold for two processes that each train alone."""
-    assert read_results(one / "results.json")["num_processes"] == 1
-    assert read_results(two / "results.json")["num_processes"] == 2
+    assert read_record(one / "results.json").num_processes == 1
+    assert read_record(two / "results.json").num_processes == 2
     assert {path.name for path in (two / "checkpoint-6").glob("rng_state*")} == {"rng_state_0.pth", "rng_state_1.pth"}
 
 
@@ -68,8 +68,8 @@ def test_one_loss_curve(one, two):
     """
     curves = []
     for run_dir in (one, two):
-        history = read_results(run_dir / "results.json")["history"]
-        curves.append([value for entry in history if "loss" in entry for value in (entry["loss"], entry["grad_norm"])])
+        history = read_record(run_dir / "results.json").history
+        curves.append([value for entry in history if entry.loss is not None for value in (entry.loss, entry.grad_norm)])
     assert len(curves[0]) == 12
     assert curves[1] == pytest.approx(curves[0], rel=1e-5)
     models = [load_file(run_dir / "model" / "model.safetensors") for run_dir in (one, two)]
@@ -78,15 +78,23 @@ def test_one_loss_curve(one, two):
 
 def test_one_evaluation(one, two):
     """Over exactly the examples of each split, an odd number that two processes cannot share evenly."""
-    records = [read_results(run_dir / "results.json") for run_dir in (one, two)]
+    records = [read_record(run_dir / "results.json") for run_dir in (one, two)]
     for split in ("validation", "test"):
-        assert records[1]["splits"][split]["examples"] == SMALL[split]
-        for key in ("accuracy", "accuracy_oracle", "by_length"):
-            assert records[1]["splits"][split][key] == records[0]["splits"][split][key]
+        assert records[1].splits[split].examples == SMALL[split]
+        assert records[1].splits[split].by_length == records[0].splits[split].by_length
+        for key in ("accuracy", "accuracy_oracle"):
+            assert records[1].splits[split].metrics[key] == records[0].splits[split].metrics[key]
         for key in ("loss", "loss_teacher"):
-            assert records[1]["splits"][split][key] == pytest.approx(records[0]["splits"][split][key], rel=1e-4)
+            assert records[1].splits[split].metrics[key] == pytest.approx(
+                records[0].splits[split].metrics[key], rel=1e-4
+            )
     evaluated = [
-        {(entry["step"], key): value for entry in record["history"] for key, value in entry.items() if "eval_" in key}
+        {
+            (entry.step, split, key): value
+            for entry in record.history
+            for split, metrics in entry.evaluations.items()
+            for key, value in metrics.items()
+        }
         for record in records
     ]
     assert len(evaluated[0]) == 2 * 6
@@ -122,21 +130,14 @@ def test_a_finished_run_is_said_to_be_so_once(recipe, two):
     assert done.out.count("is finished already") == 1
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"batch_size": 9}, "batch_size=9 is not a multiple of length_groups=1 x processes=2"),
-        ({"static_batches": True}, "static_batches=true runs in one process, not in 2"),
-    ],
-)
-def test_what_two_processes_cannot_share(changes, message, tmp_path):
-    done = train_process([str(write_recipe(tmp_path, **changes)), "output_dir=run"], tmp_path, processes=2)
+def test_what_two_processes_cannot_share(tmp_path):
+    done = train_process([str(write_recipe(tmp_path, size=9)), "output_dir=run"], tmp_path, processes=2)
     assert done.status == 2
-    assert message in done.err
+    assert "batches.size=9 is not a multiple of batches.length_buckets=1 x processes=2" in done.err
 
 
 def test_divergence_ends_both(tmp_path):
-    path = write_recipe(tmp_path, learning_rate=1e30, steps=50, save_every=1)
+    path = write_recipe(tmp_path, learning_rate=1e30, max_steps=50, save_steps=1)
     done = train_process([str(path), "output_dir=run"], tmp_path, processes=2)
     assert done.status == 1
     assert "is not finite" in done.err
@@ -147,7 +148,7 @@ def test_divergence_ends_both(tmp_path):
 
 
 def real_recipe(folder: Path) -> Path:
-    return write_recipe(folder, config="length_cutoff_40", steps=2, eval_every=2, eval_batch_size=512)
+    return write_recipe(folder, config="length_cutoff_40", max_steps=2, eval_steps=2, batch_size=512)
 
 
 @pytest.mark.parametrize(
@@ -183,10 +184,10 @@ def test_torchrun(tmp_path):
 
 
 def assert_shared(run_dir: Path, processes: int) -> None:
-    record = read_results(run_dir / "results.json")
-    assert record["num_processes"] == processes
+    record = read_record(run_dir / "results.json")
+    assert record.num_processes == processes
     counts = {"validation": 2078, "test": 128}
-    assert {name: split["examples"] for name, split in record["splits"].items()} == counts
+    assert {name: split.examples for name, split in record.splits.items()} == counts
     rows = read_lines(run_dir / "predictions.jsonl")
     assert [(row["split"], row["row"]) for row in rows] == [(name, i) for name, n in counts.items() for i in range(n)]
 

@@ -22,9 +22,9 @@ from typer.testing import CliRunner
 
 import hf_sysgen.training.tasks.base
 from hf_sysgen.cli.main import app
-from hf_sysgen.config.recipe import dump_recipe, load_recipe
+from hf_sysgen.config.io import dump_recipe, load_recipe
 from hf_sysgen.files import locked
-from hf_sysgen.results.record import RESULTS, read_results
+from hf_sysgen.results.record import RESULTS, read_record
 from hf_sysgen.training.launch import run_sweep
 from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
 from hf_sysgen.training.launch.sweep import SweepError, load_sweep, state_of
@@ -52,7 +52,7 @@ def write_sweep(folder: Path, name: str = "sweep", **keys) -> Path:
 
 def stand_in_command(processes, file, overrides) -> list[str]:
     recipe = load_recipe(file, overrides)
-    accuracy = recipe.learning_rate if recipe.learning_rate < 1 else 0.5
+    accuracy = recipe.training.learning_rate if recipe.training.learning_rate < 1 else 0.5
     split = {"examples": 2, "accuracy": accuracy, "loss": 1.0, "by_length": [[1, 2, accuracy]]}
     results = {
         "schema_version": 1, "name": recipe.name, "recipe": recipe.to_dict(), "recipe_hash": recipe.hash,
@@ -83,7 +83,7 @@ def test_runs_of_a_file(folder):
     path = write_sweep(
         folder,
         recipes=["tiny.yaml", "other.yaml"],
-        cells=[{}, {"config": "length", "steps": 7}],
+        cells=[{}, {"config": "length", "max_steps": 7}],
         axes={"learning_rate": [0.01, 1e-05], "dropout": [0.0]},
         seeds=[3, 1],
     )
@@ -96,21 +96,27 @@ def test_runs_of_a_file(folder):
         "runs/tiny,dropout=0.0,learning_rate=1e-05/seed3",
     ]
     last = loaded.runs[-1]
-    assert last.overrides == ("config=length", "dropout=0.0", "learning_rate=1e-05", "steps=7", "seed=1")
+    assert last.overrides == (
+        "data.config=length",
+        "model.dropout=0.0",
+        "training.learning_rate=1e-05",
+        "training.max_steps=7",
+        "seed=1",
+    )
     assert last.recipe == load_recipe(last.file, last.overrides)
     assert (last.recipe.config, last.recipe.steps, last.recipe.learning_rate) == ("length", 7, 1e-5)
 
 
 def test_overrides(folder):
-    path = write_sweep(folder, cells=[{"steps": 3}, {"steps": 4}], axes={"dropout": [0.1, 0.2]})
-    quick = load_sweep(path, ["steps=5", "seeds=[7]"])
+    path = write_sweep(folder, cells=[{"max_steps": 3}, {"max_steps": 4}], axes={"dropout": [0.1, 0.2]})
+    quick = load_sweep(path, ["training.max_steps=5", "seeds=[7]"])
     assert [run.name for run in quick.runs] == [
         "runs/tiny,steps=5/seed7",  # 0.1 is the default
         "runs/tiny,dropout=0.2,steps=5/seed7",
     ]
-    assert [run.recipe.model_fields["dropout"] for run in load_sweep(path, ["dropout=0.5"]).runs] == [0.5] * 8
+    assert [run.recipe.model_fields["dropout"] for run in load_sweep(path, ["model.dropout=0.5"]).runs] == [0.5] * 8
     # values that YAML would read otherwise
-    write_sweep(folder, axes={"paper_cell": ["null", "3", None], "tracker": ["none"]}, seeds=[0])
+    write_sweep(folder, axes={"paper_cell": ["null", "3", None], "report_to": ["none"]}, seeds=[0])
     with pytest.raises(SweepError, match="two runs are one"):
         load_sweep(path)
     write_sweep(folder, axes={"paper_cell": ["3"]}, seeds=[0])
@@ -121,7 +127,7 @@ def test_overrides(folder):
     ("changes", "message"),
     [
         ({"recipe": ["tiny.yaml"]}, "unknown key 'recipe', did you mean 'recipes'?"),
-        ({"steps": 5}, "Keys of recipes belong to `axes`"),
+        ({"max_steps": 5}, "Keys of recipes belong to `axes`"),
         ({"recipes": []}, "recipes: expected a list of paths of recipes, got []"),
         ({"recipes": "tiny.yaml"}, "recipes: expected a list"),
         ({"recipes": ["absent.yaml"]}, "absent.yaml: cannot read the recipe"),
@@ -131,23 +137,23 @@ def test_overrides(folder):
         ({"seeds": [True]}, "seeds: expected a list of whole numbers, True is none"),
         ({"seeds": [-1]}, "seeds: [-1] are not all in [0, 2^32)"),
         ({"axes": ["steps"]}, "axes: expected `key: [values]` lines"),
-        ({"axes": {"steps": 5}}, "steps: expected a list of values, got 5"),
+        ({"axes": {"max_steps": 5}}, "steps: expected a list of values, got 5"),
         ({"axes": {"stepz": [5]}}, "unknown key 'stepz', did you mean 'steps'?"),
-        ({"axes": {"steps": [5, "six"]}}, "steps: expected a whole number, got 'six'"),
-        ({"axes": {"hidden_size": [16, 17]}}, "hidden_size=17 is not a multiple"),
+        ({"axes": {"max_steps": [5, "six"]}}, "steps: expected a whole number, got 'six'"),
+        ({"axes": {"hidden_size": [16, 17]}}, "model.hidden_size=17 is not a multiple"),
         ({"axes": {"seed": [1]}}, "seed: is decided by `seeds`"),
         ({"axes": {"output_dir": ["a"]}}, "output_dir: is decided by"),
         ({"cells": [{"seed": 1}]}, "seed: is decided by `seeds`"),
-        ({"cells": {"steps": 3}}, "cells: expected a list of mappings"),
-        ({"cells": [{"steps": 3}], "axes": {"steps": [4]}}, "steps: stands in `axes` and in `cells`"),
-        ({"cells": [{"steps": 6}, {}]}, "two runs are one"),
+        ({"cells": {"max_steps": 3}}, "cells: expected a list of mappings"),
+        ({"cells": [{"max_steps": 3}], "axes": {"max_steps": [4]}}, "steps: stands in `axes` and in `cells`"),
+        ({"cells": [{"max_steps": 6}, {}]}, "two runs are one"),
         ({"axes": {"config": ["length", "lenght"]}}, "'lenght'"),
         ({"axes": {"benchmark": ["skan"]}}, "unknown benchmark 'skan'"),
         ({"select": "accuracy"}, "select: expected a split and a metric"),
         ({"select": ["test", "accuracy"]}, "select: expected a split and a metric"),
         ({"select": "train accuracy"}, "select: what is trained on is not measured"),
         ({"axes": {1: [2], "steps": [3]}}, "1: keys are words"),
-        ({"cells": [{"steps": 3}, {None: 4}]}, "None: keys are words"),
+        ({"cells": [{"max_steps": 3}, {None: 4}]}, "None: keys are words"),
         ({"select": "dev accuracy"}, "scan length_cutoff_26 has no split 'dev'; it has train, validation, test"),
     ],
     ids=str,
@@ -239,7 +245,7 @@ def test_what_the_rule_selects(folder):
 def test_a_folder_of_another_recipe_fails_alone(folder):
     """And a damaged record."""
     path = write_sweep(folder)
-    for seed, name, text in ((0, "recipe.yaml", yaml.safe_dump({**TINY, "steps": 9})), (2, RESULTS, "{")):
+    for seed, name, text in ((0, "recipe.yaml", yaml.safe_dump({**TINY, "max_steps": 9})), (2, RESULTS, "{")):
         (folder / f"runs/tiny/seed{seed}").mkdir(parents=True)
         (folder / f"runs/tiny/seed{seed}/{name}").write_text(text)
     (folder / "runs/tiny/seed2/recipe.yaml").write_text(dump_recipe(load_recipe("tiny.yaml", ["seed=2"])))
@@ -402,7 +408,7 @@ def sbatch(folder, monkeypatch):
 def test_slurm(folder, sbatch):
     path = write_sweep(folder, axes={"paper_cell": ["it's $HOME"]})
     assert sweep(path, "--run", "runs/tiny/seed0").exit_code == 0
-    result = sweep(path, "steps=6", "--slurm", "--partition 'my gpus' --gres gpu:1", "--jobs", 2)
+    result = sweep(path, "training.max_steps=6", "--slurm", "--partition 'my gpus' --gres gpu:1", "--jobs", 2)
     assert result.exit_code == 0, result.output
     script = folder / "runs/sweeps/sweep/array.sh"
     assert result.stdout == "job 4711: 3 of 4 runs, as runs/sweeps/sweep/array.sh says\n"
@@ -503,17 +509,17 @@ def test_first_cell_of_shipped_files(path, tmp_path, monkeypatch):
     run = load_sweep(path, ["seeds=[0]"]).runs[0]
     overrides = [*run.overrides, *shrunk(run.recipe), f"output_dir={tmp_path / 'run'}"]
     if run.recipe.benchmark == "c4":
-        overrides.append(f"tokenizer={write_tokenizer(tmp_path / 'tokenizer')}")
+        overrides.append(f"data.tokenizer={write_tokenizer(tmp_path / 'tokenizer')}")
     assert run_recipe(load_recipe(run.file, overrides))["steps"] == 2
 
 
 @pytest.mark.slow
 def test_in_earnest(tmp_path):
     """The real commands: a run that fails, a kill in the middle, and the same numbers as without it."""
-    keys = {"config": "length_cutoff_40", "eval_batch_size": 512, "output_dir": None}
+    keys = {"config": "length_cutoff_40", "batch_size": 512, "output_dir": None}
     for name in ("killed", "whole"):
         (tmp_path / name).mkdir()
-        write_recipe(tmp_path / name, steps=12, eval_every=4, save_every=3, **keys)
+        write_recipe(tmp_path / name, max_steps=12, eval_steps=4, save_steps=3, **keys)
         write_sweep(tmp_path / name, axes={"learning_rate": [0.01, 1e30]}, seeds=[0, 1])
     words = ["-m", "hf_sysgen.cli", "sweep", "sweep.yaml", "--jobs", "2"]
     with subprocess.Popen(
@@ -531,11 +537,11 @@ def test_in_earnest(tmp_path):
         assert result.returncode == 1
         failed = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
         assert len(failed) == 2
-        assert all("learning_rate=1e+30/seed" in line and "is not finite" in line for line in failed)
+        assert all("training.learning_rate=1e+30/seed" in line and "is not finite" in line for line in failed)
         done[name] = [tmp_path / name / "runs" / "tiny" / f"seed{seed}" for seed in (0, 1)]
     for killed, whole in zip(*done.values(), strict=True):
         assert weights(killed / "model") == weights(whole / "model")
-        assert read_results(killed / RESULTS)["splits"] == read_results(whole / RESULTS)["splits"]
+        assert read_record(killed / RESULTS).splits == read_record(whole / RESULTS).splits
     before = snapshot(tmp_path / "whole" / "runs" / "tiny")
     assert command(words, tmp_path / "whole").returncode == 1
     assert snapshot(tmp_path / "whole" / "runs" / "tiny") == before

@@ -21,11 +21,12 @@ from safetensors.torch import load_file
 from tiny_runs import (
     SIZES,
     SMALL,
-    TINY,
     environment,
     read_lines,
     short_scan,
     small_scan,
+    tiny_recipe,
+    tiny_sections,
     train_process,
     weights,
     write_recipe,
@@ -36,17 +37,17 @@ import hf_sysgen.hub.stranger
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.base
 from hf_sysgen.analysis import petty2023 as depth_analyses
-from hf_sysgen.config.recipe import Recipe, RecipeError, parse_recipe
+from hf_sysgen.config.io import parse_recipe
+from hf_sysgen.config.recipe import Recipe, RecipeError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.evaluate import evaluate_split
-from hf_sysgen.results.record import read_results
+from hf_sysgen.results.record import read_record
 from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.tasks.causal import CausalSeq2SeqTask, PromptedSplit
 
 DECODER = {
-    **{key: value for key, value in TINY.items() if key not in ("encoder_layers", "decoder_layers")},
     "model": "depth_width_decoder",
     "joint_vocabulary": True,
     "num_hidden_layers": 2,
@@ -54,7 +55,7 @@ DECODER = {
 
 
 def decoder_recipe(folder: Path, **changes: Any) -> Recipe:
-    return parse_recipe({**DECODER, "output_dir": str(folder / "run"), **changes}, name="tiny")
+    return tiny_recipe(folder, **{**DECODER, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +63,8 @@ def learned(tmp_path_factory) -> Path:
     """The folder of a finished run whose model gets some examples right and some wrong."""
     folder = tmp_path_factory.mktemp("decoder")
     recipe = decoder_recipe(
-        folder, steps=200, batch_size=32, hidden_size=32, intermediate_size=64, learning_rate=0.005,
-        eval_every=0, eval_batch_size=7, save_every=1000, log_every=50,
+        folder, max_steps=200, size=32, hidden_size=32, intermediate_size=64, learning_rate=0.005,
+        eval_steps=None, batch_size=7, save_steps=1000, logging_steps=50,
     )  # fmt: skip
     hf_sysgen.training.run.quiet_libraries()
     with pytest.MonkeyPatch.context() as patch:
@@ -101,7 +102,7 @@ def test_prompts_end_in_the_separator(tmp_path, few_examples):
 
 def test_the_loss_is_the_mean_over_the_targets_tokens(tmp_path, few_examples):
     """Of three parts with different numbers of tokens, as of one example at a time with nothing beside it."""
-    recipe = decoder_recipe(tmp_path, steps=1, batch_size=9, length_groups=3, eval_every=0)
+    recipe = decoder_recipe(tmp_path, max_steps=1, size=9, length_buckets=3, eval_steps=None)
     task = prepare_task(recipe)
     train = task.splits["train"]
     model = task.build_model("eager").eval()
@@ -111,7 +112,7 @@ def test_the_loss_is_the_mean_over_the_targets_tokens(tmp_path, few_examples):
         logits = model(input_ids=batch["input_ids"]).logits[0].log_softmax(-1).detach()
         start, ids = int(train.sources.lengths[row]), batch["input_ids"][0].tolist()
         scores += [-float(logits[place - 1, ids[place]]) for place in range(start, len(ids))]
-    history = run_recipe(recipe)["history"]
+    history = run_recipe(recipe).history
     assert [entry["loss"] for entry in history if "loss" in entry] == [
         pytest.approx(sum(scores) / len(scores), rel=1e-5)
     ]
@@ -153,7 +154,8 @@ def brute_force(model, source: list[int], target: list[int], eos: int) -> dict:
 @pytest.fixture(scope="module")
 def decoder(learned):
     """The trained model in float64, and the splits that it was evaluated on."""
-    recipe = parse_recipe({**DECODER, "pretrained": str(learned / "model"), "hidden_size": 32, "intermediate_size": 64})
+    sizes = {"hidden_size": 32, "intermediate_size": 64}
+    recipe = parse_recipe(tiny_sections(**DECODER, pretrained=str(learned / "model"), **sizes))
     task = CausalSeq2SeqTask(recipe, short_scan())
     return task.build_model("sdpa").double().eval(), task.splits
 
@@ -205,7 +207,7 @@ def test_result_does_not_depend_on_batches_or_processes(decoder):
 def test_two_processes_killed_and_resumed_end_as_one(tmp_path):
     # an epsilon above the gradients makes Adam momentum, so that rounding errors stay what they are
     keys = {**DECODER, "encoder_layers": None, "decoder_layers": None, "adam_epsilon": 1.0, "learning_rate": 1.0,
-            "max_grad_norm": 1.0, "batch_size": 24, "sampling": "epochs", "length_groups": 2}  # fmt: skip
+            "max_grad_norm": 1.0, "size": 24, "sampling": "epochs", "length_buckets": 2}  # fmt: skip
     recipe = write_recipe(tmp_path, **keys)
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
@@ -216,23 +218,13 @@ def test_two_processes_killed_and_resumed_end_as_one(tmp_path):
     assert train_process(arguments, folders[1], killed, processes=2).status == -signal.SIGKILL
     resumed = train_process(arguments, folders[1], processes=2)
     assert resumed.status == 0, resumed.err
-    assert read_results(folders[1] / "run" / "results.json")["num_processes"] == 2
+    assert read_record(folders[1] / "run" / "results.json").num_processes == 2
     models = [load_file(folder / "run" / "model" / "model.safetensors") for folder in folders]
     assert max(float((models[1][name] - weight).abs().max()) for name, weight in models[0].items()) < 1e-5
     rows = [read_lines(folder / "run" / "predictions.jsonl") for folder in folders]
     assert len(rows[0]) == SMALL["validation"] + SMALL["test"]
     for alone, shared in zip(*rows, strict=True):
         assert shared == alone | {key: pytest.approx(alone[key], rel=1e-4) for key in ("loss", "loss_teacher")}
-
-
-def test_static_batches_make_the_same_updates(tmp_path, few_examples):
-    runs = [
-        run_recipe(decoder_recipe(tmp_path / str(static), static_batches=static, eval_every=0))
-        for static in (False, True)
-    ]
-    losses = [[entry["loss"] for entry in run["history"] if "loss" in entry] for run in runs]
-    assert len(losses[0]) == 6
-    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
 
 
 # checkpoints
@@ -272,8 +264,8 @@ def test_a_checkpoint_travels(learned):
 
 def from_pretrained(folder: Path, checkpoint: Path, **changes: Any) -> Recipe:
     """A recipe without sizes, which the checkpoint has."""
-    keys = {key: value for key, value in DECODER.items() if key not in (*SIZES, "num_hidden_layers")}
-    return parse_recipe({**keys, "output_dir": str(folder / "run"), "pretrained": str(checkpoint), **changes}, "tuned")
+    keys = {**DECODER, **dict.fromkeys((*SIZES, "num_hidden_layers"), ...)}
+    return tiny_recipe(folder, **{**keys, "pretrained": str(checkpoint), **changes})
 
 
 def test_goes_on_from_a_checkpoint(learned, tmp_path, few_examples):
@@ -285,11 +277,11 @@ def test_goes_on_from_a_checkpoint(learned, tmp_path, few_examples):
     assert model.config.dropout == 0.5
     assert model.generation_config.max_new_tokens == task.longest_target
     record = run_recipe(recipe)
-    assert record["recipe"]["pretrained"] == str(learned / "model")
-    assert "hidden_size" not in record["recipe"]
+    assert record.recipe.model.pretrained == str(learned / "model")
+    assert "hidden_size" not in record.recipe.model.fields
     sizes = [depth_analyses.size(record, key) for key in ("num_hidden_layers", "hidden_size", "intermediate_size")]
     assert sizes == [2, 32, 64]
-    assert not {"dropout", "vocab_size", *record["recipe"]} & record["pretrained_fields"].keys()
+    assert not {"dropout", "vocab_size", *record.recipe.model.fields} & record.pretrained_fields.keys()
     vocabularies = [
         json.loads((folder / "model" / "tokenizer.json").read_text()) for folder in (learned, recipe.run_dir)
     ]
@@ -301,7 +293,7 @@ def test_a_tokenizer_of_pieces(tmp_path, monkeypatch, learned):
     """As those of language models: it has other words, no padding, and no start symbol, so that EOS separates."""
     monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", lambda *args, **kwargs: short_scan())
     folder = subword_checkpoint(learned, tmp_path / "pretrained", unknown="<unk>")
-    recipe = from_pretrained(tmp_path, folder, steps=1, eval_every=0)
+    recipe = from_pretrained(tmp_path, folder, max_steps=1, eval_steps=None)
     task = prepare_task(recipe)
     tokenizer = task.vocabulary.tokenizer
     train = task.splits["train"]
@@ -347,16 +339,16 @@ def test_what_a_checkpoint_contradicts(learned, tmp_path, few_examples, monkeypa
         return str(caught.value)
 
     trained = str(learned / "model")
-    assert f"hidden_size=16 contradicts pretrained={trained}, which has 32" in refused(
+    assert f"model.hidden_size=16 contradicts model.pretrained={trained}, which has 32" in refused(
         pretrained=trained, hidden_size=16
     )
-    assert "share_layers=True contradicts" in refused(pretrained=trained, share_layers=True)
-    assert "tokens=characters has no effect" in refused(pretrained=trained, tokens="characters")
+    assert "model.share_layers=True contradicts" in refused(pretrained=trained, share_layers=True)
+    assert "data.tokenization=characters has no effect" in refused(pretrained=trained, tokenization="characters")
     assert "absent: no checkpoint here, config.json is missing" in refused(pretrained=str(tmp_path / "absent"))
-    assert "set joint_vocabulary=true" in refused(joint_vocabulary=False)
-    assert "label_smoothing=0.1 does not go with" in refused(label_smoothing=0.1)
-    with pytest.raises(RecipeError, match=r"pretrained is for decoders \(depth_width_decoder\)"):
-        parse_recipe({**TINY, "pretrained": trained})
+    assert "set data.joint_vocabulary=true" in refused(joint_vocabulary=False)
+    assert "training.label_smoothing_factor does not go with" in refused(label_smoothing_factor=0.1)
+    with pytest.raises(RecipeError, match=r"model.pretrained is for fine-tuning decoders \(depth_width_decoder\)"):
+        parse_recipe(tiny_sections(pretrained=trained))
     few = subword_checkpoint(learned, tmp_path / "few", unknown="<unk>", letters="_INTURLEFWALKGHO")
     assert "cannot write 'I_JUMP', which targets have" in refused(pretrained=str(few))
     broken = tmp_path / "broken"
@@ -370,12 +362,12 @@ def test_what_a_checkpoint_contradicts(learned, tmp_path, few_examples, monkeypa
     (broken / "tokenizer.json").unlink()
     assert "no tokenizer can be loaded" in refused(pretrained=str(broken))
     relative = small_checkpoint(tmp_path / "other")
-    assert "it holds a relative_transformer, not model=depth_width_decoder" in refused(pretrained=str(relative))
+    assert "it holds a relative_transformer, not a depth_width_decoder" in refused(pretrained=str(relative))
 
 
 def small_checkpoint(folder: Path) -> Path:
     """Of an encoder-decoder model, which has a tokenizer as well."""
-    task = prepare_task(parse_recipe({**TINY, "model": "relative_transformer"}))
+    task = prepare_task(parse_recipe(tiny_sections(model="relative_transformer")))
     task.build_model("eager").save_pretrained(folder)
     task.save(folder)
     return folder

@@ -10,29 +10,26 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-import yaml
 from invariance import SHARED_BATCHES, SMOOTH, assert_a_kill_leaves_no_trace, assert_two_processes_train_as_one, curve
 from made_examples import any_benchmark, made_examples
-from tiny_runs import SIZES, SMALL, TINY, read_lines
+from tiny_runs import SMALL, read_lines, tiny_recipe, write_recipe
 from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification, AutoTokenizer
 
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.base
-from hf_sysgen.config.recipe import Recipe, RecipeError, load_recipe, parse_recipe
+from hf_sysgen.config.io import load_recipe
+from hf_sysgen.config.recipe import Recipe, RecipeError
 from hf_sysgen.data.cfq.trees import is_content, is_tree
 from hf_sysgen.data.clutrr.kinship import TARGETS
 from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.metrics.summary import summarize
-from hf_sysgen.models import CONFIGS
-from hf_sysgen.results.record import read_results
+from hf_sysgen.results.record import SplitMetrics, read_record
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.tasks.graphs import COLUMNS
 
-# what graph models have in place of `SIZES`
-SHARED = {key: value for key, value in TINY.items() if key not in ("encoder_layers", "decoder_layers")}
-SHARED |= {"model": "edge_transformer", "num_hidden_layers": 2}
+SHARED = {"model": "edge_transformer", "num_hidden_layers": 2}
 KEYS = {
     "clutrr": {"benchmark": "clutrr", "config": "gen_train234_test2to10"},
     "rrat": {
@@ -57,21 +54,12 @@ KEYS = {
 QUERIES = {"benchmark": "cfq", "config": "mcd1_edge", "joint_vocabulary": True}
 
 
-def with_its_sizes(keys: dict[str, Any]) -> dict[str, Any]:
-    """Of the sizes those that the model has."""
-    fields = CONFIGS[keys["model"]].__dataclass_fields__
-    return {key: keys[key] for key in keys if key not in SIZES or key in fields}
-
-
 def tiny(folder: Path, keys: dict[str, Any], **changes: Any) -> Recipe:
-    keys = {**SHARED, "output_dir": str(folder / "run"), **keys, **changes}
-    return parse_recipe(with_its_sizes(keys), name="tiny")
+    return tiny_recipe(folder, **{**SHARED, **keys, **changes})
 
 
 def tiny_file(folder: Path, keys: dict[str, Any], **changes: Any) -> Path:
-    path, keys = folder / "tiny.yaml", with_its_sizes({**SHARED, **keys, **changes})
-    path.write_text(yaml.safe_dump(keys), encoding="utf-8")
-    return path
+    return write_recipe(folder, **{**SHARED, **keys, **changes})
 
 
 # batches
@@ -123,14 +111,16 @@ def test_neighbours_are_of_similar_length(name, tmp_path, few_examples):
 
 def test_the_model_of_the_paper_has_its_size(few_examples):
     """All that the authors' code instantiates, but 40,000 that it throws away."""
-    task = prepare_task(load_recipe("edge/clutrr_edge_234.yaml"))
+    task = prepare_task(load_recipe("bergen2021/clutrr_edge_234.yaml"))
     assert task.build_model("eager").num_parameters() == 608_818 - 40_000
 
 
 @pytest.mark.slow
 def test_real_words_have_the_authors_ids(data_dir):
     """Their counts, and one word that only gen has, whose labels are all known."""
-    task = prepare_task(load_recipe("edge/cogs_graph_edge.yaml", [f"data_dir={data_dir}", "share_layers=false"]))
+    task = prepare_task(
+        load_recipe("bergen2021/cogs_graph_edge.yaml", [f"data.data_dir={data_dir}", "model.share_layers=false"])
+    )
     assert {kind: len(names) for kind, names in task.names.items()} == {
         "role": 9, "category": 5, "noun_type": 4, "verb": 136,
     }  # fmt: skip
@@ -184,15 +174,13 @@ SLOW = ("gat", "cogs_transformer", "cfq_biaffine")
 def test_parts_make_the_same_update(name, tmp_path, few_examples):
     """61 examples in batches of 20: the epoch's last one has one row, so that three of four groups are empty."""
     exact = {"node_init": "zeros"} if name == "gat" else {}
-    keys = {**KEYS[name], **SMOOTH, **exact, "sampling": "epochs", "batch_size": 20, "steps": 4, "eval_every": 0}
-    curves = [curve(run_recipe(tiny(tmp_path / str(n), keys, length_groups=n))) for n in (1, 4)]
+    keys = {**KEYS[name], **SMOOTH, **exact, "sampling": "epochs", "size": 20, "max_steps": 4, "eval_steps": None}
+    curves = [curve(run_recipe(tiny(tmp_path / str(n), keys, length_buckets=n))) for n in (1, 4)]
     assert len(curves[0]) == 8
     assert curves[1] == pytest.approx(curves[0], rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    "key", [{"label_smoothing": 0.1}, {"joint_vocabulary": True}, {"static_batches": True}], ids=str
-)
+@pytest.mark.parametrize("key", [{"label_smoothing_factor": 0.1}, {"joint_vocabulary": True}], ids=str)
 def test_keys_that_are_about_texts(key, tmp_path, few_examples):
     with pytest.raises(RecipeError, match=rf"{next(iter(key))}=.* is for tasks whose targets are texts"):
         run_recipe(tiny(tmp_path, KEYS["clutrr"], **key))
@@ -217,7 +205,7 @@ def runs(tmp_path_factory):
         folder = tmp_path_factory.mktemp(name)
         hf_sysgen.training.run.quiet_libraries()
         recipe = tiny(
-            folder, {**KEYS, "cfq": QUERIES}[name], steps=30, batch_size=16, eval_every=15, save_every=30, dropout=0.0,
+            folder, {**KEYS, "cfq": QUERIES}[name], max_steps=30, size=16, eval_steps=15, save_steps=30, dropout=0.0,
             learning_rate={"cfq_dependencies": 0.01, "cogs_transformer": 0.05}.get(name, 0.005),
         )  # fmt: skip
         with mock.patch.object(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark):
@@ -229,14 +217,14 @@ def runs(tmp_path_factory):
 
 @pytest.mark.parametrize("name", KEYS)
 def test_metrics_follow_from_predictions(name, runs):
-    record, rows = read_results(runs(name) / "results.json"), read_lines(runs(name) / "predictions.jsonl")
+    record, rows = read_record(runs(name) / "results.json"), read_lines(runs(name) / "predictions.jsonl")
     expected = [(split, row) for split in ("validation", "test") for row in range(SMALL[split])]
     assert [(row["split"], row["row"]) for row in rows] == expected
-    for split, metrics in record["splits"].items():
-        assert summarize(row for row in rows if row["split"] == split) == metrics
+    for split, metrics in record.splits.items():
+        summary = summarize(row for row in rows if row["split"] == split)
+        assert SplitMetrics.model_validate(summary, strict=False) == metrics
     assert 0 < sum(row["exact"] for row in rows) < len(rows)
-    evaluated = [entry for entry in record["history"] if "eval_test_accuracy" in entry]
-    assert [entry["step"] for entry in evaluated] == [15, 30]
+    assert [step for step, _ in record.curve("test", "accuracy")] == [15, 30]
 
 
 @pytest.mark.parametrize("name", ["clutrr", "rrat", "gat"])
@@ -294,10 +282,12 @@ def test_a_stranger_parses_dependencies(name, runs):
         assert row["correct_arcs"] == sum(arc == right for arc, right in zip(arcs, gold, strict=True))
         content = [is_content(label) for _, label in gold]
         assert row["exact"] == all(arc == right for arc, right, it in zip(arcs, gold, content, strict=True) if it)
-    splits = read_results(runs(name) / "results.json")["splits"]
+    metrics = read_record(runs(name) / "results.json").splits["test"].metrics
     test = [row for row in rows if row["split"] == "test"]
-    assert splits["test"]["las"] == sum(row["correct_arcs"] for row in test) / sum(row["tokens"] for row in test)
-    assert splits["test"]["uas"] >= splits["test"]["las"] > 0
+    assert metrics["las"] == sum(row["correct_arcs"] for row in test) / sum(
+        row["tokens"] for row in test
+    )
+    assert metrics["uas"] >= metrics["las"] > 0
 
 
 def test_a_stranger_writes_queries(runs):

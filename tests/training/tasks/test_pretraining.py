@@ -24,7 +24,19 @@ import sharded
 import torch
 from made_examples import any_benchmark
 from safetensors.torch import load_file
-from tiny_runs import ROOT, TINY, command, environment, free_port, read_lines, small_scan, train_process, weights
+from tiny_runs import (
+    ROOT,
+    SIZES,
+    command,
+    environment,
+    free_port,
+    read_lines,
+    small_scan,
+    tiny_recipe,
+    tiny_sections,
+    train_process,
+    weights,
+)
 from tiny_text import PRETRAINING, SHARDS, text_benchmark, texts, write_text, write_tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
@@ -33,13 +45,14 @@ import hf_sysgen.evaluation.commands
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.base
 from hf_sysgen.cli.main import app
-from hf_sysgen.config.recipe import RecipeError, parse_recipe
+from hf_sysgen.config.io import parse_recipe
+from hf_sysgen.config.recipe import RecipeError
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.data.c4.files import Shard, known_shards, write_shards
 from hf_sysgen.data.c4.sources import shard_names
 from hf_sysgen.evaluation.metrics.language_modeling import evaluate_text
 from hf_sysgen.evaluation.metrics.summary import summarize_text
-from hf_sysgen.results.record import read_results
+from hf_sysgen.results.record import read_record
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.tasks.pretraining import PretrainingTask, StreamBatches, StreamEnded
@@ -146,9 +159,9 @@ def test_no_example_is_shown_twice(text, tokenizer):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"streams": 8, "batch_size": 8}, "streams=8 is more than the 7 shards of the text"),
+        ({"streams": 8, "batch_size": 8}, "data.streams=8 is more than the 7 shards of the text"),
         ({"world": 4}, "streams=6 is not a multiple of processes=4"),
-        ({"batch_size": 10}, "batch_size=10 is not a multiple of streams=6"),
+        ({"batch_size": 10}, "batches.size=10 is not a multiple of data.streams=6"),
         ({"parts": 5}, "batch_size=12 is not a multiple of length_groups=5 x processes=1"),
     ],
 )
@@ -233,7 +246,7 @@ def test_shards_elsewhere_are_known_by_name(text):
 
 def test_perplexity_is_over_all_tokens(tokenizer):
     """Of a model in float64, token by token, with nothing but what came before."""
-    recipe = parse_recipe({**PRETRAINING, "tokenizer": tokenizer.name_or_path})
+    recipe = parse_recipe(tiny_sections(**{**PRETRAINING, "tokenizer": tokenizer.name_or_path}))
     task = PretrainingTask(recipe, text_benchmark())
     model = task.build_model("sdpa").double().eval()
     examples, rows = task.splits["validation"], torch.arange(3).numpy()
@@ -256,7 +269,7 @@ def test_perplexity_is_over_all_tokens(tokenizer):
 @pytest.mark.parametrize("world", [2, 3, 5])
 def test_processes_call_the_model_equally_often(world, tokenizer):
     """A model whose weights are spread over processes would wait for ever otherwise."""
-    recipe = parse_recipe({**PRETRAINING, "tokenizer": tokenizer.name_or_path})
+    recipe = parse_recipe(tiny_sections(**{**PRETRAINING, "tokenizer": tokenizer.name_or_path}))
     task = PretrainingTask(recipe, text_benchmark())
     model = task.build_model("sdpa")
     examples, rows = task.splits["validation"], torch.arange(11).numpy()
@@ -279,7 +292,7 @@ def write_keys(folder: Path, keys: dict[str, Any], **changes: Any) -> Path:
     import yaml
 
     path = folder / "pretraining.yaml"
-    path.write_text(yaml.safe_dump({**keys, **changes}, sort_keys=False), encoding="utf-8")
+    path.write_text(yaml.safe_dump(tiny_sections(**{**keys, **changes}), sort_keys=False), encoding="utf-8")
     return path
 
 
@@ -304,8 +317,8 @@ def one(recipe, tmp_path_factory) -> Path:
 
 
 def curve(run_dir: Path) -> list[float]:
-    history = read_results(run_dir / "results.json")["history"]
-    return [value for entry in history if "loss" in entry for value in (entry["loss"], entry["grad_norm"])]
+    history = read_record(run_dir / "results.json").history
+    return [value for entry in history if entry.loss is not None for value in (entry.loss, entry.grad_norm)]
 
 
 def examples_of(folder: Path) -> dict[int, list[str]]:
@@ -321,24 +334,24 @@ def examples_of(folder: Path) -> dict[int, list[str]]:
 def test_one_loss_curve(processes, recipe, one, tmp_path):
     """At the same global batch; and one perplexity, over an odd number of examples."""
     shared = trained(recipe, tmp_path, processes)
-    records = [read_results(run_dir / "results.json") for run_dir in (one, shared)]
-    assert [record["num_processes"] for record in records] == [1, processes]
+    records = [read_record(run_dir / "results.json") for run_dir in (one, shared)]
+    assert [record.num_processes for record in records] == [1, processes]
     assert len(curve(one)) == 12
     assert curve(shared) == pytest.approx(curve(one), rel=1e-5)
     assert examples_of(shared.parent) == examples_of(one.parent)
     models = [load_file(run_dir / "model" / "model.safetensors") for run_dir in (one, shared)]
     assert max(float((models[1][name] - weight).abs().max()) for name, weight in models[0].items()) < 1e-5
-    splits = [record["splits"]["validation"] for record in records]
-    assert [split["tokens"] for split in splits] == [11 * (LENGTH - 1)] * 2
-    assert splits[1]["perplexity"] == pytest.approx(splits[0]["perplexity"], rel=1e-5)
+    splits = [record.splits["validation"] for record in records]
+    assert [split.tokens for split in splits] == [11 * (LENGTH - 1)] * 2
+    assert splits[1].perplexity == pytest.approx(splits[0].perplexity, rel=1e-5)
     rows = read_lines(shared / "predictions.jsonl")
     assert [row["row"] for row in rows] == list(range(11))
     assert rows[0]["input"].startswith("250: ")
-    assert sum(row["nats"] for row in rows) == pytest.approx(splits[1]["loss"] * splits[1]["tokens"])
+    assert sum(row["nats"] for row in rows) == pytest.approx(splits[1].loss * splits[1].tokens)
 
 
 def test_accumulation_is_the_same_update(recipe, one, tmp_path):
-    parts = trained(recipe, tmp_path, 1, "length_groups=4")
+    parts = trained(recipe, tmp_path, 1, "batches.length_buckets=4")
     assert curve(parts) == pytest.approx(curve(one), rel=1e-5)
 
 
@@ -373,14 +386,15 @@ def test_goes_on_with_more_processes(recipe, one, tmp_path):
 def test_goes_on_by_other_means(recipe, one, tmp_path):
     """As more processes need it: parts of an update, and what saves memory."""
     run_dir = shutil.copytree(one, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoint-6", "results.json"))
-    means = ("length_groups=3", "gradient_checkpointing=true", "torch_compile=false")
+    means = ("batches.length_buckets=3", "training.gradient_checkpointing=true", "training.torch_compile=false")
     assert curve(trained(recipe, tmp_path, 2, *means)) == pytest.approx(curve(one), rel=1e-5)
     # of a finished one they change nothing
-    done = train_process([str(recipe), f"output_dir={run_dir}", "torch_compile=true"], tmp_path)
+    done = train_process([str(recipe), f"output_dir={run_dir}", "training.torch_compile=true"], tmp_path)
     assert "finished already" in done.out
-    done = train_process([str(recipe), f"output_dir={run_dir}", "kept_steps=[1]", "length_groups=2"], tmp_path)
+    changes = ["training.kept_steps=[1]", "batches.length_buckets=2"]
+    done = train_process([str(recipe), f"output_dir={run_dir}", *changes], tmp_path)
     assert done.status == 2
-    assert "another recipe (kept_steps: [1, 4] there, [1] here)" in done.err
+    assert "another recipe (training.kept_steps: [1, 4] there, [1] here)" in done.err
 
 
 @pytest.mark.parametrize("is_finished", [False, True])
@@ -391,13 +405,13 @@ def test_a_run_keeps_its_text(is_finished, recipe, keys, one, tmp_path):
         (run_dir / "results.json").unlink()
     before = (run_dir / "recipe.yaml").read_bytes()
     other = change_text(tmp_path / "other", "other text")
-    done = train_process([str(recipe), f"output_dir={run_dir}", f"data_dir={other}"], tmp_path)
+    done = train_process([str(recipe), f"output_dir={run_dir}", f"data.data_dir={other}"], tmp_path)
     assert done.status == 2, done.err
     assert done.err.count("\n") == 1
     assert f"error: data_dir: {run_dir} holds a run on other text (shard 1 of stream 0 is c4-train.00000" in done.err
     assert (run_dir / "recipe.yaml").read_bytes() == before
     moved = shutil.copytree(keys["data_dir"], tmp_path / "moved")
-    done = train_process([str(recipe), f"output_dir={run_dir}", f"data_dir={moved}"], tmp_path)
+    done = train_process([str(recipe), f"output_dir={run_dir}", f"data.data_dir={moved}"], tmp_path)
     assert done.status == 0, done.err
     assert ("finished already" in done.out) == is_finished
     assert weights(run_dir / "model") == weights(one / "model")
@@ -409,7 +423,7 @@ def test_an_unfinished_run_whose_folder_of_text_changed(change, recipe, keys, on
     folder = change_text(tmp_path / "text", change)
     copy = run_dir / "recipe.yaml"
     copy.write_text(copy.read_text().replace(keys["data_dir"], str(folder)))
-    done = train_process([str(recipe), f"output_dir={run_dir}", f"data_dir={folder}"], tmp_path)
+    done = train_process([str(recipe), f"output_dir={run_dir}", f"data.data_dir={folder}"], tmp_path)
     assert done.status == 2, done.err
     assert OTHER_TEXTS[change] in done.err
 
@@ -423,20 +437,15 @@ def test_weights_are_kept_at_the_stated_steps(one):
     assert len(AutoTokenizer.from_pretrained(one / "step-4")) == 300
     model = AutoModelForCausalLM.from_pretrained(one / "step-4")
     assert model.config.vocab_size == 300
-    evaluated = {
-        entry["step"]: entry["eval_validation_perplexity"]
-        for entry in read_results(one / "results.json")["history"]
-        if "eval_validation_perplexity" in entry
-    }
-    assert sorted(evaluated) == [1, 3, 4, 6]
+    evaluated = read_record(one / "results.json").curve("validation", "perplexity")
+    assert [step for step, _ in evaluated] == [1, 3, 4, 6]
 
 
 def test_pretrained_weights_are_fine_tuned(one, tmp_path, monkeypatch):
     monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark)
-    changes = {"model": "depth_width_decoder", "pretrained": str(one / "step-4"), "joint_vocabulary": True, "steps": 2}
-    keys = {key: value for key, value in TINY.items() if key not in ("encoder_layers", "decoder_layers")}
-    recipe = parse_recipe({**keys, **changes, "num_hidden_layers": 2, "output_dir": str(tmp_path / "run")})
-    assert run_recipe(recipe)["splits"]["test"]["examples"] > 0
+    changes = {"model": "depth_width_decoder", "pretrained": str(one / "step-4"), "joint_vocabulary": True}
+    recipe = tiny_recipe(tmp_path, **changes, num_hidden_layers=2, max_steps=2)
+    assert run_recipe(recipe).splits["test"].examples > 0
 
 
 # torch's own, when it compiles
@@ -447,7 +456,7 @@ def test_pretrained_weights_are_fine_tuned(one, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"precision": "bf16"},
+        {"bf16": True},
         pytest.param({"gradient_checkpointing": True}, marks=pytest.mark.slow),
         pytest.param({"torch_compile": True}, marks=pytest.mark.slow),
     ],
@@ -455,8 +464,8 @@ def test_pretrained_weights_are_fine_tuned(one, tmp_path, monkeypatch):
 )
 def test_other_ways_to_compute_it(changes, keys, one, tmp_path):
     hf_sysgen.training.run.quiet_libraries()
-    recipe = parse_recipe({**keys, "adam_epsilon": 1.0, "learning_rate": 1.0, "max_grad_norm": 1.0, "steps": 2,
-                           **changes, "output_dir": str(tmp_path / "run")})  # fmt: skip
+    smooth = {"adam_epsilon": 1.0, "learning_rate": 1.0, "max_grad_norm": 1.0, "max_steps": 2}
+    recipe = tiny_recipe(tmp_path, **{**keys, **smooth, **changes})
     run_recipe(recipe)
     assert curve(tmp_path / "run") == pytest.approx(curve(one)[:4], rel=0.02)
 
@@ -467,14 +476,11 @@ def test_other_ways_to_compute_it(changes, keys, one, tmp_path):
 def assert_same_run(run_dir: Path, other: Path) -> None:
     """To rounding in float32: losses, perplexities, and what is in the checkpoints that travel."""
     assert curve(run_dir) == pytest.approx(curve(other), rel=1e-5)
-    records = [read_results(folder / "results.json") for folder in (run_dir, other)]
-    perplexities = [
-        [entry["eval_validation_perplexity"] for entry in record["history"] if "eval_validation_perplexity" in entry]
-        for record in records
-    ]
+    records = [read_record(folder / "results.json") for folder in (run_dir, other)]
+    perplexities = [[value for _, value in record.curve("validation", "perplexity")] for record in records]
     assert perplexities[0] == pytest.approx(perplexities[1], rel=1e-5)
-    splits = [record["splits"]["validation"] for record in records]
-    assert splits[0]["perplexity"] == pytest.approx(splits[1]["perplexity"], rel=1e-5)
+    splits = [record.splits["validation"] for record in records]
+    assert splits[0].perplexity == pytest.approx(splits[1].perplexity, rel=1e-5)
     for name in ("model", "step-1", "step-4"):
         folders = run_dir / name, other / name
         files = [{path.name for path in folder.iterdir()} for folder in folders]
@@ -496,7 +502,7 @@ def test_sharded_weights(recipe, one, tmp_path):
 @pytest.mark.slow
 def test_sharded_and_compiled(recipe, one, tmp_path):
     """Kept weights, going on, and evaluation, also one before any update, are of the model that is compiled."""
-    arguments = [str(recipe), "output_dir=run", "torch_compile=true"]
+    arguments = [str(recipe), "output_dir=run", "training.torch_compile=true"]
     for moment in (functools.partial(kills.after_step, 5), kills.before_predictions):
         prepare = functools.partial(sharded.shard, functools.partial(sharded.trace_only, moment))
         assert train_process(arguments, tmp_path, prepare, 2).status == -signal.SIGKILL
@@ -522,40 +528,41 @@ def test_sharded_and_killed(recipe, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "key"),
     [
-        ({"tokenizer": None}, "`tokenizer` is missing, which benchmark=c4 needs"),
-        ({"tokenizer": "/no/where"}, "tokenizer=/no/where: no tokenizer can be loaded"),
-        ({"validation_examples": 1000}, "validation_examples=1000 is more than the"),
-        ({"joint_vocabulary": True}, "joint_vocabulary=True has no effect on benchmark=c4"),
-        ({"early_stopping": "loss"}, "early_stopping=loss has no effect on benchmark=c4"),
-        ({"paper_test": 0.5}, "paper_test=0.5 has no effect on benchmark=c4"),
-        ({"streams": 8, "batch_size": 8}, "streams=8 is more than the 7 shards"),
-        ({"model": "sysgen_transformer", "num_hidden_layers": None}, "model=sysgen_transformer cannot be trained on"),
-        ({"context_length": 1}, "context_length=1 must be at least 2"),
-        ({"kept_steps": [2, 7]}, r"kept_steps=\[2, 7\] must be increasing numbers from 1 to steps=6"),
-        ({"kept_steps": [2, 2]}, r"kept_steps=\[2, 2\] must be increasing"),
-        ({"kept_steps": 2}, "kept_steps: expected a list of whole numbers, got 2"),
+        ({"tokenizer": None}, "data.tokenizer"),
+        ({"tokenizer": "/no/where"}, "data.tokenizer"),
+        ({"validation_examples": 1000}, "data.validation_examples"),
+        ({"joint_vocabulary": True}, "data.joint_vocabulary"),
+        ({"early_stopping": {"metric": "loss"}}, "evaluation.early_stopping"),
+        ({"paper": {"metric": "perplexity", "test": 0.5}}, "paper.test"),
+        ({"streams": 8, "size": 8}, "data.streams"),
+        ({"model": "sysgen_transformer", "num_hidden_layers": ...}, "model.type"),
+        ({"context_length": 1}, "data.context_length"),
+        ({"kept_steps": [2, 7]}, "training.kept_steps"),
+        ({"kept_steps": [2, 2]}, "training.kept_steps"),
+        ({"kept_steps": 2}, "training.kept_steps"),
+        ({"sampling": "epochs"}, "batches.sampling"),
     ],
     ids=str,
 )
-def test_what_cannot_be_run(changes, message, keys, tmp_path):
-    given = {key: value for key, value in {**keys, **changes}.items() if value is not None or key == "tokenizer"}
-    with pytest.raises(RecipeError, match=message) as caught:
-        run_recipe(parse_recipe({**given, "output_dir": str(tmp_path / "run")}))
+def test_what_cannot_be_run(changes, key, keys, tmp_path):
+    with pytest.raises(RecipeError) as caught:
+        run_recipe(tiny_recipe(tmp_path, **{**keys, **changes}))
+    assert key in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not list((tmp_path / "run").rglob("*"))
 
 
 def test_keys_of_pretraining_alone(tmp_path):
     for key, value in {"tokenizer": "x", "context_length": 7, "streams": 2, "validation_examples": 3}.items():
-        with pytest.raises(RecipeError, match=f"{key}={value} has no effect on benchmark=scan, whose task is seq2seq"):
-            prepare_task(parse_recipe({**TINY, key: value}))
+        with pytest.raises(RecipeError, match=f"data.{key}={value} has no effect"):
+            prepare_task(parse_recipe(tiny_sections(**{key: value})))
 
 
 def test_the_text_may_end(keys, tmp_path):
     """After some checkpoints: one line, and the status of a run that failed."""
-    path = write_keys(tmp_path, keys, steps=999, eval_every=0, save_every=10, log_every=100)
+    path = write_keys(tmp_path, keys, max_steps=999, eval_steps=None, save_steps=10, logging_steps=100)
     done = train_process([str(path), "output_dir=run"], tmp_path)
     assert done.status == 1
     assert re.search(r"^error: the text of stream \d ends before update \d+ of 999", done.err, flags=re.MULTILINE)
@@ -566,7 +573,7 @@ def test_the_text_may_end(keys, tmp_path):
     ("words", "message"),
     [
         (["evaluate", "nowhere", "c4"], "c4 has no targets to decode; a recipe's run measures perplexity"),
-        (["compare", "depth_width/pretrain_41M_1.yaml"], "pretrain_41M_1: c4 en has no split `test` to compare on"),
+        (["compare", "petty2023/pretrain_41M_1.yaml"], "pretrain_41M_1: c4 en has no split `test` to compare on"),
     ],
 )
 def test_commands_for_other_tasks(words, message):
@@ -592,23 +599,22 @@ def test_a_pretrained_decoder_predicts_and_is_evaluated(one, monkeypatch):
 
 
 def test_a_size_class_decides_all_sizes():
-    keys = {key: value for key, value in PRETRAINING.items() if key not in ("hidden_size", "intermediate_size",
-            "num_attention_heads", "num_hidden_layers")}  # fmt: skip
-    recipe = parse_recipe({**keys, "size_class": "134M", "num_hidden_layers": 21})
+    keys = {**PRETRAINING, **dict.fromkeys((*SIZES, "num_hidden_layers"), ...), "tokenizer": "x"}
+    recipe = parse_recipe(tiny_sections(**{**keys, "size_class": "134M", "num_hidden_layers": 21}))
     expected = {"hidden_size": 768, "intermediate_size": 731, "num_attention_heads": 8, "num_hidden_layers": 21}
-    assert recipe.model_fields == expected
+    assert recipe.model.fields == expected
     # the copy in a run's folder names all of them
     assert parse_recipe(recipe.to_dict()).hash == recipe.hash
-    assert parse_recipe({**keys, "size_class": "374M"}).model_fields["num_hidden_layers"] == 24
-    for changes, message in (
-        ({"size_class": "42M"}, "size_class=42M: '42M' is no size class; there are 41M, 134M, 374M"),
-        ({"size_class": "41M", "num_hidden_layers": 30}, "size_class=41M: num_hidden_layers=30 leaves no parameters"),
-        ({"size_class": "41M", "hidden_size": 256, "num_hidden_layers": 2}, "hidden_size=256 contradicts size_class"),
+    assert parse_recipe(tiny_sections(**{**keys, "size_class": "374M"})).model.fields["num_hidden_layers"] == 24
+    for changes, key in (
+        ({"size_class": "42M"}, "model.size_class"),
+        ({"size_class": "41M", "num_hidden_layers": 30}, "model.size_class"),
+        ({"size_class": "41M", "hidden_size": 256, "num_hidden_layers": 2}, "model.hidden_size"),
     ):
-        with pytest.raises(RecipeError, match=message):
-            parse_recipe({**keys, **changes})
-    with pytest.raises(RecipeError, match="size_class=41M has no effect on model=relative_universal_transformer"):
-        parse_recipe({**TINY, "size_class": "41M"})
+        with pytest.raises(RecipeError, match=key):
+            parse_recipe(tiny_sections(**{**keys, **changes}))
+    with pytest.raises(RecipeError, match="model.size_class=41M has no effect"):
+        parse_recipe(tiny_sections(**{"size_class": "41M"}))
 
 
 # the launchers themselves
@@ -629,7 +635,7 @@ def test_two_machines(recipe, one, tmp_path):
     ]  # fmt: skip
     messages = [process.communicate()[1] for process in started]
     assert [process.returncode for process in started] == [0, 0], messages
-    assert read_results(tmp_path / "run" / "results.json")["num_processes"] == 2
+    assert read_record(tmp_path / "run" / "results.json").num_processes == 2
     assert curve(tmp_path / "run") == pytest.approx(curve(one), rel=1e-5)
 
 
@@ -643,4 +649,4 @@ def test_launch_files(name, recipe, one, tmp_path):
     assert done.returncode == 0, done.stderr
     assert curve(tmp_path / "run") == pytest.approx(curve(one), rel=1e-5)
     expected = {"cpu": 1, "cpu_two_processes": 2}.get(name, 3)
-    assert read_results(tmp_path / "run" / "results.json")["num_processes"] == expected
+    assert read_record(tmp_path / "run" / "results.json").num_processes == expected

@@ -31,14 +31,15 @@ import hf_sysgen.evaluation.commands
 import hf_sysgen.hub.stranger
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.base
-from hf_sysgen.config.recipe import Recipe, RecipeError, load_recipe, shipped_recipes
+from hf_sysgen.config.io import load_recipe, shipped_recipes
+from hf_sysgen.config.recipe import Recipe, RecipeError
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.data.sources import DataError
 from hf_sysgen.data.text.roles import role_scheme
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.commands import evaluate_checkpoint
 from hf_sysgen.evaluation.metrics.summary import summarize
-from hf_sysgen.results.record import read_results
+from hf_sysgen.results.record import SplitMetrics, read_record
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.tasks.roles import RoleFillerTask, TableRows, frequency_ranks
@@ -192,7 +193,7 @@ def run_dir(tmp_path_factory):
     folder = tmp_path_factory.mktemp("roles")
     hf_sysgen.training.run.quiet_libraries()
     recipe = tiny_recipe(
-        folder, **ROLES, steps=60, batch_size=32, hidden_size=32, learning_rate=0.01, eval_every=30, save_every=60,
+        folder, **ROLES, max_steps=60, size=32, hidden_size=32, learning_rate=0.01, eval_steps=30, save_steps=60,
         dropout=0.0,
     )  # fmt: skip
     with mock.patch.object(hf_sysgen.training.tasks.base, "load_benchmark", return_value=short_scan()):
@@ -201,16 +202,16 @@ def run_dir(tmp_path_factory):
 
 
 def test_records(run_dir):
-    record, rows = read_results(run_dir / "results.json"), read_lines(run_dir / "predictions.jsonl")
-    for split, metrics in record["splits"].items():
-        assert summarize(row for row in rows if row["split"] == split) == metrics
-        assert metrics["exact_teacher"] == metrics["accuracy"]
+    record, rows = read_record(run_dir / "results.json"), read_lines(run_dir / "predictions.jsonl")
+    for split, metrics in record.splits.items():
+        summary = summarize(row for row in rows if row["split"] == split)
+        assert SplitMetrics.model_validate(summary, strict=False) == metrics
+        assert metrics.metrics["exact_teacher"] == metrics.accuracy
     # gold words before each label, or the model's own: what is right is right both ways
     assert [row["exact_teacher"] for row in rows] == [row["exact"] for row in rows]
     assert 0 < sum(row["exact"] for row in rows) < len(rows)
-    evaluated = [entry for entry in record["history"] if "eval_test_accuracy" in entry]
-    assert [entry["step"] for entry in evaluated] == [30, 60]
-    assert record["recipe"]["role_scheme"] == "scan_prim"
+    assert [step for step, _ in record.curve("test", "accuracy")] == [30, 60]
+    assert record.recipe.data.role_scheme == "scan_prim"
 
 
 def test_evaluate_counts_both_ways(run_dir, tmp_path, monkeypatch):
@@ -219,10 +220,10 @@ def test_evaluate_counts_both_ways(run_dir, tmp_path, monkeypatch):
     output = tmp_path / "out"
     text = evaluate_checkpoint(str(run_dir), "scan", "length_cutoff_26", None, None, output, 7)
     assert text.split()[:4] == ["split", "examples", "accuracy", "exact_teacher"]
-    measured, record = json.loads((output / "metrics.json").read_text()), read_results(run_dir / "results.json")
-    for split, metrics in record["splits"].items():
-        assert measured[split]["exact_teacher"] == metrics["exact_teacher"]
-        assert measured[split]["accuracy"] == metrics["accuracy"]
+    measured, record = json.loads((output / "metrics.json").read_text()), read_record(run_dir / "results.json")
+    for split, metrics in record.splits.items():
+        assert measured[split]["exact_teacher"] == metrics.metrics["exact_teacher"]
+        assert measured[split]["accuracy"] == metrics.accuracy
     assert all(row["exact_teacher"] == row["exact"] for row in read_lines(output / "predictions.jsonl"))
 
 
@@ -273,12 +274,12 @@ def test_a_checkpoint_travels(run_dir, tmp_path):
 
 
 def test_resumed(tmp_path, few_examples):
-    assert_a_lost_end_comes_back(tiny_recipe(tmp_path, **FILLER, sampling="epochs", length_groups=2, eval_every=0))
+    assert_a_lost_end_comes_back(tiny_recipe(tmp_path, **FILLER, sampling="epochs", length_buckets=2, eval_steps=None))
 
 
 @pytest.mark.slow
 def test_killed_once(tmp_path):
-    assert_a_kill_leaves_no_trace(write_recipe(tmp_path, **FILLER, sampling="epochs", length_groups=2), tmp_path)
+    assert_a_kill_leaves_no_trace(write_recipe(tmp_path, **FILLER, sampling="epochs", length_buckets=2), tmp_path)
 
 
 @pytest.mark.parametrize("keys", [FILLER, pytest.param(ROLES, marks=pytest.mark.slow)], ids=["filler", "role"])
@@ -288,12 +289,14 @@ def test_two_processes_make_the_updates_of_one(keys, tmp_path, few_examples):
     assert_two_processes_train_as_one(alone, write_recipe(tmp_path, **keys), tmp_path)
 
 
-@pytest.mark.parametrize("change", [{"length_groups": 4}, {"static_batches": True}], ids=["groups", "static"])
-def test_the_same_updates_in_another_way(change, tmp_path, few_examples):
+def test_the_same_updates_in_buckets(tmp_path, few_examples):
     """The loss is a mean over the labels of an update, and so is that of the roles."""
-    keys = {**ROLES, **SMOOTH, "batch_size": 20, "steps": 4, "eval_every": 0}
+    keys = {**ROLES, **SMOOTH, "size": 20, "max_steps": 4, "eval_steps": None}
     assert_losses_are_the_same(
-        *(tiny_recipe(tmp_path / name, **{**keys, **more}) for name, more in (("plain", {}), ("other", change)))
+        *(
+            tiny_recipe(tmp_path / name, **{**keys, **more})
+            for name, more in (("plain", {}), ("other", {"length_buckets": 4}))
+        )
     )
 
 
@@ -321,9 +324,9 @@ def test_a_scheme_from_a_file(tmp_path, few_examples):
     ("keys", "message"),
     [
         ({"model": "torch_transformer"}, "role_scheme=scan_prim has no effect on model=torch_transformer"),
-        ({"joint_vocabulary": True}, "joint_vocabulary=true does not go with role_scheme"),
-        ({"tokens": "characters"}, "tokens=characters does not go with role_scheme"),
-        ({"label_smoothing": 0.1}, "label_smoothing=0.1 does not go with the loss of roles"),
+        ({"joint_vocabulary": True}, "data.joint_vocabulary=true does not go with role_scheme"),
+        ({"tokenization": "characters"}, "data.tokenization=characters does not go with role_scheme"),
+        ({"label_smoothing_factor": 0.1}, "training.label_smoothing_factor=0.1 does not go with the loss of roles"),
         ({"role_map": [1]}, "role_map: is derived from role_scheme"),
         ({"source_row_map": [1]}, "source_row_map: is derived from the benchmark's words and `separate_tables`"),
     ],
@@ -377,10 +380,10 @@ def recipe_of(name: str, *changes: str) -> Recipe:
 def test_every_row_has_a_recipe():
     for name, row in ROWS.items():
         recipe = recipe_of(name)
-        fields = recipe.model_fields
-        assert (recipe.role_scheme, fields["role_loss"], fields["attention_threshold"], recipe.paper_test) == row
+        fields = recipe.model.fields
+        assert (recipe.data.role_scheme, fields["role_loss"], fields["attention_threshold"], recipe.paper.test) == row
         assert fields.get("swap_streams", False) == (name == "roles_fillers")
-        assert (recipe.learning_rate, recipe.max_grad_norm, recipe.schedule) == (2.5e-4, 0.0, "constant")
+        assert (recipe.training.learning_rate, recipe.max_grad_norm, recipe.schedule.type) == (2.5e-4, 0.0, "constant")
     names = {path.stem for path in Path(shipped_recipes(), "chakravarthy2022").glob("*.yaml")}
     assert {name.removesuffix("_quick") for name in names} == {f"scan_jump_{name}" for name in (*ROWS, "transformer")}
 
@@ -393,7 +396,7 @@ def test_the_paper_s_sizes(few_examples):
     for name, theirs in (("role_loss_threshold", 4_165_888 - 2 * 17 * 256), ("words", 4_165_376 - 2 * 16 * 256)):
         model = prepare_task(recipe_of(name)).build_model("eager")
         assert model.num_parameters() == theirs + 256 * (model.config.decoder_rows + model.config.role_vocab_size)
-    config = prepare_task(recipe_of("role_loss_threshold", "separate_tables=true")).build_model("eager").config
+    config = prepare_task(recipe_of("role_loss_threshold", "model.separate_tables=true")).build_model("eager").config
     tables = (config.source_vocab_size, config.vocab_size, config.source_role_vocab_size, config.role_vocab_size)
     assert tables == (15, 7, 12, 4)
     task = prepare_task(recipe_of("transformer"))
@@ -406,4 +409,4 @@ def test_the_paper_s_epochs():
     examples = benchmark_info("scan").configs["addprim_jump"].num_examples["train"]
     for name, epochs in (*((name, 400) for name in ROWS), ("transformer", 200)):
         recipe = recipe_of(name)
-        assert recipe.steps == epochs * -(-examples // recipe.batch_size)
+        assert recipe.training.max_steps == epochs * -(-examples // recipe.batches.size)

@@ -30,8 +30,8 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that gets some examples right and some wrong."""
     folder = tmp_path_factory.mktemp("t5")
     recipe = tiny_recipe(
-        folder, **T5, steps=200, batch_size=32, hidden_size=32, intermediate_size=64, learning_rate=0.005,
-        eval_every=100, eval_batch_size=8, save_every=1000, dropout=0.0,
+        folder, **T5, max_steps=200, size=32, hidden_size=32, intermediate_size=64, learning_rate=0.005,
+        eval_steps=100, batch_size=8, save_steps=1000, dropout=0.0,
     )  # fmt: skip
     with mock.patch.object(hf_sysgen.training.tasks.base, "load_benchmark", return_value=short_scan()):
         run_recipe(recipe)
@@ -63,12 +63,12 @@ def test_a_stranger_generates(run_dir):
 
 
 def test_resumed(tmp_path, few_examples):
-    assert_a_lost_end_comes_back(tiny_recipe(tmp_path, **T5, sampling="epochs", length_groups=2, eval_every=0))
+    assert_a_lost_end_comes_back(tiny_recipe(tmp_path, **T5, sampling="epochs", length_buckets=2, eval_steps=None))
 
 
 @pytest.mark.slow
 def test_killed_once(tmp_path):
-    assert_a_kill_leaves_no_trace(write_recipe(tmp_path, **T5, sampling="epochs", length_groups=2), tmp_path)
+    assert_a_kill_leaves_no_trace(write_recipe(tmp_path, **T5, sampling="epochs", length_buckets=2), tmp_path)
 
 
 def test_two_processes_make_the_updates_of_one(tmp_path, few_examples):
@@ -79,11 +79,11 @@ def test_two_processes_make_the_updates_of_one(tmp_path, few_examples):
 
 @pytest.mark.parametrize(
     "change",
-    [{"length_groups": 4}, {"static_batches": True}, {"gradient_checkpointing": True}, {"attention": "sdpa"}],
+    [{"length_buckets": 4}, {"gradient_checkpointing": True}, {"attn_implementation": "sdpa"}],
     ids=lambda change: next(iter(change)),
 )
 def test_the_same_updates_in_another_way(change, tmp_path, few_examples):
-    keys = {**T5, **SMOOTH, "batch_size": 20, "steps": 4, "eval_every": 0, "attention": "eager"}
+    keys = {**T5, **SMOOTH, "size": 20, "max_steps": 4, "eval_steps": None, "attn_implementation": "eager"}
     assert_losses_are_the_same(
         *(tiny_recipe(tmp_path / name, **{**keys, **more}) for name, more in (("plain", {}), ("other", change)))
     )

@@ -1,281 +1,238 @@
-"""A sweep: one flat YAML document that names recipes and the values of their keys to cross; the states of its runs."""
+"""Run a sweep: on this machine, several runs at once, or as an array of Slurm jobs; and what its rule selects."""
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
-import itertools
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import contextlib
+import math
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import IO
 
-from hf_sysgen.config.recipe import (
-    Recipe,
-    RecipeError,
-    find_shipped,
-    override_recipe,
-    parse_overrides,
-    read_mapping,
-    write_override,
-)
-from hf_sysgen.errors import UserError
-from hf_sysgen.files import locked
+from tqdm.auto import tqdm
 
-SWEEP_KEYS = ("recipes", "axes", "cells", "seeds", "select")
-# seeds have a key of their own, and runs that share a folder would be one run
-NOT_AXES = {"seed": "`seeds`", "output_dir": "the folder that you start in"}
-STATES = ("finished", "running", "resumable", "failed", "new")
-ENDED = "exit status "
+from hf_sysgen.config.sweep import Run, Selection, Sweep, SweepError, cells_of
+from hf_sysgen.errors import RunFailed, UserError
+from hf_sysgen.files import locked, write_whole
+from hf_sysgen.results.record import RESULTS, Record, ResultsError, read_record
+from hf_sysgen.tables import table
+from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
+from hf_sysgen.training.launch.states import ENDED, STATES, failure_of, last_line, state_of
+from hf_sysgen.training.run import being_trained, finished_results
+
+# between looks at a run that another process trains
+WAIT_SECONDS = 1.0
 
 
-class SweepError(UserError):
-    """A sweep that cannot be run: says which key, what is wrong, and what would be right."""
+def states_text(sweep: Sweep) -> str:
+    """The runs of a sweep with their states, and how many there are of each."""
+    states = [state_of(run) for run in sweep.runs]
+    lines = [
+        f"{state:9}  {run.name}" + (f": {more}" if more else "")
+        for run, (state, more) in zip(sweep.runs, states, strict=True)
+    ]
+    counts = Counter(state for state, _ in states)
+    return "\n".join([*lines, f"{counted(len(lines))}: " + ", ".join(f"{counts[state]} {state}" for state in STATES)])
 
 
-@dataclass(frozen=True)
-class Run:
-    """One run of a sweep.
+def counted(runs: int) -> str:
+    return "1 run" if runs == 1 else f"{runs} runs"
 
-    Attributes:
-        file, overrides: what `python -m hf_sysgen.train` is given.
-        recipe: what that makes of it.
+
+def run_sweep(sweep: Sweep, at_once: int | None = None, accelerate: Path | None = None) -> int:
     """
-
-    file: Path
-    overrides: tuple[str, ...]
-    recipe: Recipe
-
-    @property
-    def name(self) -> str:
-        """Its folder."""
-        return str(self.recipe.run_dir)
-
-    @property
-    def short_name(self) -> str:
-        """The end of the name, which tells the runs of a sweep apart, for a line of a terminal."""
-        return self.name if len(self.name) <= 50 else f"...{self.name[-47:]}"
-
-    @property
-    def log(self) -> Path:
-        """What it printed, in all attempts. Beside the folder, which belongs to the run."""
-        return self.recipe.run_dir.with_name(self.recipe.run_dir.name + ".log")
-
-
-@dataclass(frozen=True)
-class Selection:
-    """The rule by which the paper picks one of several cells: the best mean over seeds of a split's metric."""
-
-    split: str
-    metric: str
-
-    @property
-    def lowest(self) -> bool:
-        return "loss" in self.metric or "perplexity" in self.metric
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """
-    Attributes:
-        path: the file.
-        runs: every cell with every seed: cells in the order of the file, of each all seeds.
-        select: see `Selection`; None where the file has none.
-        whole: whether these are all its runs.
-    """
-
-    path: Path
-    runs: tuple[Run, ...]
-    select: Selection | None
-    whole: bool = True
-
-    @property
-    def folder(self) -> Path:
-        """What belongs to the sweep as a whole, named after the file and, of recipes/PAPER/sweeps/FILE, its paper."""
-        parts = self.path.resolve().with_suffix("").parts
-        return Path("runs") / "sweeps" / (f"{parts[-3]}-{parts[-1]}" if parts[-2] == "sweeps" else parts[-1])
-
-    def only(self, names: Iterable[str]) -> Sweep:
-        """
-        These runs of it.
-
-        Raises:
-            SweepError: a name is none of its runs'.
-        """
-        known = {run.name: run for run in self.runs}
-        for name in names:
-            if name not in known:
-                closest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-                raise SweepError(f"{self.path} has no run {name!r}, did you mean {closest!r}? See --dry-run")
-        return dataclasses.replace(self, runs=tuple(known[name] for name in dict.fromkeys(names)), whole=False)
-
-
-def load_sweep(path: str | Path, overrides: Iterable[str] = ()) -> Sweep:
-    """
-    Read a sweep file and check every run of it. Its keys:
-
-    - `recipes`: recipe files, relative to the sweep file;
-    - `axes`: key of a recipe -> list of values, crossed with each other and with what follows;
-    - `cells`: list of mappings from keys to values that go together; `{}` is the recipe as it stands;
-    - `seeds`: list;
-    - `select`: split and metric, such as `test accuracy`: of the cells that differ neither in the recipe nor in the
-      benchmark's config, the paper reports the one with the best mean over seeds.
+    Train every run that is not finished, print what became of each, and what the sweep selects. A run that fails stops
+    no other; one that another process trains is waited for.
 
     Args:
-        path: the file, or the path of one of `shipped_recipes`, with or without the leading "recipes/".
-        overrides: `key=value` texts; of the keys above they replace the file's, of a recipe's keys those of all runs,
-            and an axis of that key falls away.
+        at_once, accelerate: see `TrainingProcesses`.
+
+    Returns:
+        exit status: 0 if all runs are finished; 2 where the input of every failed one cannot be run; else 1.
 
     Raises:
-        SweepError: the file is no such mapping; two runs have one folder; a recipe, or a cell of it, is wrong.
+        SweepError: the sweep is being run in this folder already.
     """
-    path = find_shipped(path)
-    try:
-        given = parse_overrides(overrides)
-        keys = read_mapping(path, "sweep")
-    except RecipeError as error:
-        raise SweepError(str(error)) from error
-    try:
-        for key in keys:
-            if key not in SWEEP_KEYS:
-                closest = difflib.get_close_matches(str(key), SWEEP_KEYS, n=1, cutoff=0.0)[0]
-                raise SweepError(f"unknown key {key!r}, did you mean {closest!r}? Keys of recipes belong to `axes`")
-        keys |= {key: given.pop(key) for key in SWEEP_KEYS if key in given}
-        runs = tuple(_runs(path, keys, given))
-        _check_folders(runs)
-        return Sweep(path, runs, _selection(keys.get("select"), runs))
-    except UserError as error:
-        raise SweepError(f"{path}: {error}") from error
+    # a job of an array is one of many that run a part of the same sweep
+    with locked(sweep.folder / "lock") if sweep.complete else contextlib.nullcontext(sys.stdout) as lock:
+        if lock is None:
+            raise SweepError(f"{sweep.path} is being run here by another process; `--dry-run` shows how far it is")
+        left = [run for run in sweep.runs if state_of(run)[0] != "finished"]
+        print(f"{counted(len(sweep.runs))}, {len(sweep.runs) - len(left)} of them finished already", flush=True)
+        failures = _Training(TrainingProcesses(at_once, len(left), accelerate), len(left)).all(left) if left else []
+    for run, _, message in failures:
+        print(f"error: {run.name} failed: {message}; everything it said is in {run.log}", file=sys.stderr)
+    if sweep.complete and sweep.select is not None and not failures:
+        print("\n" + selection_text(sweep.runs, sweep.select))
+    return exit_status(status for _, status, _ in failures)
 
 
-def _runs(path: Path, keys: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[Run]:
-    from hf_sysgen.data import benchmark_info
+class _Training:
+    """On a terminal a line for each process, redrawn; elsewhere every line of each run, under its name."""
 
-    files = _list(keys, "recipes", str, "paths of recipes")
-    seeds = _list(keys, "seeds", int, "whole numbers")
-    if not 0 <= min(seeds) <= max(seeds) < 2**32:
-        raise SweepError(f"seeds: {seeds} are not all in [0, 2^32)")
-    cells = _list(keys, "cells", dict, "mappings") if "cells" in keys else [{}]
-    axes = keys.get("axes", {})
-    if not isinstance(axes, dict):
-        raise SweepError("axes: expected `key: [values]` lines")
-    for key in (*given, *axes, *(key for cell in cells for key in cell)):
-        if not isinstance(key, str):
-            raise SweepError(f"{key!r}: keys are words")
-        if key in NOT_AXES:
-            raise SweepError(f"{key}: is decided by {NOT_AXES[key]}, remove it")
-    for key in axes:
-        _list(axes, key, object, "values")
-        if any(key in cell for cell in cells):
-            raise SweepError(f"{key}: stands in `axes` and in `cells`, where only one of them can decide it")
-    # what an override decides is no axis any more
-    axes = {key: values for key, values in axes.items() if key not in given}
-    crossed = []
-    for cell in _distinct([cell | given for cell in cells]):
-        for values in itertools.product(*axes.values()):
-            # sorted, because a run's name has them in order: the same cell of two sweeps is one run
-            crossed.append(sorted((cell | dict(zip(axes, values, strict=True))).items()))
-    for file in files:
-        recipe_file = Path(os.path.normpath(path.parent / file))
-        file_keys = read_mapping(recipe_file, "recipe")
-        for cell in crossed:
-            texts = tuple(write_override(key, value) for key, value in cell)
-            recipe = override_recipe(recipe_file, file_keys, dict(cell))
-            benchmark_info(recipe.benchmark).config(recipe.config)
-            for seed in seeds:
-                yield Run(recipe_file, (*texts, f"seed={seed}"), dataclasses.replace(recipe, seed=seed))
+    def __init__(self, processes: TrainingProcesses, total: int) -> None:
+        self.processes = processes
+        live = sys.stderr.isatty()
+        self.bar = tqdm(total=total, unit="run", dynamic_ncols=True, disable=not live)
+        self.lines = [
+            tqdm(bar_format="{desc}", position=slot + 1, leave=False, dynamic_ncols=True)
+            for slot in range(processes.at_once if live else 0)
+        ]
 
+    def all(self, runs: Sequence[Run]) -> list[tuple[Run, int, str]]:
+        """The runs that fail, with exit status and last error."""
+        try:
+            done = self.processes.map(self._one, runs)
+        finally:
+            for line in [*self.lines, self.bar]:
+                line.close()
+        return [(run, status, message) for run, (status, message) in zip(runs, done, strict=True) if status != 0]
 
-def _list(keys: Mapping[str, Any], key: str, kind: type, what: str) -> list[Any]:
-    if key not in keys:
-        raise SweepError(f"`{key}` is missing")
-    values = keys[key]
-    if not isinstance(values, list) or not values:
-        raise SweepError(f"{key}: expected a list of {what}, got {values!r}")
-    for value in values:
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
-            raise SweepError(f"{key}: expected a list of {what}, {value!r} is none")
-    if len(_distinct(values)) < len(values):
-        raise SweepError(f"{key}: a value stands twice in {values!r}")
-    return values
+    def _one(self, run: Run, slot: int) -> tuple[int, str]:
+        status, message = self._status(run, slot)
+        if not self.processes.stopping:
+            tqdm.write(f"{'failed' if status else 'finished'} {run.name}: {message}")
+            sys.stdout.flush()
+            self.bar.update()
+        return status, message
 
+    def _status(self, run: Run, slot: int) -> tuple[int, str]:
+        try:
+            while not self.processes.stopping:
+                with locked(run.log) as log:
+                    # of a run that `train` has in hand the log is nobody's
+                    if log is not None and not being_trained(run.recipe.run_dir):
+                        return self._attempt(run, slot, log)
+                    said = last_line(run.log) if log is None else ""
+                self._show(run, slot, "trained by another process" + (f": {said}" if said else ""))
+                time.sleep(WAIT_SECONDS)
+        except UserError as error:
+            return error.status, str(error)
+        except OSError as error:
+            return 1, f"{run.log}: {error}"
+        return 1, "stopped"
 
-def _distinct(values: list[Any]) -> list[Any]:
-    return [value for index, value in enumerate(values) if value not in values[:index]]
+    def _attempt(self, run: Run, slot: int, log: IO[str]) -> tuple[int, str]:
+        # another sweep may have finished it since
+        if (record := finished_results(run.recipe)) is not None:
+            return 0, _accuracies(record)
 
+        def on_line(line: str) -> None:
+            print(line, file=log, flush=True)
+            self._show(run, slot, line)
 
-def _check_folders(runs: Sequence[Run]) -> None:
-    seen: dict[Path, Run] = {}
-    for run in runs:
-        other = seen.setdefault(run.recipe.run_dir, run)
-        if other is not run:
-            first, second = (f"{one.file} {' '.join(one.overrides)}" for one in (other, run))
-            raise SweepError(f"two runs are one, in {run.name}: {first}, and {second}")
+        self._show(run, slot, "starting")
+        print(f"$ {shlex.join(self.processes.command(run.path, run.overrides))}", file=log, flush=True)
+        status = self.processes.train(run.path, run.overrides, slot, on_line, keep_open=[log.fileno()])
+        if self.processes.stopping:
+            return status, "stopped"
+        print(f"{ENDED}{status}", file=log, flush=True)
+        if status != 0:
+            return status, failure_of(run.log) or ""
+        return 0, _accuracies(read_record(run.recipe.run_dir / RESULTS))
 
-
-def _selection(text: Any, runs: Sequence[Run]) -> Selection | None:
-    if text is None:
-        return None
-    words = text.split() if isinstance(text, str) else []
-    if len(words) != 2:
-        raise SweepError(f"select: expected a split and a metric, such as `validation accuracy`, got {text!r}")
-    if words[0] == "train":
-        raise SweepError("select: what is trained on is not measured; name another split")
-    from hf_sysgen.data import benchmark_info
-
-    for recipe in (run.recipe for run in runs):
-        splits = benchmark_info(recipe.benchmark).config(recipe.config).splits
-        if words[0] not in splits:
-            raise SweepError(
-                f"select: {recipe.benchmark} {recipe.config} has no split {words[0]!r}; it has {', '.join(splits)}"
-            )
-    return Selection(*words)
+    def _show(self, run: Run, slot: int, line: str) -> None:
+        if self.lines:
+            self.lines[slot].set_description_str(f"{run.short_name}  {line}")
+        else:
+            print(f"[{run.name}] {line}", flush=True)
 
 
-def state_of(run: Run) -> tuple[str, str]:
-    """One of `STATES`, and what more there is to say: of a failed run its last error."""
-    from hf_sysgen.training.run import RECIPE_COPY, being_trained, finished_results
-
-    try:
-        if finished_results(run.recipe) is not None:
-            return "finished", ""
-    except UserError as error:
-        return "failed", str(error)
-    if run.log.exists():
-        with locked(run.log) as file:
-            if file is None:
-                return "running", last_line(run.log)
-    if being_trained(run.recipe.run_dir):
-        return "running", "by a command of its own"
-    if run.log.exists() and (failure := failure_of(run.log)) is not None:
-        return "failed", failure
-    return ("resumable" if (run.recipe.run_dir / RECIPE_COPY).exists() else "new"), ""
+def _accuracies(record: Record) -> str:
+    accuracies = ((name, split.accuracy) for name, split in record.splits.items())
+    numbers = " ".join(f"{name}={math.nan if value is None else value:.4f}" for name, value in accuracies)
+    return f"{numbers} ({record.train_seconds:.0f} s)"
 
 
-def failure_of(log: Path) -> str | None:
-    """The last error of a log whose last attempt failed."""
-    *lines, last = ["", *_tail(log)]
-    # what ended well has failed nowhere, though its folder may have been removed since
-    if not last.startswith(ENDED) or last == f"{ENDED}0":
-        return None
-    # what we print ends in one such line; of a traceback the last line says most
-    errors = [line for line in lines if line.startswith("error: ")]
-    return errors[-1].removeprefix("error: ") if errors else lines[-1] or last
+def selection_text(runs: Iterable[Run], select: Selection) -> str:
+    """
+    Of each recipe and config of its benchmark the cell that the rule selects.
+
+    Raises:
+        ResultsError: a record is absent or wrong, or its split lacks the metric.
+    """
+    groups: dict[tuple[Path, str], list[tuple[float, float, list[Run]]]] = {}
+    for cell in cells_of(runs):
+        values = [_value(run, select) for run in cell]
+        spread = statistics.stdev(values) if len(values) > 1 else math.nan
+        groups.setdefault((cell[0].path, cell[0].recipe.data.config), []).append(
+            (statistics.fmean(values), spread, cell)
+        )
+    best = min if select.lowest else max
+    rows = []
+    for cells in groups.values():
+        # NaN is never the best
+        mean, spread, cell = best(
+            (entry for entry in cells if entry[0] == entry[0]), default=cells[0], key=itemgetter(0)
+        )
+        rows.append((cell[0].recipe.name, len(cells), len(cell), f"{mean:.4f}", f"{spread:.4f}"))
+    rule = f"{'lowest' if select.lowest else 'highest'} mean {select.split} {select.metric}"
+    return table((f"selected by the {rule}", "of cells", "seeds", "mean", "sd"), rows)
 
 
-def last_line(log: Path) -> str:
-    return _tail(log)[-1] if log.exists() and _tail(log) else ""
+def _value(run: Run, select: Selection) -> float:
+    path = run.recipe.run_dir / RESULTS
+    splits = read_record(path).splits
+    if select.split not in splits:
+        raise ResultsError(f"{path}: has no split {select.split!r}; it has {', '.join(splits)}")
+    metrics = splits[select.split].metrics
+    if select.metric not in metrics:
+        raise ResultsError(f"{path}: {select.split} has no metric {select.metric!r}; it has {', '.join(metrics)}")
+    value = metrics[select.metric]
+    return math.nan if value is None else value
 
 
-def _tail(log: Path) -> list[str]:
-    """The last attempt's lines, of a long one the last ones."""
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - 65536))
-        text = file.read().decode(errors="replace")
-    return [line for line in text.rpartition("\n$ ")[2].splitlines() if line.strip()]
+def submit_sweep(
+    sweep: Sweep, options: str, words: Sequence[str], at_once: int | None = None, accelerate: Path | None = None
+) -> str:
+    """
+    Hand the unfinished runs to Slurm as one array of jobs, each of which runs this sweep for one of its runs. The
+    script stays in the sweep's folder.
 
+    Args:
+        options: of sbatch, e.g. "--partition gpu --gres gpu:1 --time 24:00:00".
+        words: the sweep's file and its overrides, as they were given.
+        at_once: most jobs at once.
+        accelerate: see `TrainingProcesses`.
 
-def cells_of(runs: Iterable[Run]) -> list[list[Run]]:
-    """The runs by cell: those that differ in the seed alone."""
-    return [list(group) for _, group in itertools.groupby(runs, key=lambda run: (run.file, run.overrides[:-1]))]
+    Returns:
+        what there is to say: the job's number, where it writes.
+
+    Raises:
+        SweepError: there is no sbatch, or nothing to do.
+        RunFailed: sbatch refused the script.
+    """
+    if shutil.which("sbatch") is None:
+        raise SweepError("sbatch is not in PATH: start this where Slurm is, or leave --slurm out")
+    left = [run.name for run in sweep.runs if state_of(run)[0] not in ("finished", "running")]
+    if not left:
+        raise SweepError(f"{sweep.path}: every run is finished or running, there is nothing to submit")
+    command = [sys.executable, "-m", "hf_sysgen.cli", "sweep", *words, "--jobs", "1"]
+    command += ["--accelerate", str(accelerate)] if accelerate else []
+    limit = f"%{at_once}" if at_once else ""
+    script = sweep.folder / "array.sh"
+    write_whole(
+        script,
+        f"""#!/bin/bash
+#SBATCH --job-name={sweep.path.stem}
+#SBATCH --array=0-{len(left) - 1}{limit}
+#SBATCH --output={sweep.folder}/%A_%a.out
+#SBATCH --requeue
+#SBATCH --open-mode=append
+runs=(
+{chr(10).join(f"  {shlex.quote(name)}" for name in left)}
+)
+exec {shlex.join(command)} --run "${{runs[$SLURM_ARRAY_TASK_ID]}}"
+""",
+    )
+    done = subprocess.run(["sbatch", "--parsable", *shlex.split(options), str(script)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RunFailed(f"sbatch refused {script}: {done.stderr.strip() or done.stdout.strip()}")
+    return f"job {done.stdout.strip()}: {len(left)} of {len(sweep.runs)} runs, as {script} says"

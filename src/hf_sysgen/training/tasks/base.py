@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +18,7 @@ from transformers import (
     set_seed,
 )
 
-from hf_sysgen.config.recipe import SUBWORDS, Recipe, RecipeError
+from hf_sysgen.config.recipe import MaxTokens, Recipe, RecipeError
 from hf_sysgen.data import benchmark_info, load_benchmark
 from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.data.text.vocabulary import Vocabulary, build_vocabulary, encode_sources, encode_targets
@@ -47,8 +46,6 @@ TASKS = (
     ("dependency_parsing", "ForDependencyParsing", "hf_sysgen.training.tasks.graphs:DependencyParsingTask"),
     ("language_modeling", AutoModelForCausalLM, "hf_sysgen.training.tasks.pretraining:PretrainingTask"),
 )
-# keys that say what an example of pretraining is
-PRETRAINING_KEYS = ("tokenizer", "context_length", "streams", "validation_examples")
 
 
 class Split(Protocol):
@@ -115,23 +112,23 @@ class Task(ABC):
 
     def batches(self, steps: int, rank: int, world: int) -> Batches:
         """What one of `world` processes trains on in that many updates. Errors as [`StepBatches`]."""
-        recipe = self.recipe
-        common: dict[str, Any] = {
-            "split": self.splits["train"],
-            "steps": steps,
-            "seed": recipe.seed,
-            "rank": rank,
-            "world": world,
-        }
-        if recipe.sampling == "max_tokens":
+        batches, seed = self.recipe.batches, self.recipe.seed
+        common: dict[str, Any] = {"steps": steps, "seed": seed, "rank": rank, "world": world}
+        if isinstance(batches, MaxTokens):
             return MaxTokensBatches(
+                self.splits["train"],
+                batches.max_tokens,
+                batches_per_update=batches.per_update,
+                resample=batches.resample,
                 **common,
-                max_tokens=recipe.max_tokens or 0,
-                batches_per_update=recipe.batches_per_update,
-                resample=recipe.resample,
             )
-        common |= {"batch_size": recipe.batch_size, "sampling": recipe.sampling}
-        return StepBatches(**common, length_groups=recipe.length_groups)
+        return StepBatches(
+            self.splits["train"],
+            batches.size,
+            sampling=batches.sampling,
+            length_buckets=batches.length_buckets,
+            **common,
+        )
 
     def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
         """The records as `predictions.jsonl` keeps them, with what a person or another metric needs."""
@@ -142,7 +139,7 @@ class Task(ABC):
 
     def model_config(self, **derived: Any) -> Any:
         """The model's config from the recipe's fields and those that the data decides."""
-        return CONFIGS[self.recipe.model](**self.recipe.model_fields, **derived)
+        return CONFIGS[self.recipe.model.type](**self.recipe.model.fields, **derived)
 
     def from_config(self, auto_class: Any, config: Any, attention: str) -> PreTrainedModel:
         """A model of that Auto class with the initial weights of the recipe's seed."""
@@ -165,9 +162,12 @@ class Seq2SeqTask(Task):
 
     def __init__(self, recipe: Recipe, benchmark: DatasetDict):
         super().__init__(recipe, benchmark)
-        self.has_source_table = hasattr(CONFIGS[recipe.model], "source_vocab_size")
-        if not self.has_source_table and not recipe.joint_vocabulary:
-            raise RecipeError(f"model={recipe.model} has one table for source and target: set joint_vocabulary=true")
+        self.has_source_table = hasattr(CONFIGS[recipe.model.type], "source_vocab_size")
+        if not self.has_source_table and not recipe.data.joint_vocabulary:
+            raise RecipeError(
+                f"model.type={recipe.model.type} has one table for source and target: set data.joint_vocabulary=true",
+                "data.joint_vocabulary",
+            )
         columns = {name: (split["input"][:], split["target"][:]) for name, split in benchmark.items()}
         self.vocabulary = self.make_vocabulary(
             [text for sources, _ in columns.values() for text in sources],
@@ -175,7 +175,7 @@ class Seq2SeqTask(Task):
         )
         self.splits = {
             name: self.split_class(
-                *self.encode(*texts), pad_id=self.vocabulary.tokenizer.pad_token_id, train_eos=recipe.train_eos
+                *self.encode(*texts), pad_id=self.vocabulary.tokenizer.pad_token_id, train_eos=recipe.data.train_eos
             )
             for name, texts in columns.items()
         }
@@ -184,17 +184,17 @@ class Seq2SeqTask(Task):
         return build_vocabulary(
             sources,
             targets,
-            joint=self.recipe.joint_vocabulary,
-            characters=self.recipe.tokens == "characters",
+            joint=self.recipe.data.joint_vocabulary,
+            characters=self.recipe.data.tokenization == "characters",
             start=self.source_start,
         )
 
     @property
     def source_start(self) -> bool:
         """Whether a start symbol stands before each source."""
-        if self.recipe.source_start is None:
-            return self.has_source_table and getattr(CONFIGS[self.recipe.model], "source_starts", True)
-        return self.recipe.source_start
+        if self.recipe.data.source_start is None:
+            return self.has_source_table and getattr(CONFIGS[self.recipe.model.type], "source_starts", True)
+        return self.recipe.data.source_start
 
     def encode(self, sources: list[str], targets: list[str]) -> tuple[list[list[int]], list[list[int]]]:
         """Ids of both sides of some examples."""
@@ -212,7 +212,7 @@ class Seq2SeqTask(Task):
         if self.has_source_table:
             sides["source_vocab_size"] = self.vocabulary.source_vocab_size
             sides["source_id_offset"] = self.vocabulary.source_id_offset
-        if hasattr(CONFIGS[self.recipe.model], "input_form"):
+        if hasattr(CONFIGS[self.recipe.model.type], "input_form"):
             sides["input_form"] = "sequence"
         config = self.model_config(
             vocab_size=self.vocabulary.vocab_size,
@@ -234,7 +234,7 @@ class Seq2SeqTask(Task):
     def evaluate(
         self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int
     ) -> list[dict[str, Any]]:
-        size = self.recipe.eval_batch_size
+        size = self.recipe.evaluation.batch_size
         return evaluate_split(model, self.splits[name], rows, batch_size=size, oracle=final, rank=rank, world=world)
 
     def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
@@ -260,46 +260,27 @@ def prepare_task(recipe: Recipe) -> Task:
         RecipeError: the model has no head for the benchmark's task, or the benchmark nothing to train on.
         DataError: see `load_benchmark`.
     """
-    wanted = benchmark_info(recipe.benchmark).task
-    if recipe.sample_losses and wanted in ("language_modeling", "translation"):
-        raise RecipeError(f"sample_losses=true keeps which examples are right, {recipe.benchmark} has none that are")
-    found = next(
-        (name for task, needed, name in TASKS if task == wanted and has_needed(CONFIGS[recipe.model], needed)), None
-    )
+    model, data = recipe.model.type, recipe.data
+    wanted = benchmark_info(data.benchmark).task
+    found = next((name for task, needed, name in TASKS if task == wanted and has_needed(CONFIGS[model], needed)), None)
     if found is None:
         needs = [needed for task, needed, _ in TASKS if task == wanted]
         names = [config.model_type for config in MODELS if any(has_needed(config, needed) for needed in needs)]
         raise RecipeError(
-            f"model={recipe.model} cannot be trained on benchmark={recipe.benchmark}, whose task is {wanted}; "
-            f"models that can: {', '.join(names) or 'none yet'}"
+            f"model.type={model} cannot be trained on data.benchmark={data.benchmark}, whose task is {wanted}; "
+            f"models that can: {', '.join(names) or 'none yet'}",
+            "model.type",
         )
-    if (wanted == "translation") != (recipe.tokens in SUBWORDS):
-        right = "bpe or sentencepiece" if wanted == "translation" else "words or characters"
-        raise RecipeError(f"tokens={recipe.tokens} does not go with benchmark={recipe.benchmark}; use {right}")
-    if recipe.source_start is not None and not (
-        wanted == "seq2seq" and hasattr(CONFIGS[recipe.model], "source_vocab_size")
-    ):
-        raise RecipeError(
-            f"source_start={recipe.source_start} has no effect on model={recipe.model} and "
-            f"benchmark={recipe.benchmark}; remove it"
-        )
-    if wanted != "translation" and recipe.beams > 1:
-        raise RecipeError(
-            f"beams={recipe.beams} has no effect on benchmark={recipe.benchmark}, which is not translated"
-        )
-    if wanted != "language_modeling":
-        what = f"benchmark={recipe.benchmark}, whose task is {wanted}"
-        for field in dataclasses.fields(recipe):
-            if field.name in PRETRAINING_KEYS and (value := getattr(recipe, field.name)) != field.default:
-                raise RecipeError(f"{field.name}={value} has no effect on {what}; remove it")
-    benchmark = load_benchmark(recipe.benchmark, recipe.config, data_dir=recipe.data_dir)
+    benchmark = load_benchmark(data.benchmark, data.config, data_dir=data.data_dir)
     if "train" not in benchmark:
-        about = benchmark_info(recipe.benchmark).config(recipe.config).description
+        about = benchmark_info(data.benchmark).config(data.config).description
         raise RecipeError(
-            f"benchmark={recipe.benchmark} config={recipe.config} has no split `train` to train on. {about}"
+            f"data.config={data.config} of {data.benchmark} has no split `train` to train on. {about}", "data.config"
         )
     # a stream tells no length
     if empty := [split for split, examples in benchmark.items() if hasattr(examples, "__len__") and not len(examples)]:
-        raise RecipeError(f"benchmark={recipe.benchmark} config={recipe.config}: no examples in {', '.join(empty)}")
+        raise RecipeError(
+            f"data.config={data.config} of {data.benchmark}: no examples in {', '.join(empty)}", "data.config"
+        )
     module, _, class_name = found.partition(":")
     return getattr(importlib.import_module(module), class_name)(recipe, benchmark)

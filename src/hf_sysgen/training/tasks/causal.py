@@ -80,36 +80,38 @@ class CausalSeq2SeqTask(Seq2SeqTask):
     split_class = PromptedSplit
 
     def __init__(self, recipe: Recipe, benchmark: DatasetDict):
-        if recipe.label_smoothing:
-            raise RecipeError(f"label_smoothing={recipe.label_smoothing} does not go with model={recipe.model}, use 0")
+        if recipe.training.label_smoothing_factor:
+            key = "training.label_smoothing_factor"
+            raise RecipeError(f"{key} does not go with model.type={recipe.model.type}; use 0", key)
         super().__init__(recipe, benchmark)
 
     def make_vocabulary(self, sources: list[str], targets: list[str]) -> Vocabulary:
-        if self.recipe.pretrained is None:
-            characters = self.recipe.tokens == "characters"
+        if self.recipe.model.pretrained is None:
+            characters = self.recipe.data.tokenization == "characters"
             tokenizer = build_vocabulary(sources, targets, joint=True, characters=characters).tokenizer
         else:
             try:
-                folder = checkpoint_folder(self.recipe.pretrained)
+                folder = checkpoint_folder(self.recipe.model.pretrained)
             except CheckpointError as error:
-                raise RecipeError(f"pretrained: {error}") from error
+                raise RecipeError(f"model.pretrained: {error}", "model.pretrained") from error
             tokenizer = load_tokenizer(str(folder))
-            require_written(tokenizer, targets, self.recipe.pretrained)
+            require_written(tokenizer, targets, self.recipe.model.pretrained)
         ask(tokenizer)
         return Vocabulary(tokenizer, len(tokenizer), len(tokenizer), source_id_offset=0)
 
     def build_model(self, attention: str) -> PreTrainedModel:
         tokenizer = self.vocabulary.tokenizer
         ids = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
-        if self.recipe.pretrained is None:
+        if self.recipe.model.pretrained is None:
             config = self.model_config(vocab_size=self.vocabulary.vocab_size, **ids)
             model = self.from_config(AutoModelForCausalLM, config, attention)
         else:
             model = load_pretrained(self.recipe, attention)
             if len(tokenizer) > model.config.vocab_size:
                 raise RecipeError(
-                    f"pretrained={self.recipe.pretrained}: its tokenizer has {len(tokenizer)} tokens, its model "
-                    f"{model.config.vocab_size}; they do not belong together"
+                    f"model.pretrained={self.recipe.model.pretrained}: its tokenizer has {len(tokenizer)} tokens, its "
+                    f"model {model.config.vocab_size}; they do not belong together",
+                    "model.pretrained",
                 )
             for name, value in ids.items():
                 setattr(model.config, name, value)
@@ -163,29 +165,31 @@ def require_written(tokenizer: PreTrainedTokenizerFast, texts: list[str], pretra
 
 def load_pretrained(recipe: Recipe, attention: str) -> PreTrainedModel:
     """
-    The checkpoint `recipe.pretrained` in float32, with the recipe's dropout.
+    The checkpoint `model.pretrained` in float32, with the recipe's dropout.
 
     Raises:
         RecipeError: it cannot be loaded, lacks weights, or is not the model that the recipe describes.
     """
-    free = {key: value for key, value in recipe.model_fields.items() if key in FREE_FIELDS}
+    free = {key: value for key, value in recipe.model.fields.items() if key in FREE_FIELDS}
     try:
-        model, _ = read_checkpoint(str(recipe.pretrained), writes=True, attn_implementation=attention, **free)
+        model, _ = read_checkpoint(str(recipe.model.pretrained), writes=True, attn_implementation=attention, **free)
     except CheckpointError as error:
-        raise RecipeError(f"pretrained: {error}") from error
-    if not isinstance(model.config, CONFIGS[recipe.model]):
-        raise _unusable(recipe.pretrained, f"it holds a {model.config.model_type}, not model={recipe.model}")
-    for key, value in recipe.model_fields.items():
+        raise RecipeError(f"model.pretrained: {error}", "model.pretrained") from error
+    if not isinstance(model.config, CONFIGS[recipe.model.type]):
+        raise _unusable(recipe.model.pretrained, f"it holds a {model.config.model_type}, not a {recipe.model.type}")
+    for key, value in recipe.model.fields.items():
         if getattr(model.config, key) != value:
             raise RecipeError(
-                f"{key}={value} contradicts pretrained={recipe.pretrained}, which has {getattr(model.config, key)}; "
-                "remove one"
+                f"model.{key}={value} contradicts model.pretrained={recipe.model.pretrained}, which has "
+                f"{getattr(model.config, key)}; remove one",
+                f"model.{key}",
             )
     return model
 
 
 def _unusable(pretrained: str | None, reason: str) -> RecipeError:
     return RecipeError(
-        f"pretrained={pretrained}: {' '.join(reason.split())}; give a folder or hub id with the model's config, "
-        "safetensors and tokenizer, e.g. the folder `model` of a run"
+        f"model.pretrained={pretrained}: {' '.join(reason.split())}; give a folder or hub id with the model's config, "
+        "safetensors and tokenizer, e.g. the folder `model` of a run",
+        "model.pretrained",
     )

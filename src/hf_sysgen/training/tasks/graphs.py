@@ -70,7 +70,7 @@ class SentenceTask(GraphTask):
         return (value for name in names for value in self.benchmark[name][column][:])
 
     def build(self, attention: str, **derived: Any) -> PreTrainedModel:
-        if hasattr(CONFIGS[self.recipe.model], "input_form"):
+        if hasattr(CONFIGS[self.recipe.model.type], "input_form"):
             derived["input_form"] = "sequence"
         config = self.model_config(vocab_size=len(self.tokenizer), pad_token_id=self.tokenizer.pad_token_id, **derived)
         return self.from_config(AutoModelForTokenClassification, config, attention)

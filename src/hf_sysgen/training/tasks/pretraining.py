@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 
-from hf_sysgen.config.recipe import Recipe, RecipeError
+from hf_sysgen.config.recipe import Recipe, RecipeError, WithReplacement
 from hf_sysgen.data.c4.files import Shard, known_shards
 from hf_sysgen.data.c4.packing import PackedTokens
 from hf_sysgen.data.sources import DataError
@@ -33,18 +33,6 @@ if TYPE_CHECKING:
 AHEAD = 4
 # documents tokenized in one call; what a checkpoint holds of each stream grows with it
 DOCUMENTS = 16
-# what makes an example of a text, or judges it, is of no use here: key, and the value that says so
-UNUSED: dict[str, Any] = {
-    "pretrained": None,
-    "tokens": "words",
-    "joint_vocabulary": False,
-    "sampling": "with_replacement",
-    "train_eos": True,
-    "static_batches": False,
-    "label_smoothing": 0.0,
-    "early_stopping": "none",
-    "paper_test": None,
-}
 
 
 class StreamEnded(RunFailed):
@@ -95,13 +83,15 @@ class StreamBatches:
         shards: Sequence[Shard] = (),
     ):
         if streams > documents.num_shards:
-            raise ValueError(f"streams={streams} is more than the {documents.num_shards} shards of the text")
+            raise ValueError(f"data.streams={streams} is more than the {documents.num_shards} shards of the text")
         if streams % world:
-            raise ValueError(f"streams={streams} is not a multiple of processes={world}, which share them")
+            raise ValueError(f"data.streams={streams} is not a multiple of processes={world}, which share them")
         if batch_size % streams:
-            raise ValueError(f"batch_size={batch_size} is not a multiple of streams={streams}")
+            raise ValueError(f"batches.size={batch_size} is not a multiple of data.streams={streams}")
         if batch_size % (parts * world):
-            raise ValueError(f"batch_size={batch_size} is not a multiple of length_groups={parts} x processes={world}")
+            raise ValueError(
+                f"batches.size={batch_size} is not a multiple of batches.length_buckets={parts} x processes={world}"
+            )
         self.steps, self.parts, self.rank, self.first_step = steps, parts, rank, 0
         self.each = batch_size // streams
         self.numbers = range(rank, streams, world)
@@ -144,7 +134,7 @@ class StreamBatches:
             if len(found) < self.each:
                 raise StreamEnded(
                     f"the text of stream {number} ends before update {step + 1} of {self.steps}, and no example is "
-                    f"shown twice; give more shards, or at most steps={step}"
+                    f"shown twice; give more shards, or at most training.max_steps={step}"
                 )
             taken += found
         return Update(torch.stack(taken), [packed.place for packed in self.packed])
@@ -201,15 +191,16 @@ def require_same_text(places: Mapping[str, Any], shards: Mapping[str, Sequence[S
             continue
         here = now[number].name if number < len(now) else "none"
         raise RecipeError(
-            f"data_dir: {run_dir} holds a run on other text (shard {number + 1} of stream {stream} is {before.name} "
-            f"there, {'another file of that name' if here == before.name else here} here); give it the shards that it "
-            "had, new ones behind them, or choose another output_dir"
+            f"data.data_dir: {run_dir} holds a run on other text (shard {number + 1} of stream {stream} is "
+            f"{before.name} there, {'another file of that name' if here == before.name else here} here); give it "
+            "the shards that it had, new ones behind them, or choose another output_dir",
+            "data.data_dir",
         )
 
 
 def text_shards(recipe: Recipe) -> list[Shard]:
     """What the shards of the training text are; of a benchmark of one's own that is not known. Errors as the loader."""
-    return known_shards("train", recipe.data_dir) if recipe.benchmark == "c4" else []
+    return known_shards("train", recipe.data.data_dir) if recipe.data.benchmark == "c4" else []
 
 
 def require_text_of_run(recipe: Recipe, checkpoint: Path) -> None:
@@ -223,7 +214,7 @@ def require_text_of_run(recipe: Recipe, checkpoint: Path) -> None:
         shards = text_shards(recipe)
     except DataError:
         return
-    require_same_text(kept_places(checkpoint), by_stream(shards, recipe.streams), checkpoint.parent)
+    require_same_text(kept_places(checkpoint), by_stream(shards, recipe.data.streams), checkpoint.parent)
 
 
 class PretrainingTask(Task):
@@ -235,7 +226,7 @@ class PretrainingTask(Task):
         tokenizer: the recipe's; the model has a row for each of its ids.
 
     Raises:
-        RecipeError: a key that has no effect here; no tokenizer, or none that can be used; `validation` is too short.
+        RecipeError: the tokenizer cannot be used; `validation` is too short.
     """
 
     splits: Any
@@ -243,26 +234,20 @@ class PretrainingTask(Task):
 
     def __init__(self, recipe: Recipe, benchmark: Any):
         super().__init__(recipe, benchmark)
-        for key, value in UNUSED.items():
-            if (given := getattr(recipe, key)) != value:
-                raise RecipeError(f"{key}={given} has no effect on benchmark={recipe.benchmark}, remove it")
-        if recipe.tokenizer is None:
-            raise RecipeError(
-                f"`tokenizer` is missing, which benchmark={recipe.benchmark} needs; give a folder of `hf-sysgen data "
-                "tokenizer`, or a hub id, e.g. google-t5/t5-base"
-            )
-        self.tokenizer = load_tokenizer(recipe.tokenizer, _unusable_tokenizer)
+        # which `check_recipe` wants
+        self.tokenizer = load_tokenizer(str(recipe.data.tokenizer), _unusable_tokenizer)
         self.splits = {"train": benchmark["train"], "validation": self._first_examples(benchmark["validation"])}
 
     def _first_examples(self, documents: datasets.IterableDataset) -> torch.Tensor:
         """Token ids (N, L)."""
-        wanted, length = self.recipe.validation_examples, self.recipe.context_length
+        wanted, length = self.recipe.data.validation_examples, self.recipe.data.context_length
         packed = PackedTokens(documents, self.tokenizer, length, drop_last=True)
         found = [block["input_ids"] for block in islice(packed, wanted)]
         if len(found) < wanted:
             raise RecipeError(
-                f"validation_examples={wanted} is more than the {len(found)} of {length} tokens that "
-                f"benchmark={self.recipe.benchmark} has for validation here"
+                f"data.validation_examples={wanted} is more than the {len(found)} of {length} tokens that "
+                f"{self.recipe.data.benchmark} has for validation here",
+                "data.validation_examples",
             )
         return torch.stack(found)
 
@@ -271,12 +256,11 @@ class PretrainingTask(Task):
         return text_shards(self.recipe)
 
     def batches(self, steps: int, rank: int, world: int) -> StreamBatches:
-        recipe = self.recipe
-        if recipe.batch_size is None:
-            raise ValueError("`batch_size` is missing")
+        data, batches = self.recipe.data, self.recipe.batches
+        assert isinstance(batches, WithReplacement)  # as `check_recipe` holds
         return StreamBatches(
-            self.splits["train"], self.tokenizer, recipe.context_length, recipe.streams, recipe.batch_size, steps,
-            parts=recipe.length_groups, rank=rank, world=world, shards=self.shards,
+            self.splits["train"], self.tokenizer, data.context_length, data.streams, batches.size, steps,
+            parts=batches.length_buckets, rank=rank, world=world, shards=self.shards,
         )  # fmt: skip
 
     def build_model(self, attention: str) -> PreTrainedModel:
@@ -290,7 +274,7 @@ class PretrainingTask(Task):
     def evaluate(
         self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int
     ) -> list[dict[str, Any]]:
-        return evaluate_text(model, self.splits[name], rows, self.recipe.eval_batch_size, rank, world)
+        return evaluate_text(model, self.splits[name], rows, self.recipe.evaluation.batch_size, rank, world)
 
     def summarize(self, records: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
         return summarize_text(records)
@@ -305,6 +289,7 @@ class PretrainingTask(Task):
 
 def _unusable_tokenizer(name: str, reason: str) -> RecipeError:
     return RecipeError(
-        f"tokenizer={name}: {' '.join(reason.split())}; give a folder of `hf-sysgen data tokenizer`, or a hub id, e.g. "
-        "google-t5/t5-base"
+        f"data.tokenizer={name}: {' '.join(reason.split())}; give a folder of `hf-sysgen data tokenizer`, or a hub id, "
+        "e.g. google-t5/t5-base",
+        "data.tokenizer",
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import torch
 from torch.utils.data import Dataset
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
-from hf_sysgen.config.recipe import Recipe, RecipeError
+from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.clutrr.kinship import EDGE_TYPES, TARGETS
 from hf_sysgen.data.text.splits import IGNORED, RaggedIds, unlabelled
 from hf_sysgen.evaluation.evaluate import evaluating, share_by_length, with_columns
@@ -22,9 +21,6 @@ from hf_sysgen.training.tasks.base import Task
 
 if TYPE_CHECKING:
     import datasets
-
-# keys of a recipe that are about targets written token by token
-TEXT_KEYS = ("tokens", "joint_vocabulary", "train_eos", "label_smoothing", "static_batches")
 
 
 class GraphSplit(Dataset):
@@ -67,16 +63,6 @@ class GraphTask(Task):
     splits: Mapping[str, GraphSplit]
     label_sets = 1
 
-    def __init__(self, recipe: Recipe, benchmark: datasets.DatasetDict):
-        super().__init__(recipe, benchmark)
-        defaults = {field.name: field.default for field in dataclasses.fields(Recipe)}
-        for key in TEXT_KEYS:
-            if (value := getattr(recipe, key)) != defaults[key]:
-                raise RecipeError(
-                    f"{key}={str(value).lower()} is for tasks whose targets are texts, benchmark={recipe.benchmark} is "
-                    "none; remove it"
-                )
-
     @abstractmethod
     def label_losses(self, outputs: Any, labels: torch.Tensor) -> torch.Tensor:
         """The cross-entropy of every label in nats, 0 where it is -100; in the shape of `labels`."""
@@ -92,7 +78,7 @@ class GraphTask(Task):
     def evaluate(
         self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int
     ) -> list[dict[str, Any]]:
-        split, size = self.splits[name], self.recipe.eval_batch_size
+        split, size = self.splits[name], self.recipe.evaluation.batch_size
         records = []
         with evaluating(model):
             for batch_rows in share_by_length(split, rows, size, rank, world):
@@ -161,7 +147,7 @@ class RelationClassificationTask(GraphTask):
             "id2label": dict(enumerate(TARGETS)),
             "label2id": {name: index for index, name in enumerate(TARGETS)},
         }
-        if hasattr(CONFIGS[self.recipe.model], "input_form"):
+        if hasattr(CONFIGS[self.recipe.model.type], "input_form"):
             derived["input_form"] = "graph"
         return self.from_config(AutoModelForSequenceClassification, self.model_config(**derived), attention)
 

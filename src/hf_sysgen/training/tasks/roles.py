@@ -129,7 +129,7 @@ class RoleFillerTask(Seq2SeqTask):
         source_ids = range(offset, offset + self.vocabulary.source_vocab_size)
         source_words = tokenizer.convert_ids_to_tokens([*source_ids])
         target_words = tokenizer.convert_ids_to_tokens([*range(self.vocabulary.vocab_size)])
-        scheme = None if recipe.role_scheme is None else role_scheme(recipe.role_scheme, benchmark)
+        scheme = None if recipe.data.role_scheme is None else role_scheme(recipe.data.role_scheme, benchmark)
         separate = super().model_config().separate_tables
         ranks = None if separate else self.ranks(scheme, source_words)
         words = TableRows.of(source_words, target_words, ranks)
@@ -152,7 +152,7 @@ class RoleFillerTask(Seq2SeqTask):
 
     def ranks(self, scheme: RoleScheme | None, source_words: Sequence[str]) -> list[dict[str, int]]:
         """Of all symbols of the source, and of the target; in a joint vocabulary of a word its id."""
-        if self.recipe.joint_vocabulary:
+        if self.recipe.data.joint_vocabulary:
             return [{word: row for row, word in enumerate(source_words)}] * 2
         train = self.splits["train"]
         sides: dict[Side, RaggedIds] = {"source": train.sources, "target": train.targets}
@@ -181,5 +181,5 @@ class RoleFillerTask(Seq2SeqTask):
         """
         records = super().evaluate(model, name, rows, final, rank, world)
         if final:
-            mark_teacher_forced(model, self.splits[name], records, self.recipe.eval_batch_size)
+            mark_teacher_forced(model, self.splits[name], records, self.recipe.evaluation.batch_size)
         return records

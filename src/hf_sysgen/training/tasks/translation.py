@@ -62,7 +62,7 @@ class TranslationTask(Seq2SeqTask):
         super().__init__(recipe, benchmark)
         self.monitored = ("loss", "loss_teacher", "bleu") if self.decodes else ("loss", "loss_teacher")
         self.benchmark = datasets.DatasetDict(benchmark)
-        lengths, names = kept_lengths(recipe.benchmark, recipe.config)
+        lengths, names = kept_lengths(recipe.data.benchmark, recipe.data.config)
         for name in names:
             split = self.splits[name]
             short, long = (pick(split.side_lengths(), axis=0) - 1 for pick in (np.min, np.max))
@@ -71,8 +71,10 @@ class TranslationTask(Seq2SeqTask):
             )
             if not len(rows):
                 raise RecipeError(
-                    f"benchmark={recipe.benchmark} config={recipe.config}: no pair of {name} has {lengths.shortest} to "
-                    f"{lengths.longest} subwords on both sides; take other subwords={recipe.subwords}"
+                    f"data.subwords={recipe.data.subwords}: no pair of {name} in {recipe.data.benchmark} "
+                    f"{recipe.data.config} has {lengths.shortest} to {lengths.longest} subwords on both sides; take "
+                    "another number",
+                    "data.subwords",
                 )
             self.splits = {**self.splits, name: split.take(rows)}
             self.benchmark[name] = benchmark[name].select(rows)
@@ -80,21 +82,22 @@ class TranslationTask(Seq2SeqTask):
     @property
     def decodes(self) -> bool:
         """Whether evaluations during training translate."""
-        return self.recipe.early_stopping == "bleu"
+        stopping = self.recipe.evaluation.early_stopping
+        return stopping is not None and stopping.metric == "bleu"
 
     def make_vocabulary(self, sources: list[str], targets: list[str]) -> Vocabulary:
         train = self.benchmark["train"]
-        sides, size = (train["input"][:], train["target"][:]), self.recipe.subwords or 0
-        if self.recipe.tokens == "sentencepiece":
+        sides, size = (train["input"][:], train["target"][:]), self.recipe.data.subwords or 0
+        if self.recipe.data.tokenization == "sentencepiece":
             return sentencepiece_vocabulary(*sides, size)
-        return bpe_vocabulary(*sides, size, joint=self.recipe.joint_vocabulary)
+        return bpe_vocabulary(*sides, size, joint=self.recipe.data.joint_vocabulary)
 
     def encode(self, sources: list[str], targets: list[str]) -> tuple[list[list[int]], list[list[int]]]:
         tokenizer = self.vocabulary.tokenizer
         return encode_subwords(tokenizer, sources), encode_subwords(tokenizer, targets, self.vocabulary.vocab_size)
 
     def search(self, eos: int) -> dict[str, Any]:
-        return search_settings(eos, self.recipe.beams, self.recipe.length_penalty)
+        return search_settings(eos, self.recipe.evaluation.num_beams, self.recipe.evaluation.length_penalty)
 
     def evaluate(
         self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int
@@ -105,10 +108,10 @@ class TranslationTask(Seq2SeqTask):
             self.vocabulary.tokenizer,
             self.benchmark[name]["target"][:],
             rows,
-            batch_size=self.recipe.eval_batch_size,
+            batch_size=self.recipe.evaluation.batch_size,
             decode=final or self.decodes,
             brief=name == "validation",
-            label_smoothing=self.recipe.label_smoothing,
+            label_smoothing=self.recipe.training.label_smoothing_factor,
             rank=rank,
             world=world,
         )
@@ -118,8 +121,8 @@ class TranslationTask(Seq2SeqTask):
         return summarize_translations(
             records,
             examples["target"][:],
-            bleu_setup(self.recipe.benchmark, self.recipe.config, name),
-            examples["pairs"][:] if has_comp(self.recipe.benchmark, name) else None,
+            bleu_setup(self.recipe.data.benchmark, self.recipe.data.config, name),
+            examples["pairs"][:] if has_comp(self.recipe.data.benchmark, name) else None,
         )
 
     def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:

@@ -1,0 +1,73 @@
+"""`hf-sysgen recipe`: what a recipe may say, and recipes of the first edition."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hf_sysgen.errors import reported
+
+app = typer.Typer(no_args_is_help=True, help="Show the fields of recipes; rewrite recipes of version 0.1.")
+
+
+@app.command()
+def fields(
+    section: Annotated[str | None, typer.Argument(help="e.g. training; default: all")] = None,
+) -> None:
+    """Show every field of a recipe with its type, default and meaning, and what another value changes."""
+    with reported() as outcome:
+        print(fields_text(section))
+    raise typer.Exit(outcome.status)
+
+
+@app.command()
+def migrate(
+    files: Annotated[list[Path], typer.Argument(help="recipe or sweep files of hf-sysgen 0.1, rewritten in place")],
+) -> None:
+    """Rewrite flat recipes of hf-sysgen 0.1 in sections, and sweeps with dotted keys. Comments are kept."""
+    with reported() as outcome:
+        from hf_sysgen.config.migrate import migrate_file
+
+        for file in files:
+            migrate_file(file)
+            print(f"rewritten: {file}")
+    raise typer.Exit(outcome.status)
+
+
+def fields_text(section: str | None = None) -> str:
+    """
+    The declared fields, by section.
+
+    Raises:
+        RecipeError: there is no such section.
+    """
+    from hf_sysgen.config.recipe import FIELDS, SECTIONS, RecipeError, closest
+
+    top = "recipe"
+    known = [*SECTIONS, top]
+    if section is not None and section not in known:
+        raise RecipeError(f"no section {section!r}, did you mean {closest(section, known)!r}?", section)
+    lines: list[str] = []
+    for name in known if section is None else [section]:
+        meaning = SECTIONS.get(name, "Beside the sections; `base: other.yaml` starts from another recipe file.")
+        lines += ["", name, *textwrap.wrap(" ".join(meaning.split()), 110, initial_indent="  ", subsequent_indent="  ")]
+        for field in FIELDS:
+            folder, _, word = field.key.rpartition(".")
+            if folder != ("" if name == top else name):
+                continue
+            # what only one kind of a section has stands below that kind
+            chooses, indent = field.kind == field.type, "    " if field.kind and field.kind != field.type else "  "
+            default = "required" if field.default is ... else f"default {_yaml(field.default)}"
+            facts = "" if chooses else f"; {default}; changes {field.changes}"
+            lines.append(f"{indent}{word}: {field.type}{facts}")
+            lines += textwrap.wrap(field.meaning, 106, initial_indent="      ", subsequent_indent="      ")
+    return "\n".join(lines).lstrip()
+
+
+def _yaml(value: object) -> str:
+    from hf_sysgen.config.migrate import scalar
+
+    return scalar(list(value) if isinstance(value, tuple) else value)

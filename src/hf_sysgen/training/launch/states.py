@@ -1,0 +1,54 @@
+"""The states of a sweep's runs, told from their folders and logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hf_sysgen.config.sweep import Run
+from hf_sysgen.errors import UserError
+from hf_sysgen.files import locked
+from hf_sysgen.training.run import RECIPE_COPY, being_trained, finished_results
+
+STATES = ("finished", "running", "resumable", "failed", "new")
+ENDED = "exit status "
+
+
+def state_of(run: Run) -> tuple[str, str]:
+    """One of `STATES`, and what more there is to say: of a failed run its last error."""
+    try:
+        if finished_results(run.recipe) is not None:
+            return "finished", ""
+    except UserError as error:
+        return "failed", str(error)
+    if run.log.exists():
+        with locked(run.log) as file:
+            if file is None:
+                return "running", last_line(run.log)
+    if being_trained(run.recipe.run_dir):
+        return "running", "by a command of its own"
+    if run.log.exists() and (failure := failure_of(run.log)) is not None:
+        return "failed", failure
+    return ("resumable" if (run.recipe.run_dir / RECIPE_COPY).exists() else "new"), ""
+
+
+def failure_of(log: Path) -> str | None:
+    """The last error of a log whose last attempt failed."""
+    *lines, last = ["", *_tail(log)]
+    # what ended well has failed nowhere, though its folder may have been removed since
+    if not last.startswith(ENDED) or last == f"{ENDED}0":
+        return None
+    # what we print ends in one such line; of a traceback the last line says most
+    errors = [line for line in lines if line.startswith("error: ")]
+    return errors[-1].removeprefix("error: ") if errors else lines[-1] or last
+
+
+def last_line(log: Path) -> str:
+    return _tail(log)[-1] if log.exists() and _tail(log) else ""
+
+
+def _tail(log: Path) -> list[str]:
+    """The last attempt's lines, of a long one the last ones."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 65536))
+        text = file.read().decode(errors="replace")
+    return [line for line in text.rpartition("\n$ ")[2].splitlines() if line.strip()]
