@@ -48,7 +48,13 @@ def passed_through() -> str:
 
 def owned() -> str:
     """Fields of Seq2SeqTrainingArguments that a recipe cannot give."""
-    return markdown(("field", "decided by"), [(f"`{name}`", owner) for name, owner in OWNED.items()], numbers=False)
+    table = markdown(("field", "decided by"), [(f"`{name}`", owner) for name, owner in OWNED.items()], numbers=False)
+    return _folded("Fields that the runner decides", table)
+
+
+def _folded(title: str, text: str) -> str:
+    lines = "\n".join(f"    {line}" if line else "" for line in text.splitlines())
+    return f'??? note "{title}"\n\n{lines}'
 
 
 def example(name: str) -> str:
@@ -74,8 +80,7 @@ def shipped() -> str:
         table = markdown(
             ("recipe", "what it is"), [(one, text.replace("|", "\\|")) for one, text in rows], numbers=False
         )
-        lines = "\n".join(f"    {line}" for line in table.splitlines())
-        parts.append(f'??? note "{paper}: {len(rows) - len(sweeps)} recipes, {len(sweeps)} sweeps"\n\n{lines}')
+        parts.append(_folded(f"{paper}: {len(rows) - len(sweeps)} recipes, {len(sweeps)} sweeps", table))
     return "\n\n".join(parts)
 
 
