@@ -31,8 +31,7 @@ from transformers import PreTrainedTokenizerFast
 
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.data.c4.builder import PackedTokens
-from hf_sysgen.data.c4.files import write_shards
-from hf_sysgen.data.c4.sources import shard_names
+from hf_sysgen.data.c4.files import shard_names, write_shards
 from hf_sysgen.data.text.byte_pairs import train_byte_pairs
 from hf_sysgen.files import write_whole
 from hf_sysgen.results.environment import environment

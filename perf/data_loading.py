@@ -29,8 +29,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import datasets
 
 from hf_sysgen.data import registry
+from hf_sysgen.data.fetch import DATA_DIR_VARIABLE
 from hf_sysgen.data.pcfg_set.builder import PcfgSet
-from hf_sysgen.data.sources import DATA_DIR_VARIABLE
 from hf_sysgen.files import write_whole
 from hf_sysgen.results.environment import environment
 

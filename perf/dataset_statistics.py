@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hf_sysgen.data import DataError, benchmark_info, load_benchmark, locate
-from hf_sysgen.data.sources import open_file
+from hf_sysgen.data.fetch import open_file
 from hf_sysgen.files import write_whole
 from hf_sysgen.tables import table
 

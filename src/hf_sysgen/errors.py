@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,23 @@ class Outcome:
     """Exit status of a command: 0 done, 2 input that cannot be used, 1 failed on the way."""
 
     status: int = 0
+
+
+def one_line(error: BaseException) -> str:
+    """Type and message of an error, for a message of ours."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, what it was raised from, and so on."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def no_space(error: BaseException) -> bool:
+    """Whether a file could not be written because the disk or the user's quota is full."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager

@@ -16,12 +16,13 @@ from typer.testing import CliRunner
 
 import hf_sysgen.data.builder
 import hf_sysgen.data.describe
-import hf_sysgen.data.sources
+import hf_sysgen.data.fetch
 import hf_sysgen.data.text.byte_pairs
 from hf_sysgen.cli.data import quiet
 from hf_sysgen.cli.main import app
-from hf_sysgen.data import list_benchmarks, load_benchmark
-from hf_sysgen.data.scan.sources import SCAN
+from hf_sysgen.data import benchmark_info, list_benchmarks, load_benchmark
+
+SCAN = benchmark_info("scan")
 
 
 @pytest.fixture(autouse=True)
@@ -213,7 +214,7 @@ def test_all(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """Every config of every benchmark is tried, whatever became of those before."""
 
     def nothing(self, *_, **__):
-        raise hf_sysgen.data.sources.DataError(f"no {self.BENCHMARK.name} {self.config.name} today")
+        raise hf_sysgen.data.fetch.DataError(f"no {self.BENCHMARK.name} {self.config.name} today")
 
     monkeypatch.setattr(hf_sysgen.data.builder.BenchmarkBuilder, "download_and_prepare", nothing)
     result = invoke(command, "--all", "--cache-dir", tmp_path)

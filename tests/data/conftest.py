@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hf_sysgen.data.sources import DATA_DIR_VARIABLE
+from hf_sysgen.data.fetch import DATA_DIR_VARIABLE
 
 # read before any test runs, as each test starts without the variable
 MIRROR = Path(os.environ.get(DATA_DIR_VARIABLE) or Path(__file__).parents[2].parent / "shared" / "data")

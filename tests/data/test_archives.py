@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hf_sysgen.data.archives import open_member
-from hf_sysgen.data.sources import DataError
+from hf_sysgen.data.errors import DataError
 
 # hard to compress, so that a cut archive is cut inside it
 CONTENT = random.Random(7).randbytes(300_007)

@@ -16,15 +16,16 @@ from typing import Any
 import datasets
 import pytest
 from huggingface_hub import close_session
-from upstream import Upstream, serving
+from upstream import Upstream, hurried, serving
 
-import hf_sysgen.data.download
-import hf_sysgen.data.sources
-from hf_sysgen.data import BenchmarkInfo, ConfigInfo, DataError, Source, load_benchmark
+import hf_sysgen.data.info
+from hf_sysgen.data import BenchmarkInfo, ConfigInfo, DataError, Source, benchmark_info, load_benchmark
 from hf_sysgen.data.builder import BenchmarkBuilder, builder_configs
+from hf_sysgen.data.errors import DamagedData
+from hf_sysgen.data.fetch import locate, open_file
 from hf_sysgen.data.registry import benchmark_builder
-from hf_sysgen.data.scan.sources import SCAN
-from hf_sysgen.data.sources import DamagedData, locate, open_file
+
+SCAN = benchmark_info("scan")
 
 
 def toy(**counts: int | None) -> BenchmarkInfo:
@@ -227,10 +228,10 @@ def test_counts_are_checked(tmp_path: Path) -> None:
 
 PREPARE = """
 import sys
-import hf_sysgen.data.sources as sources
+import hf_sysgen.data.info
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.data.scan.builder import Scan
-sources.GITHUB = sys.argv[2]
+hf_sysgen.data.info.GITHUB = sys.argv[2]
 if "stop" in sys.argv:
     def generate(self, path, split):
         yield 0, {"input": "jump", "target": "I_JUMP"}
@@ -260,14 +261,14 @@ def upstream(mirror: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     close_session()
-    monkeypatch.setattr(hf_sysgen.data.download, "FIRST_WAIT", 0.001)
+    hurried(monkeypatch)
     sources = SCAN.configs["mcd1"].sources.values()
     files = {}
     for source in sources:
         with open_file(locate(source, mirror)) as stream:
             files[f"/{source.repository}/{source.commit}/{source.path}"] = stream.read()
     with serving(files) as server:
-        monkeypatch.setattr(hf_sysgen.data.sources, "GITHUB", server.address)
+        monkeypatch.setattr(hf_sysgen.data.info, "GITHUB", server.address)
         yield server
 
 

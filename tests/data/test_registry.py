@@ -10,7 +10,6 @@ import pytest
 
 import hf_sysgen.data
 from hf_sysgen.data import DataError, benchmark_info, list_benchmarks, load_benchmark
-from hf_sysgen.data.sources import MemberSource, WebSource
 
 BENCHMARKS = list_benchmarks()
 
@@ -30,10 +29,10 @@ def test_what_is_said_is_complete(benchmark: hf_sysgen.data.BenchmarkInfo) -> No
         assert all(count is None or count > 0 for count in config.num_examples.values())
         for source in config.sources.values():
             # an archive's checksum pins its files, too; what users generate nobody can pin
-            pinned = source.archive if isinstance(source, MemberSource) else source
+            pinned = source.archive or source
             assert len(pinned.checksum) == (64 if pinned.sha256 else 40) or name.endswith("_generated")
             # what another host serves has a version of another kind, or none
-            assert len(source.commit) == 40 or isinstance(pinned, WebSource)
+            assert len(source.commit) == 40 or pinned.address is not None
             assert source.num_bytes is None or source.num_bytes > 0
         fingerprints.add(config.fingerprint)
     assert all(len(fingerprint) == 16 for fingerprint in fingerprints)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote
+
+import pytest
 
 
 class Upstream(ThreadingHTTPServer):
@@ -81,6 +84,13 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         pass
+
+
+def hurried(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Lose no time between attempts of a download. Returns the seconds that would be waited, as they come."""
+    waits: list[float] = []
+    monkeypatch.setattr(time, "sleep", waits.append)
+    return waits
 
 
 @contextmanager

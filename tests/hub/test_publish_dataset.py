@@ -18,16 +18,16 @@ from huggingface_hub import HfApi
 from typer.testing import CliRunner
 
 from hf_sysgen.cli.main import app
-from hf_sysgen.data import DataError, list_benchmarks, load_benchmark
+from hf_sysgen.data import DataError, benchmark_info, list_benchmarks, load_benchmark
 from hf_sysgen.data.info import BenchmarkInfo
-from hf_sysgen.data.registry import _BENCHMARKS
-from hf_sysgen.data.scan.sources import SCAN
+from hf_sysgen.data.registry import benchmarks
 from hf_sysgen.hub.dataset_card import dataset_card, hub_licence
 from hf_sysgen.hub.publish_dataset import publish_dataset
 from hf_sysgen.hub.repository import PublishError
 
 pytestmark = pytest.mark.filterwarnings(f"{CLIENT_WARNING}:DeprecationWarning")
 CONFIGS = ["length", "length_cutoff_40"]
+SCAN = benchmark_info("scan")
 STRANGER = """
 import sys
 from datasets import load_dataset
@@ -254,7 +254,7 @@ def test_wrong_benchmark(hub: FakeHub) -> None:
 
 
 def test_restricted(hub: FakeHub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(_BENCHMARKS, "scan", replace(SCAN, restriction="No commercial use."))
+    monkeypatch.setitem(benchmarks(), "scan", replace(SCAN, restriction="No commercial use."))
     with pytest.raises(PublishError, match=r"scan is restricted: No commercial use\. .* pass --allow-restricted"):
         publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub))
     assert hub.requests == []

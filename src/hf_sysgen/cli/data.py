@@ -107,7 +107,7 @@ def verify(
     failed = skipped = passed = 0
     with reported() as outcome:
         for benchmark, one in _chosen(name, config, every):
-            from hf_sysgen.data.sources import DamagedData, DataError
+            from hf_sysgen.data.errors import DamagedData, DataError
             from hf_sysgen.data.verify import verify as verified
 
             what = f"{benchmark} {one}:"
@@ -151,8 +151,8 @@ def tokenizer(
 
 def _chosen(name: str | None, config: str | None, every: bool) -> Iterator[tuple[str, str]]:
     """Benchmark and config of what the arguments ask for."""
+    from hf_sysgen.data.errors import DataError
     from hf_sysgen.data.registry import benchmark_info, list_benchmarks
-    from hf_sysgen.data.sources import DataError
 
     if every == (name is not None):
         raise DataError("name a benchmark, or give --all" if name is None else f"give either {name} or --all")

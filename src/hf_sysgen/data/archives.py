@@ -13,8 +13,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-from hf_sysgen.data.download import one_line
-from hf_sysgen.data.sources import DamagedData
+from hf_sysgen.data.errors import DamagedData
+from hf_sysgen.errors import one_line
 
 
 @contextmanager

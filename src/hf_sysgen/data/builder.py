@@ -12,9 +12,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import datasets
 
-from hf_sysgen.data.download import causes, one_line
+from hf_sysgen.data.errors import DamagedData, DataError
+from hf_sysgen.data.fetch import locate, mirror_folder
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
-from hf_sysgen.data.sources import DamagedData, DataError, locate, mirror_folder, no_space
+from hf_sysgen.errors import causes, no_space, one_line
 
 # a folder that one may not use, or a file in its place
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from hf_sysgen.data.sources import DamagedData
+from hf_sysgen.data.errors import DamagedData
 
 _COLUMNS = 10
 

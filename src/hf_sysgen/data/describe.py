@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
+from hf_sysgen.data.errors import DataError
+from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo, Source
 from hf_sysgen.data.registry import benchmark_builder, benchmark_info, list_benchmarks
-from hf_sysgen.data.sources import DataError, MemberSource, Source
 
 if TYPE_CHECKING:
     import datasets
@@ -172,8 +172,7 @@ def _file(role: str, source: Source) -> str:
     pinned = f"{source.checksum_kind} {source.checksum}" if source.checksum else "no checksum: the first seen counts"
     made = "made by the program, byte for byte the file at " if source.rebuild else ""
     lines = [f"{role}: {made}{source.url}"]
-    if isinstance(source, MemberSource):
-        archive = source.archive
+    if archive := source.archive:
         pinned = pinned if source.checksum else f"in an archive with {archive.checksum_kind} {archive.checksum}"
         lines.append(f"  its member {source.path}")
     lines += [f"  {size}, {pinned}", f"  in a mirror folder: {source.mirror}"]

@@ -1,13 +1,90 @@
-"""What a benchmark is, said without loading it: names, splits, sizes, licences. Nothing here imports `datasets`."""
+"""What a benchmark is: names, splits, sizes, files, licences. Read from `info.yaml`; imports no `datasets`.
+
+`info.yaml` stands in the benchmark's folder. It has the fields of `BenchmarkEntry` below, or, for several benchmarks
+made of the same files, `files` and a list `benchmarks` of them. A key that is not a field is an error.
+"""
 
 from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+import importlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import field
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
 
-from hf_sysgen.data.sources import DataError, Source
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.dataclasses import dataclass
+
+from hf_sysgen.data.citations import bibtex
+from hf_sysgen.data.errors import DataError
+
+FILE = "info.yaml"
+GITHUB = "https://raw.githubusercontent.com"
+# seq2seq: text to text, scored by exact match; translation: scored by BLEU
+Task = Literal[
+    "seq2seq", "translation", "relation_classification", "graph_parsing", "dependency_parsing", "language_modeling"
+]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One upstream file at one version.
+
+    Attributes:
+        repository: "owner/name" on GitHub, or who publishes the file.
+        commit: full commit hash, or the publisher's version, or "".
+        path: path in the repository or, with `archive`, in the archive.
+        sha256: hexadecimal digest of the content, None if unknown.
+        num_bytes: size of the content, None if unknown.
+        licence: what upstream allows.
+        mirror: path in a mirror folder. There the file may be gzipped, with ".gz" appended to its name.
+        rebuild: makes the same bytes without a network.
+        git_blob: id that git gives to the content. Upstream's tree lists it for every file, so it pins a file that
+            could not be read when `info.yaml` was written. Used only without `sha256`. With neither, the first content
+            seen on a machine is trusted and pinned in its cache.
+        address: full URL of a file that is not on GitHub, "" for a file that users make.
+        archive: the archive that the file is in. `sha256` and `num_bytes` are still those of the file itself.
+    """
+
+    repository: str
+    commit: str
+    path: str
+    sha256: str | None
+    num_bytes: int | None
+    licence: str
+    mirror: str
+    rebuild: Callable[[], bytes] | None = field(default=None, repr=False, compare=False)
+    git_blob: str = field(default="", kw_only=True)
+    address: str | None = field(default=None, kw_only=True)
+    archive: Source | None = field(default=None, kw_only=True)
+
+    @property
+    def checksum(self) -> str:
+        """The digest that pins the content: the sha256, else the git blob id, else ""."""
+        return self.sha256 or self.git_blob
+
+    @property
+    def checksum_kind(self) -> str:
+        return "git blob id" if self.git_blob and not self.sha256 else "sha256"
+
+    @property
+    def url(self) -> str:
+        if self.archive:
+            return self.archive.url
+        if self.address is not None:
+            return self.address
+        return f"{GITHUB}/{self.repository}/{self.commit}/{quote(self.path)}"
+
+    @property
+    def name(self) -> str:
+        """`repository@commit:path` with a short commit, for messages."""
+        if self.archive:
+            return f"{self.archive.name}!{self.path}"
+        return f"{self.repository}{'@' + self.commit[:8] if self.commit else ''}:{self.path}"
 
 
 @dataclass(frozen=True)
@@ -16,14 +93,13 @@ class ConfigInfo:
 
     Attributes:
         name: the `config` of `load_benchmark`.
-        description: where the split comes from, and which of its parts is the compositional test.
-        num_examples: split name to number of examples, in the order of the `DatasetDict`; None where nobody knows it
-            before the data is made.
-        sources: what a file is for (the split's name where it holds just that) to the file.
-        citation: BibTeX of the papers that add this split family to the benchmark.
-        tests: split name to what it tests, one sentence; `describe` prints it. Says of each split whether it is drawn
-            like `train` or is the compositional test.
-        errata: what upstream or the paper gets wrong about this split family, one sentence each.
+        description: where the split comes from, and which part is the compositional test.
+        num_examples: split name to number of examples, in the order of the `DatasetDict`; None if unknown until the
+            data is made.
+        sources: role to file; the role is the split's name if the file holds just that split.
+        citation: BibTeX of the papers that add this split family.
+        tests: split name to one sentence on what the split tests: drawn like `train`, or the compositional test.
+        errata: known errors of upstream or the paper in this split family, one sentence each.
     """
 
     name: str
@@ -44,7 +120,7 @@ class ConfigInfo:
 
     @property
     def fingerprint(self) -> str:
-        """Changes when a file's content does; keeps prepared data of different sources apart."""
+        """Changes with the content of the files; keeps prepared data of different files apart."""
         content = "\n".join(f"{role} {source.checksum or source.url}" for role, source in self.sources.items())
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
@@ -60,13 +136,11 @@ class BenchmarkInfo:
         citation: BibTeX of the paper that made the benchmark.
         builder: "module:class" of its `BenchmarkBuilder`, imported only to load it.
         configs: the split families by name.
-        errata: what upstream or the paper gets wrong about all of it, one sentence each.
-        restriction: why it must not be published without an explicit flag (a non-commercial licence, or one that
-            forbids passing the data on); "" where it may.
-        task: what is to be learnt: "seq2seq" (texts to texts, judged by exact match), "translation" (judged by BLEU),
-            "relation_classification", "graph_parsing",
-            "dependency_parsing" or "language_modeling".
-        extra: the optional dependency of this package that preparing it needs ("" for none).
+        errata: known errors that hold for all configs, one sentence each.
+        restriction: why publishing needs an explicit flag (a non-commercial licence, or one that forbids passing the
+            data on), "" if it does not.
+        extra: optional dependency of this package that preparing the data needs, "" for none.
+        task: what is learnt.
     """
 
     name: str
@@ -78,17 +152,17 @@ class BenchmarkInfo:
     errata: tuple[str, ...] = ()
     restriction: str = ""
     extra: str = ""
-    task: str = "seq2seq"
+    task: Task = "seq2seq"
 
     @property
     def licence(self) -> str:
         return _joined(source.licence for config in self.configs.values() for source in config.sources.values())
 
     def config(self, name: str | None = None) -> ConfigInfo:
-        """The split family of that name. The name may be left out where there is only one.
+        """The split family of that name; the name may be left out if there is only one.
 
         Raises:
-            DataError: there is no such config, or there are several to choose from.
+            DataError: no such config, or several to choose from.
         """
         if name is None and len(self.configs) == 1:
             return next(iter(self.configs.values()))
@@ -97,6 +171,227 @@ class BenchmarkInfo:
         if name not in self.configs:
             raise unknown(f"config of {self.name}", name, self.configs)
         return self.configs[name]
+
+
+class Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class FileEntry(Entry):
+    """One file of a group.
+
+    Attributes:
+        path: where it is upstream, if not at its own name below the group's `folder`.
+        sha256, git_blob, bytes: of the content, see `Source`.
+    """
+
+    path: str | None = None
+    sha256: str | None = None
+    git_blob: str = ""
+    bytes: int | None = None
+
+
+class FileGroup(Entry):
+    """Files of one upstream. A config names a file by its path in a mirror folder, `<mirror>/<name>`.
+
+    Attributes:
+        repository, commit, licence: see `Source`.
+        folder: upstream folder of the files.
+        mirror: the same folder in a mirror.
+        address: URL that a file's path is appended to, in which "{commit}" is replaced; "" for files that users make;
+            left out for GitHub.
+        archive: path in a mirror of the archive that the files are in.
+        rebuild: "module:function" in the benchmark's folder that makes a file's bytes from its path.
+        files: by name below `folder`.
+    """
+
+    repository: str
+    commit: str = ""
+    licence: str
+    folder: str = ""
+    mirror: str
+    address: str | None = None
+    archive: str | None = None
+    rebuild: str | None = None
+    files: dict[str, FileEntry | None]
+
+
+class SplitEntry(Entry):
+    """A split, written as its number of examples if there is nothing else to say.
+
+    Attributes:
+        examples: how many, null if unknown.
+        tests: see `ConfigInfo`.
+    """
+
+    examples: int | None
+    tests: str = ""
+
+
+class ConfigEntry(Entry):
+    """A config, or one for each row of `for_each`.
+
+    Attributes:
+        for_each: rows of values; "{key}" stands for a row's value in the name and in every text but `citation`.
+        citation: BibTeX entries, or keys of those in `papers.bib`.
+        files: role to path in a mirror folder.
+        splits: in the order of the `DatasetDict`.
+        description, errata: see `ConfigInfo`.
+    """
+
+    description: str
+    citation: list[str] = []
+    files: dict[str, str]
+    splits: dict[str, SplitEntry | int | None]
+    errata: tuple[str, ...] = ()
+
+
+class BenchmarkEntry(Entry):
+    """One benchmark.
+
+    Attributes:
+        builder: "module:class" in this folder; by default "builder:" and the name in camel case.
+        citation: BibTeX entries, or keys of those in `papers.bib`.
+        files: groups of files by upstream.
+        configs: `ConfigEntry` by name.
+        name, task, description, homepage, extra, restriction, errata: see `BenchmarkInfo`.
+    """
+
+    name: str
+    task: Task
+    description: str
+    homepage: str
+    builder: str = ""
+    citation: list[str]
+    extra: str = ""
+    restriction: str = ""
+    errata: tuple[str, ...] = ()
+    files: list[FileGroup]
+    configs: dict[str, ConfigEntry]
+
+
+def read_info(module_file: str | Path, name: str | None = None) -> BenchmarkInfo:
+    """The benchmark described by the `info.yaml` beside a module.
+
+    Args:
+        module_file: the module's `__file__`.
+        name: which benchmark, where the file describes several.
+    """
+    benchmarks = read_benchmarks(Path(module_file).parent / FILE)
+    return benchmarks[name] if name else next(iter(benchmarks.values()))
+
+
+@cache
+def read_benchmarks(path: Path) -> dict[str, BenchmarkInfo]:
+    """The benchmarks of an `info.yaml`, by name.
+
+    Raises:
+        DataError: the file cannot be read, or a field is unknown, missing or wrong.
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        # plain Python, as only that reads YAML 1.2
+        document = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+        shared = {"files": document["files"]}
+        return {
+            info.name: info
+            for entry in document.get("benchmarks", [document])
+            for info in [_benchmark(path.parent.name, shared | entry)]
+        }
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise DataError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}; correct it") from error
+    except (YAMLError, OSError, LookupError, TypeError) as error:
+        raise DataError(f"{path}: {' '.join(f'{type(error).__name__}: {error}'.split())}; correct it") from error
+
+
+def _benchmark(folder: str, document: dict[str, Any]) -> BenchmarkInfo:
+    configs = {name: entry for item in document.get("configs", {}).items() for name, entry in _expanded(*item)}
+    entry = BenchmarkEntry.model_validate({**document, "configs": configs})
+    package = f"{__package__}.{folder}"
+    sources = _sources(package, entry.files)
+    builder = entry.builder or f"builder:{''.join(word.capitalize() for word in entry.name.split('_'))}"
+    return BenchmarkInfo(
+        **entry.model_dump(include={"name", "task", "description", "homepage", "extra", "restriction", "errata"}),
+        citation=_bibliography(entry.citation),
+        builder=f"{package}.{builder}",
+        configs={name: _config(name, config, sources) for name, config in entry.configs.items()},
+    )
+
+
+def _expanded(name: str, entry: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A config of `info.yaml` by name, or those that its `for_each` stands for."""
+    if "for_each" not in entry:
+        yield name, entry
+        return
+    rest = {key: value for key, value in entry.items() if key != "for_each"}
+    for row in entry["for_each"]:
+        # BibTeX has braces of its own
+        yield name.format_map(row), {key: one if key == "citation" else _filled(one, row) for key, one in rest.items()}
+
+
+def _filled(value: Any, row: Mapping[str, Any]) -> Any:
+    if isinstance(value, dict):
+        return {key: _filled(one, row) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_filled(one, row) for one in value]
+    if not isinstance(value, str):
+        return value
+    # a number or null stays one
+    key = value[1:-1]
+    return row[key] if key in row and value == f"{{{key}}}" else value.format_map(row)
+
+
+def _sources(package: str, groups: Iterable[FileGroup]) -> dict[str, Source]:
+    """All files by their path in a mirror. An archive stands before its members."""
+    sources: dict[str, Source] = {}
+    for group in groups:
+        for name, entry in group.files.items():
+            entry = entry or FileEntry()
+            path = entry.path or "/".join(filter(None, (group.folder, name)))
+            address = group.address and f"{group.address.replace('{commit}', group.commit)}/{path}"
+            mirror = f"{group.mirror}/{name}"
+            sources[mirror] = Source(
+                group.repository,
+                group.commit,
+                path,
+                entry.sha256,
+                entry.bytes,
+                group.licence,
+                mirror,
+                partial(_rebuilt, f"{package}.{group.rebuild}", path) if group.rebuild else None,
+                git_blob=entry.git_blob,
+                address=address,
+                archive=sources[group.archive] if group.archive else None,
+            )
+    return sources
+
+
+def _rebuilt(function: str, path: str) -> bytes:
+    module, _, name = function.partition(":")
+    return getattr(importlib.import_module(module), name)(path)
+
+
+def _config(name: str, entry: ConfigEntry, sources: Mapping[str, Source]) -> ConfigInfo:
+    splits = {
+        split: value if isinstance(value, SplitEntry) else SplitEntry(examples=value)
+        for split, value in entry.splits.items()
+    }
+    return ConfigInfo(
+        name,
+        entry.description,
+        {split: value.examples for split, value in splits.items()},
+        {role: sources[path] for role, path in entry.files.items()},
+        _bibliography(entry.citation),
+        {split: value.tests for split, value in splits.items() if value.tests},
+        entry.errata,
+    )
+
+
+def _bibliography(entries: Iterable[str]) -> str:
+    return "\n".join(entry if entry.startswith("@") else bibtex(entry) for entry in entries)
 
 
 def unknown(kind: str, name: str, valid: Collection[str]) -> DataError:

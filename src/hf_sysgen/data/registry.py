@@ -1,4 +1,7 @@
-"""The benchmarks of this package: what there is, and how to load it."""
+"""The benchmarks of this package: what there is, and how to load it.
+
+Each folder with an `info.yaml` is a benchmark, or several. There is no other list.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hf_sysgen.data.c4.sources import C4
-from hf_sysgen.data.cfq.dependencies_sources import CFQ_DEPENDENCIES
-from hf_sysgen.data.cfq.sources import CFQ
-from hf_sysgen.data.clutrr.sources import CLUTRR
-from hf_sysgen.data.cogs.sources import COGS, COGS_GRAPH, COGS_VF
-from hf_sysgen.data.english_passivization.sources import ENGLISH_PASSIVIZATION
-from hf_sysgen.data.flores.sources import FLORES
-from hf_sysgen.data.geoquery.sources import GEOQUERY
-from hf_sysgen.data.info import BenchmarkInfo, unknown
-from hf_sysgen.data.iwslt14.sources import IWSLT14
-from hf_sysgen.data.mathematics.sources import MATHEMATICS
-from hf_sysgen.data.noun_adjective.sources import NOUN_ADJECTIVE
-from hf_sysgen.data.pcfg_set.sources import PCFG_SET
-from hf_sysgen.data.scan.sources import SCAN
+from hf_sysgen.data.info import FILE, BenchmarkInfo, read_benchmarks, unknown
 from hf_sysgen.extensions import own_benchmarks
 
 if TYPE_CHECKING:
@@ -27,31 +17,32 @@ if TYPE_CHECKING:
 
     from hf_sysgen.data.builder import BenchmarkBuilder
 
-_BENCHMARKS = {
-    benchmark.name: benchmark
-    for benchmark in (
-        C4,
-        CFQ,
-        CFQ_DEPENDENCIES,
-        CLUTRR,
-        COGS,
-        COGS_GRAPH,
-        COGS_VF,
-        ENGLISH_PASSIVIZATION,
-        FLORES,
-        GEOQUERY,
-        IWSLT14,
-        MATHEMATICS,
-        NOUN_ADJECTIVE,
-        PCFG_SET,
-        SCAN,
-    )
-}  # fmt: skip
+_BENCHMARKS: dict[str, BenchmarkInfo] = {}
+
+
+def benchmarks() -> dict[str, BenchmarkInfo]:
+    """The package's benchmarks by name, in alphabetical order, then the user's own. Read at the first call.
+
+    Raises:
+        ExtensionError: a file of the folder that `HF_SYSGEN_EXTENSIONS` names cannot be used.
+    """
+    if not _BENCHMARKS:
+        found: dict[str, BenchmarkInfo] = {}
+        for path in Path(__file__).parent.glob(f"*/{FILE}"):
+            found |= read_benchmarks(path)
+        _BENCHMARKS.update(sorted(found.items()))
+        # these files may ask for the benchmarks above
+        try:
+            _BENCHMARKS.update(own_benchmarks(tuple(found)))
+        except Exception:
+            _BENCHMARKS.clear()
+            raise
+    return _BENCHMARKS
 
 
 def list_benchmarks() -> list[BenchmarkInfo]:
     """All benchmarks with their configs, splits, sizes, licences and sources. Loads no data, imports no `datasets`."""
-    return list(_BENCHMARKS.values())
+    return list(benchmarks().values())
 
 
 def benchmark_info(name: str) -> BenchmarkInfo:
@@ -60,9 +51,9 @@ def benchmark_info(name: str) -> BenchmarkInfo:
     Raises:
         DataError: there is none.
     """
-    if name not in _BENCHMARKS:
-        raise unknown("benchmark", name, _BENCHMARKS)
-    return _BENCHMARKS[name]
+    if name not in benchmarks():
+        raise unknown("benchmark", name, benchmarks())
+    return benchmarks()[name]
 
 
 def load_benchmark(
@@ -76,14 +67,14 @@ def load_benchmark(
 
     Args:
         name: a benchmark, see `list_benchmarks`.
-        config: its split family; may be left out where there is only one.
+        config: its split family; may be left out if there is only one.
         data_dir: folder with the upstream files, laid out like the mirror that `HF_SYSGEN_DATA_DIR` may name. It must
-            hold them even where the data is prepared already.
+            hold them even if the data is prepared already.
         cache_dir: root of the cache, defaults to that of `datasets`.
 
     Returns:
         `train`, `validation` (drawn like `train`) and `test` (the generalization set), as far as the config has them.
-        Of c4, which is too large to prepare, an `IterableDatasetDict`.
+        For c4, which is too large to prepare, an `IterableDatasetDict`.
 
     Raises:
         DataError: unknown name or config; a file that is absent, cannot be downloaded or has another sha256; no space
@@ -104,11 +95,7 @@ def benchmark_builder(
     """What prepares and checks a config of a benchmark. Arguments and errors as in `load_benchmark`."""
     benchmark = benchmark_info(name)
     config_name = benchmark.config(config).name
-    # a wrong name is told before the second that this import takes
+    # after the names were checked, as this import takes a second
     module, _, class_name = benchmark.builder.partition(":")
     builder_class = getattr(importlib.import_module(module), class_name)
     return builder_class(config_name=config_name, data_dir=data_dir, cache_dir=cache_dir)
-
-
-# at the end, as these files may use what stands above
-_BENCHMARKS |= own_benchmarks(_BENCHMARKS)

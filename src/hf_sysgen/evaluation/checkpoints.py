@@ -12,9 +12,8 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
-from hf_sysgen.data.download import one_line
 from hf_sysgen.data.text.vocabulary import encode_sources
-from hf_sysgen.errors import UserError
+from hf_sysgen.errors import UserError, one_line
 from hf_sysgen.models import CONFIGS, MODELS
 from hf_sysgen.results.record import MODEL
 from hf_sysgen.zoo import zoo_folder, zoo_names

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
-from hf_sysgen.data.sources import MemberSource, Source
+from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo, Source
 from hf_sysgen.hub.repository import TAG
 from hf_sysgen.hub.templates import render
 
@@ -94,7 +93,7 @@ def _sources(configs: Sequence[ConfigInfo]) -> list[str]:
 def _source(source: Source) -> str:
     if not source.url:
         return f"{source.name}, made for this"
-    member = f", its member `{source.path}`" if isinstance(source, MemberSource) else ""
+    member = f", its member `{source.path}`" if source.archive else ""
     return f"{source.url}{member}" + (f" ({source.checksum_kind} `{source.checksum}`)" if source.checksum else "")
 
 

@@ -171,7 +171,7 @@ def snippet(record: Record, benchmark: BenchmarkInfo, load: str) -> str:
 
     from hf_sysgen.models import CONFIGS, MODELS
 
-    use = benchmark.task
+    use: str = benchmark.task
     auto_class = AUTO_CLASSES.get(use)
     if auto_class is None:
         alone = AutoModelForSeq2SeqLM not in MODELS[CONFIGS[record.recipe.model.type]]

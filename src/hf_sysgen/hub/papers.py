@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hf_sysgen.data.citations import BERGEN, CHAABOUNI, CHAKRAVARTHY, CSORDAS, PETTY
+from hf_sysgen.data.citations import bibtex
 from hf_sysgen.reports.papers import papers
 
 
@@ -34,11 +34,11 @@ class CitedPaper:
 # by the names of evaluation/papers/*.yaml
 ORIGINS = {
     "csordas2021": Origin(
-        CSORDAS,
+        bibtex("csordas2021devil"),
         ("sysgen_transformer", "universal_transformer", "relative_transformer", "relative_universal_transformer"),
     ),
     "chaabouni2021": Origin(
-        CHAABOUNI,
+        bibtex("chaabouni2021can"),
         (
             "fairseq_transformer",
             "sag_transformer",
@@ -50,7 +50,7 @@ ORIGINS = {
         ),
     ),
     "bergen2021": Origin(
-        BERGEN,
+        bibtex("bergen2021edge"),
         (
             "edge_transformer",
             "edge_dependency_parser",
@@ -62,11 +62,11 @@ ORIGINS = {
         ),
     ),
     "chakravarthy2022": Origin(
-        CHAKRAVARTHY,
+        bibtex("chakravarthy2022systematicity"),
         ("role_filler_transformer", "torch_transformer"),
     ),
     "petty2023": Origin(
-        PETTY,
+        bibtex("petty2023impact"),
         ("depth_width_decoder",),
     ),
 }

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from hf_sysgen.data.download import one_line
-from hf_sysgen.data.sources import no_space
-from hf_sysgen.errors import UserError
+from hf_sysgen.errors import UserError, no_space, one_line
 from hf_sysgen.hub.papers import ORIGINS, cited
 
 if TYPE_CHECKING:

@@ -24,11 +24,12 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerFast
 
-from hf_sysgen.data import DataError, load_benchmark
+from hf_sysgen.data import DataError, benchmark_info, load_benchmark
 from hf_sysgen.data.c4.builder import C4, PackedTokens
-from hf_sysgen.data.c4.files import read_documents, shard_addresses
-from hf_sysgen.data.c4.sources import C4 as INFO
-from hf_sysgen.data.c4.sources import NUM_SHARDS, REVISION, shard_names
+from hf_sysgen.data.c4.files import NUM_SHARDS, read_documents, shard_addresses, shard_names
+
+INFO = benchmark_info("c4")
+REVISION = "1ddc917116b730e1859edef32896ec5c16be51d0"
 
 SHARDS = 7
 Document = dict[str, str]

@@ -12,12 +12,16 @@ import datasets
 import pytest
 from tarballs import pack
 
-from hf_sysgen.data import DataError, load_benchmark
+from hf_sysgen.data import DataError, benchmark_info, load_benchmark
 from hf_sysgen.data.cfq import files as cfq_files
 from hf_sysgen.data.cfq.builder import Cfq
 from hf_sysgen.data.cfq.files import DATASET
-from hf_sysgen.data.cfq.sources import ARCHIVE, CFQ, EDGE, FAMILIES, family_of, mcd1_files
-from hf_sysgen.data.sources import MemberSource, WebSource, locate
+from hf_sysgen.data.cfq.splits import EDGE, FAMILIES, family_of
+from hf_sysgen.data.fetch import locate
+from hf_sysgen.data.info import Source
+
+CFQ = benchmark_info("cfq")
+ARCHIVE = CFQ.config("mcd2").sources["archive"]
 
 
 @pytest.fixture(scope="module")
@@ -106,10 +110,10 @@ def test_checks_see_a_long_query(load: Callable[[str], datasets.DatasetDict], tm
 
 
 @pytest.fixture
-def from_archive(mirror: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., WebSource]:
+def from_archive(mirror: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Source]:
     """Puts an archive of 5,000 real records in the place of CFQ's, whole or cut short, for a config."""
 
-    def prepare(config: str, kept: float = 1.0) -> WebSource:
+    def prepare(config: str, kept: float = 1.0) -> Source:
         layout = mirror / "cfq" / "derived_original_layout" / "cfq"
         split = (layout / "splits" / "mcd1.json").read_bytes()
         name = FAMILIES[family_of(config)].split
@@ -131,7 +135,7 @@ def from_archive(mirror: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("config", [name for name in CFQ.configs if not name.startswith("mcd1")])
 def test_from_archive(
-    from_archive: Callable[..., WebSource], tmp_path: Path, config: str, monkeypatch: pytest.MonkeyPatch
+    from_archive: Callable[..., Source], tmp_path: Path, config: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from_archive(config)
     # these 5,000 have 500 for test
@@ -149,7 +153,7 @@ def test_from_archive(
 
 
 def test_archive_and_texts_agree(
-    load: Callable[[str], datasets.DatasetDict], from_archive: Callable[..., WebSource], tmp_path: Path
+    load: Callable[[str], datasets.DatasetDict], from_archive: Callable[..., Source], tmp_path: Path
 ) -> None:
     whole = load("mcd1")
     from_archive("mcd2")
@@ -160,14 +164,14 @@ def test_archive_and_texts_agree(
         assert set(zip(part["input"][:], part["target"][:], strict=True)) <= known
 
 
-def test_truncated_archive_leaves_no_data(from_archive: Callable[..., WebSource], tmp_path: Path) -> None:
+def test_truncated_archive_leaves_no_data(from_archive: Callable[..., Source], tmp_path: Path) -> None:
     from_archive("mcd3", kept=0.5)
     with pytest.raises(DataError, match=r"member cfq/dataset\.json"):
         load_benchmark("cfq", "mcd3", cache_dir=tmp_path / "cache")
     assert not list((tmp_path / "cache").rglob("*.arrow"))
 
 
-def test_archive_of_another_content(from_archive: Callable[..., WebSource], tmp_path: Path) -> None:
+def test_archive_of_another_content(from_archive: Callable[..., Source], tmp_path: Path) -> None:
     source = from_archive("mcd3")
     path = tmp_path / "data" / source.mirror
     path.parent.mkdir(parents=True)
@@ -176,7 +180,7 @@ def test_archive_of_another_content(from_archive: Callable[..., WebSource], tmp_
         load_benchmark("cfq", "mcd3", data_dir=tmp_path / "data", cache_dir=tmp_path / "cache")
 
 
-def test_streaming(from_archive: Callable[..., WebSource], tmp_path: Path) -> None:
+def test_streaming(from_archive: Callable[..., Source], tmp_path: Path) -> None:
     from_archive("mcd3")
     stream = Cfq(config_name="mcd3", cache_dir=tmp_path / "cache").as_streaming_dataset("test")
     prepared = load_benchmark("cfq", "mcd3", cache_dir=tmp_path / "cache")["test"]
@@ -193,13 +197,13 @@ def test_what_a_config_says() -> None:
         assert compositional == (not name.startswith("random"))
 
 
-def member(path: Path, content: bytes, inside: str = "data/a.txt") -> MemberSource:
+def member(path: Path, content: bytes, inside: str = "data/a.txt") -> Source:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("data/a.txt", b"alpha\n")
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    outer = WebSource("owner/name", "", path.name, sha256, None, "MIT", path.name, address=path.as_uri())
+    outer = Source("owner/name", "", path.name, sha256, None, "MIT", path.name, address=path.as_uri())
     digest = hashlib.sha256(content).hexdigest()
-    return MemberSource("owner/name", "", inside, digest, len(content), "MIT", "bench/a.txt", archive=outer)
+    return Source("owner/name", "", inside, digest, len(content), "MIT", "bench/a.txt", archive=outer)
 
 
 def test_file_of_an_archive(tmp_path: Path) -> None:
@@ -232,7 +236,7 @@ def test_wrong_file_of_an_archive(tmp_path: Path, content: bytes, inside: str, m
 
 
 def test_texts_are_files_of_one_pinned_archive() -> None:
-    files = mcd1_files()
+    files = CFQ.config("mcd1").sources
     assert len(files) == 6
     pinned = "thousfeet/LEAR/e26c9d875c593de6e2e51b9d66f65c6f07be9575/CFQ_experiment/cfq_data.zip"
     assert {source.url for source in files.values()} == {f"https://raw.githubusercontent.com/{pinned}"}

@@ -14,12 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tarballs import pack
 
-from hf_sysgen.data import DataError, load_benchmark
-from hf_sysgen.data.cfq.dependencies import CfqDependencies, example, own, published
-from hf_sysgen.data.cfq.dependencies_sources import CFQ_DEPENDENCIES, OWN_HEADS, PARSES
+from hf_sysgen.data import DataError, benchmark_info, load_benchmark
+from hf_sysgen.data.cfq.dependencies import OWN_HEADS, CfqDependencies, example, own, published
 from hf_sysgen.data.cfq.files import DATASET, QUERY, QUESTION
-from hf_sysgen.data.cfq.sources import ARCHIVE, FAMILIES
+from hf_sysgen.data.cfq.splits import FAMILIES
 from hf_sysgen.data.cfq.trees import Sentence, is_content, is_tree, read_trees
+
+CFQ_DEPENDENCIES = benchmark_info("cfq_dependencies")
+ARCHIVE, PARSES = CFQ_DEPENDENCIES.config("mcd2").sources.values()
 
 # two trees, laid out as Universal Dependencies describe it; "'s" is in two in the second
 FRAGMENT = """\

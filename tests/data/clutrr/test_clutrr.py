@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from hf_sysgen.data import DataError, load_benchmark
+from hf_sysgen.data import DataError, benchmark_info, load_benchmark
 from hf_sysgen.data.clutrr.builder import Clutrr, parse, validation_rows
 from hf_sysgen.data.clutrr.kinship import EDGE_TYPES, RELATIONS, RULES, TARGETS, compose
-from hf_sysgen.data.clutrr.sources import CLUTRR
+
+CLUTRR = benchmark_info("clutrr")
 
 READABLE = ["gen_train23_test2to10", "gen_train234_test2to10"]
 HEADER = "id,story,query,target,task_name,story_edges,edge_types,query_edge,genders\n"

@@ -14,7 +14,7 @@ from hf_sysgen.data import load_benchmark
 from hf_sysgen.data.cogs.files import parse
 from hf_sysgen.data.cogs.graph import CogsGraph, gen_dev_lines
 from hf_sysgen.data.cogs.graph_forms import Graph, graph_line, to_graph
-from hf_sysgen.data.sources import open_file
+from hf_sysgen.data.fetch import open_file
 
 UPSTREAM = {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv", "gen": "gen_2020.tsv.gz"}
 PUBLISHED = {

@@ -12,12 +12,13 @@ from typing import Any
 import datasets
 import pytest
 
-from hf_sysgen.data import DataError, load_benchmark
+from hf_sysgen.data import DataError, benchmark_info, load_benchmark
 from hf_sysgen.data.archives import open_member
 from hf_sysgen.data.describe import _measured
-from hf_sysgen.data.flores.builder import Flores
-from hf_sysgen.data.flores.sources import FLORES, UPSTREAM_SPLITS
+from hf_sysgen.data.flores.builder import UPSTREAM_SPLITS, Flores
 from hf_sysgen.data.text.translation import learn_sentencepiece, sentencepiece_encoder
+
+FLORES = benchmark_info("flores")
 
 
 @pytest.fixture(scope="module")

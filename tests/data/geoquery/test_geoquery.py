@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hf_sysgen.data import DataError, load_benchmark
+from hf_sysgen.data import DataError, benchmark_info, load_benchmark
 from hf_sysgen.data.geoquery.builder import Geoquery, split_ids
 from hf_sysgen.data.geoquery.entities import anonymize, convert, places
 from hf_sysgen.data.geoquery.funql import (
@@ -32,7 +32,8 @@ from hf_sysgen.data.geoquery.funql import (
     subterms,
     write,
 )
-from hf_sysgen.data.geoquery.sources import GEOQUERY
+
+GEOQUERY = benchmark_info("geoquery")
 
 GEOBASE = """/* state(name, abbreviation, ...) */
 state('new york','ny','albany',17.558e+6,49.1e+3,11,'new york','buffalo','rochester','yonkers').

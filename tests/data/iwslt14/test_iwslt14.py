@@ -11,8 +11,8 @@ from pathlib import Path
 import datasets
 import pytest
 
-from hf_sysgen.data import DataError, load_benchmark
-from hf_sysgen.data.iwslt14.builder import Iwslt14
+from hf_sysgen.data import DataError, benchmark_info, load_benchmark
+from hf_sysgen.data.iwslt14.builder import GIT_BLOBS, Iwslt14
 from hf_sysgen.data.iwslt14.files import (
     EVALUATION,
     LANGUAGES,
@@ -21,8 +21,9 @@ from hf_sysgen.data.iwslt14.files import (
     segment_lines,
     talk_lines,
 )
-from hf_sysgen.data.iwslt14.sources import GIT_BLOBS, IWSLT14
 from hf_sysgen.data.text.translation import moses_tokenizer, paired, split_lines
+
+IWSLT14 = benchmark_info("iwslt14")
 
 PREPARED = Path("mt", "iwslt14.tokenized.de-en", "tmp")
 RAW = Path("mt", "iwslt14", "de-en")

@@ -18,9 +18,9 @@ from xml.etree import ElementTree
 import datasets
 import pytest
 
-from hf_sysgen.data import DataError, load_benchmark
+from hf_sysgen.data import DataError, benchmark_info, load_benchmark
 from hf_sysgen.data.conllu import Word, read_conllu
-from hf_sysgen.data.noun_adjective.builder import NounAdjective, assign
+from hf_sysgen.data.noun_adjective.builder import PARSES, NounAdjective, assign
 from hf_sysgen.data.noun_adjective.parses import (
     ConlluParser,
     SpacyParser,
@@ -30,7 +30,9 @@ from hf_sysgen.data.noun_adjective.parses import (
     write_conllu,
 )
 from hf_sysgen.data.noun_adjective.rule import FORMS, HELD_OUT, TRAIN_PAIRS, Use, nouns, pairs_of, split_of, uses
-from hf_sysgen.data.noun_adjective.sources import ARCHIVE, NOUN_ADJECTIVE, PARSES
+
+NOUN_ADJECTIVE = benchmark_info("noun_adjective")
+ARCHIVE = NOUN_ADJECTIVE.config("modified").sources["archive"]
 
 FRAGMENT = Path(__file__).with_name("europarl_fragment.conllu")
 ADJECTIVES = {adjective for adjective, _ in TRAIN_PAIRS}

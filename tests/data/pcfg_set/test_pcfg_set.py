@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from hf_sysgen.data import DataError, load_benchmark
+from hf_sysgen.data import DataError, benchmark_info, load_benchmark
 from hf_sysgen.data.builder import builder_configs
-from hf_sysgen.data.pcfg_set.builder import PcfgSet
+from hf_sysgen.data.fetch import locate, open_file
+from hf_sysgen.data.pcfg_set.builder import HELD_OUT_PAIRS, PcfgSet
 from hf_sysgen.data.pcfg_set.grammar import SYMBOLS, adjacent_functions, functions, interpret
-from hf_sysgen.data.pcfg_set.sources import HELD_OUT_PAIRS, PCFG_SET
-from hf_sysgen.data.sources import locate, open_file
+
+PCFG_SET = benchmark_info("pcfg_set")
 
 UPSTREAM = {"base": "pcfgset", "productivity": "productivity", "systematicity": "systematicity"}
 Lines = list[str]

@@ -16,11 +16,12 @@ import datasets
 import pytest
 
 import hf_sysgen.data.builder
-from hf_sysgen.data import DataError, load_benchmark
-from hf_sysgen.data.scan.builder import Scan, resplit
+from hf_sysgen.data import DataError, benchmark_info, load_benchmark
+from hf_sysgen.data.scan.builder import LENGTH_CUTOFFS, Scan, resplit
 from hf_sysgen.data.scan.files import parse, rebuild
 from hf_sysgen.data.scan.grammar import commands, interpret
-from hf_sysgen.data.scan.sources import LENGTH_CUTOFFS, SCAN
+
+SCAN = benchmark_info("scan")
 
 Splits = dict[str, list[tuple[str, str]]]
 LINE = {command: line for line, (command, _) in enumerate(parse(rebuild("tasks.txt")))}

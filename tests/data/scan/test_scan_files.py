@@ -10,10 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hf_sysgen.data import benchmark_info
+from hf_sysgen.data.fetch import locate, open_file
+from hf_sysgen.data.info import Source
 from hf_sysgen.data.scan.files import ORDER_FILE, SHUFFLES, main, num_actions, parse, rebuild
 from hf_sysgen.data.scan.grammar import commands, interpret
-from hf_sysgen.data.scan.sources import SCAN
-from hf_sysgen.data.sources import Source, locate, open_file
+
+SCAN = benchmark_info("scan")
 
 SOURCES = {source.path: source for config in SCAN.configs.values() for source in config.sources.values()}
 REMADE = [source for source in SOURCES.values() if source.rebuild]

@@ -15,9 +15,9 @@ from safetensors.torch import load_file
 from hf_sysgen.data import DataError, load_benchmark
 from hf_sysgen.data.cogs.files import parse
 from hf_sysgen.data.cogs.roles import lexicon
+from hf_sysgen.data.fetch import open_file
 from hf_sysgen.data.scan.files import examples, rebuild
 from hf_sysgen.data.scan.files import parse as parse_scan
-from hf_sysgen.data.sources import open_file
 from hf_sysgen.data.text.roles import RoleScheme, role_scheme, role_schemes
 
 ADD_JUMP = "add_prim_split/tasks_{}_addprim_jump.txt"

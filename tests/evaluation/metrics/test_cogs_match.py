@@ -16,7 +16,7 @@ import hf_sysgen.evaluation.metrics.cogs_match as cogs_match
 from hf_sysgen.data.cogs.files import parse
 from hf_sysgen.data.cogs.forms import is_variable, parse_form
 from hf_sysgen.data.cogs.variable_free_forms import to_logical_form, to_variable_free
-from hf_sysgen.data.sources import open_file
+from hf_sysgen.data.fetch import open_file
 from hf_sysgen.evaluation.metrics.cogs_match import exact_match, renaming_match, semantic_match
 
 NEED = (

@@ -48,8 +48,7 @@ from hf_sysgen.cli.main import app
 from hf_sysgen.config.io import parse_recipe
 from hf_sysgen.config.recipe import RecipeError
 from hf_sysgen.data import load_benchmark
-from hf_sysgen.data.c4.files import Shard, known_shards, write_shards
-from hf_sysgen.data.c4.sources import shard_names
+from hf_sysgen.data.c4.files import Shard, known_shards, shard_names, write_shards
 from hf_sysgen.evaluation.metrics.language_modeling import evaluate_text
 from hf_sysgen.evaluation.metrics.summary import summarize_text
 from hf_sysgen.results.record import read_record

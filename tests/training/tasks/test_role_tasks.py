@@ -34,7 +34,7 @@ import hf_sysgen.training.tasks.base
 from hf_sysgen.config.io import load_recipe, shipped_recipes
 from hf_sysgen.config.recipe import Recipe, RecipeError
 from hf_sysgen.data import benchmark_info
-from hf_sysgen.data.sources import DataError
+from hf_sysgen.data.errors import DataError
 from hf_sysgen.data.text.roles import role_scheme
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.commands import evaluate_checkpoint

@@ -23,9 +23,8 @@ import hf_sysgen.evaluation.commands
 import hf_sysgen.hub
 import hf_sysgen.training.tasks.base
 from hf_sysgen.config.recipe import RecipeError
-from hf_sysgen.data import load_benchmark
+from hf_sysgen.data import benchmark_info, load_benchmark
 from hf_sysgen.data.archives import open_member
-from hf_sysgen.data.flores.sources import FLORES
 from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.data.text.translation import moses_detokenizer
 from hf_sysgen.evaluation.checkpoints import load_checkpoint
@@ -37,6 +36,8 @@ from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks import translation as translation_task
 from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.trainer import steps_of
+
+FLORES = benchmark_info("flores")
 
 TRANSLATION = {
     "model": "sag_t5_transformer", "tokenization": "bpe", "subwords": 120, "num_beams": 3,

@@ -1,0 +1,1 @@
+"""C4: cleaned web pages, read as a stream, to pretrain language models."""

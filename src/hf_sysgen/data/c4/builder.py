@@ -8,10 +8,9 @@ from typing import Any
 import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
-from hf_sysgen.data.c4.files import COLUMNS, read_documents, shard_addresses
+from hf_sysgen.data.c4.files import COLUMNS, NUM_SHARDS, read_documents, shard_addresses
 from hf_sysgen.data.c4.packing import PackedTokens as PackedTokens
-from hf_sysgen.data.c4.sources import C4 as INFO
-from hf_sysgen.data.c4.sources import NUM_SHARDS
+from hf_sysgen.data.info import read_info
 
 
 class C4(BenchmarkBuilder):
@@ -33,8 +32,8 @@ class C4(BenchmarkBuilder):
         DataError: unknown config; a `data_dir` without shards; (while streaming) a shard that cannot be read.
     """
 
-    BENCHMARK = INFO
-    BUILDER_CONFIGS = builder_configs(INFO, version="1.0.0")
+    BENCHMARK = read_info(__file__)
+    BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
     STREAMED = True
 
     def _info(self) -> datasets.DatasetInfo:

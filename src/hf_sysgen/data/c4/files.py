@@ -10,10 +10,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from hf_sysgen.data.c4.sources import REPOSITORY, REVISION, shard_names
-from hf_sysgen.data.download import one_line
-from hf_sysgen.data.sources import DamagedData, DataError, mirror_folder
+from hf_sysgen.data.errors import DamagedData, DataError
+from hf_sysgen.data.fetch import mirror_folder
+from hf_sysgen.data.info import read_info
+from hf_sysgen.errors import one_line
 
+_FIRST = read_info(__file__).config("en").sources["first train shard"]
+NUM_SHARDS = {"train": 1_024, "validation": 8}
 COLUMNS = ("text", "timestamp", "url")
 # bytes of a shard that tell it from another one of its name
 BEGINNING = 4096
@@ -45,6 +48,12 @@ def _beginning(address: str) -> str | None:
         return None
 
 
+def shard_names(split: str) -> list[str]:
+    """Names of a split's files, in order."""
+    total = NUM_SHARDS[split]
+    return [f"c4-{split}.{number:05}-of-{total:05}.json.gz" for number in range(total)]
+
+
 def shard_addresses(split: str, data_dir: str | Path | None = None) -> list[str]:
     """Where a split's shards are, in order.
 
@@ -68,7 +77,7 @@ def shard_addresses(split: str, data_dir: str | Path | None = None) -> list[str]
                 f"c4 en: no file c4/en/{names[0]} or another shard of {split} in data_dir {data_dir}; put some there, "
                 "or leave data_dir out to stream them from the hub"
             )
-    return [f"hf://datasets/{REPOSITORY}@{REVISION}/en/{name}" for name in names]
+    return [f"hf://datasets/{_FIRST.repository}@{_FIRST.commit}/en/{name}" for name in names]
 
 
 def write_shards(folder: str | Path, split: str, texts: Sequence[str], count: int) -> None:

@@ -1,0 +1,1 @@
+"""CFQ: questions to SPARQL queries (`builder`) or to dependency trees (`dependencies`)."""

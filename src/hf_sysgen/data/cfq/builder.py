@@ -17,7 +17,8 @@ from hf_sysgen.data.cfq.files import (
     read_archive,
     read_texts,
 )
-from hf_sysgen.data.cfq.sources import CFQ, EDGE, FAMILIES, family_of, split_names
+from hf_sysgen.data.cfq.splits import EDGE, FAMILIES, family_of, split_names
+from hf_sysgen.data.info import read_info
 
 # words of all questions and queries (Csordas et al. 2021, table 10)
 _VOCABULARY = 181
@@ -50,8 +51,8 @@ class Cfq(BenchmarkBuilder):
         DataError: unknown config, or (on preparation) a file that cannot be had or is not the one expected.
     """
 
-    BENCHMARK = CFQ
-    BUILDER_CONFIGS = builder_configs(CFQ, version="1.0.0")
+    BENCHMARK = read_info(__file__, "cfq")
+    BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
 
     def _info(self) -> datasets.DatasetInfo:
         return self.describe(datasets.Features({"input": datasets.Value("string"), "target": datasets.Value("string")}))
@@ -71,7 +72,7 @@ class Cfq(BenchmarkBuilder):
         yield from super().checks(dataset)
         name = self.config.name
         # a random split is one of examples, and nobody says that no two of them have the same question
-        if FAMILIES[family_of(name)].held_out:
+        if FAMILIES[family_of(name)].is_compositional:
             yield from disjoint_from_train(dataset)
         if name in EDGE:
             validation_from, filtered = EDGE[name]

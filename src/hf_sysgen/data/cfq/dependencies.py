@@ -9,12 +9,16 @@ import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
 from hf_sysgen.data.cfq.builder import disjoint_from_train, read_parts
-from hf_sysgen.data.cfq.dependencies_sources import CFQ_DEPENDENCIES, OWN_HEADS
 from hf_sysgen.data.cfq.files import original_question
 from hf_sysgen.data.cfq.grammar import parse
-from hf_sysgen.data.cfq.sources import FAMILIES
+from hf_sysgen.data.cfq.splits import FAMILIES
 from hf_sysgen.data.cfq.trees import Sentence, is_content, is_tree, read_trees
-from hf_sysgen.data.sources import DataError, open_file
+from hf_sysgen.data.errors import DataError
+from hf_sysgen.data.fetch import open_file
+from hf_sysgen.data.info import read_info
+
+# the suffix of the configs whose trees have our heads and labels
+OWN_HEADS = "_own_heads"
 
 
 class CfqDependencies(BenchmarkBuilder):
@@ -29,7 +33,7 @@ class CfqDependencies(BenchmarkBuilder):
     Configs:
         mcd1, mcd2, mcd3, random: the published trees, looked up by question in a file of 105 MB for all of CFQ. The
             tokens are that file's.
-        mcd1_own_heads, mcd2_own_heads, mcd3_own_heads, random_own_heads: trees that `cfq_grammar` makes with the heads
+        mcd1_own_heads, mcd2_own_heads, mcd3_own_heads, random_own_heads: trees that `cfq.grammar` makes with the heads
             and labels of THIS PACKAGE. A stand-in that needs no such file, not the benchmark of the papers: figures on
             it must not be put beside theirs.
 
@@ -40,8 +44,8 @@ class CfqDependencies(BenchmarkBuilder):
             question without a tree.
     """
 
-    BENCHMARK = CFQ_DEPENDENCIES
-    BUILDER_CONFIGS = builder_configs(CFQ_DEPENDENCIES, version="1.0.0")
+    BENCHMARK = read_info(__file__, "cfq_dependencies")
+    BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
 
     def _info(self) -> datasets.DatasetInfo:
         words = datasets.List(datasets.Value("string"))
@@ -73,7 +77,7 @@ class CfqDependencies(BenchmarkBuilder):
 
     def checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:
         yield from super().checks(dataset)
-        if FAMILIES[self.config.name.removesuffix(OWN_HEADS)].held_out:
+        if FAMILIES[self.config.name.removesuffix(OWN_HEADS)].is_compositional:
             yield from disjoint_from_train(dataset)
         for split, part in dataset.items():
             columns = (part[name][:] for name in ("tokens", "heads", "labels", "content_word"))
@@ -95,7 +99,7 @@ def own(question: str) -> Sentence:
     """
     tree = parse(question)
     if tree is None:
-        raise DataError(f"no tree for the CFQ question {question!r}: cfq_grammar.py lacks a rule or a word of it")
+        raise DataError(f"no tree for the CFQ question {question!r}: cfq/grammar.py lacks a rule or a word of it")
     return Sentence(tuple(question.split()), tree.heads, tree.labels)
 
 

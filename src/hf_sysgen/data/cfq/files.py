@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from hf_sysgen.data.archives import open_member
-from hf_sysgen.data.download import one_line
-from hf_sysgen.data.sources import DamagedData, read_lines
+from hf_sysgen.data.errors import DamagedData
+from hf_sysgen.data.fetch import read_lines
+from hf_sysgen.errors import one_line
 
 # (question, query)
 Pair = tuple[str, str]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from hf_sysgen.data.conllu import read_conllu
-from hf_sysgen.data.sources import DamagedData
+from hf_sysgen.data.errors import DamagedData
 
 # the content relations of Universal Dependencies as the CoNLL 2018 shared task lists them, and the root. Upper case, as
 # in the trees: their metric counts no others (`conll18_ud_eval.py:113-127` of their code)

@@ -1,0 +1,1 @@
+"""CLUTRR: stories about families, from which an unstated kinship is inferred."""

@@ -13,10 +13,14 @@ import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
 from hf_sysgen.data.clutrr.kinship import EDGE_TYPES, TARGETS, compose
-from hf_sysgen.data.clutrr.sources import CLUTRR, WHOLE_TRAIN
-from hf_sysgen.data.sources import DamagedData, open_file
+from hf_sysgen.data.errors import DamagedData
+from hf_sysgen.data.fetch import open_file
+from hf_sysgen.data.info import read_info
 
 _COLUMNS = ("story", "target", "query", "task_name", "story_edges", "edge_types", "query_edge", "genders")
+
+# the suffix of a config that leaves upstream's training file in one piece
+WHOLE_TRAIN = "_whole_train"
 
 
 class Clutrr(BenchmarkBuilder):
@@ -25,10 +29,10 @@ class Clutrr(BenchmarkBuilder):
     Columns, per example, with E = k edges and n <= k + 1 people:
         input: the story, names in square brackets; runs of blanks are one blank, nothing else is changed.
         query: the two people asked about, [first, second].
-        target: what the second is to the first, one of the 18 `clutrr_kinship.TARGETS`.
+        target: what the second is to the first, one of the 18 `kinship.TARGETS`.
         k: number of relations that have to be composed, 2 to 10.
         edges (E, 2): [a, b] for each relation, of people numbered from 0; `edge_types` (E) says what b is to a, each
-            one of the 14 `clutrr_kinship.EDGE_TYPES`. The edges are a walk from `query_edge[0]` to `query_edge[1]`.
+            one of the 14 `kinship.EDGE_TYPES`. The edges are a walk from `query_edge[0]` to `query_edge[1]`.
         query_edge (2): the edge to be labelled.
         names (n): the person of each number.
 
@@ -36,15 +40,15 @@ class Clutrr(BenchmarkBuilder):
 
     Configs: gen_train23_test2to10 and gen_train234_test2to10 (the names that the published copy of Sinha et al. has),
     edge_train23_test2to10 (Bergen et al. 2021, arXiv:2112.00578, section 4.1), and each with "_whole_train". What is
-    wrong upstream is in `CLUTRR.errata`.
+    wrong upstream is in `errata` of the benchmark.
 
     Raises:
         DataError: unknown config, or (on preparation) a file that cannot be had, is not the one expected or has a line
             that is no CLUTRR example.
     """
 
-    BENCHMARK = CLUTRR
-    BUILDER_CONFIGS = builder_configs(CLUTRR, version="1.0.0")
+    BENCHMARK = read_info(__file__)
+    BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
 
     def _info(self) -> datasets.DatasetInfo:
         number, text = datasets.Value("int32"), datasets.Value("string")

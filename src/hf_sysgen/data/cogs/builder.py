@@ -10,8 +10,8 @@ import datasets
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
 from hf_sysgen.data.cogs.checks import Splits, check_categories, check_definitions
 from hf_sysgen.data.cogs.files import STRUCTURAL, Example, parse
-from hf_sysgen.data.cogs.sources import COGS
-from hf_sysgen.data.sources import open_file
+from hf_sysgen.data.fetch import open_file
+from hf_sysgen.data.info import read_info
 
 TEXT = datasets.Value("string")
 COLUMNS = {"input": TEXT, "target": TEXT, "category": TEXT, "is_structural": datasets.Value("bool")}
@@ -22,22 +22,22 @@ class Cogs(BenchmarkBuilder):
 
     Columns, words joined by single spaces, with no end symbol:
         input: a sentence with its full stop, or in train a word alone ("primitive").
-        target: its logical form, see `cogs_forms`.
-        category: in test one of the 21 `cogs_files.CATEGORIES`; in train "in_distribution", "primitive" or
+        target: its logical form, see `cogs.forms`.
+        category: in test one of the 21 `cogs.files.CATEGORIES`; in train "in_distribution", "primitive" or
             "exposure_example_..."; "in_distribution" in validation and test_iid.
         is_structural: whether the category is one of the 3 of test that test a structure, not a word.
 
     Configs: gen_2020 (the papers of before 2022-09-13: Kim & Linzen, Csordas et al. 2021) and current differ in 51
     targets of test; train_100_gen_2020 and train_100_current have the larger training file of their appendix. What is
-    wrong upstream is in `COGS.errata` and each config's. Csordas et al. choose nothing on test_iid, but put its words
-    into their vocabulary.
+    wrong upstream is in `errata` of the benchmark and of each config. Csordas et al. choose nothing on test_iid, but
+    put its words into their vocabulary.
 
     Raises:
         DataError: unknown config, or (on preparation) a file that cannot be had or is not the one expected.
     """
 
-    BENCHMARK = COGS
-    BUILDER_CONFIGS = builder_configs(COGS, version="1.0.0")
+    BENCHMARK = read_info(__file__, "cogs")
+    BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
 
     def _info(self) -> datasets.DatasetInfo:
         return self.describe(datasets.Features(COLUMNS))

@@ -13,7 +13,7 @@ from hf_sysgen.data.cogs.builder import COLUMNS, TEXT, columns, examples, read
 from hf_sysgen.data.cogs.checks import check_categories, check_definitions
 from hf_sysgen.data.cogs.files import CATEGORIES
 from hf_sysgen.data.cogs.graph_forms import NO_PARENT, Graph, to_graph
-from hf_sysgen.data.cogs.sources import COGS_GRAPH
+from hf_sysgen.data.info import read_info
 
 # the 0-based lines of gen.tsv that are the lines of gen_dev_seqtag.jsonl of bergen/EdgeTransformer, in its order
 GEN_DEV_FILE = Path(__file__).with_name("graph_gen_dev.npz")
@@ -23,7 +23,7 @@ class CogsGraph(BenchmarkBuilder):
     """The graph form of COGS (Ontanon et al. 2021, arXiv:2108.04378), as Bergen et al. 2021 (arXiv:2112.00578) use it.
 
     Columns: those of `cogs.Cogs` (`target` is the logical form that the graph stands for), and lists with one entry
-    for each word, see `cogs_graph_forms.Graph`:
+    for each word, see `graph_forms.Graph`:
         tokens: the words of `input`.
         parents: position, from 0, of the word that a word depends on; -1 for none.
         roles: how it depends on it; "" for not at all.
@@ -32,15 +32,15 @@ class CogsGraph(BenchmarkBuilder):
         verb_names: "" or the lemma.
 
     Made from the files of COGS; with gen_2020 they are, byte for byte, those of Bergen et al. (cogs/data/*_seqtag.jsonl
-    of their code; `cogs_graph_forms.graph_line` writes them). validation_generalization are their gen_dev lines, which
+    of their code; `graph_forms.graph_line` writes them). validation_generalization are their gen_dev lines, which
     are lines of test, too.
 
     Raises:
         DataError: unknown config, or (on preparation) a file that cannot be had or is not the one expected.
     """
 
-    BENCHMARK = COGS_GRAPH
-    BUILDER_CONFIGS = builder_configs(COGS_GRAPH, version="1.0.0")
+    BENCHMARK = read_info(__file__, "cogs_graph")
+    BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
 
     def _info(self) -> datasets.DatasetInfo:
         labels = {name: datasets.List(TEXT) for name in Graph._fields}

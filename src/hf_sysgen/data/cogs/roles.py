@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from hf_sysgen.data.cogs.forms import is_name, is_variable, parse_form, position
-from hf_sysgen.data.sources import DataError
+from hf_sysgen.data.errors import DataError
 from hf_sysgen.data.text.roles import NamedScheme, RoleScheme
 
 if TYPE_CHECKING:

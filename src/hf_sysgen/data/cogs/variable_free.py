@@ -10,14 +10,14 @@ import datasets
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
 from hf_sysgen.data.cogs.builder import COLUMNS, columns, examples, read
 from hf_sysgen.data.cogs.checks import check_categories
-from hf_sysgen.data.cogs.sources import COGS_VF
 from hf_sysgen.data.cogs.variable_free_forms import parse_variable_free, to_variable_free
+from hf_sysgen.data.info import read_info
 
 
 class CogsVf(BenchmarkBuilder):
     """COGS-vf (Qiu et al. 2022, arXiv:2112.07610): the sentences of COGS to forms without variables.
 
-    Columns: as of `cogs.Cogs`; `target` is the variable-free form, see `cogs_vf_forms`, words and signs joined by
+    Columns: as of `cogs.Cogs`; `target` is the variable-free form, see `variable_free_forms`, words and signs joined by
     single spaces. The target of a word alone in train is that word.
 
     Configs: gen_2020 and current are made from the files of COGS; with current, each line is that of Wu et al. 2023
@@ -28,8 +28,8 @@ class CogsVf(BenchmarkBuilder):
         DataError: unknown config, or (on preparation) a file that cannot be had or is not the one expected.
     """
 
-    BENCHMARK = COGS_VF
-    BUILDER_CONFIGS = builder_configs(COGS_VF, version="1.0.0")
+    BENCHMARK = read_info(__file__, "cogs_vf")
+    BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
 
     def _info(self) -> datasets.DatasetInfo:
         return self.describe(datasets.Features(COLUMNS))

@@ -1,0 +1,1 @@
+"""English passivization: active sentences to be repeated or turned into the passive voice."""

@@ -9,8 +9,9 @@ import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
 from hf_sysgen.data.english_passivization.grammar import TASKS, Sentence, parse
-from hf_sysgen.data.english_passivization.sources import ENGLISH_PASSIVIZATION
-from hf_sysgen.data.sources import DamagedData, open_file
+from hf_sysgen.data.errors import DamagedData
+from hf_sysgen.data.fetch import open_file
+from hf_sysgen.data.info import read_info
 
 # split: sources to be repeated, to be passivized, as the published files have them
 _TASK_COUNTS = {"train": (67_265, 32_735), "validation": (665, 335), "test_iid": (6_693, 3_307), "test": (0, 10_000)}
@@ -32,8 +33,8 @@ class EnglishPassivization(BenchmarkBuilder):
             that is no pair.
     """
 
-    BENCHMARK = ENGLISH_PASSIVIZATION
-    BUILDER_CONFIGS = builder_configs(ENGLISH_PASSIVIZATION, version="1.0.0")
+    BENCHMARK = read_info(__file__)
+    BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
 
     def _info(self) -> datasets.DatasetInfo:
         return self.describe(datasets.Features({"input": datasets.Value("string"), "target": datasets.Value("string")}))

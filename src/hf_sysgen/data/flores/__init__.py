@@ -1,0 +1,1 @@
+"""FLoRes: translation of Nepali and Sinhala from and to English."""

@@ -11,10 +11,13 @@ import datasets
 
 from hf_sysgen.data.archives import open_member
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
-from hf_sysgen.data.flores.sources import FLORES, UPSTREAM_SPLITS, training_source
-from hf_sysgen.data.info import ConfigInfo
-from hf_sysgen.data.sources import DamagedData, DataError, as_found, open_file
+from hf_sysgen.data.errors import DamagedData, DataError
+from hf_sysgen.data.fetch import as_found, open_file
+from hf_sysgen.data.info import ConfigInfo, Source, read_info
 from hf_sysgen.data.text.translation import indic_tokenizer, paired, split_lines
+
+# split: upstream's name of it
+UPSTREAM_SPLITS = {"validation": "dev", "test_iid": "devtest", "test": "test"}
 
 
 class Flores(BenchmarkBuilder):
@@ -35,8 +38,8 @@ class Flores(BenchmarkBuilder):
             extra `translation` is not installed.
     """
 
-    BENCHMARK = FLORES
-    BUILDER_CONFIGS = builder_configs(FLORES, version="1.0.0")
+    BENCHMARK = read_info(__file__)
+    BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
 
     @classmethod
     def config_info(cls, config_name: str | None, data_dir: str | Path | None) -> ConfigInfo:
@@ -120,3 +123,18 @@ class Flores(BenchmarkBuilder):
             not shared,
             f"{len(shared):,} are, such as {min(shared)!r}" if shared else "",
         )
+
+
+def training_source(foreign: str, language: str) -> Source:
+    """One side of the training text, which users make: the corpora of `download-data.sh`, one after the other."""
+    name = f"train.{foreign}-en.{language}"
+    return Source(
+        repository="floresv1/download-data.sh",
+        commit="",
+        path=name,
+        sha256=None,
+        num_bytes=None,
+        licence="that of each corpus",
+        mirror=f"mt/flores/{name}",
+        address="",
+    )

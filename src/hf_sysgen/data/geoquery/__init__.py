@@ -1,0 +1,1 @@
+"""GeoQuery: questions about the geography of the United States to FunQL queries."""

@@ -1,0 +1,1 @@
+"""IWSLT14: translation of TED talks from German to English."""

@@ -8,10 +8,17 @@ from pathlib import Path
 import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
+from hf_sysgen.data.fetch import open_file
+from hf_sysgen.data.info import read_info
 from hf_sysgen.data.iwslt14.files import LANGUAGES, MAX_LENGTH, RATIO, git_blob_id, prepare
-from hf_sysgen.data.iwslt14.sources import GIT_BLOBS, IWSLT14
-from hf_sysgen.data.sources import open_file
 from hf_sysgen.data.text.translation import Pair, clean, paired, split_lines
+
+_PUBLISHED = read_info(__file__).config("de-en")
+# git's ids of the lowercased tokens before byte pair encoding, German and English
+GIT_BLOBS = {
+    split: tuple(_PUBLISHED.sources[f"{split}.{language}"].git_blob for language in LANGUAGES)
+    for split in _PUBLISHED.splits
+}
 
 
 class Iwslt14(BenchmarkBuilder):
@@ -31,8 +38,8 @@ class Iwslt14(BenchmarkBuilder):
         DataError: unknown config, or (on preparation) a file that cannot be had or is not the one expected.
     """
 
-    BENCHMARK = IWSLT14
-    BUILDER_CONFIGS = builder_configs(IWSLT14, version="1.0.0")
+    BENCHMARK = read_info(__file__)
+    BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
 
     def _info(self) -> datasets.DatasetInfo:
         return self.describe(datasets.Features({"input": datasets.Value("string"), "target": datasets.Value("string")}))

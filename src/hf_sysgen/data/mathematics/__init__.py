@@ -1,0 +1,1 @@
+"""Mathematics Dataset: school questions and answers, read and written by character."""

@@ -12,10 +12,13 @@ from pathlib import Path
 import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
-from hf_sysgen.data.info import ConfigInfo
+from hf_sysgen.data.errors import DamagedData, DataError
+from hf_sysgen.data.fetch import DATA_DIR_VARIABLE, as_found, open_file
+from hf_sysgen.data.info import ConfigInfo, read_info
 from hf_sysgen.data.mathematics.files import Pair, longest_number, read_pairs, solve, split_module
-from hf_sysgen.data.mathematics.sources import MATHEMATICS, SUFFIX
-from hf_sysgen.data.sources import DATA_DIR_VARIABLE, DamagedData, DataError, as_found, open_file
+
+# the suffix of a config that is made of generated files
+SUFFIX = "_generated"
 
 
 class Mathematics(BenchmarkBuilder):
@@ -25,15 +28,15 @@ class Mathematics(BenchmarkBuilder):
     are characters, and nothing is to be split at them.
 
     Configs: arithmetic__add_or_sub and numbers__place_value, of the published archive (2.3 GB, read once for each of
-    its five files), and the same with "_generated", of files that `mathematics_generate` wrote below `data_dir`.
+    its five files), and the same with "_generated", of files that `mathematics.generate` wrote below `data_dir`.
 
     Raises:
         DataError: unknown config; generated files that are absent; (on preparation) a file that cannot be had, is not
             the one expected, or has a question without an answer.
     """
 
-    BENCHMARK = MATHEMATICS
-    BUILDER_CONFIGS = builder_configs(MATHEMATICS, version="1.0.0")
+    BENCHMARK = read_info(__file__)
+    BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
 
     @classmethod
     def config_info(cls, config_name: str | None, data_dir: str | Path | None) -> ConfigInfo:

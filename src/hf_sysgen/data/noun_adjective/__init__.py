@@ -1,0 +1,1 @@
+"""Noun-adjective ordering: English to French, with adjectives before or after the noun."""

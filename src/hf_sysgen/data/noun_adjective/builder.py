@@ -12,12 +12,26 @@ import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
 from hf_sysgen.data.conllu import Word
-from hf_sysgen.data.info import ConfigInfo
+from hf_sysgen.data.errors import DataError
+from hf_sysgen.data.fetch import DATA_DIR_VARIABLE, as_found
+from hf_sysgen.data.info import ConfigInfo, Source, read_info
 from hf_sysgen.data.noun_adjective.parses import ConlluParser, europarl_pairs, sentences_to_parse
 from hf_sysgen.data.noun_adjective.rule import HELD_OUT, TRAIN_PAIRS, nouns, pairs_of, split_of, uses
-from hf_sysgen.data.noun_adjective.sources import NOUN_ADJECTIVE, PAPER_SIZES, PARSES
-from hf_sysgen.data.sources import DATA_DIR_VARIABLE, DataError, as_found
 from hf_sysgen.data.text.translation import moses_normalizer, moses_tokenizer
+
+# made by the user: which parser made it decides what the splits hold
+PARSES = Source(
+    repository="a dependency parser",
+    commit="",
+    path="fr-en.conllu",
+    sha256=None,
+    num_bytes=None,
+    licence="no restriction known to its makers (statmt.org/europarl)",
+    mirror="mt/europarl/fr-en.conllu",
+    address="",
+)
+# Chaabouni et al. 2021, section 4.2
+PAPER_SIZES = {"train": 1_478_195, "validation": 163_486, "test": 659}
 
 
 class NounAdjective(BenchmarkBuilder):
@@ -30,19 +44,19 @@ class NounAdjective(BenchmarkBuilder):
 
     Needs two files below `data_dir` (or `HF_SYSGEN_DATA_DIR`), at the least the second one: the archive of Europarl,
     which is downloaded otherwise, and the parses of its sentences with one of the eight nouns,
-    `mt/europarl/fr-en.conllu[.gz]`; `noun_adjective_parses` says how to make them. Data of other parses is other data,
+    `mt/europarl/fr-en.conllu[.gz]`; `noun_adjective.parses` says how to make them. Data of other parses is other data,
     and is kept apart.
 
     Configs: `modified` leaves out the eight nouns where they have no adjective, `modified_or_bare` does not. The paper
-    is silent about it; what else is open is in `NOUN_ADJECTIVE.errata`.
+    is silent about it; what else is open is in `errata` of the benchmark.
 
     Raises:
         DataError: unknown config; no parses; (on preparation) a file that cannot be had, is not the one expected, or
             parses that are not those of the sentences.
     """
 
-    BENCHMARK = NOUN_ADJECTIVE
-    BUILDER_CONFIGS = builder_configs(NOUN_ADJECTIVE, version="1.0.0")
+    BENCHMARK = read_info(__file__)
+    BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
 
     @classmethod
     def config_info(cls, config_name: str | None, data_dir: str | Path | None) -> ConfigInfo:
@@ -121,7 +135,7 @@ def assign(
     Args:
         sentences: English.
         parses: of those with one of the eight nouns, in order.
-        bare: whether the eight nouns may be without an adjective, see `noun_adjective_rule.split_of`.
+        bare: whether the eight nouns may be without an adjective, see `rule.split_of`.
         seed: of the draw of validation out of train.
     """
     import numpy as np

@@ -23,10 +23,10 @@ from typing import IO, Protocol
 
 from hf_sysgen.data.archives import open_member
 from hf_sysgen.data.conllu import Word, read_conllu
-from hf_sysgen.data.download import one_line
+from hf_sysgen.data.errors import DamagedData, DataError
+from hf_sysgen.data.fetch import open_file
 from hf_sysgen.data.noun_adjective.rule import nouns
-from hf_sysgen.data.sources import DamagedData, DataError, open_file
-from hf_sysgen.errors import reported
+from hf_sysgen.errors import one_line, reported
 
 # how the Penn Treebank writes brackets
 _BRACKET = re.compile("-[LR][RSC]B-")
@@ -92,7 +92,7 @@ class ConlluParser:
         self._path = path
 
     def parse(self, sentences: Iterable[str]) -> Iterator[list[Word]]:
-        advice = "parse the sentences that noun_adjective_parses writes, each line as one sentence (-ssplit.eolonly)"
+        advice = "parse what hf_sysgen.data.noun_adjective.parses writes, each line as one sentence (-ssplit.eolonly)"
         number = 0
         with open_file(self._path) as lines:
             parses = read_conllu(lines, str(self._path))

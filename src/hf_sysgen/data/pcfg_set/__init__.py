@@ -1,0 +1,1 @@
+"""PCFG SET: string edit functions to be carried out."""

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
+from hf_sysgen.data.errors import DamagedData
+from hf_sysgen.data.fetch import read_lines
+from hf_sysgen.data.info import read_info
 from hf_sysgen.data.pcfg_set.grammar import (
     EXCEPTIONS,
     SYNONYMS,
@@ -16,9 +19,16 @@ from hf_sysgen.data.pcfg_set.grammar import (
     interpret,
     without_synonyms,
 )
-from hf_sysgen.data.pcfg_set.sources import HELD_OUT_PAIRS, PCFG_SET, PRODUCTIVITY_TRAIN
-from hf_sysgen.data.sources import DamagedData, read_lines
 
+# adjacent functions that only the systematicity test has
+HELD_OUT_PAIRS = (
+    ("swap_first_last", "repeat"),
+    ("append", "remove_second"),
+    ("repeat", "remove_second"),
+    ("append", "swap_first_last"),
+)
+# most functions of a source in the productivity training set
+PRODUCTIVITY_TRAIN = 8
 # role of a file: column it fills, besides `input` and `target`
 _MORE_COLUMNS = {"synonym": "synonym_input", "exception": "exception_target"}
 
@@ -28,7 +38,7 @@ class PcfgSet(BenchmarkBuilder):
 
     Columns: `input`, 3 to 71 words (10 functions in prefix notation, 520 symbols, the comma), and `target`, 1 to 736
     symbols; words are joined by single spaces, with no end symbol. Examples are in the order of the upstream files;
-    those of productivity are sorted by number of functions. `pcfg_set_grammar.interpret` gives the target of an input,
+    those of productivity are sorted by number of functions. `pcfg_set.grammar.interpret` gives the target of an input,
     `pcfg_set_generator.generate` new examples.
 
     Configs (section 5 of the paper):
@@ -48,8 +58,8 @@ class PcfgSet(BenchmarkBuilder):
             many lines as the one that belongs to it.
     """
 
-    BENCHMARK = PCFG_SET
-    BUILDER_CONFIGS = builder_configs(PCFG_SET, version="1.0.0")
+    BENCHMARK = read_info(__file__)
+    BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
 
     def _info(self) -> datasets.DatasetInfo:
         columns = ["input", "target"]

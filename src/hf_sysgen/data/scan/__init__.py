@@ -1,0 +1,1 @@
+"""SCAN: commands to sequences of actions."""

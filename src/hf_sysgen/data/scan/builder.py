@@ -9,16 +9,21 @@ from collections.abc import Iterator, Sequence
 import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
+from hf_sysgen.data.fetch import open_file
+from hf_sysgen.data.info import read_info
 from hf_sysgen.data.scan.files import LENGTH_TRAIN, TEMPLATES, examples, num_actions, parse
-from hf_sysgen.data.scan.sources import LENGTH_CUTOFFS, SCAN
-from hf_sysgen.data.sources import open_file
+
+# config: most actions in `train` and `validation`
+LENGTH_CUTOFFS = {
+    name: int(name.rpartition("_")[2]) for name in read_info(__file__).configs if name.startswith("length_cutoff_")
+}
 
 
 class Scan(BenchmarkBuilder):
     """SCAN (Lake & Baroni 2018, arXiv:1711.00350): commands to actions.
 
     Columns: `input`, 1 to 9 words of 13, and `target`, 1 to 48 action words of 6; words are joined by single spaces,
-    with no end symbol. Examples are in the order of the upstream files. `scan_files` remakes these byte for byte, so
+    with no end symbol. Examples are in the order of the upstream files. `scan.files` remakes these byte for byte, so
     only mcd1 to mcd3 need a network or a mirror.
 
     Configs (each says in its description which part is the compositional test):
@@ -34,8 +39,8 @@ class Scan(BenchmarkBuilder):
         DataError: unknown config, or (on preparation) a file that cannot be had or is not the one expected.
     """
 
-    BENCHMARK = SCAN
-    BUILDER_CONFIGS = builder_configs(SCAN, version="1.0.0")
+    BENCHMARK = read_info(__file__)
+    BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
 
     def _info(self) -> datasets.DatasetInfo:
         return self.describe(datasets.Features({"input": datasets.Value("string"), "target": datasets.Value("string")}))

@@ -9,14 +9,14 @@ Measured on the upstream files: each is one of four shuffles, or the part of one
     add_prim_split/tasks_test_*       the second shuffle, filtered, in its order
     add_prim_split/tasks_train_*      two more shuffles, of the rest with repeated copies of the primitive
 
-Nothing but the shuffles is random, so `scan_order.npz` keeps just these: for each line of a shuffle the command's
-position in `scan_grammar.commands()`. To write it again from a copy of the upstream repository:
+Nothing but the shuffles is random, so `order.npz` keeps just these: for each line of a shuffle the command's
+position in `scan.grammar.commands()`. To write it again from a copy of the upstream repository:
 
-    python -m hf_sysgen.data.scan.files --write-order SCAN_FOLDER scan_order.npz
+    python -m hf_sysgen.data.scan.files --write-order SCAN_FOLDER order.npz
 
 The orders are taken from SCAN, https://github.com/brendenlake/SCAN, Copyright (c) 2016-present, Facebook, Inc. All
 rights reserved. SCAN is distributed under a 3-clause BSD licence, its file LICENSE, whose terms hold for
-`scan_order.npz`.
+`order.npz`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hf_sysgen.data.sources import DataError
+from hf_sysgen.data.errors import DataError
 from hf_sysgen.data.text.vocabulary import EOS
 
 if TYPE_CHECKING:

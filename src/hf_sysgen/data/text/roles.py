@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from hf_sysgen.data.sources import DataError
+from hf_sysgen.data.errors import DataError
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 Side = Literal["source", "target"]
 COLUMNS: dict[str, Side] = {"input": "source", "target": "target"}
-# modules of named schemes: each has SCHEMES, name -> NamedScheme
-_MODULES = ("cogs.roles", "scan.roles")
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -199,9 +197,12 @@ def role_scheme(name: str | Path, dataset: Mapping[str, Dataset] | None = None) 
 
 
 def _named() -> dict[str, NamedScheme]:
+    """The `SCHEMES` of each benchmark's `roles.py`."""
     schemes: dict[str, NamedScheme] = {}
-    for module in _MODULES:
-        schemes |= importlib.import_module(f"hf_sysgen.data.{module}").SCHEMES
+    here = Path(__file__)
+    for path in sorted(here.parents[1].glob(f"*/{here.name}")):
+        if path != here:
+            schemes |= importlib.import_module(f"hf_sysgen.data.{path.parent.name}.{path.stem}").SCHEMES
     return schemes
 
 

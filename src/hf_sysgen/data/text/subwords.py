@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hf_sysgen.data.sources import DataError
+from hf_sysgen.data.errors import DataError
 from hf_sysgen.data.text.translation import learn_bpe, learn_sentencepiece, library
 from hf_sysgen.data.text.vocabulary import EOS, Vocabulary
 from hf_sysgen.files import write_whole

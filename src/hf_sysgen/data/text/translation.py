@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_sysgen.data.sources import DamagedData, DataError
+from hf_sysgen.data.errors import DamagedData, DataError
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hf_sysgen.data.sources import DataError
+from hf_sysgen.data.errors import DataError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 from hf_sysgen.config.recipe import Recipe, RecipeError, WithReplacement
 from hf_sysgen.data.c4.files import Shard, known_shards
 from hf_sysgen.data.c4.packing import PackedTokens
-from hf_sysgen.data.sources import DataError
+from hf_sysgen.data.errors import DataError
 from hf_sysgen.errors import RunFailed
 from hf_sysgen.evaluation.metrics.language_modeling import evaluate_text
 from hf_sysgen.evaluation.metrics.summary import summarize_text

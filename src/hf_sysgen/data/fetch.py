@@ -1,147 +1,51 @@
-"""Where a benchmark's files come from: pinned, mirrored, checked.
+"""Get a benchmark's files: mirrored, downloaded or rebuilt, and always checked.
 
-A `Source` names one file of one upstream commit and the sha256 of its content, or the id that git gives to that
-content where nothing else is known. `locate` turns it into a local path, and never returns a path whose content does
-not have that checksum. Where nobody knows one, the first content seen counts.
+`locate` turns a `Source` into a local path. It never returns a file whose content does not have the source's checksum.
+Without a known checksum, the first download is trusted and pinned.
 """
 
 from __future__ import annotations
 
-import errno
 import functools
 import gzip
 import hashlib
 import logging
 import os
 import shutil
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, cast
-from urllib.parse import quote
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
-from hf_sysgen.data.download import DownloadError, download, one_line
-from hf_sysgen.errors import UserError
+from hf_sysgen.data.archives import open_member
+from hf_sysgen.data.errors import DamagedData, DataError
+from hf_sysgen.data.info import Source
+from hf_sysgen.errors import no_space, one_line
 from hf_sysgen.files import write_whole
 
 DATA_DIR_VARIABLE = "HF_SYSGEN_DATA_DIR"
-GITHUB = "https://raw.githubusercontent.com"
+# how often a server that has an error of its own is asked, and the seconds before the second time, doubled before each
+# further one
+ATTEMPTS, FIRST_WAIT = 5, 0.5
+Dir = str | Path | None
 
 log = logging.getLogger(__name__)
 
 
-class DataError(UserError):
-    """A benchmark's data is missing, wrong or asked for by a wrong name. The message is one line."""
-
-
-class DamagedData(DataError):
-    """A benchmark's file is there, but is not what it must be: cut short, changed, or another file."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """One upstream file, frozen.
-
-    A file on another host is a `WebSource`, a file of an archive a `MemberSource`.
-
-    Attributes:
-        repository: "owner/name" on GitHub.
-        commit: full commit hash.
-        path: path inside the repository at that commit.
-        sha256: hexadecimal digest of the upstream content, None where it is not known.
-        num_bytes: size of the upstream content, in bytes, None where it is not known.
-        licence: what the upstream repository allows.
-        mirror: path inside a mirror folder; the file may stand there gzipped, with ".gz" appended to its name.
-        rebuild: makes the same bytes without a network, where the benchmark's definition allows it.
-        git_blob: hexadecimal id that git gives to the content, which the upstream tree records of every file. It pins a
-            file that nobody could read when the source was written, and is looked at only where there is no `sha256`.
-            Without either, the sha256 of the first content seen on a machine is kept in its cache, and any later
-            difference is an error.
-    """
-
-    repository: str
-    commit: str
-    path: str
-    sha256: str | None
-    num_bytes: int | None
-    licence: str
-    mirror: str
-    rebuild: Callable[[], bytes] | None = field(default=None, repr=False, compare=False)
-    git_blob: str = field(default="", kw_only=True)
-
-    @property
-    def checksum(self) -> str:
-        """The digest that pins the content: the sha256, the git blob id where there is none, or ""."""
-        return self.sha256 or self.git_blob
-
-    @property
-    def checksum_kind(self) -> str:
-        return "git blob id" if self.git_blob and not self.sha256 else "sha256"
-
-    @property
-    def url(self) -> str:
-        return f"{GITHUB}/{self.repository}/{self.commit}/{quote(self.path)}"
-
-    @property
-    def name(self) -> str:
-        """`repository@commit:path` with a short commit, for messages."""
-        return f"{self.repository}@{self.commit[:8]}:{self.path}"
-
-
-@dataclass(frozen=True)
-class WebSource(Source):
-    """One upstream file that is served outside GitHub.
-
-    Attributes:
-        repository: who publishes it, for messages.
-        commit: the version they give it, "" where they give none.
-        path: the file's name.
-        address: where it is served.
-    """
-
-    address: str = field(kw_only=True)
-
-    @property
-    def url(self) -> str:
-        return self.address
-
-    @property
-    def name(self) -> str:
-        return f"{self.repository}{'@' + self.commit if self.commit else ''}:{self.path}"
-
-
-@dataclass(frozen=True)
-class MemberSource(Source):
-    """One file of an upstream archive. A mirror has the file itself, or the archive, which the cache gets it out of.
-
-    Attributes:
-        path: path inside the archive; checksum and size are those of the file, too.
-        archive: the archive, which is looked for and kept like any file.
-    """
-
-    archive: Source = field(kw_only=True)
-
-    @property
-    def url(self) -> str:
-        return self.archive.url
-
-    @property
-    def name(self) -> str:
-        return f"{self.archive.name}!{self.path}"
-
-
-def locate(source: Source, data_dir: str | Path | None = None, cache_dir: str | Path | None = None) -> Path:
-    """Local path of a source's file, checked against its sha256. Read it with `open_file`, as it may be gzipped.
+def locate(source: Source, data_dir: Dir = None, cache_dir: Dir = None) -> Path:
+    """Local path of a source's file, with its checksum verified. Read it with `open_file`, as it may be gzipped.
 
     Taken from the first of: `data_dir`; the mirror folder named by `HF_SYSGEN_DATA_DIR`, if the file is in it; the
     cache, which is filled by `source.rebuild`, or without one from `source.url`.
 
     Args:
         source: the file.
-        data_dir: a folder laid out like a mirror (`<data_dir>/<source.mirror>`). What is asked for by name must be
-            there: nothing else is tried.
+        data_dir: a folder laid out like a mirror (`<data_dir>/<source.mirror>`). If given, nothing else is tried.
         cache_dir: root of the cache, defaults to that of `datasets`. Files are kept in its `downloads` folder.
 
     Raises:
@@ -151,10 +55,10 @@ def locate(source: Source, data_dir: str | Path | None = None, cache_dir: str | 
         folder, wanted = Path(data_dir).expanduser(), f"{source.mirror}[.gz]"
         if path := _find(folder, source, cache_dir):
             return path
-        if isinstance(source, MemberSource):
-            if any(path.is_file() for path, _ in _places(folder, source.archive)):
+        if archive := source.archive:
+            if any(path.is_file() for path, _ in _places(folder, archive)):
                 return _cached(source, cache_dir, data_dir)
-            wanted += f" and no archive {source.archive.mirror}"
+            wanted += f" and no archive {archive.mirror}"
         raise DataError(
             f"{source.name}: no file {wanted} in data_dir {data_dir}; "
             "put it there, or leave data_dir out to have it fetched"
@@ -166,7 +70,7 @@ def locate(source: Source, data_dir: str | Path | None = None, cache_dir: str | 
 
 
 def mirror_folder(what: str) -> Path | None:
-    """The mirror folder that `HF_SYSGEN_DATA_DIR` names, None where it is not set.
+    """The mirror folder that `HF_SYSGEN_DATA_DIR` names, None if it is not set.
 
     Args:
         what: what is looked for, for the error.
@@ -182,10 +86,10 @@ def mirror_folder(what: str) -> Path | None:
     return folder
 
 
-def as_found(source: Source, data_dir: str | Path | None = None) -> Source | None:
-    """The source pinned to what the mirror folder has of it, None where there is no such file.
+def as_found(source: Source, data_dir: Dir = None) -> Source | None:
+    """The source with the checksum of the file in the mirror folder, None if there is no such file.
 
-    For what users make themselves: nobody else can say what it holds.
+    For files that users make themselves, whose content cannot be known before.
 
     Raises:
         DataError: `HF_SYSGEN_DATA_DIR` names no folder; DamagedData: the file cannot be read.
@@ -202,7 +106,7 @@ def as_found(source: Source, data_dir: str | Path | None = None) -> Source | Non
 
 
 def open_file(path: str | Path) -> BinaryIO:
-    """Open a located file for reading bytes, through gzip where its name ends in ".gz"."""
+    """Open a located file for reading bytes, through gzip if its name ends in ".gz"."""
     return cast(BinaryIO, gzip.open(path, "rb")) if str(path).endswith(".gz") else open(path, "rb")
 
 
@@ -213,13 +117,8 @@ def read_lines(path: str | Path) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def no_space(error: BaseException) -> bool:
-    """Whether a file could not be written because the disk, or what one may use of it, is full."""
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-def _find(folder: Path, source: Source, cache_dir: str | Path | None) -> Path | None:
-    """The checked file in a mirror folder, or None where the folder has none."""
+def _find(folder: Path, source: Source, cache_dir: Dir) -> Path | None:
+    """The checked file in a mirror folder, or None if there is none."""
     for path, opener in _places(folder, source):
         if path.is_file():
             _check(source, path, opener, "delete or replace that file", cache_dir)
@@ -233,7 +132,7 @@ def _places(folder: Path, source: Source) -> tuple[tuple[Path, Callable], ...]:
     return (plain, open), (plain.with_name(plain.name + ".gz"), gzip.open)
 
 
-def _check(source: Source, path: Path, opener: Callable, advice: str, cache_dir: str | Path | None) -> None:
+def _check(source: Source, path: Path, opener: Callable, advice: str, cache_dir: Dir) -> None:
     """Raise a DataError unless the file's content is the source's."""
     kind, expected = source.checksum_kind, source.checksum
     try:
@@ -279,7 +178,7 @@ def _chunks(path: Path, opener: Callable) -> Iterator[bytes]:
             yield chunk
 
 
-def _recorded(source: Source, found: str, cache_dir: str | Path | None) -> tuple[str, Path]:
+def _recorded(source: Source, found: str, cache_dir: Dir) -> tuple[str, Path]:
     """The digest that the first content of this source had here, and the file that says so."""
     path = _entry(source, cache_dir)
     record = path.with_name(path.name + ".sha256")
@@ -292,22 +191,22 @@ def _recorded(source: Source, found: str, cache_dir: str | Path | None) -> tuple
         raise _unwritable(source, record.parent, error) from error
 
 
-def _entry(source: Source, cache_dir: str | Path | None) -> Path:
+def _entry(source: Source, cache_dir: Dir) -> Path:
     """The file's path in the cache."""
     if cache_dir is None:
         import datasets
 
         cache_dir = datasets.config.HF_DATASETS_CACHE
-    # where the content's digest is not known, that of the address stands for it; an archive's files share one
+    # without a known digest of the content, that of the address; the members of an archive share one
     key = source.checksum or f"url-{hashlib.sha256(f'{source.url} {source.path}'.encode()).hexdigest()}"
     return Path(cache_dir).expanduser() / "downloads" / f"{key}-{Path(source.path).name}"
 
 
-def _cached(source: Source, cache_dir: str | Path | None, data_dir: str | Path | None = None) -> Path:
+def _cached(source: Source, cache_dir: Dir, data_dir: Dir = None) -> Path:
     """The file in the cache, put there first if needed; `data_dir` may have the archive that it is a member of.
 
-    A file gets its name, in one step, only after its content was checked, by the process that holds its lock. So what
-    an interrupted process leaves can be gone on with, but never be taken for the file.
+    The process that holds the file's lock renames it into place after the check. So an interrupted process leaves a
+    download that can be resumed, but never a file that looks complete.
     """
     path = _entry(source, cache_dir)
     if _is_whole(source, path, cache_dir):
@@ -329,8 +228,8 @@ def _cached(source: Source, cache_dir: str | Path | None, data_dir: str | Path |
     return path
 
 
-def _is_whole(source: Source, path: Path, cache_dir: str | Path | None) -> bool:
-    """Whether the cache has the file. One that was damaged on disk after it was checked is replaced."""
+def _is_whole(source: Source, path: Path, cache_dir: Dir) -> bool:
+    """Whether the cache has the file, undamaged."""
     with suppress(DataError):
         if path.is_file():
             _check(source, path, open, "", cache_dir)
@@ -338,18 +237,18 @@ def _is_whole(source: Source, path: Path, cache_dir: str | Path | None) -> bool:
     return False
 
 
-def _fill(source: Source, path: Path, cache_dir: str | Path | None, data_dir: str | Path | None) -> None:
-    """Make or download the file, and check it. Only a download that broke off stays, for the next attempt."""
-    downloaded = source.rebuild is None and not isinstance(source, MemberSource)
-    resumed = bool(source.checksum) and path.is_file() and downloaded
+def _fill(source: Source, path: Path, cache_dir: Dir, data_dir: Dir) -> None:
+    """Make or download the file, and check it. Only a pinned file's broken download stays, for the next attempt."""
+    resumable = bool(source.checksum) and source.rebuild is None and source.archive is None
+    resumed = resumable and path.is_file()
     try:
         if not resumed:
             path.unlink(missing_ok=True)
         if source.rebuild is not None:
             path.write_bytes(source.rebuild())
             advice = "the rebuilt file is not the upstream one: reinstall hf-sysgen"
-        elif isinstance(source, MemberSource):
-            _extract(source, path, cache_dir, data_dir)
+        elif source.archive is not None:
+            _extract(source, source.archive, path, cache_dir, data_dir)
             advice = f"upstream's archive is not the one expected: set {DATA_DIR_VARIABLE} to a folder that holds it"
         else:
             _download(source, path)
@@ -359,39 +258,84 @@ def _fill(source: Source, path: Path, cache_dir: str | Path | None, data_dir: st
             )
         _check(source, path, open, advice, cache_dir)
     except (OSError, DataError) as error:
-        kept = isinstance(error.__cause__, DownloadError) and bool(source.checksum)
-        if not kept:
-            path.unlink(missing_ok=True)
-        if not (resumed and isinstance(error, DataError)) or kept:
+        if resumable and isinstance(error, _DownloadError) and path.is_file() and path.stat().st_size:
+            raise
+        path.unlink(missing_ok=True)
+        if not (resumed and isinstance(error, DataError)):
             raise
         # the beginning that an earlier process left was not this file's
         _fill(source, path, cache_dir, data_dir)
 
 
-def _extract(source: MemberSource, path: Path, cache_dir: str | Path | None, data_dir: str | Path | None) -> None:
-    # archives.py raises DataError
-    from hf_sysgen.data.archives import open_member
-
-    archive = locate(source.archive, data_dir, cache_dir)
-    with open_member(archive, source.path) as member, open(path, "wb") as file:
+def _extract(source: Source, archive: Source, path: Path, cache_dir: Dir, data_dir: Dir) -> None:
+    where = locate(archive, data_dir, cache_dir)
+    with open_member(where, source.path) as member, open(path, "wb") as file:
         shutil.copyfileobj(member, file)
 
 
 def _download(source: Source, path: Path) -> None:
+    """Write what stands at the source's address; what `path` holds already is taken for its beginning."""
     import datasets
 
-    advice = f"set {DATA_DIR_VARIABLE} to a folder that holds {source.mirror}"
-    if datasets.config.HF_HUB_OFFLINE and not source.url.startswith("file:"):
+    url, advice = source.url, f"set {DATA_DIR_VARIABLE} to a folder that holds {source.mirror}"
+    if datasets.config.HF_HUB_OFFLINE and not url.startswith("file:"):
         raise DataError(
-            f"{source.name}: cannot download {source.url} in offline mode; unset HF_HUB_OFFLINE and "
-            f"HF_DATASETS_OFFLINE, or {advice}"
+            f"{source.name}: cannot download {url} in offline mode; unset HF_HUB_OFFLINE and HF_DATASETS_OFFLINE, or "
+            f"{advice}"
         )
     try:
-        download(source.url, path, f"Downloading {source.name}")
-    except DownloadError as error:
-        raise DataError(
-            f"{source.name}: cannot download {source.url} ({error}); check the network and the address, or {advice}"
+        _fetch(url, path, source.name)
+    except _DownloadError as error:
+        raise _DownloadError(
+            f"{source.name}: cannot download {url} ({error}); check the network and the address, or {advice}"
         ) from error
+
+
+class _DownloadError(DataError):
+    """A file cannot be had from its address; what came of it stays for the next attempt."""
+
+
+def _fetch(url: str, path: Path, title: str) -> None:
+    """Download with the hub's client: its proxies and certificates, its progress bar, dropped connections resumed.
+
+    Not pooch, which begins anew after a break: the largest archive has 2.3 GB. A server's own errors (5xx) are not
+    tried again by the client, but here.
+    """
+    from huggingface_hub.errors import HfHubHTTPError
+    from huggingface_hub.file_download import http_get
+
+    if url.startswith("file:"):
+        try:
+            shutil.copyfile(url2pathname(urlsplit(url).path), path)
+        except FileNotFoundError as error:
+            raise _DownloadError("there is no such file") from error
+        return
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            with open(path, "ab") as file:
+                # unpacked on the way, a file could not be resumed
+                headers = {"Accept-Encoding": "identity"}
+                http_get(url, file, resume_size=file.tell(), headers=headers, displayed_filename=title)
+            return
+        except HfHubHTTPError as error:
+            status = error.response.status_code
+            what = f"HTTP {status} {error.response.reason_phrase}"
+            if status == 416:
+                # what was there is no beginning of this file
+                path.unlink()
+            elif status < 500:
+                raise _DownloadError(what) from error
+            if attempt == ATTEMPTS:
+                raise _DownloadError(f"{what}; tried {attempt} times") from error
+            wait = FIRST_WAIT * 2 ** (attempt - 1)
+            log.warning("%s: %s; trying again in %g s", title, what, wait)
+            time.sleep(wait)
+        except OSError:
+            # the disk's
+            raise
+        # what the client's layers raise: no such host, refused, timed out, no certificate
+        except Exception as error:
+            raise _DownloadError(one_line(error)) from error
 
 
 def _unwritable(source: Source, folder: Path, error: OSError) -> DataError:

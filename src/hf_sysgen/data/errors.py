@@ -1,0 +1,13 @@
+"""Errors that a benchmark's user can cause."""
+
+from __future__ import annotations
+
+from hf_sysgen.errors import UserError
+
+
+class DataError(UserError):
+    """A benchmark's data is missing or wrong, or a name is unknown. The message is one line."""
+
+
+class DamagedData(DataError):
+    """A benchmark's file is there but has the wrong content: cut short, changed, or another file."""
