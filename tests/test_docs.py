@@ -51,6 +51,13 @@ def test_links_lead_to_files(document):
         assert drawn or target.startswith("https://") or (document.parent / unquote(target)).exists(), target
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_files_it_names_are_there(document):
+    """Those in code, but placeholders, and what version 0.1 had."""
+    for named in re.findall(r"`((?:src|tests|perf|recipes|docs|results)/[\w./-]+)`", document.read_text("utf-8")):
+        assert (ROOT / named).exists() or re.search(r"\b[A-Z]\b", named), named
+
+
 def test_every_page_is_in_the_navigation():
     """And nothing else is. CONTRIBUTING.md becomes a page while the site is built."""
 

@@ -405,8 +405,8 @@ def runs(tmp_path_factory):
     for benchmark, config in (("clutrr", "gen_train234_test2to10"), ("cogs_graph", "gen_2020")):
         folder = tmp_path_factory.mktemp(benchmark)
         recipe = tiny_recipe(
-            folder, type="edge_transformer", benchmark=benchmark, config=config, max_steps=30, size=16, eval_steps=None,
-            num_hidden_layers=2, dropout=0.0, learning_rate=0.005,
+            folder, model="edge_transformer", benchmark=benchmark, config=config, max_steps=30, size=16,
+            eval_steps=None, num_hidden_layers=2, dropout=0.0, learning_rate=0.005,
         )  # fmt: skip
         with mock.patch.object(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark):
             run_recipe(recipe)

@@ -32,8 +32,8 @@ CASES = {
     "decoder": {"model": "depth_width_decoder", "num_hidden_layers": 1, "joint_vocabulary": True},
     "roles": {"model": "role_filler_transformer", "role_scheme": "scan_prim"},
     "translation": {
-        "model": "sag_t5_transformer", "benchmark": "noun_adjective", "config": "modified", "tokens": "bpe",
-        "subwords": 90, "batch_size": None, "sampling": "max_tokens", "max_tokens": 400, "beams": 2,
+        "model": "sag_t5_transformer", "benchmark": "noun_adjective", "config": "modified", "tokenization": "bpe",
+        "subwords": 90, "sampling": "max_tokens", "max_tokens": 400, "num_beams": 2,
     },
     "text": {
         "model": "depth_width_decoder", "num_hidden_layers": 1, "benchmark": "c4", "config": "en", "context_length": 8,
@@ -59,7 +59,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         patch.setattr(translation_task, "search_settings", search)
         for name, folder in folders.items():
             own = {"tokenizer": str(write_tokenizer(folder / "tokenizer"))} if name == "text" else {}
-            run_recipe(tiny_recipe(folder, **CASES[name], **own, steps=2, eval_every=0))
+            run_recipe(tiny_recipe(folder, **CASES[name], **own, max_steps=2, eval_steps=None))
     return {name: folder / "run" for name, folder in folders.items()}
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 import torch
-import yaml
 from card_code import as_stranger, code_of
 from fake_hub import CLIENT_WARNING, FakeHub, Repo, api, command
 from huggingface_hub import ModelCard
@@ -21,7 +20,7 @@ from tiny_runs import learned_run
 from typer.testing import CliRunner
 
 from hf_sysgen.cli.main import app
-from hf_sysgen.config.io import parse_recipe
+from hf_sysgen.config.io import parse_recipe, parse_yaml
 from hf_sysgen.data import DataError, load_benchmark
 from hf_sysgen.evaluation.checkpoints import CheckpointError, load_checkpoint, predict
 from hf_sysgen.hub.model_card import model_card
@@ -219,7 +218,7 @@ def test_card_says_what_was_measured(cell: Path, records: list[Record]) -> None:
         assert fact in card
     assert f"`{records[0].recipe_hash}`" in card
     (recipe,) = re.findall(r"^```yaml\n(.*?)^```", card, flags=re.MULTILINE | re.DOTALL)
-    assert parse_recipe(yaml.safe_load(recipe)).hash == records[0].recipe_hash
+    assert parse_recipe(parse_yaml(recipe, "card")).hash == records[0].recipe_hash
 
 
 def test_model_index_is_what_the_hub_reads(records: list[Record]) -> None:

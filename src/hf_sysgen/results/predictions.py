@@ -73,6 +73,7 @@ class GraphRow(_Row):
 class ModelingRow(_Row):
     """A piece of text that a language model read."""
 
+    exact: None = None
     nats: float
     """Sum of the losses of its predicted tokens."""
     correct: int

@@ -127,7 +127,7 @@ class Environment(_Typed):
 class Record(_Typed):
     """A finished run."""
 
-    schema_version: Literal[2] = SCHEMA_VERSION
+    schema_version: Literal[2] = 2
     file: str
     """The recipe file: folder and stem of a shipped one, e.g. csordas2021/cogs_transformer; else the stem."""
     overrides: dict[str, Any]

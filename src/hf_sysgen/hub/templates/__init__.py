@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -32,8 +31,11 @@ def render(template: str, metadata: str, /, **values: Any) -> str:
 
 
 def _text(value: Any) -> Markup:
-    """As Markdown shows it; quotes mean nothing outside of tags, and none are written around a value."""
-    return value if isinstance(value, Markup) else Markup(html.escape(str(value), quote=False))
+    """As Markdown shows it, without tags and entities; quotes and a lone "&" mean nothing outside of them."""
+    if isinstance(value, Markup):
+        return value
+    text = re.sub(r"&(?=#?\w+;)", "&amp;", str(value))
+    return Markup(text.replace("<", "&lt;").replace(">", "&gt;"))
 
 
 def fenced(text: str, language: str = "") -> Markup:
