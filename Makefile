@@ -48,8 +48,8 @@ bench: $(VENV)/installed  ## speed of training and decoding beside T5 and BART, 
 	$(BIN)/python perf/seq2seq.py
 	$(BIN)/python perf/gated_attention.py
 
-docs: $(VENV)/installed  ## the API reference, in build/docs/index.html
-	$(BIN)/python docs/reference.py build/docs
+docs: $(VENV)/installed  ## the site, in build/site/index.html
+	$(BIN)/python -m mkdocs build --strict
 
 clean:  ## remove the virtual environment and build files
 	rm -rf $(VENV) build dist src/*.egg-info

@@ -1,0 +1,130 @@
+"""Benchmarks, from what the package says of them without loading any data."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from kept import shipped
+
+from hf_sysgen.data import benchmark_info, list_benchmarks
+from hf_sysgen.data.describe import counts_text
+from hf_sysgen.data.info import ConfigInfo, Source
+from hf_sysgen.hub.dataset_card import errata_lines
+from hf_sysgen.tables import markdown
+
+# configs of a benchmark that are shown with a table each
+FEW = 3
+
+
+def benchmarks() -> str:
+    """Every benchmark with its page."""
+    rows = [
+        (
+            f"[`{one.name}`]({one.name}.md)",
+            one.description.partition(":")[0],
+            str(len(one.configs)),
+            cited(one.citation),
+            "yes" if one.restriction else "no",
+        )
+        for one in list_benchmarks()
+    ]
+    header = ("benchmark", "what it is", "configs", "paper", "publishing restricted")
+    return markdown(header, rows, numbers=False)
+
+
+def benchmark(name: str) -> str:
+    """A benchmark's splits, licence, errata, files and citation."""
+    info = benchmark_info(name)
+    configs = list(info.configs.values())
+    errata = "\n".join(f"- {line}" for line in errata_lines(info, configs))
+    recipes = [file for file, recipe in shipped().items() if recipe.data.benchmark == name]
+    licences = dict.fromkeys(licence for config in configs for licence in config.licence.split("; "))
+    sources = dict.fromkeys(source for config in configs for source in config.sources.values())
+    files = "\n".join(f"- {_source(source)}" for source in sources)
+    citations = "\n".join(dict.fromkeys(filter(None, (info.citation, *(config.citation for config in configs)))))
+    parts = [
+        "## Splits",
+        *([_table(configs)] if len(configs) > FEW else map(_config, configs)),
+        "## Licence",
+        "\n".join(f"- {text}" for text in licences),
+        f"**Restricted.** {info.restriction}" if info.restriction else "",
+        f"Preparing it needs `pip install hf-sysgen[{info.extra}]`." if info.extra else "",
+        "## Known errors and gaps" if errata else "",
+        errata,
+        "## Recipes",
+        _folded(f"{len(recipes)} recipes", "\n".join(f"- `recipes/{one}.yaml`" for one in recipes))
+        if recipes
+        else "None is shipped.",
+        "## Source",
+        info.homepage and f"<{info.homepage}>",
+        _folded(f"{len(sources)} file{'s' * (len(sources) != 1)}", files),
+        _folded("Citation", f"```bibtex\n{citations}\n```"),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _config(config: ConfigInfo) -> str:
+    rows = [
+        (f"`{split}`", "not known" if count is None else f"{count:,}", config.tests.get(split, ""))
+        for split, count in config.num_examples.items()
+    ]
+    table = markdown(("split", "examples", "what it tests"), rows, numbers=False)
+    return f"### `{config.name}`\n\n{config.description}\n\n{table}"
+
+
+def _table(configs: Sequence[ConfigInfo]) -> str:
+    """A row for each config; what a split tests, once for all configs in which it tests the same."""
+    rows = [
+        (f"`{config.name}`", counts_text(config).replace(" / ", "<br>"), config.description.replace("|", "\\|"))
+        for config in configs
+    ]
+    table = markdown(("config", "examples", "what it is"), rows, numbers=False)
+    tests: dict[tuple[str, str], list[str]] = {}
+    for config in configs:
+        for split, text in config.tests.items():
+            tests.setdefault((split, text), []).append(config.name)
+    lines = "\n".join(
+        f"- `{split}`{'' if len(names) == len(configs) else f' of {_joined(names)}'}: {text}"
+        for (split, text), names in tests.items()
+    )
+    return f"{table}\n\n{_folded('What each split tests', lines)}"
+
+
+def _joined(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _source(source: Source) -> str:
+    if not source.url:
+        return f"`{source.mirror}`, made on your machine"
+    member = f", its member `{source.path}`" if getattr(source, "archive", None) else ""
+    checksum = f", {source.checksum_kind} `{source.checksum}`" if source.checksum else ""
+    return f"<{source.url}>{member}{checksum}"
+
+
+def _folded(title: str, text: str) -> str:
+    lines = "\n".join(f"    {line}" if line else "" for line in text.splitlines())
+    return f'??? note "{title}"\n\n{lines}'
+
+
+def cited(citation: str) -> str:
+    """Authors and year of the first BibTeX entry, as a text names them."""
+    entry = citation.split("\n@")[0]
+    authors = re.search(r"author = \{(.+?)\},?\n", entry, flags=re.DOTALL)
+    year = re.search(r"year = \{?(\d{4})", entry)
+    if not authors or not year:
+        raise KeyError(f"no author or year in the citation {entry!r}")
+    names = [plain(name.partition(",")[0]) for name in re.split(r"\s+and\s+", authors[1])]
+    return f"{' and '.join(names) if len(names) < 3 else f'{names[0]} et al.'} {year[1]}"
+
+
+def plain(name: str) -> str:
+    """A name of BibTeX without its commands: {\\'e} is é."""
+    accents = {"'": "\u0301", "`": "\u0300", '"': "\u0308", "~": "\u0303", "^": "\u0302"}
+    text = re.sub(r"\{?\\(['`\"~^])\{?(\w)\}?\}?", lambda found: found[2] + accents[found[1]], name)
+    return unicodedata.normalize("NFC", text)
+
+
+TABLES = (benchmarks, benchmark)

@@ -1,0 +1,74 @@
+"""
+What mkdocs runs while it builds the site.
+
+`<!-- table: NAME ARGUMENTS -->` becomes that table, made from the package and its records. Formulas become MathML, so
+that no page needs a script from elsewhere. Plots of records are drawn, and CONTRIBUTING.md becomes a page.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import api_blocks
+import data_tables
+import latex2mathml.converter
+import model_tables
+import pictures
+import recipe_tables
+import result_tables
+import speed_tables
+from kept import ROOT
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File
+
+TABLES: dict[str, Callable[..., str]] = {
+    function.__name__: function
+    for module in (api_blocks, data_tables, model_tables, recipe_tables, result_tables, speed_tables)
+    for function in module.TABLES
+}
+MARK = re.compile(r"^<!-- table: (\S+)((?: \S+)*) -->$", re.MULTILINE)
+# as pymdownx.arithmatex leaves formulas
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.+?)\\[)\]]</\1>', re.DOTALL)
+
+
+def filled(markdown: str) -> str:
+    """A page's Markdown with its tables. Raises KeyError: there is no such table."""
+    return MARK.sub(lambda found: TABLES[found[1]](*found[2].split()), markdown)
+
+
+def with_math(content: str) -> str:
+    """A page's HTML with its formulas as MathML."""
+    return FORMULA.sub(_formula, content)
+
+
+def _formula(found: re.Match[str]) -> str:
+    tag, text = found[1], " ".join(html.unescape(found[2]).split())
+    formula = latex2mathml.converter.convert(text, display="block" if tag == "div" else "inline")
+    return f'<{tag} class="formula">{formula}</{tag}>'
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    try:
+        return filled(markdown).replace("](../CONTRIBUTING.md", "](contributing.md")
+    except KeyError as error:
+        raise PluginError(f"{page.file.src_uri}: no table or entry {error}") from error
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    return with_math(html)
+
+
+def on_files(files: Any, config: Any) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        for name, draw in pictures.PICTURES.items():
+            path = Path(folder) / name
+            draw(path)
+            files.append(File.generated(config, f"images/{name}", content=path.read_bytes()))
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").replace("](docs/", "](")
+    files.append(File.generated(config, "contributing.md", content=text))
+    return files

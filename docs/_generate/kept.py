@@ -1,0 +1,41 @@
+"""The kept records and shipped recipes, read once."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from hf_sysgen.config.io import read_recipe, shipped_files
+from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.reports.comparison import Collection, TableReport, collect, reproduce
+from hf_sysgen.results.record import Record
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "results"
+
+
+@cache
+def kept() -> Collection:
+    """All kept records. Raises ValueError: one of them cannot be read."""
+    found = collect([RESULTS])
+    if found.skipped:
+        raise ValueError("; ".join(found.skipped))
+    return found
+
+
+@cache
+def reports() -> list[TableReport]:
+    """The papers' tables with the kept records beside them."""
+    return reproduce("all", [record for _, record in kept().records])
+
+
+def records_of(name: str) -> list[Record]:
+    """The records of a recipe as its file has it, by seed."""
+    found = (record for _, record in kept().records if record.name == name)
+    return sorted(found, key=lambda record: record.seed)
+
+
+@cache
+def shipped() -> dict[str, Recipe]:
+    """The shipped recipes by their files, e.g. csordas2021/cogs_relative."""
+    return {name: read_recipe(path) for name, path in shipped_files().items()}

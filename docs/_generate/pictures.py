@@ -1,0 +1,116 @@
+"""
+Plots of the kept records. The site's are drawn while it is built; `python docs/_generate/pictures.py` draws the
+README's anew, which is kept in the repository.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from kept import RESULTS, ROOT, kept, records_of
+
+from hf_sysgen.analysis import commands
+from hf_sysgen.analysis.plotting import COLOURS, MARKERS, save
+from hf_sysgen.reports.curves import plot_accuracies
+from hf_sysgen.reports.papers import Cell, find_tables
+from hf_sysgen.results.record import Record
+
+# recipes of the paper's setup, and what the models are called in its Figure 3; of the small ones beside them
+CLUTRR = {
+    "clutrr_edge_234": "Edge Transformer", "clutrr_rat_234": "RAT", "clutrr_rrat_234": "RRAT", "clutrr_gat_234": "GAT",
+}  # fmt: skip
+QUICK = "_quick"
+README_PICTURE = ROOT / "docs" / "clutrr_by_k.png"
+
+
+def by_length(records: Sequence[Record]) -> dict[int, list[float]]:
+    """k -> percent right of the test stories of that length, a number for each record."""
+    splits = [record.splits["test"].by_category for record in records]
+    lengths = sorted(int(category.removeprefix("k=")) for category in splits[0])
+    return {k: [100 * split[f"k={k}"].accuracy for split in splits] for k in lengths}
+
+
+def printed(name: str) -> dict[int, Cell]:
+    """k -> the paper's number of a recipe as its file has it, where it prints one."""
+    cells = (cell for _, table in find_tables("bergen2021-table5") for cell in table)
+    return {int(cell.column): cell for cell in cells if cell.run and cell.run.recipe == name and not cell.run.overrides}
+
+
+def clutrr_by_k(path: Path) -> None:
+    """The paper's setup beside the small models: means over seeds with their range, and what the paper prints."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.2, 4.0), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    found: dict[int, list[float]] = {}
+    for number, ((name, model), colour, marker) in enumerate(zip(CLUTRR.items(), COLOURS, MARKERS, strict=False)):
+        # beside each other, or they hide one another
+        shift = 0.1 * (number - 1)
+        for axes, recipe, width in zip(panels, (name, name + QUICK), (1.8, 1.0), strict=True):
+            if not (records := records_of(recipe)):
+                continue
+            found = by_length(records)
+            means = [statistics.fmean(values) for values in found.values()]
+            places = [k + shift for k in found]
+            axes.vlines(places, [*map(min, found.values())], [*map(max, found.values())], color=colour, linewidth=0.9)
+            axes.plot(places, means, marker=marker, color=colour, linewidth=width, markersize=4.5,
+                      label=f"{model}, {_seeds(records)}")  # fmt: skip
+        if theirs := printed(name):
+            means, errors = ([getattr(cell, key) for cell in theirs.values()] for key in ("mean", "spread"))
+            panels[0].errorbar(
+                [k + shift for k in theirs], means, yerr=errors, fmt=marker, color=colour, markerfacecolor="white",
+                markersize=7, elinewidth=1, capsize=2.5, zorder=3, label=f"{model}, the paper (± standard error)",
+            )  # fmt: skip
+    small = _seeds(records_of(next(iter(CLUTRR)) + QUICK))
+    for axes, title in zip(panels, ("the paper's setup", f"small models, {small}"), strict=True):
+        axes.set_title(title, fontsize=10)
+        axes.set_xlabel("relations in a test story, k (2, 3 and 4 in training)")
+        axes.set_xticks(list(found))
+        axes.grid(alpha=0.3)
+    panels[0].set_ylabel("percent right")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+    save(figure, path)
+
+
+def _seeds(records: Sequence[Record]) -> str:
+    if len(records) == 1:
+        return f"seed {records[0].seed}"
+    return f"mean and range of {len(records)} seeds"
+
+
+def _curves(names: Sequence[str], path: Path) -> None:
+    """Accuracy over training of the first seed of each recipe."""
+    plot_accuracies([records_of(name)[0] for name in names], path)
+
+
+def _depths(analysis: str, start: str, path: Path) -> None:
+    """A figure of Petty et al. 2023, from the records of the recipes whose names start so."""
+    records = [record for _, record in kept().records if record.name.startswith(start)]
+    save(getattr(commands, analysis)([(RESULTS, record) for record in records]).draw(), path)
+
+
+PICTURES = {
+    "clutrr_by_k.png": clutrr_by_k,
+    "scan_length26.png": partial(_curves, ("scan_length26_quick_relative_universal", "scan_length26_quick_universal")),
+    "cogs_graph_edge.png": partial(_curves, ("cogs_graph_edge_quick",)),
+    "depth_perplexity.png": partial(_depths, "perplexity_depth", "pretrain_quick_"),
+    "depth_cases.png": partial(_depths, "lexical_structural", "cogs_vf_quick"),
+}
+
+
+def main() -> None:
+    """The README's picture, in few colours, because every clone carries it."""
+    from PIL import Image
+
+    clutrr_by_k(README_PICTURE)
+    with Image.open(README_PICTURE) as picture:
+        few = picture.convert("RGB").quantize(32, dither=Image.Dither.NONE)
+    few.save(README_PICTURE, optimize=True)
+
+
+if __name__ == "__main__":
+    main()

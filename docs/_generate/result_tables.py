@@ -1,0 +1,155 @@
+"""Ours beside the papers', from the records in results/."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kept import kept, records_of, reports
+from pictures import CLUTRR, QUICK, by_length, printed
+
+from hf_sysgen.reports.comparison import SMALLER, Comparison, TableReport
+from hf_sysgen.reports.papers import papers
+from hf_sysgen.reports.report import HEADER, document, remarks, rows_of, rule
+from hf_sysgen.results.record import Record
+from hf_sysgen.tables import markdown
+
+# columns of a paper's page
+SHOWN = ("cell", "paper", "ours", "sd", "runs", "budget", "95 % interval", "verdict")
+
+
+def _part(report: TableReport, smaller: bool) -> TableReport:
+    """The table with those of our measurements that have a smaller budget than the paper's, or with the others."""
+    return replace(
+        report, rows={row: tuple(_only(cell, smaller) for cell in cells) for row, cells in report.rows.items()}
+    )
+
+
+def _only(cell: Comparison, smaller: bool) -> Comparison:
+    kept = [number for number, verdict in enumerate(cell.verdicts) if (verdict == SMALLER) is smaller]
+    names = ("ours", "centres", "differences", "intervals", "verdicts")
+    return replace(cell, **{name: tuple(getattr(cell, name)[number] for number in kept) for name in names})
+
+
+def _rows(report: TableReport, shown: Sequence[str]) -> list[list[str]]:
+    """The measured cells, with these columns of `HEADER`."""
+    rows = [dict(zip(HEADER, row, strict=True)) for row in rows_of(report, measured_only=True)]
+    return [[row[column].replace(" steps (", " steps<br>(") for column in shown] for row in rows]
+
+
+def summary() -> str:
+    """A row a paper: how many cells of its tables have a recipe, and what the measured ones came to."""
+    rows = []
+    for paper in papers():
+        cells = [cell for report in reports() if report.paper.id == paper.id for cell in report]
+        verdicts = [verdict for cell in cells for verdict in cell.verdicts[:1]]
+        counts = Counter(verdicts)
+        full = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if verdict != SMALLER)
+        rows.append(
+            (
+                f"[{paper.authors}]({paper.id}.md)",
+                f"{sum(cell.cell.run is not None for cell in cells):,}",
+                full or "none",
+                str(counts[SMALLER]),
+            )
+        )
+    header = ("paper", "cells with a recipe", "measured at the paper's budget", "measured at a smaller budget")
+    return markdown(header, rows, numbers=False)
+
+
+def full_budget() -> str:
+    """All cells that are measured at the paper's budget."""
+    shown = ("cell", "paper", "ours", "runs", "95 % interval", "verdict")
+    rows = [
+        (f"[{report.paper.authors}]({report.paper.id}.md), {report.table.name}: {row[0]}", *row[1:])
+        for report in reports()
+        for row in _rows(_part(report, smaller=False), shown)
+    ]
+    return markdown(shown, rows)
+
+
+def verdicts() -> str:
+    """The rule."""
+    return rule().replace(":\n-", ":\n\n-", 1)
+
+
+def paper(name: str) -> str:
+    """A paper's tables: first what is measured at its budget, then with a smaller one, then what is not."""
+    own = [report for report in reports() if report.paper.id == name]
+    parts = []
+    for title, smaller in (("At the paper's budget", False), ("With a smaller budget", True)):
+        parts.append(f"## {title}")
+        found = [part for part in (_part(report, smaller) for report in own) if part.measured]
+        for report in found:
+            notes = "\n".join(f"- {line}" for line in remarks(report))
+            parts += [f"### {report.table.name}{'' if not smaller else ' (smaller budget)'}", report.table.caption]
+            parts += [markdown(SHOWN, _rows(report, SHOWN)), notes]
+        if not found:
+            parts.append("Nothing is measured yet.")
+    parts += ["## Coverage", _coverage(own)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _coverage(own: Sequence[TableReport]) -> str:
+    rows = [
+        (
+            report.table.name,
+            report.table.caption,
+            str(sum(cell.cell.run is not None for cell in report)) if report.table.compared else "-",
+            str(len(report.measured)) if report.table.compared else "described, not compared",
+        )
+        for report in own
+    ]
+    return markdown(("table or figure", "what it has", "cells with a recipe", "measured"), rows, numbers=False)
+
+
+def other_runs() -> str:
+    """Runs that make no cell of any table."""
+    title = "## Runs that make no cell of any table"
+    return document([], kept()).partition(title)[2].strip()
+
+
+def stories() -> str:
+    """CLUTRR by the number of relations: a row for each model and setup, a column for each k."""
+    edge = records_of(next(iter(CLUTRR)))
+    counts = edge[0].splits["test"].by_category
+    lengths = list(by_length(edge))
+    rows = []
+    for name, model in CLUTRR.items():
+        if theirs := printed(name):
+            texts = [theirs[k].printed if k in theirs else "-" for k in lengths]
+            rows.append((f"{model}, paper", str(next(iter(theirs.values())).seeds), "", *texts))
+        for setup, recipe in (("ours", name), ("ours, small", name + QUICK)):
+            if records := records_of(recipe):
+                texts = [_spread(values) for values in by_length(records).values()]
+                rows.append((f"{model}, {setup}", str(len(records)), f"{records[0].num_parameters:,}", *texts))
+    rows.append(("test stories", "", "", *(str(counts[f"k={k}"].examples) for k in lengths)))
+    return markdown(("trained on k = 2, 3, 4", "runs", "parameters", *(f"k = {k}" for k in lengths)), rows)
+
+
+def _spread(values: Sequence[float]) -> str:
+    deviation = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.1f}{deviation}"
+
+
+def main_job() -> str:
+    """What `make run` gives."""
+    rows = []
+    for name in ("scan_length26_quick_relative_universal", "scan_length26_quick_universal"):
+        records = records_of(name)
+        shares = [_percent(records, split, "accuracy") for split in ("validation", "test")]
+        oracle = _percent(records, "test", "accuracy_oracle")
+        seeds = ", ".join(str(record.seed) for record in records)
+        seconds = f"{records[0].train_seconds:.0f} s"
+        rows.append((f"`{records[0].recipe.model.type}`", *shares, oracle, seeds, seconds))
+    header = ("model", "IID", "longer than 26", "longer, oracle length", "seeds", "training, seed 0")
+    return markdown(header, rows)
+
+
+def _percent(records: Sequence[Record], split: str, metric: str) -> str:
+    return f"{100 * statistics.fmean(record.splits[split].metrics[metric] or 0.0 for record in records):.1f} %"
+
+
+TABLES = (summary, full_budget, verdicts, paper, other_runs, stories, main_job)

@@ -1,0 +1,240 @@
+"""Speed and memory, from the JSON files in perf/."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kept import ROOT
+
+from hf_sysgen.tables import markdown
+
+PERF = ROOT / "perf"
+SETUPS = {
+    "scan": "SCAN: batches of 256, width 128, 27 steps of decoding.",
+    "cogs": "COGS: batches of 128, width 512, 64 steps of decoding.",
+}
+# ways of training -> head of its column, and what the note says
+WAYS = {
+    "train padded": ("steps/s", ""),
+    "train grouped": ("buckets", "Buckets: the same update from four length buckets"),
+    "train bf16": ("bf16", "bf16: buckets under autocast"),
+    "train compiled": ("compiled", "compiled: under `torch.compile`, padded to one shape"),
+}
+
+
+def _read(name: str) -> dict[str, Any]:
+    return json.loads((PERF / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def _threads(count: int) -> str:
+    return f"{count} thread{'s' * (count > 1)}"
+
+
+def speed() -> str:
+    """Training and decoding beside T5 and BART of equal width and depth, from seq2seq.json."""
+    record = _read("seq2seq")
+    results = record["results"]
+    found = {(row["threads"], row["setup"], row["what"], row["name"]): row["per_second"] for row in results}
+    names = dict.fromkeys(row["name"] for row in results if row["what"] in WAYS)
+    tables = []
+    for threads in sorted({row["threads"] for row in results}):
+        for setup in dict.fromkeys(row["setup"] for row in results):
+            kinds = dict.fromkeys(row["what"] for row in results if (row["threads"], row["setup"]) == (threads, setup))
+            rows = [
+                (
+                    f"`{name}`",
+                    *(
+                        f"{found[threads, setup, what, name]:.2f}"
+                        if what in WAYS
+                        else f"{found[threads, setup, what, f'{name} generate']:.0f}"
+                        for what in kinds
+                    ),
+                )
+                for name in names
+            ]
+            header = [f"{setup.upper()}, {_threads(threads)}", *(WAYS.get(what, ("sequences/s",))[0] for what in kinds)]
+            tables.append(markdown(header, rows))
+    setups = " ".join(SETUPS[setup] for setup in dict.fromkeys(row["setup"] for row in results))
+    said = "; ".join(text for _, text in WAYS.values() if text)
+    note = (
+        f"{record['device']}, medians of {record['rounds']} rounds, all contenders in turn in one run, by processor "
+        f"time. {setups} {said}. Sequences: greedy `generate`."
+    )
+    return "\n\n".join([*tables, note])
+
+
+def authors_code() -> str:
+    """Training and evaluation beside the code of Csordás et al. 2021, from authors_code.json."""
+    record = _read("authors_code")
+    ratios = {(row["what"], row["name"]): row["times_as_fast"] for row in record["results"]}
+    kinds = list(dict.fromkeys(what for what, _ in ratios))
+    rows = [
+        (f"`{name}`", *(f"{ratios[what, name]:.1f}" if (what, name) in ratios else "" for what in kinds))
+        for name in dict.fromkeys(name for _, name in ratios)
+    ]
+    note = (
+        f"Times as fast as the authors' code, on one thread of an {record['device']}, by processor time (load average "
+        f"{max(record['load_average']):.0f}): medians of the ratios within {record['rounds']} rounds, of evaluation "
+        "half as many. SCAN, cutoff 26. Grouped: the same update from length buckets, four of 256 and two of 64. bf16: "
+        "ours under autocast, theirs in float32. Evaluation: of the shipped small models, whole splits."
+    )
+    return f"{markdown(('times as fast', *kinds), rows)}\n\n{note}"
+
+
+def gated() -> str:
+    """Models of Chaabouni et al. and Chakravarthy et al. beside their bases, from gated_attention.json."""
+    record = _read("gated_attention")
+    tables = []
+    for threads in sorted({row["threads"] for row in record["results"]}):
+        found = {(row["name"], row["what"]): row for row in record["results"] if row["threads"] == threads}
+        rows = []
+        for name in dict.fromkeys(name for name, _ in found):
+            cells = []
+            for what, digits in (("train", 2), ("decode", 0)):
+                row = found[name, what]
+                low, high = row["times_base_quartiles"]
+                spread = "" if name == row["base"] else f" ({low:.2f} to {high:.2f})"
+                cells += [f"{row['per_second']:.{digits}f}", f"{row['times_base']:.2f}{spread}"]
+            rows.append((f"`{name}`", *cells))
+        header = (
+            f"SCAN add-jump, {_threads(threads)}", "updates/s", "x time of its base", "sequences/s",
+            "x time of its base",
+        )  # fmt: skip
+        tables.append(markdown(header, rows))
+    bases = " and ".join(f"`{name}`" for name in dict.fromkeys(row["base"] for row in record["results"]))
+    note = (
+        f"{record['device']} shared with others (load average {min(record['load_average']):.0f} to "
+        f"{max(record['load_average']):.0f}), by processor time. Every model as its recipe builds it; the bases are "
+        f"{bases}. Updates of {record['batch_size']} sentences from {record['length_groups']} length buckets; greedy "
+        f"decoding with a cache. Ratios within a round: medians and quartiles of {record['rounds']} rounds of training "
+        f"and {record['decode_rounds']} of decoding."
+    )
+    return "\n\n".join((*tables, note))
+
+
+def triangular() -> str:
+    """Triangular attention beside the authors' einsums, from triangular_attention.json."""
+    record = _read("triangular_attention")
+    kinds, rows = ("einsum", "compiled", "blocked"), []
+    for setup, one in record["setups"].items():
+        shape = f"B{one['batch']} n{one['nodes']} d{one['width']} h{one['heads']}"
+        times = [f"{one['rows'][kind]['total_ms']:.1f}" for kind in kinds]
+        memory = [f"{one['rows'][kind]['peak_mib']:.0f}" for kind in kinds]
+        rows.append((setup, shape, *times, f"{one['rows']['blocked']['speedup']:.1f}", *memory))
+    header = (
+        "setup", "shape", "einsum: ms", "compiled", "blocked", "times as fast", "einsum: MiB", "compiled", "blocked"
+    )  # fmt: skip
+    note = (
+        f"{record['device']}, {_threads(record['threads'])}, forward and backward, medians of {record['rounds']} "
+        "rounds; memory is the peak of one pass. `einsum`: the released formula; `compiled`: the same under "
+        "`torch.compile`; `blocked`: ours."
+    )
+    return f"{markdown(header, rows)}\n\n{note}"
+
+
+def edge_decoding() -> str:
+    """Decoding with and without the Edge Transformer's cache, from edge_decoding.json."""
+    record = _read("edge_decoding")
+    rows = [
+        (
+            f"{row['batch']} of {row['source']} source tokens, d{row['width']} h{row['heads']}, {row['layers']} rounds",
+            str(row["target"]),
+            f"{row['recomputed_ms']:.1f}",
+            f"{row['cached_ms']:.1f}",
+            f"{row['times_as_fast']:.1f}",
+        )
+        for row in record["results"]
+    ]
+    header = ("decoded", "tokens", "recomputed: ms a token", "cached", "times as fast")
+    threads = _threads(record["num_threads"])
+    note = f"{record['device']}, {threads}, medians of {record['rounds']} rounds, encoder included."
+    return f"{markdown(header, rows)}\n\n{note}"
+
+
+def pretraining() -> str:
+    """Updates of a depth-width decoder beside GPT-2 and Llama of equal size, from pretraining.json."""
+    record = _read("pretraining")
+    results, on_gpu = record["results"], record["measured_peak_flops"] is not None
+    modes = dict.fromkeys(row["mode"] for row in results)
+    tables = []
+    for size_class, layers in dict.fromkeys((row["size_class"], row["layers"]) for row in results):
+        own = [row for row in results if (row["size_class"], row["layers"]) == (size_class, layers)]
+        cells = {(row["name"], row["mode"]): row for row in own}
+        names = list(dict.fromkeys(row["name"] for row in own))
+        rows = []
+        for name in names:
+            row = [f"`{name}`", f"{cells[name, next(iter(modes))]['parameters']:,}"]
+            for mode in modes:
+                one = cells[name, mode]
+                # the first one is ours
+                best = max(cells[peer, mode]["tokens_per_second"] for peer in names[1:])
+                tokens = one["tokens_per_second"]
+                row += [f"{tokens:,.0f}", f"{tokens / best:.2f}", f"{one['peak_bytes'] / 2**20:,.0f}"]
+                row += [f"{one['mfu']:.1%}"] if on_gpu else []
+            rows.append(tuple(row))
+        header = [f"{size_class}, {layers} layer{'s' * (layers > 1)}", "parameters"]
+        for mode in modes:
+            header += [f"{mode}: tokens/s", "x best peer", "MiB", *["MFU"] * on_gpu]
+        tables.append(markdown(tuple(header), rows))
+    row = results[0]
+    measured = "by the clock" if on_gpu else f"{_threads(record['num_threads'])}, by processor time"
+    note = (
+        f"{record['device']}, {measured}, medians of {len(row['seconds'])} rounds, all contenders in turn. Updates of "
+        f"{row['batch']} x {row['context']} random tokens in {row['precision']}: forward, backward, clipping and "
+        "AdamW. "
+        "Equal size: the same depth, width, heads and vocabulary, untied embeddings. Memory is the peak, weights and "
+        "optimizer included."
+    )
+    return "\n\n".join((*tables, note))
+
+
+def statistics() -> str:
+    """Table 10 of Csordás et al. 2021 from our loaders, from dataset_statistics.json."""
+    record = _read("dataset_statistics")
+    rows = [(row, *(_statistic(entry) for entry in cells.values())) for row, cells in record.items()]
+    notes = [
+        f"{row}, {column}: {entry['note']}."
+        for row, cells in record.items()
+        for column, entry in cells.items()
+        if "note" in entry and entry["ours"] is not None
+    ]
+    text = (
+        "As loaded; lengths are the greatest of inputs and outputs. In brackets: the paper's number where the file was "
+        "not at hand; `?`: a length that needs such a file."
+    )
+    return f"{markdown(('', *next(iter(record.values()))), rows)}\n\n{' '.join([text, *notes])}"
+
+
+def _statistic(entry: dict[str, Any]) -> str:
+    ours, theirs = entry["ours"], entry["paper"]
+    if ours is None:
+        return "-" if theirs is None else f"({theirs})"
+    return str(ours) if theirs is None or str(ours) == str(theirs) else f"{ours} (paper: {theirs})"
+
+
+def loading() -> str:
+    """Preparing and loading benchmarks, from data_loading.json."""
+    record = _read("data_loading")
+    rows = []
+    for what, row in record["rows"].items():
+        fresh = row.get("load_in_new_process_seconds")
+        rows.append(
+            (
+                f"`{what}`",
+                f"{sum(row['splits'].values()):,}",
+                f"{row['prepare_rows_per_cpu_second']:,}",
+                f"{row['load_seconds']:.3f} s",
+                "-" if fresh is None else f"{fresh:.3f} s",
+            )
+        )
+    header = ("benchmark", "rows", "prepared rows/s", "load again", "load in a new process")
+    setup, device = record["setup"], record["environment"]["device"]
+    note = (
+        f"Medians of {setup['rounds']} rounds on one core of an {device} shared with others (load average "
+        f"{min(setup['load_average']):.0f}): rows per second of processor time, loading by the clock."
+    )
+    return f"{markdown(header, rows)}\n\n{note}"
+
+
+TABLES = (speed, authors_code, gated, triangular, edge_decoding, pretraining, statistics, loading)
