@@ -203,7 +203,7 @@ def test_no_search_on_real_forms(gold: list[str], monkeypatch: pytest.MonkeyPatc
     source = random.Random(5)
     pairs = [(reordered(renamed(form, source), source), form) for form in gold]
     pairs = [pair for pair in pairs if not renaming_match(*pair)]
-    assert len(pairs) > 800
+    assert len(pairs) > 0.75 * len(gold)
     assert all(semantic_match(*pair) for pair in pairs)
     assert looks == len(pairs)
 
