@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from hf_sysgen.cli.main import app
 from hf_sysgen.config.io import load_recipe, shipped_files, write_override
+from hf_sysgen.config.sweep import load_sweep
 from hf_sysgen.reports import comparison as reproduction
 from hf_sysgen.reports.comparison import (
     Measurement,
@@ -69,13 +70,11 @@ def test_every_run_of_a_cell_is_one_of_a_recipe(run):
     recipe = load_recipe(FILES[run.recipe], [write_override(key, value) for key, value in run.overrides.items()])
     assert run.is_of(recipe.file, recipe.overrides)
     assert recipe.overrides.keys() == run.overrides.keys()
-    assert run.setup(shipped(run.recipe)).cell == recipe.cell
+    assert run.setup(load_recipe(FILES[run.recipe])).cell == recipe.cell
     assert run.measure == "num_parameters" or run.measure.partition(".")[0] in ("test", "validation", "test_iid")
 
 
 def test_every_printed_number_is_made_by_a_sweep():
-    from hf_sysgen.training.launch.sweep import load_sweep
-
     files = (path for path in (ROOT / "recipes").glob("*/sweeps/*.yaml") if not path.stem.startswith("appendix"))
     recipes = [run.recipe for path in files for run in load_sweep(path, ["seeds=[0]"]).runs]
     left_out = [
@@ -193,8 +192,6 @@ def test_overrides_in_any_order_and_runs_of_no_cell():
 
 def test_every_cell_of_the_depth_table_is_a_run_of_a_sweep():
     """Of that recipe, and from the model of its column; a recipe that is a cell has the cell's number."""
-    from hf_sysgen.training.launch.sweep import load_sweep
-
     sweeps = [load_sweep(f"petty2023/sweeps/table3_{name}.yaml") for name in ("pretraining", "fine_tuning")]
     recipes = [run.recipe for sweep in sweeps for run in sweep.runs]
     splits = {"validation": {"accuracy": 0.5, "perplexity": 50.0}, "test": 0.5}

@@ -204,8 +204,8 @@ def reproduce(name: str, records: Sequence[Record]) -> list[TableReport]:
 def unplaced(records: Sequence[Record]) -> list[str]:
     """Names of runs that make no cell of any table."""
     runs = [cell.run for paper in papers() for table in paper.tables for cell in table if cell.run]
-    lost = (one for one in records if not any(run.is_of(one.file, one.overrides) for run in runs))
-    return sorted({record.name for record in lost})
+    named = {record.name: record for record in records}
+    return sorted(name for name, one in named.items() if not any(run.is_of(one.file, one.overrides) for run in runs))
 
 
 @cache

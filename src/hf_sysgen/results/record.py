@@ -234,7 +234,8 @@ def fault(error: ValidationError) -> str:
     """The first thing that is wrong, in one line: key, what is expected, the value."""
     first = error.errors(include_url=False)[0]
     key = _short(".".join(map(str, first["loc"]))) or "record"
-    return f"{key}: {_short(first['msg'])}" + ("" if first["type"] == "missing" else f", got {cut(first['input'])}")
+    told = first["type"] in ("missing", "json_invalid")
+    return f"{key}: {_short(first['msg'])}" + ("" if told else f", got {cut(first['input'])}")
 
 
 def cut(value: Any) -> str:

@@ -255,6 +255,7 @@ def _value(text: str) -> Any:
     return parse_overrides([f"value={text}"])["value"]
 
 
+@cache
 def whole_of(file: str) -> str:
     """The name of a recipe file; of one that asks for another's cell with a smaller budget, that one's name."""
     name = Path(file).name
