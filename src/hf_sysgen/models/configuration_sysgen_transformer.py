@@ -106,21 +106,7 @@ class RelativeUniversalTransformerConfig(RelativeTransformerConfig):
     share_layers: bool = True
 
 
-@strict
-class UnscaledTransformerConfig(SysgenTransformerConfig):
-    r"""
-    Identical to [`SysgenTransformerConfig`] except:
-    - embeddings and positions are not scaled (Appendix D, "no scaling").
-    """
-
-    model_type = "unscaled_transformer"
-    paper = "csordas2021"
-
-    embedding_scaling: Literal["none", "teu", "ped"] = "none"
-
-
 __all__ = [
-    "UnscaledTransformerConfig",
     "RelativeTransformerConfig",
     "RelativeUniversalTransformerConfig",
     "SysgenTransformerConfig",

@@ -7,7 +7,6 @@ from .configuration_sysgen_transformer import (
     RelativeUniversalTransformerConfig,
     SysgenTransformerConfig,
     UniversalTransformerConfig,
-    UnscaledTransformerConfig,
 )
 from .registry import register
 from .seq2seq import Seq2SeqLM, Seq2SeqModel
@@ -85,24 +84,7 @@ class RelativeUniversalTransformerForConditionalGeneration(Seq2SeqLM):
     model_class = RelativeUniversalTransformerModel
 
 
-@register
-class UnscaledTransformerModel(Seq2SeqModel):
-    """Identical to the Sysgen Transformer except: embeddings are not scaled. Without a head."""
-
-    config_class = UnscaledTransformerConfig
-
-
-@register
-class UnscaledTransformerForConditionalGeneration(Seq2SeqLM):
-    """Identical to the Sysgen Transformer except: embeddings are not scaled. With logits, loss and `generate`."""
-
-    config_class = UnscaledTransformerConfig
-    model_class = UnscaledTransformerModel
-
-
 __all__ = [
-    "UnscaledTransformerForConditionalGeneration",
-    "UnscaledTransformerModel",
     "RelativeTransformerForConditionalGeneration",
     "RelativeTransformerModel",
     "RelativeUniversalTransformerForConditionalGeneration",
