@@ -1,4 +1,4 @@
-"""The checkpoints of Russin et al. 2022 give their numbers."""
+"""The checkpoints of Chakravarthy et al. 2022 give their numbers."""
 
 from __future__ import annotations
 

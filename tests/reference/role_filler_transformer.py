@@ -1,5 +1,5 @@
 """
-The role/filler Transformer of Russin et al. 2022, one number after the other.
+The role/filler Transformer of Chakravarthy et al. 2022, one number after the other.
 
 Slow on purpose: one sample at a time without its padding, loops over positions and heads, no mask, no batch, no cache.
 A state is a pair (role, filler). It imports nothing of the package that it checks.

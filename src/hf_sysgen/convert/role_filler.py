@@ -1,4 +1,4 @@
-"""The checkpoints of Russin et al. 2022 as ours."""
+"""The checkpoints of Chakravarthy et al. 2022 as ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all models share: how their weights start, and that their checkpoints answer `AutoModel`."""
+"""Base class of all models: initialisation of weights, resizing, and saving with code for `AutoModel`."""
 
 from torch import nn
 from transformers import PreTrainedConfig
@@ -7,20 +7,20 @@ from transformers.modeling_utils import PreTrainedModel
 
 
 def answer_auto_model(config: PreTrainedConfig, headless: type[PreTrainedModel]):
-    """Has remote code of a checkpoint with a head answer `AutoModel` too, with the class of the model without one."""
+    """Let `AutoModel` load the model without its head from the remote code of a checkpoint with one."""
     config.auto_map = (getattr(config, "auto_map", None) or {}) | {
         "AutoModel": f"{headless.__module__.rpartition('.')[2]}.{headless.__name__}"
     }
 
 
 class SysgenPreTrainedModel(PreTrainedModel):
-    """Initialisation and capabilities. Every part with weights of its own says how they start in `reset_weights`."""
+    """Each module with parameters initialises them in `reset_weights`."""
 
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     _can_compile_fullgraph = True
-    # a Trainer that accumulates gradients divides a loss by their number, unless the model divides by that of all items
-    # in the batch: language models do, and say so
+    # False: the Trainer divides the loss by the number of accumulated batches. Language models divide by
+    # `num_items_in_batch` themselves and set True
     accepts_loss_kwargs = False
 
     def _init_weights(self, module: nn.Module):
@@ -31,14 +31,14 @@ class SysgenPreTrainedModel(PreTrainedModel):
             init.zeros_(module.bias)
 
     def resize_token_embeddings(self, *args, **kwargs) -> nn.Module:
-        """As in transformers; of a model that reads graphs the table of edge labels."""
+        """As in transformers; for a model of graphs the table of edge labels."""
         resized = super().resize_token_embeddings(*args, **kwargs)
         if self.main_input_name == "edge_ids":
             self.config.edge_vocab_size = resized.weight.shape[0]
         return resized
 
     def save_pretrained(self, *args, **kwargs):
-        """As in transformers; remote code of the checkpoint also answers `AutoModel`, not only this head's class."""
+        """As in transformers; `AutoModel` also loads the remote code of the checkpoint."""
         if self.base_model is not self:
             answer_auto_model(self.config, type(self.base_model))
         super().save_pretrained(*args, **kwargs)

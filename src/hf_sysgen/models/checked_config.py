@@ -1,4 +1,4 @@
-"""Checks of fields that stand in most configurations."""
+"""Base class of all configurations, with checks that most of them share."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -8,12 +8,11 @@ from transformers import PreTrainedConfig
 
 class CheckedConfig(PreTrainedConfig):
     """
-    A configuration whose `validate_architecture` names the fields to check. Each check raises `ValueError` with the
-    field and its value.
+    `validate_architecture` of a subclass calls the checks. Each raises `ValueError` with the field and its value.
 
     Attributes:
-        no_effect: fields that only some values of another field make use of, with that one and the values under which
-            they do nothing. A recipe that gives such a field is refused.
+        no_effect: by field, another field and those of its values under which the first has no effect. A recipe that
+            sets such a field is refused.
         paper: the paper of the model, by the name of its recipes' folder. Each class declares its own.
     """
 
@@ -39,7 +38,7 @@ class CheckedConfig(PreTrainedConfig):
             raise ValueError(f"{size}={width} is not a multiple of {heads}={number}")
 
     def check_untied(self):
-        """Logits are made with a matrix of their own."""
+        """Logits have their own matrix."""
         if self.tie_word_embeddings:
             raise ValueError("tie_word_embeddings=True is not offered: this model has a matrix of its own for logits")
 

@@ -43,7 +43,7 @@ class DepthWidthConfig(CheckedConfig):
         num_attention_heads: heads; must divide `hidden_size`.
         share_layers: one layer, applied at every depth (the Universal Transformer that section 5 proposes). Its size
             does not depend on the depth.
-        position_scheme: the paper is silent. `"rotary"` turns queries and keys (Su et al. 2021) and keeps fused
+        position_scheme: the paper is silent. `"rotary"` rotates queries and keys (Su et al. 2021) and keeps fused
             attention kernels; `"relative_bias"` adds T5's bucketed biases to the scores, one table for all layers, as
             the models whose sizes the paper takes do.
         rotary_base: slowest rotary channel pair turns at almost 1 / rotary_base radians a position.
@@ -54,7 +54,7 @@ class DepthWidthConfig(CheckedConfig):
             is silent, T5 1.1 pretrains without.
         rms_norm_eps: epsilon of every RMSNorm.
         tie_word_embeddings: `False` as the paper counts (2 d_model n_vocab).
-        pad_token_id, bos_token_id, eos_token_id: for `generate`; padding is known from attention masks, never from an
+        pad_token_id, bos_token_id, eos_token_id: for `generate`; padding is read from attention masks, never from an
             id.
 
     Raises:

@@ -50,7 +50,7 @@ class EdgeTransformerConfig(CheckedConfig):
         readout: loop edge from which the decoder predicts: of the token itself (`"i_to_i"`), or the edge to it from
             the start of the target (`"start_to_i"`; cfq/model.py:454).
         is_encoder_decoder: set by the model for sequences.
-        pad_token_id, eos_token_id, decoder_start_token_id: the authors start with padding. Padding is known from
+        pad_token_id, eos_token_id, decoder_start_token_id: the authors start with padding. Padding is read from
             masks, never from an id.
 
     The number of relation classes and of dependency labels is `num_labels`.

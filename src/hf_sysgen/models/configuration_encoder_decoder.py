@@ -1,4 +1,4 @@
-"""What the configurations of all models from sequence to sequence share."""
+"""Base configurations of sequence-to-sequence models."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from .checked_config import CheckedConfig
 
 class StackSettings(NamedTuple):
     """
-    What the layers of one stack are built from.
+    Sizes and options of the layers of one stack.
 
     Attributes:
         hidden_size, intermediate_size, num_attention_heads: as in [`EncoderDecoderConfig`].
@@ -38,15 +38,14 @@ class StackSettings(NamedTuple):
 @strict
 class Seq2SeqConfig(CheckedConfig):
     r"""
-    Vocabularies, special ids and sizes of any model that reads one sequence and writes another.
+    Vocabularies, special ids and sizes of a sequence-to-sequence model.
 
     Token ids live in one space that the tokenizer owns. The decoder table covers ids `[0, vocab_size)`, the encoder
     table covers `[source_id_offset, source_id_offset + source_vocab_size)`; the two ranges overlap in the words that
     both languages use. A joint vocabulary is `source_id_offset=0`.
 
     Attributes:
-        source_starts: whether the authors of the model put SOS before each source; what a recipe does that says
-            nothing of it.
+        source_starts: whether the authors put SOS before each source; the default of recipes.
 
     Args:
         vocab_size: rows of the decoder table: target words and the symbol that is both SOS and EOS.
@@ -54,9 +53,9 @@ class Seq2SeqConfig(CheckedConfig):
         source_id_offset: first token id that the encoder table covers.
         hidden_size: model width.
         encoder_layers, decoder_layers: depth of each stack.
-        dropout: probability of zeroing an element, wherever the model drops any.
-        pad_token_id, eos_token_id, decoder_start_token_id: `None` means `vocab_size - 1`: the decoder starts from
-            the symbol it ends with. Padding is known from attention masks, never from an id.
+        dropout: probability of zeroing an element, at every place with dropout.
+        pad_token_id, eos_token_id, decoder_start_token_id: `None` means `vocab_size - 1`: the decoder starts with
+            EOS. Padding is read from attention masks, never from an id.
 
     Raises:
         huggingface_hub.errors.StrictDataclassClassValidationError: for sizes or settings that contradict each other,
@@ -123,7 +122,7 @@ class EncoderDecoderConfig(Seq2SeqConfig):
     tie_word_embeddings: bool = True
 
     def stack_settings(self, is_decoder: bool) -> StackSettings:
-        """What the encoder's or the decoder's layers are built from."""
+        """Sizes and options of the encoder's or the decoder's layers."""
         return StackSettings(
             hidden_size=self.hidden_size,
             intermediate_size=self.intermediate_size,

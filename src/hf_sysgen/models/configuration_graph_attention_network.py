@@ -19,8 +19,8 @@ class GraphAttentionNetworkConfig(CheckedConfig):
         edge_size: width of an edge label's embedding.
         num_attention_heads: heads of all layers but the last, which has one; means are taken over heads.
         num_hidden_layers: depth: how many edges away a node can see.
-        node_init: first state of nodes: `"fixed"` gives a node a random vector by its number, which is never trained,
-            and in training deals the vectors of a graph's nodes out anew each time, so that no number means anything
+        node_init: initial state of nodes: `"fixed"` gives each node number a random vector that is never trained, and
+            permutes the vectors for each training graph, so that a number carries no meaning
             (`entity_embedding_policy: random`); `"zeros"` as Bergen et al. start theirs.
         max_nodes: vectors of `"fixed"`, at least as many as a graph has nodes.
         negative_slope: of the LeakyReLU on scores.

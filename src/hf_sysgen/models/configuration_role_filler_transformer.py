@@ -1,4 +1,4 @@
-"""Configuration of the role/filler Transformer of Russin et al. 2022."""
+"""Configuration of the role/filler Transformer of Chakravarthy et al. 2022."""
 
 from typing import Literal
 
@@ -36,7 +36,7 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
         role_loss: adds the mean cross-entropy of the target's roles to the loss (section 3.2).
         attention_threshold: weights of cross-attention that are not larger become 0 (section 3.3: 0.08); `None` keeps
             all.
-        renormalization: what is done after the threshold: `"all_or_none"` divides each row by its sum unless a row of
+        renormalization: after the threshold, `"all_or_none"` divides each row by its sum unless a row of
             the batch has lost everything, then none, as the authors ran (tf_separate.py:560-565; on SCAN it cannot
             happen at 0.08); `"each_row"` divides every row that has kept something, as equation 3 reads.
         position_scheme: `"absolute"` adds sinusoids to the roles (reported); `"relative"` scores signed distances in

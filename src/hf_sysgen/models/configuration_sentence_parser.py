@@ -29,7 +29,7 @@ class SentenceEncoderConfig(CheckedConfig):
         attention_dropout, activation_dropout: on attention weights, and inside the feed-forward block: Ontanon et al.
             have neither.
         layer_norm_eps: epsilon of every LayerNorm.
-        pad_token_id: padding is known from masks, never from an id.
+        pad_token_id: padding is read from masks, never from an id.
 
     Raises:
         huggingface_hub.errors.StrictDataclassClassValidationError: for sizes or settings that contradict each other,
@@ -37,7 +37,7 @@ class SentenceEncoderConfig(CheckedConfig):
         huggingface_hub.errors.StrictDataclassFieldValidationError: for a value of the wrong type.
     """
 
-    # the names under which an encoder-decoder's encoder asks for its sizes
+    # names that an encoder-decoder's encoder uses
     attribute_map = {"encoder_layers": "num_hidden_layers", "source_vocab_size": "vocab_size"}  # noqa: RUF012
     source_id_offset = 0
     no_effect = {"max_relative_distance": ("position_scheme", ("absolute",))}  # noqa: RUF012
@@ -127,7 +127,7 @@ class BiaffineDependencyParserConfig(SentenceEncoderConfig):
     r"""
     An encoder of words, and scores of every pair of words that are biaffine in their states (Dozat & Manning 2017).
     Without arguments: the Transformer of Bergen et al. 2021 on CFQ (Table 1); the Universal Transformer is
-    `share_layers=True, num_hidden_layers=8`. What else an encoder needs, the paper leaves open.
+    `share_layers=True, num_hidden_layers=8`. The paper does not give the encoder's other settings.
 
     Sizes are those of [`SentenceEncoderConfig`].
 

@@ -1,4 +1,4 @@
-"""Configuration of the Transformer that Russin et al. 2022 compare with (Table 1)."""
+"""Configuration of the Transformer that Chakravarthy et al. 2022 compare with (Table 1)."""
 
 from huggingface_hub.dataclasses import strict
 
@@ -20,7 +20,7 @@ class TorchTransformerConfig(EncoderDecoderConfig):
 
     model_type = "torch_transformer"
     paper = "chakravarthy2022"
-    # what `EmbeddingInput` asks
+    # read by `EmbeddingInput`
     position_scheme = "absolute"
     embedding_scaling = "none"
 

@@ -19,12 +19,12 @@ class UniversalT5TransformerConfig(CheckedConfig):
         intermediate_size: feed-forward width `d_ff`; `None` means `4 * hidden_size` (train.py).
         num_attention_heads: heads; must divide `hidden_size`.
         encoder_layers, decoder_layers: depth of each stack, counted in applications of its one block.
-        relative_attention_num_buckets, relative_attention_max_distance: how many distances are told apart, and from
-            where on no more.
+        relative_attention_num_buckets, relative_attention_max_distance: number of distance buckets, and the distance
+            (tokens) from which all share the last bucket.
         dropout: on embeddings, attention weights, inside the feed-forward block, on sub-layer outputs and after the
             last norm.
         layer_norm_eps: epsilon of every root mean square normalisation.
-        pad_token_id, eos_token_id, decoder_start_token_id: the authors start with padding. Padding is known from
+        pad_token_id, eos_token_id, decoder_start_token_id: the authors start with padding. Padding is read from
             attention masks, never from an id.
 
     Raises:
@@ -36,7 +36,7 @@ class UniversalT5TransformerConfig(CheckedConfig):
     model_type = "universal_t5_transformer"
     paper = "bergen2021"
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
-    # the names by which T5's layers ask
+    # names that T5's layers use
     attribute_map = {  # noqa: RUF012
         "d_model": "hidden_size",
         "d_ff": "intermediate_size",
@@ -47,7 +47,7 @@ class UniversalT5TransformerConfig(CheckedConfig):
         "dropout_rate": "dropout",
         "layer_norm_epsilon": "layer_norm_eps",
     }
-    # of `t5-small`, and nobody's to choose
+    # fixed: the values of `t5-small`
     dense_act_fn = "relu"
     is_gated_act = False
     scale_decoder_outputs = True

@@ -16,7 +16,7 @@ def head_losses(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     label is above 0, and 0 at all others.
 
     Args:
-        logits: shape (B, N, N, L), of which label 0 is not looked at.
+        logits: shape (B, N, N, L), of which label 0 is ignored.
         labels: shape (B, N, N).
 
     Returns:

@@ -8,13 +8,13 @@ def dropout(hidden: torch.Tensor, p: float, training: bool) -> torch.Tensor:
     """
     [`torch.nn.functional.dropout`], with p rounded to a multiple of 2^-16 on a CPU.
 
-    There PyTorch draws one Bernoulli number after the other, which took a fifth of a training step; one 64-bit random
-    integer decides four elements here. Kept elements are scaled by the rounded probability, so the mean is exact.
+    On a CPU PyTorch draws one Bernoulli number per element, which took a fifth of a training step. Here one 64-bit
+    random integer decides four elements. Kept elements are scaled by the rounded probability, so the mean is exact.
 
     Args:
         hidden: any shape.
         p: probability of zeroing an element, in [0, 1).
-        training: without it `hidden` is returned as it is.
+        training: if False, `hidden` is returned unchanged.
     """
     if not training or p == 0.0:
         return hidden

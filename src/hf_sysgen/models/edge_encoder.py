@@ -16,7 +16,7 @@ from .triangular_attention import TriangularAttention
 
 
 class EdgePreTrainedModel(SysgenPreTrainedModel):
-    """Capabilities."""
+    """Shared class attributes."""
 
     config_class = EdgeTransformerConfig
     _no_split_modules = ["EdgeLayer"]  # noqa: RUF012

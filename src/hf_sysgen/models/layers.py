@@ -53,7 +53,7 @@ class EncoderLayer(GradientCheckpointingLayer):
         self.dropout = settings.dropout
         self.normalize_before = settings.normalize_before
         self.self_attn = self.make_self_attention(config, is_decoder)
-        # what is done to the output of self-attention before it is added
+        # applied to the output of self-attention before the residual
         self.self_attn_gate = self.make_gate(config, is_decoder)
         self.self_attn_norm = self.make_norm(config, is_decoder)
         self.feed_forward = self.make_feed_forward(config, is_decoder)

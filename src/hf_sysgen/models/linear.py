@@ -1,4 +1,4 @@
-"""A linear layer that knows how it starts."""
+"""Linear layers with their own initial distribution."""
 
 import math
 
@@ -11,8 +11,8 @@ class UniformLinear(nn.Linear):
     [`torch.nn.Linear`] with weights from U(-bound, bound), and biases at PyTorch's default U(+-1/sqrt(fan-in)), or at
     0 with `zero_bias`.
 
-    The layer resets itself because transformers passes over modules without parameters of their own when it
-    initialises code from outside its package: an attention or feed-forward module could not do it for its layers.
+    It is a class because transformers initialises, in code from outside its package, only modules that have
+    parameters of their own: an attention or feed-forward module cannot initialise its projections.
     """
 
     def __init__(self, in_features: int, out_features: int, bound: float, bias: bool = True, zero_bias: bool = False):

@@ -1,4 +1,4 @@
-"""Recurrent layers that keep their state where there is padding."""
+"""LSTM layers whose state does not change at padding."""
 
 # B batch, L length, S source length, T target length, E units of a layer, I width of its input
 
@@ -18,8 +18,8 @@ State = tuple[torch.Tensor, torch.Tensor]
 
 class LstmCell(nn.RNNCellBase):
     """
-    One step of an LSTM, with PyTorch's parameters and start, U(+-1/sqrt(E)) for all. What comes from the input alone is
-    computed for all steps at once.
+    One step of an LSTM, with PyTorch's parameters (gates i, f, g, o) and initial values, U(+-1/sqrt(E)). The product
+    with the input is computed for all steps at once.
     """
 
     def __init__(self, input_size: int, hidden_size: int):
@@ -47,9 +47,9 @@ class LstmCell(nn.RNNCellBase):
         gates = projected + nn.functional.linear(hidden, self.weight_hh)
         if rest is not None:
             gates = gates + nn.functional.linear(rest, self.weight_ih[:, -rest.shape[-1] :])
-        write, keep, content, read = gates.chunk(4, dim=-1)
-        cell = keep.sigmoid() * cell + write.sigmoid() * content.tanh()
-        return read.sigmoid() * cell.tanh(), cell
+        i, f, g, o = gates.chunk(4, dim=-1)
+        cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+        return o.sigmoid() * cell.tanh(), cell
 
 
 def kept(real: torch.Tensor | None, column: int, after: State, before: State) -> State:

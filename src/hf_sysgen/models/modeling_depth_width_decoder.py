@@ -136,7 +136,7 @@ class DepthWidthLayer(GradientCheckpointingLayer):
 
 
 class DepthWidthPreTrainedModel(SysgenPreTrainedModel):
-    """Capabilities."""
+    """Shared class attributes."""
 
     config_class = DepthWidthConfig
     _no_split_modules = ["DepthWidthLayer"]  # noqa: RUF012

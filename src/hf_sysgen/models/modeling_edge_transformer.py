@@ -85,7 +85,7 @@ class EdgeTransformerForConditionalGeneration(ShiftedLabels, EdgePreTrainedModel
             decoder_input_ids: target ids (B, T), starting with `decoder_start_token_id`; with a cache that holds a
                 beginning, the new ones only.
             encoder_outputs: what the encoder returned for this source, to skip it.
-            labels: target ids (B, T) ending in EOS, -100 where nothing is to be learned; without decoder input they
+            labels: target ids (B, T) ending in EOS, -100 where there is no loss; without decoder input they
                 are shifted right to make it.
             num_items_in_batch: number of labels that count in the whole batch, of which this may be a part;
                 `None` means those here.
@@ -231,7 +231,7 @@ class EdgeTransformerForDependencyParsing(EdgePreTrainedModel):
         Arguments as in [`EdgeEncoder`], and:
 
         Args:
-            labels: (B, N, N) by dependent and head, -100 where nothing is to be learned, as at padding.
+            labels: (B, N, N) by dependent and head, -100 where there is no loss, as at padding.
 
         Returns:
             logits (B, N, N, num_labels) and, with labels, loss: mean cross-entropy in nats over pairs.

@@ -23,7 +23,7 @@ from .registry import register
 
 
 class GraphAttentionPreTrainedModel(SysgenPreTrainedModel):
-    """Capabilities."""
+    """Shared class attributes."""
 
     config_class = GraphAttentionNetworkConfig
     main_input_name = "edge_ids"

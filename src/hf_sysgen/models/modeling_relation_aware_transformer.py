@@ -119,7 +119,7 @@ class RelationAwareLayer(GradientCheckpointingLayer):
 
 
 class RelationAwarePreTrainedModel(SysgenPreTrainedModel):
-    """Capabilities."""
+    """Shared class attributes."""
 
     config_class = RelationAwareTransformerConfig
     main_input_name = "edge_ids"

@@ -97,7 +97,7 @@ class Biaffine(nn.Module):
 
 
 class BiaffinePreTrainedModel(SysgenPreTrainedModel):
-    """Capabilities."""
+    """Shared class attributes."""
 
     config_class = BiaffineDependencyParserConfig
     _no_split_modules = ["SentenceLayer", "BiLstmLayer"]  # noqa: RUF012
@@ -177,8 +177,8 @@ class BiaffineForDependencyParsing(BiaffinePreTrainedModel):
         """
         Args:
             input_ids: tokens (B, N); attention_mask (B, N), 1 = real; or inputs_embeds, their embeddings (B, N, E).
-            labels: (B, N, N) by dependent and head, -100 where nothing is to be learned, as at padding. Under
-                `objective="heads"` only labels above 0 are looked at, one for each word that has a head.
+            labels: (B, N, N) by dependent and head, -100 where there is no loss, as at padding. Under
+                `objective="heads"` only labels above 0 count, one for each word with a head.
 
         Returns:
             logits (B, N, N, num_labels) and, with labels, loss in nats: the mean cross-entropy over pairs, or under

@@ -1,4 +1,4 @@
-"""Layers and stacks as torch.nn builds them, started as Russin et al. 2022 start them (models/tf.py:199-202)."""
+"""Layers and stacks as torch.nn builds them, started as Chakravarthy et al. 2022 start them (models/tf.py:199-202)."""
 
 # E model width, F feed-forward width
 

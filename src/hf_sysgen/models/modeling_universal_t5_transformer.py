@@ -89,7 +89,7 @@ class UniversalT5TransformerForConditionalGeneration(OneBlock, ShiftedLabels, T5
             input_ids: source ids (B, S), ending in EOS; attention_mask (B, S) with 1 = real.
             decoder_input_ids: target ids (B, T), starting with `decoder_start_token_id`.
             encoder_outputs: what the encoder returned for this source, to skip it.
-            labels: target ids (B, T) ending in EOS, -100 where nothing is to be learned; without decoder input they
+            labels: target ids (B, T) ending in EOS, -100 where there is no loss; without decoder input they
                 are shifted right to make it.
             num_items_in_batch: number of labels that count in the whole batch, of which this may be a part;
                 `None` means those here.
@@ -121,7 +121,7 @@ class UniversalT5TransformerForConditionalGeneration(OneBlock, ShiftedLabels, T5
         return Seq2SeqLMOutput(loss=token_loss(outputs.logits, labels, num_items_in_batch), **outputs)
 
     def save_pretrained(self, *args, **kwargs):
-        """As in transformers; remote code of the checkpoint also answers `AutoModel`, not only this head's class."""
+        """As in transformers; `AutoModel` also loads the remote code of the checkpoint."""
         answer_auto_model(self.config, UniversalT5TransformerModel)
         super().save_pretrained(*args, **kwargs)
 

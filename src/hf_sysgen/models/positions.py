@@ -121,7 +121,7 @@ class EmbeddingInput(nn.Module):
         Args:
             embeddings: shape (B, L, E).
             first_position: absolute position of the first column, counted from 0.
-            attention_mask: not looked at: columns are counted, whether or not they are real.
+            attention_mask: ignored: positions count all columns, padding included.
         """
         hidden = embeddings * self.token_scale if self.token_scale != 1.0 else embeddings
         if not self.is_absolute:

@@ -1,4 +1,4 @@
-"""Layers and stacks of two streams (Russin et al. 2022, section 3; models/tf_separate.py of their code)."""
+"""Layers and stacks of two streams (Chakravarthy et al. 2022, section 3; models/tf_separate.py of their code)."""
 
 # B batch, L length, S source, T target, Q queries, K keys, H heads, D head width, E = H * D width of one stream.
 # a state of both streams is one tensor of width 2E: first the role, then the filler

@@ -1,4 +1,4 @@
-"""The one encoder-decoder wrapper: stacks, loss, caches and generation. A variant swaps parts, never `forward`."""
+"""The encoder-decoder wrapper: stacks, loss, caches and generation. A variant replaces parts, never `forward`."""
 
 # B batch, S source length, T target length, E model width, V rows of the decoder table
 
@@ -37,13 +37,13 @@ def shift_right(labels: torch.Tensor, start_id: int, pad_id: int) -> torch.Tenso
 
 
 class ShiftedLabels:
-    """What the decoder of a model with a head reads where only labels are given."""
+    """Decoder input from labels (teacher forcing)."""
 
     config: Any
 
     def check_labels(self, labels: torch.Tensor) -> None:
         """
-        Look for ids that the decoder's table does not have, where looking is free: not on a GPU, nor in a graph.
+        Check on a CPU that the decoder's table has every id; not on a GPU nor while compiling, where it costs time.
 
         Raises:
             ValueError: there is one.
@@ -83,7 +83,7 @@ def token_loss(
 
 
 class Seq2SeqPreTrainedModel(SysgenPreTrainedModel):
-    """Capabilities."""
+    """Shared class attributes."""
 
     _no_split_modules = [  # noqa: RUF012
         "EncoderLayer", "DecoderLayer", "FairseqEncoderLayer", "FairseqDecoderLayer",
@@ -432,7 +432,7 @@ class Seq2SeqLM(ShiftedLabels, Seq2SeqPreTrainedModel, GenerationMixin):
         Arguments as in [`Seq2SeqModel`], and:
 
         Args:
-            labels: target ids (B, T) ending in EOS, -100 where nothing is to be learned; without decoder input they
+            labels: target ids (B, T) ending in EOS, -100 where there is no loss; without decoder input they
                 are shifted right to make it.
             num_items_in_batch: number of labels that count in the whole batch, of which this may be a part;
                 `None` means those here.
