@@ -1,4 +1,4 @@
-"""What every test folder uses: one thread, and where the large files outside the repository are."""
+"""What every test folder uses: one thread, and the files that tests read."""
 
 from __future__ import annotations
 
@@ -12,15 +12,7 @@ for _variable in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE
     os.environ.pop(_variable, None)
 
 import torch  # noqa: E402
-
-BESIDE_REPOSITORY = Path(__file__).parents[2] / "shared"
-
-
-def _folder(variable: str, default: Path, what: str) -> Path:
-    folder = Path(os.environ.get(variable) or default)
-    if not folder.is_dir():
-        pytest.skip(f"needs {what}: set {variable} to the folder that holds them")
-    return folder
+from upstream_files import FOLDERS, WHOLE, Files, whole_files_are_here  # noqa: E402
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -35,13 +27,21 @@ def golden_dir() -> Path:
     return Path(__file__).parent / "golden"
 
 
+@pytest.fixture(scope="session", params=FOLDERS, ids=lambda files: "whole" if files.whole else "sample")
+def files(request: pytest.FixtureRequest) -> Files:
+    """Upstream files of the benchmarks: the parts of them that are in the repository, and the whole ones if here."""
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def sample() -> Files:
+    """The parts in the repository, for tests of files that are whole there too."""
+    return FOLDERS[0]
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
-    """The upstream files of the benchmarks."""
-    return _folder("HF_SYSGEN_DATA_DIR", BESIDE_REPOSITORY / "data", "the upstream files of the benchmarks")
-
-
-@pytest.fixture(scope="session")
-def papers_dir() -> Path:
-    """The papers' texts."""
-    return _folder("HF_SYSGEN_PAPERS_DIR", BESIDE_REPOSITORY / "papers", "the papers' texts")
+    """The upstream files of the benchmarks, whole."""
+    if not whole_files_are_here():
+        pytest.skip("needs the whole upstream files, not a part: set HF_SYSGEN_DATA_DIR to the folder that holds them")
+    return WHOLE

@@ -1,4 +1,4 @@
-"""Files of one's own that cannot be used are told in one line, before any work."""
+"""Files of one's own: found, registered, carried by checkpoints; errors are one line, before any work."""
 
 from __future__ import annotations
 
@@ -13,32 +13,29 @@ from pathlib import Path
 import pytest
 from documents import ROOT, blocks
 from tiny_runs import command
-from transformers import AutoModel
+from transformers import AutoModelForSeq2SeqLM
 from typer.testing import CliRunner
 
 import hf_sysgen
 from hf_sysgen.cli.main import app
-from hf_sysgen.extensions import EXTENSIONS_VARIABLE, ExtensionError, extension_files, own_benchmarks, own_models
+from hf_sysgen.extensions import (
+    EXTENSIONS_VARIABLE,
+    ExtensionError,
+    extension_files,
+    own_benchmarks,
+    register_own_models,
+)
 from hf_sysgen.hub.model_card import what_is
 from hf_sysgen.hub.repository import PublishError
-from hf_sysgen.models import CONFIGS
+from hf_sysgen.models import CONFIGS, MODELS
 
-MODELS = Path(hf_sysgen.__file__).parent / "models"
+PACKAGE_MODELS = Path(hf_sysgen.__file__).parent / "models"
 
 
 def example(document: str, name: str) -> str:
     return next(block.text for block in blocks(ROOT / "docs" / document) if (block.path or "").endswith(name))
 
 
-# two classes that one Auto class would find
-TREES = """
-class LinearBiasForGraphParsing(LinearBiasForConditionalGeneration):
-    pass
-
-
-class LinearBiasForDependencyParsing(LinearBiasForConditionalGeneration):
-    pass
-"""
 VARIANT = example("new_variant.md", "modeling_linear_bias.py")
 BENCHMARK = example("new_benchmark.md", "benchmark_reverse.py")
 
@@ -46,47 +43,80 @@ BENCHMARK = example("new_benchmark.md", "benchmark_reverse.py")
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv(EXTENSIONS_VARIABLE, str(tmp_path))
-    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
-    before = set(sys.modules)
+    modules, known, configs = set(sys.modules), dict(MODELS), dict(CONFIGS)
     yield tmp_path
-    for name in set(sys.modules) - before:
+    for name in set(sys.modules) - modules:
         if name.rpartition(".")[2].startswith(("modeling_", "benchmark_")):
             del sys.modules[name]
+    for registered, before in ((MODELS, known), (CONFIGS, configs)):
+        registered.clear()
+        registered.update(before)
 
 
 def test_none_without_the_variable(monkeypatch):
     monkeypatch.delenv(EXTENSIONS_VARIABLE, raising=False)
+    before = dict(CONFIGS)
     assert extension_files("modeling") == []
     assert not own_benchmarks(())
-    assert not dict(own_models(MODELS, ()))
+    register_own_models()
+    assert before == CONFIGS
 
 
 def test_other_files_are_left_alone(folder):
     (folder / "notes.py").write_text("raise AssertionError")
     (folder / "benchmark_reverse.py").write_text(BENCHMARK)
-    assert not dict(own_models(MODELS, ()))
+    register_own_models()
     assert list(own_benchmarks(())) == ["reverse"]
 
 
 def test_a_folder_without_a_file_of_a_right_name(folder):
     (folder / "linear_bias.py").write_text(VARIANT)
     for kind in ("modeling", "benchmark"):
-        with pytest.raises(ExtensionError, match=r"has no file modeling_\*\.py or benchmark_\*\.py; name a variant's"):
+        with pytest.raises(ExtensionError, match=r"modeling_\*\.py"):
             extension_files(kind)
 
 
-def test_a_variant_is_found_with_its_classes(folder):
-    (folder / "modeling_linear_bias.py").write_text(VARIANT)
-    ((config, classes),) = own_models(MODELS, CONFIGS)
-    assert config.model_type == "linear_bias_transformer"
-    assert {auto.__name__: model.__name__ for auto, model in classes.items()} == {
-        "AutoModel": "LinearBiasModel",
-        "AutoModelForSeq2SeqLM": "LinearBiasForConditionalGeneration",
+def tiny_variant():
+    config = CONFIGS["linear_bias_transformer"]
+    sizes = {
+        "hidden_size": 4,
+        "intermediate_size": 4,
+        "num_attention_heads": 2,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
     }
-    # saving finds the siblings of the file beside it
-    file = Path(sys.modules[config.__module__].__file__)
-    assert file.read_text() == VARIANT
-    assert (file.parent / "seq2seq.py").read_bytes() == (MODELS / "seq2seq.py").read_bytes()
+    return AutoModelForSeq2SeqLM.from_config(config(**sizes))
+
+
+def test_a_variant_is_registered_and_travels(folder, tmp_path):
+    (folder / "modeling_linear_bias.py").write_text(VARIANT)
+    register_own_models()
+    model = tiny_variant()
+    assert type(model).__name__ == "LinearBiasForConditionalGeneration"
+    model.save_pretrained(tmp_path / "saved")
+    assert (tmp_path / "saved" / "modeling_linear_bias.py").read_text() == VARIANT
+    for name in ("seq2seq.py", "registry.py"):
+        assert (tmp_path / "saved" / name).read_bytes() == (PACKAGE_MODELS / name).read_bytes()
+
+
+def test_what_travels_is_what_was_imported(folder, tmp_path):
+    """Neither a later change of the file, nor a file of the folder with the name of one of the package's."""
+    (folder / "modeling_linear_bias.py").write_text(VARIANT)
+    (folder / "attention.py").write_text("raise AssertionError")
+    register_own_models()
+    (folder / "modeling_linear_bias.py").write_text("raise AssertionError")
+    tiny_variant().save_pretrained(tmp_path / "saved")
+    assert (tmp_path / "saved" / "modeling_linear_bias.py").read_text() == VARIANT
+    assert (tmp_path / "saved" / "attention.py").read_bytes() == (PACKAGE_MODELS / "attention.py").read_bytes()
+
+
+def test_a_variant_imported_again_replaces_itself(folder):
+    (folder / "modeling_linear_bias.py").write_text(VARIANT)
+    register_own_models()
+    before = len(MODELS)
+    register_own_models()
+    assert len(MODELS) == before
+    assert type(tiny_variant()).config_class is CONFIGS["linear_bias_transformer"]
 
 
 def without(text: str, part: str, instead: str = "") -> str:
@@ -94,91 +124,63 @@ def without(text: str, part: str, instead: str = "") -> str:
     return text.replace(part, instead)
 
 
+TWICE = """
+@register
+class OtherForConditionalGeneration(LinearBiasForConditionalGeneration):
+    pass
+"""
+
+
+# what is wrong, and words of the file that the error names
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "names"),
     [
-        ("import torch\n\ndef (", r"modeling_mine\.py, line 3: invalid syntax"),
-        ("import torch\n\ntorch.nothing", r"modeling_mine\.py, line 3: AttributeError: .*nothing"),
-        ("raise ValueError('one\\n  two')", "line 1: ValueError: one two"),
-        (
-            "from .helper import X",
-            r"line 1: hf_sysgen/models has no helper\.py; a variant is one file: put what it needs",
-        ),
-        ("import math\n\nimport pandas.io", "line 3: who loads the checkpoint may lack pandas"),
-        ("def f():\n    from yaml import load", "line 2: who loads the checkpoint may lack yaml"),
-        ("try:\n    import hf_sysgen\nexcept ImportError:\n    pass", "line 2: this import does not travel"),
-        (without(VARIANT, ".seq2seq", "hf_sysgen.models.seq2seq"), r"line \d+: this import does not travel"),
-        ("from . import layers", "line 1: this import does not travel"),
-        ("from ..data import load_benchmark", "line 1: this import does not travel"),
-        ("import hf_sysgen", "line 1: this import does not travel"),
-        ("import torch", "no config class in it"),
-        (without(VARIANT, "@strict\n"), "LinearBiasConfig lacks @strict"),
-        (without(VARIANT, " = 0.5\n"), r"LinearBiasConfig\(\) must work, give every field a default .*'steepest'"),
-        (without(VARIANT, "float | int = 0.5", "int = 0.5"), r"LinearBiasConfig\(\) must work, .* expected int"),
-        (without(VARIANT, '"linear_bias_transformer"', '"t5"'), "model_type 't5' of LinearBiasConfig is taken"),
-        (without(VARIANT, '"linear_bias_transformer"', '"relative_transformer"'), "'relative_transformer' .* is taken"),
-        (without(VARIANT, "    model_class = LinearBiasModel\n"), "model_class of LinearBiasForCond.* of this file"),
+        ("import torch\n\ndef (", "line 3"),
+        ("import torch\n\ntorch.nothing", "line 3: .*nothing"),
+        ("raise ValueError('one\\n  two')", "line 1: .*one two"),
+        ("from .helper import X", r"helper\.py"),
+        ("import math\n\nimport pandas.io", "pandas"),
+        ("def f():\n    from yaml import load", "yaml"),
+        (without(VARIANT, ".seq2seq", "hf_sysgen.models.seq2seq"), "hf_sysgen"),
+        ("from . import layers", "from . import layers"),
+        ("from ..data import load_benchmark", "from ..data"),
+        ("import torch", "@register"),
+        (without(VARIANT, "@strict\n"), "LinearBiasConfig.*@strict"),
+        (without(VARIANT, " = 0.5\n"), "LinearBiasConfig.*steepest"),
+        (without(VARIANT, "float | int = 0.5", "int = 0.5"), r"LinearBiasConfig\(\).*int"),
+        (without(VARIANT, '"linear_bias_transformer"', '"t5"'), "'t5'"),
+        (without(VARIANT, '"linear_bias_transformer"', '"relative_transformer"'), "'relative_transformer'"),
+        (without(VARIANT, "    model_class = LinearBiasModel\n"), "LinearBiasForConditionalGeneration.*model_class"),
         (
             without(VARIANT, "    config_class = LinearBiasConfig\n    encoder_class", "    encoder_class"),
-            "config_class of LinearBiasModel must be",
+            "LinearBiasModel.*config_class",
         ),
-        (without(VARIANT, "LinearBiasForConditionalGeneration", "LinearBiasHead"), "needs a class whose name ends in"),
-        (
-            VARIANT + TREES,
-            "TokenClassification finds one class of a config, not both .*ForGraphParsing and .*ForDependencyParsing",
-        ),
+        (without(VARIANT, "LinearBiasForConditionalGeneration", "LinearBiasHead"), "LinearBiasHead"),
+        (VARIANT + TWICE, "LinearBiasForConditionalGeneration and OtherForConditionalGeneration"),
     ],
 )
-def test_what_is_wrong_with_a_variant(text, message, folder):
+def test_what_is_wrong_with_a_variant(text, names, folder):
     (folder / "modeling_mine.py").write_text(text)
-    with pytest.raises(ExtensionError, match=message) as caught:
-        dict(own_models(MODELS, CONFIGS))
+    with pytest.raises(ExtensionError, match=rf"modeling_mine\.py.*{names}") as caught:
+        register_own_models()
     assert "\n" not in str(caught.value)
-    assert "modeling_mine.py" in str(caught.value)
 
 
 def test_a_name_that_the_package_has(folder):
     (folder / "modeling_edge_transformer.py").write_text(VARIANT)
-    with pytest.raises(ExtensionError, match=r"modeling_edge_transformer\.py: the package has a file of that name"):
-        dict(own_models(MODELS, CONFIGS))
+    with pytest.raises(ExtensionError, match=r"modeling_edge_transformer\.py"):
+        register_own_models()
 
 
 def test_what_is_built_on_and_what_may_be_lacking(folder):
-    """A class that others extend is not taken for the bare model, and a package inside `try` may be lacking."""
+    """Only registered classes are found, and a package inside `try` may be missing."""
     base = "class LinearBiasPreTrainedModel(LinearBiasModel):\n    pass\n"
     optional = "try:\n    import no_such_package\nexcept ImportError:\n    no_such_package = None\n"
     (folder / "modeling_linear_bias.py").write_text(VARIANT + base + optional)
-    ((_, classes),) = own_models(MODELS, CONFIGS)
-    assert classes[AutoModel].__name__ == "LinearBiasModel"
-
-
-def test_the_copy_is_for_all_to_read(folder):
-    (folder / "modeling_linear_bias.py").write_text(VARIANT)
-    (folder / "attention.py").write_text("raise AssertionError")
-    ((config, _),) = own_models(MODELS, CONFIGS)
-    copy = Path(sys.modules[config.__module__].__file__).parent
-    assert copy.stat().st_mode & 0o777 == 0o755
-    assert list(copy.parent.iterdir()) == [copy]
-    assert (copy / "attention.py").read_bytes() == (MODELS / "attention.py").read_bytes()
-
-
-def test_a_copy_that_fails_leaves_nothing(folder, monkeypatch):
-    def full(path, content):
-        raise OSError("no space left")
-
-    (folder / "modeling_mine.py").write_text(VARIANT)
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(ExtensionError, match=r"cannot write to .*: no space left"):
-        dict(own_models(MODELS, CONFIGS))
-    assert list((folder / "modules" / "hf_sysgen_extensions").iterdir()) == []
-
-
-def test_a_cache_that_cannot_be_written(folder, monkeypatch):
-    (folder / "modeling_mine.py").write_text(VARIANT)
-    (folder / "file").write_text("")
-    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(folder / "file"))
-    with pytest.raises(ExtensionError, match=r"cannot write to .* set HF_MODULES_CACHE to another folder"):
-        dict(own_models(MODELS, CONFIGS))
+    register_own_models()
+    assert {one.__name__ for one in MODELS[CONFIGS["linear_bias_transformer"]].values()} == {
+        "LinearBiasModel", "LinearBiasForConditionalGeneration"
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,20 @@
 """
-Models and benchmarks of one's own: the folder that HF_SYSGEN_EXTENSIONS names.
+Models and benchmarks of one's own: the files of the folder that HF_SYSGEN_EXTENSIONS names.
 
-Each `modeling_*.py` in it is a variant and each `benchmark_*.py` a benchmark, and every command knows them as it knows
-the package's. docs/new_variant.md and docs/new_benchmark.md have an example of each.
+Each `modeling_*.py` in it holds a variant and each `benchmark_*.py` a benchmark. docs/new_variant.md and
+docs/new_benchmark.md have an example of each. It is a variable because the processes that a command starts (ranks,
+runs of a sweep) inherit it, as no option of one command would be.
 """
 
 from __future__ import annotations
 
-import ast
-import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,18 +23,8 @@ from hf_sysgen.errors import UserError
 
 EXTENSIONS_VARIABLE = "HF_SYSGEN_EXTENSIONS"
 KINDS = ("modeling", "benchmark")
-MODELS_PACKAGE = "hf_sysgen.models"
 # who loads a checkpoint has these and the standard library
 EVERYWHERE = {"torch", "transformers", "huggingface_hub"}
-# how a model class is named, and the Auto class that finds it
-HEADS = {
-    "ForConditionalGeneration": "AutoModelForSeq2SeqLM",
-    "ForCausalLM": "AutoModelForCausalLM",
-    "ForGraphParsing": "AutoModelForTokenClassification",
-    "ForDependencyParsing": "AutoModelForTokenClassification",
-    "ForRelationClassification": "AutoModelForSequenceClassification",
-    "Model": "AutoModel",
-}
 
 
 class ExtensionError(UserError):
@@ -76,7 +66,7 @@ def own_benchmarks(taken: Collection[str]) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for path in extension_files("benchmark"):
-        module = _imported(path, path.stem)
+        module = _imported(path, path.stem, path.parent)
         builders = [one for one in _own_classes(module) if hasattr(one, "BENCHMARK")]
         if not builders:
             raise ExtensionError(f"{path}: no subclass of BenchmarkBuilder with a BENCHMARK in it")
@@ -95,40 +85,80 @@ def own_benchmarks(taken: Collection[str]) -> dict[str, Any]:
     return found
 
 
-def own_models(package_folder: Path, taken: Collection[str]) -> Iterator[tuple[Any, dict[Any, Any]]]:
+# what this process trains with, and what travels with its checkpoints; removed when the process ends
+_folder: tempfile.TemporaryDirectory[str] | None = None
+
+
+def register_own_models() -> None:
     """
-    Each config class of the files `modeling_*.py`, with its model classes by the Auto class that finds them.
+    Import the files `modeling_*.py`, whose models register themselves (`hf_sysgen.models.registry.register`).
 
-    The files are siblings of the package's models: they import `from .seq2seq import Seq2SeqLM`, as the copies in a
-    checkpoint do.
-
-    Args:
-        package_folder: of `hf_sysgen.models`.
-        taken: model types that the package has.
+    They are imported as modules of `hf_sysgen.models`, from a folder of this process that holds copies of them and of
+    the package's model files: `save_pretrained` copies a module and the siblings that stand beside it.
 
     Raises:
-        ExtensionError: a file cannot be imported or would not travel with a checkpoint, a class is missing or built
-            wrongly, or a name is taken.
+        ExtensionError: a file cannot be imported, registers nothing, would not travel with a checkpoint, or has the
+            name of a file of the package; or a config class does not work without arguments.
     """
-    paths = extension_files("modeling")
-    if not paths:
+    global _folder
+    if not (paths := extension_files("modeling")):
         return
-    package_files = sorted(package_folder.glob("*.py"))
-    siblings = {path.stem for path in package_files}
+    package = importlib.import_module("hf_sysgen.models")
+    package_files = sorted(Path(str(package.__file__)).parent.glob("*.py"))
+    if taken := {path.name for path in package_files} & {path.name for path in paths}:
+        raise ExtensionError(f"{paths[0].parent / min(taken)}: the package has a file of that name; choose another")
+    if _folder is None:
+        _folder = tempfile.TemporaryDirectory(prefix="hf_sysgen_extensions_")
+    for path in (*package_files, *paths):
+        shutil.copyfile(path, Path(_folder.name) / path.name)
     for path in paths:
-        if path.stem in siblings:
-            raise ExtensionError(f"{path}: the package has a file of that name; choose another")
-        _check_imports(path, siblings)
-    modules = [_imported(path, f"{MODELS_PACKAGE}.{path.stem}") for path in paths]
-    # saving looks for a file's siblings beside it: from here on that is a folder that has all of them
-    flat = _flat_copy([*package_files, *paths])
-    for module, path in zip(modules, paths, strict=True):
-        module.__file__ = str(flat / path.name)
-        yield from _registrations(module, path, taken)
+        _check_travels(Path(_folder.name) / path.name, path)
+        name = f"{package.__name__}.{path.stem}"
+        _imported(path, name, Path(_folder.name))
+        configs = [config for config in package.MODELS if config.__module__ == name]
+        if not configs:
+            raise ExtensionError(f"{path}: no model in it; put @register above each model class (docs/new_variant.md)")
+        for config in configs:
+            try:
+                config()
+            except Exception as error:
+                raise ExtensionError(
+                    f"{path}: {config.__name__}() must work, give every field a valid default: {_one_line(error)}"
+                ) from error
 
 
-def _imported(path: Path, name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
+def _check_travels(copy: Path, path: Path) -> None:
+    """Who loads a checkpoint has the siblings that `save_pretrained` finds, and few packages."""
+    from transformers.dynamic_module_utils import get_imports, get_relative_import_files
+
+    text = copy.read_text(encoding="utf-8")
+    wrong = re.search(r"^\s*from\s+\.+\s+import\b.*|^\s*from\s+\.\..*", text, re.MULTILINE)
+    if wrong:
+        raise ExtensionError(
+            f"{path}: {wrong[0].strip()!r} does not travel with a checkpoint; write `from .sibling import name`"
+        )
+    try:
+        get_relative_import_files(copy)
+        missing = {name.partition(".")[0] for name in get_imports(copy)} - EVERYWHERE - sys.stdlib_module_names
+    except FileNotFoundError as error:
+        raise ExtensionError(
+            f"{path}: hf_sysgen/models has no {Path(str(error.filename)).name}; a variant is one file, put what it "
+            "needs into it"
+        ) from error
+    except SyntaxError as error:
+        raise ExtensionError(f"{path}, line {error.lineno}: {error.msg}") from error
+    if missing:
+        raise ExtensionError(
+            f"{path}: who loads the checkpoint may lack {', '.join(sorted(missing))}; use only "
+            f"{', '.join(sorted(EVERYWHERE))} and the standard library, or import it inside `try` and do without it"
+        )
+
+
+def _imported(path: Path, name: str, folder: Path) -> ModuleType:
+    """The module `name`, read anew from the file of that name in `folder`, which is `path` or its copy."""
+    sys.modules.pop(name, None)
+    importlib.invalidate_caches()
+    spec = importlib.util.spec_from_file_location(name, folder / path.name)
     assert spec is not None and spec.loader is not None  # noqa: PT018  it ends in .py
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
@@ -137,7 +167,7 @@ def _imported(path: Path, name: str) -> ModuleType:
         del sys.modules[name]
         frame, line = error.__traceback__, None
         while frame is not None:
-            if frame.tb_frame.f_code.co_filename == str(path):
+            if frame.tb_frame.f_code.co_filename == str(folder / path.name):
                 line = frame.tb_lineno
             frame = frame.tb_next
         line = error.lineno if isinstance(error, SyntaxError) else line
@@ -152,134 +182,3 @@ def _one_line(error: Exception) -> str:
 
 def _own_classes(module: ModuleType) -> list[Any]:
     return [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__]
-
-
-def _check_imports(path: Path, siblings: Collection[str]) -> None:
-    """Only what `save_pretrained` follows: `from .sibling import name`, and packages that a stranger has."""
-    try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (SyntaxError, UnicodeDecodeError) as error:
-        raise ExtensionError(f"{path}, line {getattr(error, 'lineno', 1)}: {getattr(error, 'msg', error)}") from error
-    tries = [node for node in ast.walk(tree) if isinstance(node, ast.Try)]
-    # transformers does not look for these where it loads a checkpoint
-    optional = {node for one in tries for line in one.body for node in ast.walk(line)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            modules = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            modules = ["." * node.level + (node.module or "")]
-        else:
-            continue
-        for module in modules:
-            if (wrong := _wrong_import(module, siblings, node in optional)) is not None:
-                raise ExtensionError(f"{path}, line {node.lineno}: {wrong}")
-
-
-def _wrong_import(module: str, siblings: Collection[str], is_optional: bool) -> str | None:
-    """Why an import of a module, written with its dots, does not travel with a checkpoint."""
-    name = module.removeprefix(".")
-    top = name.partition(".")[0]
-    if name == module and top != "hf_sysgen":
-        if is_optional or top in EVERYWHERE or top in sys.stdlib_module_names:
-            return None
-        return (
-            f"who loads the checkpoint may lack {top}; use {', '.join(sorted(EVERYWHERE))} and the standard library, "
-            "or import it inside `try` and do without it"
-        )
-    if name != module and name in siblings:
-        return None
-    if name != module and name.isidentifier():
-        return f"hf_sysgen/models has no {name}.py; a variant is one file: put what it needs of {name} into it"
-    return (
-        "this import does not travel with a checkpoint; write `from .sibling import name`, with a file of "
-        "hf_sysgen/models as sibling"
-    )
-
-
-def _registrations(module: ModuleType, path: Path, taken: Collection[str]) -> Iterator[tuple[Any, dict[Any, Any]]]:
-    import transformers
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
-
-    classes = _own_classes(module)
-    configs = [one for one in classes if issubclass(one, transformers.PreTrainedConfig)]
-    models = [one for one in classes if issubclass(one, transformers.PreTrainedModel)]
-    # the bare model first, as in the package's list
-    models.sort(key=lambda model: not model.__name__.endswith("Model"))
-    for model in models:
-        if _ending(model.__name__) is not None and model.config_class not in configs:
-            raise ExtensionError(f"{path}: config_class of {model.__name__} must be a config class of this file")
-        if hasattr(model, "model_class") and model.model_class not in models:
-            raise ExtensionError(f"{path}: model_class of {model.__name__} must be a model class of this file")
-    if not configs:
-        raise ExtensionError(f"{path}: no config class in it, a subclass of PreTrainedConfig with its own model_type")
-    for config in configs:
-        if config.model_type in taken or config.model_type in CONFIG_MAPPING_NAMES:
-            raise ExtensionError(
-                f"{path}: model_type {config.model_type!r} of {config.__name__} is taken; choose another"
-            )
-        if "__validators__" not in vars(config):
-            raise ExtensionError(f"{path}: {config.__name__} lacks @strict, without which wrong values pass")
-        try:
-            config()
-        except Exception as error:
-            raise ExtensionError(
-                f"{path}: {config.__name__}() must work, give every field a default that is right: {_one_line(error)}"
-            ) from error
-        found: dict[Any, Any] = {}
-        for model in models:
-            if model.config_class is not config or (ending := _ending(model.__name__)) is None:
-                continue
-            auto_class = getattr(transformers, HEADS[ending])
-            if auto_class in found:
-                raise ExtensionError(
-                    f"{path}: {HEADS[ending]} finds one class of a config, not both {found[auto_class].__name__} and "
-                    f"{model.__name__}; give each a config class of its own, or one of them a name that ends otherwise"
-                )
-            found[auto_class] = model
-        if transformers.AutoModel not in found or len(found) == 1:
-            raise ExtensionError(
-                f"{path}: {config.__name__} needs a class whose name ends in Model, and one whose name ends in one of "
-                f"{', '.join(ending for ending in HEADS if ending != 'Model')}"
-            )
-        yield config, found
-
-
-def _ending(name: str) -> str | None:
-    """What of a class's name says which Auto class finds it; none of what only others are built on."""
-    if name.endswith("PreTrainedModel"):
-        return None
-    return next((ending for ending in HEADS if name.endswith(ending)), None)
-
-
-def _flat_copy(paths: Collection[Path]) -> Path:
-    """A folder with copies of all files, in the cache where transformers keeps the code of checkpoints."""
-    from transformers.dynamic_module_utils import HF_MODULES_CACHE
-
-    files = {path.name: path.read_bytes() for path in paths}
-    digest = hashlib.sha256()
-    for name, content in files.items():
-        digest.update(f"{name} {len(content)}\n".encode() + content)
-    target = Path(HF_MODULES_CACHE) / "hf_sysgen_extensions" / digest.hexdigest()[:16]
-    if target.is_dir():
-        return target
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(dir=target.parent))
-        try:
-            # as made it is its owner's alone, but the cache may be shared
-            partial.chmod(0o755)
-            for name, content in files.items():
-                (partial / name).write_bytes(content)
-            try:
-                partial.rename(target)
-            except OSError:
-                # another process may have been faster
-                if not target.is_dir():
-                    raise
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-    except OSError as error:
-        raise ExtensionError(
-            f"cannot write to {target.parent}: {error}; set HF_MODULES_CACHE to another folder"
-        ) from error
-    return target

@@ -303,9 +303,12 @@ def test_models_have_the_paper_s_sizes():
         ("cfq", {"transformer": "0.685M", "relative": "0.751M", "universal": "1.4M", "relative_universal": "1.5M"}),
     ],
 )  # fmt: skip
-def test_models_have_the_paper_s_sizes_with_real_words(benchmark, sizes, data_dir):
-    recipes = {path.stem: load_recipe(path, [f"data_dir={data_dir}"]) for path in FILES}
-    task = prepare_task(recipes[f"{benchmark}_transformer"])
+def test_models_have_the_paper_s_sizes_with_real_words(benchmark, sizes, sample):
+    """The parts of the files have all words."""
+    recipes = {path.stem: load_recipe(path, [f"data_dir={sample.folder}"]) for path in FILES}
+    recipe = recipes[f"{benchmark}_transformer"]
+    with sample.pinned(benchmark, recipe.config):
+        task = prepare_task(recipe)
     for name, size in sizes.items():
         task.recipe = recipes[f"{benchmark}_{name}"]
         found = task.build_model("eager").num_parameters()
@@ -407,19 +410,31 @@ def test_wrong_values_are_one_line_that_names_the_key(changes, message):
 @pytest.mark.parametrize(
     ("file", "given", "message"),
     [
-        ("chaabouni2021/scan_sag", "attention_span=4", "attention_span=4 has no effect under self_attention=full; remove it"),
+        (
+            "chaabouni2021/scan_sag",
+            "attention_span=4",
+            "attention_span=4 has no effect under self_attention=full; remove it",
+        ),
         (
             "chaabouni2021/scan_sag_fixed_span",
             "t5_bias_init=zeros",
             "t5_bias_init=zeros has no effect under self_attention=fixed",
         ),
-        ("chaabouni2021/scan_sag_t5", "convolution_groups=full", "convolution_groups=full has no effect under self_attention=t5"),
+        (
+            "chaabouni2021/scan_sag_t5",
+            "convolution_groups=full",
+            "convolution_groups=full has no effect under self_attention=t5",
+        ),
         (
             "chaabouni2021/scan_transformer",
             "encoder_gate_start=0.5",
             "encoder_gate_start=0.5 has no effect under self_attention_",
         ),
-        ("chakravarthy2022/scan_jump_filler", "renormalization=each_row", "has no effect under attention_threshold=None"),
+        (
+            "chakravarthy2022/scan_jump_filler",
+            "renormalization=each_row",
+            "has no effect under attention_threshold=None",
+        ),
         ("petty2023/pretrain_41M_2", "relative_buckets=8", "has no effect under position_scheme=rotary"),
         ("bergen2021/cfq_dependencies_bilstm", "attention_dropout=0.3", "has no effect under encoder=bilstm"),
     ],

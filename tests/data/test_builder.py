@@ -17,6 +17,7 @@ import datasets
 import pytest
 from huggingface_hub import close_session
 from upstream import Upstream, hurried, serving
+from upstream_files import Files
 
 import hf_sysgen.data.info
 from hf_sysgen.data import BenchmarkInfo, ConfigInfo, DataError, Source, benchmark_info, load_benchmark
@@ -256,7 +257,7 @@ def preparing(cache_dir: Path, address: str, *words: str) -> subprocess.Popen:
 
 
 @pytest.fixture
-def upstream(mirror: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
+def upstream(sample: Files, monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
     """SCAN's MCD files, served as GitHub serves them."""
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
@@ -265,7 +266,7 @@ def upstream(mirror: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream
     sources = SCAN.configs["mcd1"].sources.values()
     files = {}
     for source in sources:
-        with open_file(locate(source, mirror)) as stream:
+        with open_file(locate(source, sample.folder)) as stream:
             files[f"/{source.repository}/{source.commit}/{source.path}"] = stream.read()
     with serving(files) as server:
         monkeypatch.setattr(hf_sysgen.data.info, "GITHUB", server.address)

@@ -88,8 +88,16 @@ def test_published_then_loaded_without_our_code(hub: FakeHub, cache: Path, tmp_p
     ],
 )
 def test_nested_columns(
-    hub: FakeHub, cache: Path, tmp_path: Path, data_dir: Path, name: str, config: str, options: list[str]
+    hub: FakeHub,
+    cache: Path,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    name: str,
+    config: str,
+    options: list[str],
 ) -> None:
+    # the command takes nothing for upstream's file that is a part of it
+    data_dir = request.getfixturevalue("sample").folder if name == "geoquery" else request.getfixturevalue("data_dir")
     ours = load_benchmark(name, config, data_dir=data_dir, cache_dir=cache)
     words = [name, "org/data", "--config", config, "--cache-dir", str(cache), "--data-dir", str(data_dir)]
     done = command(hub, tmp_path / "ours", *words, *options)

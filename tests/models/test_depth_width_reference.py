@@ -7,15 +7,15 @@ import math
 
 import pytest
 import torch
-from depth_width_tiny import HEAD_DIM, LENGTHS, VARIANTS, ragged_labels, ragged_mask, random_ids, tiny_decoder
+from depth_width_tiny import LENGTHS, VARIANTS, ragged_labels, ragged_mask, random_ids, tiny_decoder
 from reference import depth_width as reference
 from torch import nn
 from transformers import T5Config
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from hf_sysgen.models import DepthWidthConfig
-from hf_sysgen.models.causal_positions import BucketedBias, TurnQueriesAndKeys, rotary_angles
-from hf_sysgen.models.rms_norm import RMSNorm
+from hf_sysgen.models.causal_positions import BucketedBias, apply_rotary, rotary_angles
+from hf_sysgen.models.modeling_depth_width_decoder import RMSNorm
 
 # sums of at most a few hundred float64 numbers, several layers deep
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
@@ -95,28 +95,17 @@ def test_logits(variant: str) -> None:
 
 
 def test_rotary_positions_by_hand() -> None:
-    """Base 4 and width 4: the pairs turn by 1 and 1/2 radians a position."""
+    """Base 4 and width 4: the pairs rotate by 1 and 1/2 radians per position."""
     angles = rotary_angles(3, 5, 4, 4.0, like=torch.zeros((), dtype=torch.float64))
     cosines, sines = angles[:, 2, 0]
     torch.testing.assert_close(cosines, torch.tensor([math.cos(7), math.cos(3.5)]).double(), rtol=1e-6, atol=0)
     torch.testing.assert_close(sines, torch.tensor([math.sin(7), math.sin(3.5)]).double(), rtol=1e-6, atol=0)
-    qkv = torch.tensor([1.0, 2.0, 3.0, 5.0], dtype=torch.float64).expand(1, 3, 3, 1, 4)
-    query, key, value = TurnQueriesAndKeys.apply(qkv, angles)
+    query = apply_rotary(torch.tensor([1.0, 2.0, 3.0, 5.0], dtype=torch.float64).expand(1, 3, 1, 4), *angles)
     expected = [
         math.cos(7) - 3 * math.sin(7), 2 * math.cos(3.5) - 5 * math.sin(3.5),
         3 * math.cos(7) + math.sin(7), 5 * math.cos(3.5) + 2 * math.sin(3.5),
     ]  # fmt: skip
-    for part in (query, key):
-        torch.testing.assert_close(part[0, 2, 0], torch.tensor(expected, dtype=torch.float64), rtol=1e-14, atol=0)
-    assert torch.equal(value, qkv[:, :, 2])
-
-
-def test_gradients_of_the_turn_by_differences() -> None:
-    generator = torch.Generator().manual_seed(0)
-    qkv = torch.randn(2, 3, 3, 2, HEAD_DIM, generator=generator, dtype=torch.float64, requires_grad=True)
-    angles = rotary_angles(3, 2, HEAD_DIM, 100.0, like=qkv)
-    assert torch.autograd.gradcheck(lambda x: TurnQueriesAndKeys.apply(x, angles), (qkv,))
-    assert torch.autograd.gradgradcheck(lambda x: TurnQueriesAndKeys.apply(x, angles), (qkv,))
+    torch.testing.assert_close(query[0, 2, 0], torch.tensor(expected, dtype=torch.float64), rtol=1e-14, atol=0)
 
 
 @pytest.mark.parametrize(("buckets", "maximum"), [(32, 128), (6, 7), (2, 3), (10, 1000)])
@@ -152,42 +141,8 @@ def test_rms_norm() -> None:
     # mean square 14, and 2 for eps: by 4
     found = norm(torch.tensor([[1.0, 4.0, 5.0]], dtype=torch.float64))
     torch.testing.assert_close(found, torch.tensor([[0.5, 3.0, 6.25]]).double(), rtol=1e-15, atol=0)
-    generator = torch.Generator().manual_seed(0)
-    hidden = torch.randn(2, 5, 3, generator=generator, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(
-        lambda x, w: torch.func.functional_call(norm, {"weight": w}, (x,)), (hidden, norm.weight)
-    )
-    # one that takes the derivative's statistics for constants would be wrong
-    (grad,) = torch.autograd.grad(norm(hidden).pow(3).sum(), hidden, create_graph=True)
-    with pytest.raises(RuntimeError, match="differentiate twice"):
-        grad.square().sum().backward()
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
-def test_rms_norm_is_pytorch_s(dtype: torch.dtype) -> None:
-    """Not more than twice its error, gradients included; the CPU's short form is used for the first two."""
-    generator = torch.Generator().manual_seed(0)
-    exact = torch.randn(7, 5, 131, generator=generator, dtype=torch.float64).to(dtype).double()
-    weight = (1 + torch.randn(131, generator=generator, dtype=torch.float64)).to(dtype).double()
-    direction = torch.randn(exact.shape, generator=generator, dtype=torch.float64).to(dtype).double()
-
-    def results(run, dtype: torch.dtype) -> list[torch.Tensor]:
-        hidden = exact.to(dtype).requires_grad_()
-        scale = weight.to(dtype).requires_grad_()
-        out = run(hidden, scale)
-        assert out.dtype == dtype
-        return [out, *torch.autograd.grad(out, (hidden, scale), direction.to(dtype))]
-
-    def ours(hidden: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-        return torch.func.functional_call(RMSNorm(131, 1e-6), {"weight": scale}, (hidden,))
-
-    def plain(hidden: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-        return nn.functional.rms_norm(hidden, (131,), scale, 1e-6)
-
-    truth = results(plain, torch.float64)
-    for found, other, true in zip(results(ours, dtype), results(plain, dtype), truth, strict=True):
-        allowed = 2 * (other.double() - true).abs().max() + 8 * torch.finfo(dtype).eps * true.abs().max()
-        assert (found.double() - true).abs().max() <= allowed
+    # float32 weights under autocast leave the states narrow
+    assert norm.float()(torch.ones(1, 3, dtype=torch.bfloat16)).dtype == torch.bfloat16
 
 
 def test_scores_depend_on_distances_alone() -> None:

@@ -23,9 +23,9 @@ from hf_sysgen.models import (
     GraphAttentionNetworkConfig,
     TransformerGraphParserConfig,
 )
-from hf_sysgen.models.biaffine import Biaffine
 from hf_sysgen.models.dependency_scores import arc_scores, head_losses
-from hf_sysgen.models.graph_attention import GraphAttentionLayer
+from hf_sysgen.models.modeling_graph_attention_network import GraphAttentionLayer
+from hf_sysgen.models.modeling_sentence_parser import Biaffine
 from hf_sysgen.models.sentence_encoder import BiLstmLayer, ClippedDistances, ClippedRelativeSelfAttention, SentenceInput
 
 CLOSE = {"rtol": 1e-11, "atol": 1e-12}
@@ -257,6 +257,7 @@ def test_all_pairs_score_alike_at_the_start() -> None:
     ("config_class", "changes", "message"),
     [
         (BiaffineDependencyParserConfig, {"encoder": "bilstm", "share_layers": True}, "share_layers=True .*'bilstm'"),
+        (BiaffineDependencyParserConfig, {"encoder": "bilstm", "hidden_size": 9}, "hidden_size=9 .*'bilstm'"),
         (BiaffineDependencyParserConfig, {"hidden_size": 7, "num_attention_heads": 2}, "hidden_size=7 .*heads=2"),
         (BiaffineDependencyParserConfig, {"hidden_size": 7, "num_attention_heads": 7}, "hidden_size=7 must be even"),
         (BiaffineDependencyParserConfig, {"biaffine_size": 0}, "biaffine_size=0 must be at least 1"),

@@ -14,8 +14,8 @@ from test_reference import copies
 from tiny import FAIRSEQ, SIZES, SOURCE, VARIANTS, ragged_batch, ragged_labels, tiny_config, tiny_model
 from transformers import AutoModel, AutoModelForSeq2SeqLM
 
-from hf_sysgen.models import FairseqTransformerConfig, local_attention
-from hf_sysgen.models.local_attention import T5SelfAttention
+from hf_sysgen.models import FairseqTransformerConfig, fairseq_attention
+from hf_sysgen.models.fairseq_attention import T5SelfAttention
 from hf_sysgen.models.positions import CountedEmbeddingInput, halved_sinusoids
 
 CLOSE = {"rtol": 1e-11, "atol": 1e-12}
@@ -279,8 +279,8 @@ def test_windows_of_padding_read_zeros(name: str, implementation: str) -> None:
 @pytest.mark.parametrize("name", ["sag_fixed_span_transformer", "sag_t5_transformer"])
 def test_distances_are_computed_once_in_a_stack(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    original = local_attention.signed_distances
-    monkeypatch.setattr(local_attention, "signed_distances", lambda *args: calls.append(args) or original(*args))
+    original = fairseq_attention.signed_distances
+    monkeypatch.setattr(fairseq_attention, "signed_distances", lambda *args: calls.append(args) or original(*args))
     model = tiny_model(name)
     assert len(model.model.encoder.layers) > 1
     model(**ragged_batch(model.config))

@@ -227,6 +227,7 @@ def assert_stored(path: Path, names: dict[str, str]) -> None:
     assert stored == {name: [WIDTHS[size] for size in shape.split()] for name, shape in names.items()}
 
 
+@pytest.mark.parametrize("variant", FROZEN)
 def test_parameter_names_are_frozen(variant: str, tmp_path: Path) -> None:
     build(variant).save_pretrained(tmp_path)
     assert_stored(tmp_path, FROZEN[variant])
@@ -278,7 +279,9 @@ def aligned(model):
 
 def test_files_of_a_checkpoint(variant: str, tmp_path: Path) -> None:
     build(variant).save_pretrained(tmp_path)
-    code = closure(f"modeling_{variant}", f"configuration_{variant}")
+    classes = WRAPPED[variant]
+    modules = [one.__module__.rpartition(".")[2] for one in classes]
+    code = closure(*modules)
     assert {path.name for path in tmp_path.iterdir()} == {
         "config.json",
         "generation_config.json",
@@ -287,11 +290,11 @@ def test_files_of_a_checkpoint(variant: str, tmp_path: Path) -> None:
     }
     for name in code:
         assert (tmp_path / name).read_bytes() == (MODELS / name).read_bytes(), name
-    config_class, base_class, head_class = WRAPPED[variant]
     assert json.loads((tmp_path / "config.json").read_text())["auto_map"] == {
-        "AutoConfig": f"configuration_{variant}.{config_class.__name__}",
-        "AutoModel": f"modeling_{variant}.{base_class.__name__}",
-        "AutoModelForSeq2SeqLM": f"modeling_{variant}.{head_class.__name__}",
+        auto: f"{module}.{one.__name__}"
+        for auto, module, one in zip(
+            ("AutoConfig", "AutoModel", "AutoModelForSeq2SeqLM"), modules, classes, strict=True
+        )
     }
 
 

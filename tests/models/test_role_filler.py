@@ -377,17 +377,28 @@ def test_contradictions_are_refused(changes: dict, message: str) -> None:
         RoleFillerTransformerConfig(**changes)
 
 
-def test_transformers_trainer_evaluates_a_loss_without_labels_of_roles(tmp_path: Path) -> None:
-    """As the docstring says: by the names of the labels that are there."""
+@pytest.mark.parametrize("label_names", [None, ["labels", "role_labels"]], ids=str)
+def test_transformers_trainer_evaluates_a_loss(label_names: list[str] | None, tmp_path: Path) -> None:
+    """Without labels of roles by default; with them, by their names."""
     model = tiny_model(NAME)
     batch = {key: value for key, value in ragged_batch(model.config).items() if not key.startswith("decoder")}
     batch["labels"] = ragged_labels(model.config)
+    if label_names is not None:
+        # others than the default, so that a dropped column shows
+        batch["role_labels"] = batch["labels"].where(batch["labels"] == -100, 1)
     args = TrainingArguments(
-        str(tmp_path), label_names=["labels"], use_cpu=True, report_to=[], prediction_loss_only=True, disable_tqdm=True
+        str(tmp_path), label_names=label_names, use_cpu=True, report_to=[], prediction_loss_only=True, disable_tqdm=True
     )
     rows = [dict(zip(batch, row, strict=True)) for row in zip(*batch.values(), strict=True)]
     found = Trainer(model, args, eval_dataset=rows).evaluate()["eval_loss"]
     assert found == pytest.approx(model(**batch).loss.item())
+
+
+def test_roles_of_the_input_without_those_of_the_labels_are_refused() -> None:
+    model = tiny_model(NAME)
+    batch = ragged_batch(model.config)
+    with pytest.raises(ValueError, match="role_labels"):
+        model(**batch, decoder_role_ids=batch["decoder_input_ids"], labels=ragged_labels(model.config))
 
 
 def test_roles_beside_embeddings_are_refused() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from hf_sysgen.reports.papers import Cell, Table, papers
 
+EXCERPTS = Path(__file__).parents[1] / "fixtures" / "papers"
 TABLES = {table.id: table for paper in papers() for table in paper.tables}
 # file of a paper's text, and on which side of its caption a table stands
 TEXTS = {
@@ -68,9 +69,9 @@ STATED = {
 
 
 @pytest.fixture(scope="session")
-def texts(papers_dir: Path) -> dict[str, list[str]]:
-    """The papers' texts by line."""
-    return {paper: (papers_dir / name).read_text(encoding="utf-8").splitlines() for paper, (name, _) in TEXTS.items()}
+def texts() -> dict[str, list[str]]:
+    """The lines of the papers' texts that have their tables and captions, and the sentences that tests look for."""
+    return {paper: (EXCERPTS / name).read_text(encoding="utf-8").splitlines() for paper, (name, _) in TEXTS.items()}
 
 
 def numbers(text: str) -> list[str]:

@@ -9,20 +9,6 @@ from hf_sysgen.reports.papers import papers
 
 
 @dataclass(frozen=True)
-class Origin:
-    """
-    What of a paper is here.
-
-    Attributes:
-        citation: BibTeX of the paper.
-        models: the model types that are from it, its baselines included.
-    """
-
-    citation: str
-    models: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class CitedPaper:
     """Authors and year, title, and BibTeX."""
 
@@ -31,53 +17,26 @@ class CitedPaper:
     citation: str
 
 
-# by the names of reports/papers/*.yaml
+# BibTeX by the names of reports/papers/*.yaml; a model names its paper in its config class
 ORIGINS = {
-    "csordas2021": Origin(
-        bibtex("csordas2021devil"),
-        ("sysgen_transformer", "universal_transformer", "relative_transformer", "relative_universal_transformer"),
-    ),
-    "chaabouni2021": Origin(
-        bibtex("chaabouni2021can"),
-        (
-            "fairseq_transformer",
-            "sag_transformer",
-            "sag_conv_transformer",
-            "sag_fixed_span_transformer",
-            "sag_t5_transformer",
-            "lstm_seq2seq",
-            "conv_seq2seq",
-        ),
-    ),
-    "bergen2021": Origin(
-        bibtex("bergen2021edge"),
-        (
-            "edge_transformer",
-            "edge_dependency_parser",
-            "relation_aware_transformer",
-            "graph_attention_network",
-            "transformer_graph_parser",
-            "biaffine_dependency_parser",
-            "universal_t5_transformer",
-        ),
-    ),
-    "chakravarthy2022": Origin(
-        bibtex("chakravarthy2022systematicity"),
-        ("role_filler_transformer", "torch_transformer"),
-    ),
-    "petty2023": Origin(
-        bibtex("petty2023impact"),
-        ("depth_width_decoder",),
-    ),
+    "csordas2021": bibtex("csordas2021devil"),
+    "chaabouni2021": bibtex("chaabouni2021can"),
+    "bergen2021": bibtex("bergen2021edge"),
+    "chakravarthy2022": bibtex("chakravarthy2022systematicity"),
+    "petty2023": bibtex("petty2023impact"),
 }
 
 
 def cited(name: str) -> CitedPaper:
     """The paper of that name, one of `ORIGINS`."""
     paper = next(paper for paper in papers() if paper.id == name)
-    return CitedPaper(paper.authors, paper.title, ORIGINS[name].citation)
+    return CitedPaper(paper.authors, paper.title, ORIGINS[name])
 
 
 def paper_of(model_type: str) -> CitedPaper | None:
     """The paper that a model type is from; `None` for one of the reader's own."""
-    return next((cited(name) for name, origin in ORIGINS.items() if model_type in origin.models), None)
+    from hf_sysgen.models import CONFIGS
+
+    # its own, because a variant of the reader's may extend a config of a paper
+    paper = vars(CONFIGS[model_type]).get("paper") if model_type in CONFIGS else None
+    return None if paper is None else cited(paper)

@@ -1,4 +1,4 @@
-"""Positions of a causal decoder: turned queries and keys, or biases of the scores by distance."""
+"""Positions of a causal decoder: rotary queries and keys, or a learned bias of the score by distance."""
 
 # B batch, L length, Q query length, K key length, H heads, D head width
 
@@ -13,8 +13,8 @@ def rotary_angles(
     length: int, first_position: int | torch.Tensor, head_dim: int, base: float, like: torch.Tensor
 ) -> torch.Tensor:
     """
-    Cosines and sines (2, L, 1, D / 2) by which channels m and m + D / 2 of a position are turned: the angle is position
-    times base^(-2m / D) (Su et al. 2021). Nothing is stored, so nothing is lost by loading on the meta device.
+    Cosines and sines (2, L, 1, D / 2) of the angles of channels m and m + D / 2: position times base^(-2m / D), in
+    radians (Su et al. 2021). Nothing is stored, so loading on the meta device loses nothing.
 
     Args:
         length, first_position: positions `[first_position, first_position + length)`.
@@ -28,35 +28,14 @@ def rotary_angles(
     return torch.stack((angles.cos(), angles.sin()))[:, :, None]
 
 
-def turned(vectors: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
-    """Channels m and m + D / 2 of (B, L, H, D) turned by the angles of (L, 1, D / 2)."""
+def apply_rotary(vectors: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
+    """Rotate channels m and m + D / 2 of queries or keys (B, L, H, D) by the angles (L, 1, D / 2)."""
     first, second = vectors.chunk(2, dim=-1)
     pair = (
         torch.addcmul(first * cosines, second, sines, value=-1),
         torch.addcmul(second * cosines, first, sines),
     )
     return torch.cat(pair, dim=-1).to(vectors.dtype)
-
-
-class TurnQueriesAndKeys(torch.autograd.Function):
-    """
-    qkv (B, L, 3, H, D) -> query and key turned by [`rotary_angles`], and value, each (B, L, H, D).
-
-    Written out because the way back is the same turn by the opposite angles: nothing of `qkv` is kept, and its gradient
-    is written once instead of being summed from three.
-    """
-
-    @staticmethod
-    def forward(ctx, qkv: torch.Tensor, angles: torch.Tensor):
-        ctx.save_for_backward(angles)
-        query, key, value = qkv.unbind(2)
-        # a view of an input may not leave a custom function
-        return turned(query, *angles), turned(key, *angles), value.clone()
-
-    @staticmethod
-    def backward(ctx, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor):
-        cosines, sines = ctx.saved_tensors[0]
-        return torch.stack((turned(query, cosines, -sines), turned(key, cosines, -sines), value), dim=2), None
 
 
 class BucketedBias(nn.Module):

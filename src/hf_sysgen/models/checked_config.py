@@ -14,9 +14,11 @@ class CheckedConfig(PreTrainedConfig):
     Attributes:
         no_effect: fields that only some values of another field make use of, with that one and the values under which
             they do nothing. A recipe that gives such a field is refused.
+        paper: the paper of the model, by the name of its recipes' folder. Each class declares its own.
     """
 
     no_effect: ClassVar[Mapping[str, tuple[str, tuple[Any, ...]]]] = {}
+    paper: ClassVar[str | None] = None
 
     def check_sizes(self, *names: str):
         """Each is at least 1."""

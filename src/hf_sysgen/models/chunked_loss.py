@@ -5,7 +5,8 @@
 import torch
 from torch.autograd.function import once_differentiable
 
-# logits held at once; on a CPU a few megabytes that its caches almost hold, elsewhere enough to fill the device
+# for memory: forward and backward of the 41M model on 2 x 1,024 tokens need 485 MiB, with all logits at once 1,033 MiB
+# logits held at once: on a CPU few enough for its caches, elsewhere enough to fill the device
 CHUNK_LOGITS = {"cpu": 2**23}
 DEFAULT_CHUNK_LOGITS = 2**27
 

@@ -62,6 +62,7 @@ class EdgeTransformerConfig(CheckedConfig):
     """
 
     model_type = "edge_transformer"
+    paper = "bergen2021"
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
 
     hidden_size: int = 200
@@ -121,4 +122,31 @@ class EdgeTransformerConfig(CheckedConfig):
             )
 
 
-__all__ = ["EdgeTransformerConfig"]
+@strict
+class EdgeDependencyParserConfig(EdgeTransformerConfig):
+    r"""
+    Identical to [`EdgeTransformerConfig`] except:
+    - nodes are the words of a sentence, and edges are labelled as dependencies.
+    - without arguments: the paper's model on CFQ (Table 1). Dropout and biases are ours, those of the released code for
+      CFQ's queries: there is no code for this task.
+    """
+
+    model_type = "edge_dependency_parser"
+    paper = "bergen2021"
+
+    hidden_size: int = 360
+    num_hidden_layers: int = 7
+    attention_bias: bool = True
+    dropout: float | int = 0.1
+    input_form: Literal["graph", "sequence"] = "sequence"
+
+    def validate_architecture(self):
+        super().validate_architecture()
+        if self.input_form != "sequence":
+            raise ValueError(f"input_form={self.input_form!r}, but sentences need input_form='sequence'")
+
+
+__all__ = [
+    "EdgeDependencyParserConfig",
+    "EdgeTransformerConfig",
+]

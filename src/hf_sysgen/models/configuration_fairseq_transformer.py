@@ -44,6 +44,7 @@ class FairseqTransformerConfig(EncoderDecoderConfig):
     """
 
     model_type = "fairseq_transformer"
+    paper = "chaabouni2021"
     # fairseq reads `words </s>` (data/dictionary.py:292-317 of 0.10.2)
     source_starts = False
     no_effect = {  # noqa: RUF012
@@ -129,4 +130,62 @@ class FairseqTransformerConfig(EncoderDecoderConfig):
                     raise ValueError(f"share_all_embeddings=True needs {name}={wanted}, not {getattr(self, name)}")
 
 
-__all__ = ["FairseqTransformerConfig"]
+@strict
+class SagTransformerConfig(FairseqTransformerConfig):
+    r"""
+    Identical to [`FairseqTransformerConfig`] except:
+    - the output of self-attention is multiplied by a learned sigmoid(beta) in every layer (section 3, Algorithm 1).
+    """
+
+    model_type = "sag_transformer"
+    paper = "chaabouni2021"
+
+    self_attention_gate: bool = True
+
+
+@strict
+class SagConvTransformerConfig(SagTransformerConfig):
+    r"""
+    Identical to [`SagTransformerConfig`] except:
+    - a convolution stands where self-attention stood (section 3).
+    """
+
+    model_type = "sag_conv_transformer"
+    paper = "chaabouni2021"
+
+    self_attention: Literal["full", "fixed_span", "t5", "convolution"] = "convolution"
+
+
+@strict
+class SagFixedSpanTransformerConfig(SagTransformerConfig):
+    r"""
+    Identical to [`SagTransformerConfig`] except:
+    - self-attention reaches `attention_span` positions to each side, in the decoder to the left (section 3).
+    """
+
+    model_type = "sag_fixed_span_transformer"
+    paper = "chaabouni2021"
+
+    self_attention: Literal["full", "fixed_span", "t5", "convolution"] = "fixed_span"
+
+
+@strict
+class SagT5TransformerConfig(SagTransformerConfig):
+    r"""
+    Identical to [`SagTransformerConfig`] except:
+    - each head of each layer adds a learned bias for the signed distance to its scores (section 3).
+    """
+
+    model_type = "sag_t5_transformer"
+    paper = "chaabouni2021"
+
+    self_attention: Literal["full", "fixed_span", "t5", "convolution"] = "t5"
+
+
+__all__ = [
+    "FairseqTransformerConfig",
+    "SagConvTransformerConfig",
+    "SagFixedSpanTransformerConfig",
+    "SagT5TransformerConfig",
+    "SagTransformerConfig",
+]

@@ -36,6 +36,7 @@ class GraphAttentionNetworkConfig(CheckedConfig):
     """
 
     model_type = "graph_attention_network"
+    paper = "bergen2021"
     no_effect = {"max_nodes": ("node_init", ("zeros",))}  # noqa: RUF012
 
     hidden_size: int = 100

@@ -31,6 +31,7 @@ class LstmSeq2SeqConfig(Seq2SeqConfig):
     """
 
     model_type = "lstm_seq2seq"
+    paper = "chaabouni2021"
     # Lake & Baroni 2018 tell of no start symbol
     source_starts = False
 

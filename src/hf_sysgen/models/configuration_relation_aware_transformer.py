@@ -35,6 +35,7 @@ class RelationAwareTransformerConfig(CheckedConfig):
     """
 
     model_type = "relation_aware_transformer"
+    paper = "bergen2021"
 
     hidden_size: int = 320
     intermediate_size: int | None = None

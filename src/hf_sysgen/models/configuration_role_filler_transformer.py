@@ -46,6 +46,7 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
     """
 
     model_type = "role_filler_transformer"
+    paper = "chakravarthy2022"
     no_effect = {"renormalization": ("attention_threshold", (None,))}  # noqa: RUF012
 
     vocab_size: int = 17

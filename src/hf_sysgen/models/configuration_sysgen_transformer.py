@@ -34,6 +34,7 @@ class SysgenTransformerConfig(EncoderDecoderConfig):
     """
 
     model_type = "sysgen_transformer"
+    paper = "csordas2021"
 
     position_scheme: Literal["absolute", "relative"] = "absolute"
     embedding_scaling: Literal["none", "teu", "ped"] = "ped"
@@ -62,4 +63,52 @@ class SysgenTransformerConfig(EncoderDecoderConfig):
             )
 
 
-__all__ = ["SysgenTransformerConfig"]
+@strict
+class UniversalTransformerConfig(SysgenTransformerConfig):
+    r"""
+    Identical to [`SysgenTransformerConfig`] except:
+    - one layer per stack is applied at every depth; no adaptive computation time, no timestep embedding (section 2.2).
+    """
+
+    model_type = "universal_transformer"
+    paper = "csordas2021"
+
+    share_layers: bool = True
+
+
+@strict
+class RelativeTransformerConfig(SysgenTransformerConfig):
+    r"""
+    Identical to [`SysgenTransformerConfig`] except:
+    - self-attention scores signed distances; nothing is added to the embeddings, which have no dropout (Appendix C).
+    - embeddings are not scaled and start Glorot-uniform (tasks/transformer_mixin.py:9,17-18).
+    - self-attention projections start at PyTorch's Linear default, U(+-1/sqrt(d)), because the authors' Glorot reset
+      is never called (multi_head_relative_pos_attention.py:52-66).
+    """
+
+    model_type = "relative_transformer"
+    paper = "csordas2021"
+
+    position_scheme: Literal["absolute", "relative"] = "relative"
+    embedding_scaling: Literal["none", "teu", "ped"] = "none"
+
+
+@strict
+class RelativeUniversalTransformerConfig(RelativeTransformerConfig):
+    r"""
+    Identical to [`RelativeTransformerConfig`] except:
+    - one layer per stack is applied at every depth, with its distance weights and biases (section 2.2).
+    """
+
+    model_type = "relative_universal_transformer"
+    paper = "csordas2021"
+
+    share_layers: bool = True
+
+
+__all__ = [
+    "RelativeTransformerConfig",
+    "RelativeUniversalTransformerConfig",
+    "SysgenTransformerConfig",
+    "UniversalTransformerConfig",
+]

@@ -19,6 +19,7 @@ class TorchTransformerConfig(EncoderDecoderConfig):
     """
 
     model_type = "torch_transformer"
+    paper = "chakravarthy2022"
     # what `EmbeddingInput` asks
     position_scheme = "absolute"
     embedding_scaling = "none"

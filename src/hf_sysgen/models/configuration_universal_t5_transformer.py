@@ -34,6 +34,7 @@ class UniversalT5TransformerConfig(CheckedConfig):
     """
 
     model_type = "universal_t5_transformer"
+    paper = "bergen2021"
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
     # the names by which T5's layers ask
     attribute_map = {  # noqa: RUF012

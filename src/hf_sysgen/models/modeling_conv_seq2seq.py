@@ -20,6 +20,7 @@ from .gated_convolution import (
     NarrowEmbedding,
 )
 from .positions import real_columns
+from .registry import register
 from .seq2seq import Seq2SeqLM, Seq2SeqModel, Seq2SeqPreTrainedModel, Stack
 from .weight_norm import WeightNormLinear
 
@@ -162,6 +163,7 @@ class ConvOutputProjection(WeightNormLinear):
         super().__init__(config.hidden_size, config.vocab_size, 1 - config.dropout)
 
 
+@register
 class ConvSeq2SeqModel(ConvPreTrainedModel, Seq2SeqModel):
     """Convolutional encoder and decoder. Without a head."""
 
@@ -169,6 +171,7 @@ class ConvSeq2SeqModel(ConvPreTrainedModel, Seq2SeqModel):
     decoder_class = ConvDecoder
 
 
+@register
 class ConvSeq2SeqForConditionalGeneration(ConvPreTrainedModel, Seq2SeqLM):
     """Convolutional encoder and decoder. With logits, loss and `generate`."""
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
+from transformers import initialization as init
 from transformers.cache_utils import Cache, DynamicCache
 from transformers.generation import GenerationMixin
 from transformers.masking_utils import create_causal_mask
@@ -20,13 +21,25 @@ from transformers.utils.output_capturing import capture_outputs
 
 from .attention import eager_attention_forward, masked
 from .base import SysgenPreTrainedModel
-from .causal_positions import BucketedBias, TurnQueriesAndKeys, rotary_angles
+from .causal_positions import BucketedBias, apply_rotary, rotary_angles
 from .chunked_loss import chunked_cross_entropy
 from .configuration_depth_width_decoder import DepthWidthConfig
 from .dropout import dropout
 from .linear import FanInLinear
 from .positions import TokenEmbedding
-from .rms_norm import RMSNorm
+from .registry import register
+
+
+class RMSNorm(nn.RMSNorm):
+    """x / sqrt(mean(x^2) + eps) * weight over the last axis, in float32 or wider; the weight starts at 1."""
+
+    def reset_weights(self):
+        init.ones_(self.weight)
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """(..., E) -> (..., E), in the dtype of the states."""
+        weight = self.weight.to(hidden_states.dtype)
+        return nn.functional.rms_norm(hidden_states, self.normalized_shape, weight, self.eps)
 
 
 class DepthWidthAttention(nn.Module):
@@ -63,8 +76,10 @@ class DepthWidthAttention(nn.Module):
             output (B, Q, E) and, with eager attention, weights (B, H, Q, K).
         """
         qkv = self.qkv_proj(hidden_states).unflatten(-1, (3, -1, self.head_dim))  # (B, Q, 3, H, D)
-        parts = qkv.unbind(2) if angles is None else TurnQueriesAndKeys.apply(qkv, angles)
-        query, key, value = (part.transpose(1, 2) for part in parts)  # (B, H, Q, D)
+        query, key, value = qkv.unbind(2)
+        if angles is not None:
+            query, key = apply_rotary(query, *angles), apply_rotary(key, *angles)
+        query, key, value = (part.transpose(1, 2) for part in (query, key, value))  # (B, H, Q, D)
         if past_key_values is not None:
             key, value = past_key_values.update(key, value, layer_idx)
         attention: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(
@@ -134,6 +149,7 @@ class DepthWidthPreTrainedModel(SysgenPreTrainedModel):
     }
 
 
+@register
 class DepthWidthModel(DepthWidthPreTrainedModel):
     """Embeddings, then a layer at each depth, then RMSNorm; `layers` holds one module where depths share weights."""
 
@@ -226,6 +242,7 @@ class DepthWidthModel(DepthWidthPreTrainedModel):
         )
 
 
+@register
 class DepthWidthForCausalLM(DepthWidthPreTrainedModel, GenerationMixin):
     """[`DepthWidthModel`] with logits, a loss that never holds all of them, and `generate`."""
 

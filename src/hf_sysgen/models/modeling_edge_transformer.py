@@ -9,79 +9,29 @@ from transformers.modeling_outputs import (
     BaseModelOutput,
     Seq2SeqLMOutput,
     SequenceClassifierOutput,
+    TokenClassifierOutput,
 )
 from transformers.utils import can_return_tuple
 
-from .configuration_edge_transformer import EdgeTransformerConfig
+from .configuration_edge_transformer import EdgeDependencyParserConfig, EdgeTransformerConfig
 from .edge_cache import EdgeCache
 from .edge_decoder import EdgeDecoder
 from .edge_encoder import EdgeEncoder, EdgePreTrainedModel
 from .edge_layers import loops
-from .readout import Readout, RelationHead, edge_state, linear_readout
+from .readout import Readout, RelationHead, edge_state, linear_readout, mean_cross_entropy
+from .registry import register
 from .seq2seq import ShiftedLabels, token_loss
 from .word_graph import WordGraphHeads
 
 
+@register
 class EdgeTransformerModel(EdgeEncoder):
     """The encoder without a head."""
 
     config_class = EdgeTransformerConfig
 
 
-class EdgeTransformerForRelationClassification(RelationHead, EdgePreTrainedModel):
-    """The relation from one node to another, read from their edge (CLUTRR): `config.num_labels` classes."""
-
-    def __init__(self, config):
-        super().__init__(config)
-        self.model = EdgeTransformerModel(config)
-        self.classifier = Readout(config.hidden_size, config.num_labels)
-        self.main_input_name = self.model.main_input_name
-        self.post_init()
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.LongTensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        edge_ids: torch.LongTensor | None = None,
-        node_mask: torch.Tensor | None = None,
-        query: torch.LongTensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        labels: torch.LongTensor | None = None,
-        **kwargs,
-    ) -> SequenceClassifierOutput:
-        """
-        Arguments as in [`EdgeEncoder`], and:
-
-        Args:
-            query: (B, 2), the first and the second node of the pair in question.
-            labels: (B,), the right class, or -100.
-
-        Returns:
-            logits (B, num_labels) and, with labels, loss: mean cross-entropy in nats.
-        """
-        inputs = input_ids, attention_mask, edge_ids, node_mask, inputs_embeds
-        return self.classify(edge_state, query, labels, *inputs, **kwargs)
-
-
-class EdgeTransformerForGraphParsing(WordGraphHeads, EdgePreTrainedModel):
-    """
-    Semantic graphs over tokens (COGS): role, category, noun type and verb from a token's loop edge, its parent from
-    the edges from it, of which the one to the parent scores highest; a token without a parent is its own
-    (cogs/model.py:491-506; the paper says the edges to it).
-    """
-
-    def __init__(self, config):
-        super().__init__(config)
-        self.model = EdgeTransformerModel(config)
-        self.add_heads(config)
-        self.parent_head = linear_readout(config, 1)
-        self.post_init()
-
-    def read(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return loops(states), self.parent_head(states).squeeze(-1)
-
-
+@register
 class EdgeTransformerForConditionalGeneration(ShiftedLabels, EdgePreTrainedModel, GenerationMixin):
     """Encoder, decoder and logits, with a loss and `generate`; one table of embeddings for source and target."""
 
@@ -187,8 +137,115 @@ class EdgeTransformerForConditionalGeneration(ShiftedLabels, EdgePreTrainedModel
         )
 
 
+@register
+class EdgeTransformerForGraphParsing(WordGraphHeads, EdgePreTrainedModel):
+    """
+    Semantic graphs over tokens (COGS): role, category, noun type and verb from a token's loop edge, its parent from
+    the edges from it, of which the one to the parent scores highest; a token without a parent is its own
+    (cogs/model.py:491-506; the paper says the edges to it).
+    """
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.model = EdgeTransformerModel(config)
+        self.add_heads(config)
+        self.parent_head = linear_readout(config, 1)
+        self.post_init()
+
+    def read(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return loops(states), self.parent_head(states).squeeze(-1)
+
+
+@register
+class EdgeTransformerForRelationClassification(RelationHead, EdgePreTrainedModel):
+    """The relation from one node to another, read from their edge (CLUTRR): `config.num_labels` classes."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.model = EdgeTransformerModel(config)
+        self.classifier = Readout(config.hidden_size, config.num_labels)
+        self.main_input_name = self.model.main_input_name
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        edge_ids: torch.LongTensor | None = None,
+        node_mask: torch.Tensor | None = None,
+        query: torch.LongTensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        labels: torch.LongTensor | None = None,
+        **kwargs,
+    ) -> SequenceClassifierOutput:
+        """
+        Arguments as in [`EdgeEncoder`], and:
+
+        Args:
+            query: (B, 2), the first and the second node of the pair in question.
+            labels: (B,), the right class, or -100.
+
+        Returns:
+            logits (B, num_labels) and, with labels, loss: mean cross-entropy in nats.
+        """
+        inputs = input_ids, attention_mask, edge_ids, node_mask, inputs_embeds
+        return self.classify(edge_state, query, labels, *inputs, **kwargs)
+
+
+@register
+class EdgeDependencyParserModel(EdgeEncoder):
+    """The encoder without a head."""
+
+    config_class = EdgeDependencyParserConfig
+
+
+@register
+class EdgeTransformerForDependencyParsing(EdgePreTrainedModel):
+    """
+    Labelled arcs between tokens (CFQ): edge (dependent, head) carries one of `config.num_labels` labels, of which 0
+    means "no arc". A sentence's root is a token of its own, which the caller puts first.
+
+    The released code has no dependency parser. The direction of edges and the score of an arc
+    ([`dependency_scores.arc_scores`]), which the paper leaves open, are ours.
+    """
+
+    config_class = EdgeDependencyParserConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.model = EdgeDependencyParserModel(config)
+        self.label_head = linear_readout(config, config.num_labels)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        labels: torch.LongTensor | None = None,
+        **kwargs,
+    ) -> TokenClassifierOutput:
+        """
+        Arguments as in [`EdgeEncoder`], and:
+
+        Args:
+            labels: (B, N, N) by dependent and head, -100 where nothing is to be learned, as at padding.
+
+        Returns:
+            logits (B, N, N, num_labels) and, with labels, loss: mean cross-entropy in nats over pairs.
+        """
+        outputs = self.model(input_ids, attention_mask, inputs_embeds=inputs_embeds, **kwargs)
+        logits = self.label_head(outputs.last_hidden_state)
+        loss = None if labels is None else mean_cross_entropy(logits, labels)
+        return TokenClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
+
+
 __all__ = [
+    "EdgeDependencyParserModel",
     "EdgeTransformerForConditionalGeneration",
+    "EdgeTransformerForDependencyParsing",
     "EdgeTransformerForGraphParsing",
     "EdgeTransformerForRelationClassification",
     "EdgeTransformerModel",

@@ -16,6 +16,7 @@ from .dropout import dropout
 from .linear import UniformLinear
 from .lstm import LstmDecoderStack, LstmLayer
 from .positions import TokenEmbedding, real_columns
+from .registry import register
 from .seq2seq import Seq2SeqLM, Seq2SeqModel, Seq2SeqPreTrainedModel, Stack
 
 
@@ -171,6 +172,7 @@ class LstmOutputProjection(UniformLinear):
         super().__init__(width, config.vocab_size, 1 / math.sqrt(width), bias)
 
 
+@register
 class LstmSeq2SeqModel(LstmPreTrainedModel, Seq2SeqModel):
     """LSTM encoder and decoder. Without a head."""
 
@@ -178,6 +180,7 @@ class LstmSeq2SeqModel(LstmPreTrainedModel, Seq2SeqModel):
     decoder_class = LstmDecoder
 
 
+@register
 class LstmSeq2SeqForConditionalGeneration(LstmPreTrainedModel, Seq2SeqLM):
     """LSTM encoder and decoder. With logits, loss and `generate`."""
 

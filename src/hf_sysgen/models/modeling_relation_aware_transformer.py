@@ -19,6 +19,7 @@ from .edge_layers import EdgeFeedForward
 from .linear import UniformLinear
 from .positions import TokenEmbedding
 from .readout import Readout, RelationHead, edge_state, node_states
+from .registry import register
 
 
 class RelationMaps(nn.Module):
@@ -125,6 +126,7 @@ class RelationAwarePreTrainedModel(SysgenPreTrainedModel):
     _no_split_modules = ["RelationAwareLayer"]  # noqa: RUF012
 
 
+@register
 class RelationAwareTransformerModel(RelationAwarePreTrainedModel):
     """Nodes, and in RRAT edges, of a graph. Without a head."""
 
@@ -185,6 +187,7 @@ class RelationAwareTransformerModel(RelationAwarePreTrainedModel):
         return BaseModelOutput(last_hidden_state=edges if self.config.update_relations else nodes)
 
 
+@register
 class RelationAwareTransformerForRelationClassification(RelationHead, RelationAwarePreTrainedModel):
     """The relation from one node to another (CLUTRR), from both nodes, or in RRAT from their edge."""
 

@@ -11,6 +11,7 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from transformers.utils import can_return_tuple
 
 from .configuration_role_filler_transformer import RoleFillerTransformerConfig
+from .registry import register
 from .role_filler import RoleFillerModel
 from .seq2seq import Seq2SeqLM, beside_states, token_loss
 
@@ -27,12 +28,14 @@ class RoleFillerLMOutput(Seq2SeqLMOutput):
     role_loss: torch.FloatTensor | None = None
 
 
+@register
 class RoleFillerTransformerModel(RoleFillerModel):
     """Two streams: roles decide where to look, fillers are what is read. Without a head; states are (B, L, 2E)."""
 
     config_class = RoleFillerTransformerConfig
 
 
+@register
 class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
     """
     Identical to [`Seq2SeqLM`] except:
@@ -70,7 +73,6 @@ class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
         inputs_embeds: torch.Tensor | None = None,
         decoder_inputs_embeds: torch.Tensor | None = None,
         labels: torch.LongTensor | None = None,
-        role_labels: torch.LongTensor | None = None,
         use_cache: bool | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs,
@@ -82,13 +84,25 @@ class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
             role_ids: roles of the source (B, S); by default those of `config.source_role_map`, or the words themselves
                 where there is no `config.role_map` either.
             decoder_role_ids: roles of the decoder's input (B, T); by default those of `config.role_map`.
-            role_labels: roles of the labels (B, T), -100 where nothing is to be learned; by default those of
-                `config.role_map`. transformers' Trainer evaluates a loss without them only under
-                `TrainingArguments(label_names=["labels"])`.
+            role_labels: a keyword: roles of the labels (B, T), -100 where there is no loss; by default those of
+                `config.role_map`. It is not in the signature, because transformers' Trainer requires every label in
+                the signature in every batch. If a data set has the column, give the Trainer
+                `TrainingArguments(label_names=["labels", "role_labels"])`, or it drops the column.
 
         Returns:
             logits (B, T, V), role_logits (B, T, R) and, with labels, the losses: each a mean over labels in nats.
+
+        Raises:
+            ValueError: labels with `decoder_role_ids` but without `role_labels`, where the config has a role loss and
+                no `role_map`.
         """
+        role_labels = kwargs.pop("role_labels", None)
+        needs_roles = labels is not None and self.config.role_loss and self.config.role_map is None
+        if needs_roles and decoder_role_ids is not None and role_labels is None:
+            raise ValueError(
+                "decoder_role_ids without role_labels: the role loss needs the roles of the labels; give role_labels "
+                '(the Trainer keeps them under label_names=["labels", "role_labels"]), or set role_loss=False'
+            )
         outputs = self.states(
             labels,
             use_cache,

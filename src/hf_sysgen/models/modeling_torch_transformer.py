@@ -1,20 +1,121 @@
-"""The Transformer that Russin et al. 2022 compare with."""
+"""Layers and stacks as torch.nn builds them, started as Russin et al. 2022 start them (models/tf.py:199-202)."""
 
+# E model width, F feed-forward width
+
+import math
+
+import torch
+from torch import nn
+from transformers import initialization as init
+
+from .attention import CrossAttention, MultiHeadAttention, SelfAttention
 from .configuration_torch_transformer import TorchTransformerConfig
-from .torch_layers import TorchLM, TorchModel
+from .layers import DecoderLayer, EncoderLayer, FeedForward
+from .linear import UniformLinear
+from .registry import register
+from .seq2seq import Decoder, Encoder, OutputProjection, Seq2SeqLM, Seq2SeqModel
 
 
-class TorchTransformerModel(TorchModel):
-    """Post-norm Transformer of PyTorch's own layers. Without a head."""
+class TorchProjections(MultiHeadAttention):
+    """
+    Identical to [`MultiHeadAttention`] except:
+    - projections have biases, which start at 0; those of queries, keys and values are one matrix to its Glorot start.
+    """
+
+    def projection(self, parts: int = 1, in_features: int | None = None) -> UniformLinear:
+        return UniformLinear(self.width, parts * self.width, math.sqrt(1.5 / self.width), zero_bias=True)
+
+    def output_projection(self) -> nn.Module:
+        return UniformLinear(self.width, self.width, math.sqrt(3 / self.width), zero_bias=True)
+
+
+class TorchSelfAttention(TorchProjections, SelfAttention):
+    """Attention of a sequence to itself."""
+
+
+class TorchCrossAttention(TorchProjections, CrossAttention):
+    """Attention to the encoder's output, with its padding unless the config hides it."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.mask_memory = config.mask_memory
+
+    def forward(self, hidden_states, memory, attention_mask=None, **kwargs) -> tuple[torch.Tensor, torch.Tensor | None]:
+        return super().forward(hidden_states, memory, attention_mask if self.mask_memory else None, **kwargs)
+
+
+class TorchFeedForward(FeedForward):
+    """
+    Identical to [`FeedForward`] except:
+    - weights start Glorot-uniform, without a gain.
+    """
+
+    def weight_bounds(self, width: int, inner: int) -> tuple[float, float]:
+        bound = math.sqrt(6 / (width + inner))
+        return bound, bound
+
+
+class TorchParts:
+    """What both kinds of layers are built from."""
+
+    def make_self_attention(self, config, is_decoder: bool) -> nn.Module:
+        return TorchSelfAttention(config, is_decoder)
+
+    def make_cross_attention(self, config) -> nn.Module:
+        return TorchCrossAttention(config)
+
+    def make_feed_forward(self, config, is_decoder: bool) -> nn.Module:
+        return TorchFeedForward(config, is_decoder)
+
+
+class TorchEncoderLayer(TorchParts, EncoderLayer):
+    """[`EncoderLayer`] of these parts."""
+
+
+class TorchDecoderLayer(TorchParts, DecoderLayer):
+    """[`DecoderLayer`] of these parts."""
+
+
+class TorchEncoder(Encoder):
+    """[`Encoder`] of these layers."""
+
+    layer_class = TorchEncoderLayer
+
+
+class TorchDecoder(Decoder):
+    """[`Decoder`] of these layers."""
+
+    layer_class = TorchDecoderLayer
+
+
+@register
+class TorchTransformerModel(Seq2SeqModel):
+    """[`Seq2SeqModel`] of these layers, with a LayerNorm after each stack."""
 
     config_class = TorchTransformerConfig
+    encoder_class = TorchEncoder
+    decoder_class = TorchDecoder
 
 
-class TorchTransformerForConditionalGeneration(TorchLM):
-    """Post-norm Transformer of PyTorch's own layers. With logits, loss and `generate`."""
+class TorchOutputProjection(OutputProjection):
+    """
+    Identical to [`OutputProjection`] except:
+    - the bias starts at PyTorch's Linear default.
+    """
+
+    def reset_weights(self):
+        super().reset_weights()
+        bound = 1 / math.sqrt(self.in_features)
+        init.uniform_(self.bias, -bound, bound)
+
+
+@register
+class TorchTransformerForConditionalGeneration(Seq2SeqLM):
+    """[`Seq2SeqLM`] of these layers."""
 
     config_class = TorchTransformerConfig
     model_class = TorchTransformerModel
+    head_class = TorchOutputProjection
 
 
 __all__ = ["TorchTransformerForConditionalGeneration", "TorchTransformerModel"]

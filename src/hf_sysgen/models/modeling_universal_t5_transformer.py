@@ -10,6 +10,7 @@ from transformers.utils import can_return_tuple
 
 from .base import answer_auto_model
 from .configuration_universal_t5_transformer import UniversalT5TransformerConfig
+from .registry import register
 from .seq2seq import ShiftedLabels, token_loss
 
 
@@ -43,6 +44,7 @@ class OneBlock:
         return False
 
 
+@register
 class UniversalT5TransformerModel(OneBlock, T5Model):
     """
     Identical to transformers' [`T5Model`] except:
@@ -54,6 +56,7 @@ class UniversalT5TransformerModel(OneBlock, T5Model):
     config_class = UniversalT5TransformerConfig
 
 
+@register
 class UniversalT5TransformerForConditionalGeneration(OneBlock, ShiftedLabels, T5ForConditionalGeneration):
     """
     Identical to transformers' [`T5ForConditionalGeneration`] except:

@@ -207,19 +207,21 @@ class RoleFillerDecoderLayer(RoleFillerLayer, DecoderLayer):
         return self.feed_from(self.cross_attn_norm(hidden_states + update), update)
 
 
-class RoleGate(nn.Linear):
-    """Multiplies roles by a linear function of them plus 1 (98-147; not in the paper): (B, L, E) -> (B, L, E)."""
+class RoleGate(nn.Module):
+    """roles * (W roles + b + 1), elementwise (98-147; not in the paper): (B, L, E) -> (B, L, E)."""
 
     def __init__(self, width: int):
-        super().__init__(width, width)
+        super().__init__()
+        linear = nn.Linear(width, width)
+        self.weight, self.bias = linear.weight, linear.bias
 
     def reset_weights(self):
-        init.normal_(self.weight, std=1 / math.sqrt(self.in_features))
-        bound = 1 / math.sqrt(self.in_features)
+        bound = 1 / math.sqrt(len(self.weight))
+        init.normal_(self.weight, std=bound)
         init.uniform_(self.bias, -bound, bound)
 
     def forward(self, roles: torch.Tensor) -> torch.Tensor:
-        return roles * (super().forward(roles) + 1)
+        return roles * (nn.functional.linear(roles, self.weight, self.bias) + 1)
 
 
 class RoleFillerEmbeddingInput(nn.Module):

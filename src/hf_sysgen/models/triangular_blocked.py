@@ -13,7 +13,8 @@ import torch
 # few large kernels instead
 PRODUCTS = {"cpu": 1 << 19, "cuda": 1 << 26}
 SCORES = {"cpu": 1 << 20, "cuda": 1 << 26}
-# up to so many nodes `gradients_channels_last` is the faster one: in heads of less than 32 channels, and in wider ones
+# up to so many nodes `gradients_channels_last` is faster, in heads of fewer than 32 channels and in wider ones: with the
+# other an update takes 1.19 (CLUTRR) and 1.26 (COGS) times as long; with the plain version 1.27 and 1.98 times
 FEW_NODES = (28, 48)
 
 

@@ -32,7 +32,7 @@ class WeightNormLayer(nn.Module):
 
     @property
     def weight(self) -> torch.Tensor:
-        # what `torch.nn.utils.parametrizations.weight_norm` computes with, twice as fast as the formula
+        # the kernel of `torch.nn.utils.parametrizations.weight_norm`
         return torch._weight_norm(self.direction, self.length, 0)
 
     def reset_weights(self):
@@ -59,7 +59,7 @@ class WeightNormConvolution(WeightNormLayer):
         super().__init__((out_channels, kernel_size, in_channels), gain)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        # one product over windows: `conv1d` takes 1.5 to 3 times as long on a CPU at the sizes of SCAN
+        # one product over windows: with `conv1d` an update of scan_jump_conv takes 1.16 times as long on a CPU
         kernel_size = self.direction.shape[1]
         length = hidden.shape[1] - kernel_size + 1
         windows = torch.cat([hidden[:, place : place + length] for place in range(kernel_size)], dim=-1)

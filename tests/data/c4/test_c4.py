@@ -1,10 +1,11 @@
-"""C4 in upstream's layout, made of real documents: streaming, dealing out to processes, packing, going on."""
+"""C4 in upstream's layout, with its first documents: streaming, dealing out to processes, packing, going on."""
 
 from __future__ import annotations
 
 import gzip
 import http.server
 import json
+import random
 import shutil
 import threading
 import zipfile
@@ -23,6 +24,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerFast
+from upstream_files import Files
 
 from hf_sysgen.data import DataError, benchmark_info, load_benchmark
 from hf_sysgen.data.c4.builder import C4, PackedTokens
@@ -32,19 +34,21 @@ INFO = benchmark_info("c4")
 REVISION = "1ddc917116b730e1859edef32896ec5c16be51d0"
 
 SHARDS = 7
+FIRST_SHARD = "c4/c4-train.00000-of-01024.json.gz"
 Document = dict[str, str]
 
 
 @pytest.fixture(scope="session")
-def documents(mirror: Path) -> list[Document]:
-    """Raw documents, and passages that were cut in two put together again."""
-    with gzip.open(mirror / "c4" / "c4-train.00000-of-01024.json.gz", "rt") as lines:
-        found = [json.loads(line) for line in lines]
-    with open(mirror / "c4" / "pf-decoding_c4.jsonl") as lines:
-        passages = [record["prefix"] + record["gold_completion"] for record in map(json.loads, lines)]
+def documents(sample: Files) -> list[Document]:
+    """Documents of C4, and passages of their words."""
+    found = [json.loads(line) for line in sample.lines(FIRST_SHARD)]
+    words = " ".join(document["text"] for document in found).split(" ")
+    draw = random.Random(0)
+    words += ["naïve", "Übung\n", "東京", "🙂"]
+    passages = [" ".join(draw.choices(words, k=draw.randint(40, 400))) for _ in range(120)]
     found += [
         {"text": text, "timestamp": "2019-04-25T12:57:54Z", "url": f"https://example.com/{number}"}
-        for number, text in enumerate(passages[:120])
+        for number, text in enumerate(passages)
     ]
     return found
 
@@ -107,12 +111,12 @@ def test_nothing_is_kept(folder: Path, tmp_path: Path) -> None:
     assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} <= {".lock"}
 
 
-def test_real_shard_is_upstreams(mirror: Path) -> None:
+def test_real_shard_is_upstreams(sample: Files) -> None:
     # the archive of Hugging Face's former loader holds the same first documents
-    with zipfile.ZipFile(mirror / "c4" / "hf_dummy_en.zip") as archive:
+    with zipfile.ZipFile(sample.path("c4/hf_dummy_en.zip")) as archive:
         [member] = [name for name in archive.namelist() if name.endswith("c4-train.00000-of-01024.json.gz")]
         records = [json.loads(line) for line in gzip.decompress(archive.read(member)).splitlines()]
-    found = list(read_documents(str(mirror / "c4" / "c4-train.00000-of-01024.json.gz")))
+    found = list(read_documents(str(sample.path(FIRST_SHARD))))
     assert found == records
     assert found[0]["url"] == "https://klyq.com/beginners-bbq-class-taking-place-in-missoula/"
 

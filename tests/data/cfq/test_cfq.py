@@ -1,16 +1,21 @@
-"""CFQ's splits against their definition and the papers' counts, from the text files and from an archive made here."""
+"""CFQ's splits against their definition and the papers' counts, from the text files and from an archive made here.
+
+A part of the text files has all words, the longest questions and queries, and 1,000 validation examples become 20.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import datasets
 import pytest
 from tarballs import pack
+from upstream_files import Files
 
 from hf_sysgen.data import DataError, benchmark_info, load_benchmark
 from hf_sysgen.data.cfq import files as cfq_files
@@ -23,24 +28,35 @@ from hf_sysgen.data.info import Source
 CFQ = benchmark_info("cfq")
 ARCHIVE = CFQ.config("mcd2").sources["archive"]
 
+Load = Callable[[str], datasets.DatasetDict]
+Failed = Callable[[str, datasets.DatasetDict], list[str]]
+LAYOUT = Path("cfq", "derived_original_layout", "cfq")
+
 
 @pytest.fixture(scope="module")
-def load(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Callable[[str], datasets.DatasetDict]:
-    """The configs that the mirror's text files make."""
+def load(tmp_path_factory: pytest.TempPathFactory, files: Files) -> Iterator[Callable[[str], datasets.DatasetDict]]:
+    """The configs that the text files make."""
     cache_dir = tmp_path_factory.mktemp("cfq")
-    return lambda config: load_benchmark("cfq", config, data_dir=mirror, cache_dir=cache_dir)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cfq_files, "EDGE_VALIDATION", 1_000 if files.whole else 20)
+        yield lambda config: files.load("cfq", config, cache_dir)
 
 
-def failed(config: str, dataset: datasets.DatasetDict, cache_dir: Path) -> list[str]:
-    checks = list(Cfq(config_name=config, cache_dir=cache_dir).checks(dataset))
-    assert len(checks) > 3
-    return [f"{check.fact}: {check.found}" for check in checks if not check.holds]
+@pytest.fixture
+def failed(files: Files, tmp_path: Path) -> Callable[[str, datasets.DatasetDict], list[str]]:
+    def failed(config: str, dataset: datasets.DatasetDict) -> list[str]:
+        checks = list(files.builder("cfq", config, tmp_path).checks(dataset))
+        assert len(checks) > 3 * files.whole
+        return [f"{check.fact}: {check.found}" for check in checks if not check.holds]
+
+    return failed
 
 
-def test_mcd1(load: Callable[[str], datasets.DatasetDict], tmp_path: Path) -> None:
+def test_mcd1(load: Load, failed: Failed, files: Files) -> None:
     parts = load("mcd1")
     # Csordas et al. 2021, table 10
-    assert parts.num_rows == {"train": 95_743, "validation_generalization": 11_968, "test": 11_968}
+    if files.whole:
+        assert parts.num_rows == {"train": 95_743, "validation_generalization": 11_968, "test": 11_968}
     longest = {
         (split, column): max(len(text.split()) for text in part[column][:])
         for split, part in parts.items()
@@ -56,40 +72,43 @@ def test_mcd1(load: Callable[[str], datasets.DatasetDict], tmp_path: Path) -> No
     assert words["input"]["test"] <= words["input"]["train"]
     assert words["target"]["test"] <= words["target"]["train"]
     assert len(set().union(*words["input"].values(), *words["target"].values())) == 181
-    assert failed("mcd1", parts, tmp_path) == []
+    assert failed("mcd1", parts) == []
 
 
-def test_checks_see_a_wrong_split(load: Callable[[str], datasets.DatasetDict], tmp_path: Path) -> None:
+def test_checks_see_a_wrong_split(load: Load, failed: Failed, files: Files) -> None:
     parts = load("mcd1")
-    moved = datasets.concatenate_datasets([parts["test"].select(range(11_966)), parts["train"].select([7, 8])])
+    kept = parts["test"].select(range(len(parts["test"]) - 2))
+    moved = datasets.concatenate_datasets([kept, parts["train"].select([7, 8])])
     wrong = datasets.DatasetDict({**parts, "test": moved, "train": parts["train"].select(range(9))})
-    found = failed("mcd1", wrong, tmp_path)
-    assert "train has 95,743 examples: 9" in found
+    found = failed("mcd1", wrong)
+    assert ("train has 95,743 examples: 9" in found) == files.whole
     assert any(fact.startswith("no question of test is in train: 2 exceptions, the first: ") for fact in found)
     assert any(fact.startswith("up to 29 tokens in the questions of train, up to 95 in its queries") for fact in found)
 
 
-def test_edge(load: Callable[[str], datasets.DatasetDict], tmp_path: Path) -> None:
+def test_edge(load: Load, failed: Failed, files: Files) -> None:
     parts, plain = load("mcd1_edge"), load("mcd1")
-    assert parts.num_rows == {"train": 93_054, "validation": 1_000, "test": 11_968}
-    assert failed("mcd1_edge", parts, tmp_path) == []
+    if files.whole:
+        assert parts.num_rows == {"train": 93_054, "validation": 1_000, "test": 11_968}
+    assert failed("mcd1_edge", parts) == []
     # train of `mcd1` less the queries of 50 tokens or more, counting "count(*)" once
     short = sum(len(text.replace("count ( * )", "count(*)").split()) < 50 for text in plain["train"]["target"][:])
-    assert short == 93_054 + 1_000
+    assert short == len(parts["train"]) + len(parts["validation"])
     # the tokenizer that the authors published has 179 entries, three of them special
     words = {word for part in parts.values() for column in part[:].values() for text in column for word in text.split()}
     assert len(words) == 176
     assert words >= {"m1", "'s", "count(*)", "select", "^ns:people.person.gender", "ns:m.05zppz"}
 
 
-def test_edge_unfiltered(load: Callable[[str], datasets.DatasetDict], tmp_path: Path) -> None:
+def test_edge_unfiltered(load: Load, failed: Failed, files: Files) -> None:
     whole, filtered = load("mcd1_edge_unfiltered"), load("mcd1_edge")
-    assert whole.num_rows == {"train": 94_743, "validation": 1_000, "test": 11_968}
-    assert failed("mcd1_edge_unfiltered", whole, tmp_path) == []
+    if files.whole:
+        assert whole.num_rows == {"train": 94_743, "validation": 1_000, "test": 11_968}
+    assert failed("mcd1_edge_unfiltered", whole) == []
     # what it has more are the queries of 50 tokens or more, and they alone; the order is the same
     pairs = [(row["input"], row["target"]) for row in whole["train"]]
     lengths = [len(query.split()) for _, query in pairs]
-    assert sum(length >= 50 for length in lengths) == 95_743 - 1_000 - 93_054
+    assert sum(length >= 50 for length in lengths) == len(whole["train"]) - len(filtered["train"]) > 0
     assert [pair for pair, length in zip(pairs, lengths, strict=True) if length < 50] == [
         (row["input"], row["target"]) for row in filtered["train"]
     ]
@@ -99,27 +118,26 @@ def test_edge_unfiltered(load: Callable[[str], datasets.DatasetDict], tmp_path: 
         assert whole[split][:] == filtered[split][:]
 
 
-def test_checks_see_a_long_query(load: Callable[[str], datasets.DatasetDict], tmp_path: Path) -> None:
+def test_checks_see_a_long_query(load: Load, failed: Failed) -> None:
     parts = load("mcd1_edge_unfiltered")
-    wrong = datasets.DatasetDict({**parts, "train": parts["train"].select(range(93_054))})
-    [found] = failed("mcd1_edge", wrong, tmp_path)
+    wrong = datasets.DatasetDict({**parts, "train": parts["train"].select(range(len(load("mcd1_edge")["train"])))})
+    [found] = failed("mcd1_edge", wrong)
     assert found.startswith("no query of train has 50 tokens or more: ")
-    long = parts["train"].filter(lambda row: len(row["target"].split()) >= 50).select(range(1_000))
-    found = failed("mcd1_edge_unfiltered", datasets.DatasetDict({**parts, "validation": long}), tmp_path)
-    assert any(fact.startswith("no query of validation has 50 tokens or more: 1,000 exceptions") for fact in found)
+    long = parts["train"].filter(lambda row: len(row["target"].split()) >= 50).select(range(5))
+    found = failed("mcd1_edge_unfiltered", datasets.DatasetDict({**parts, "validation": long}))
+    assert any(fact.startswith("no query of validation has 50 tokens or more: 5 exceptions") for fact in found)
 
 
 @pytest.fixture
-def from_archive(mirror: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Source]:
-    """Puts an archive of 5,000 real records in the place of CFQ's, whole or cut short, for a config."""
+def from_archive(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Source]:
+    """Puts an archive of real records in the place of CFQ's, whole or cut short, for a config."""
 
     def prepare(config: str, kept: float = 1.0) -> Source:
-        layout = mirror / "cfq" / "derived_original_layout" / "cfq"
-        split = (layout / "splits" / "mcd1.json").read_bytes()
+        split = files.read(LAYOUT / "splits" / "mcd1.json")
         name = FAMILIES[family_of(config)].split
         path = pack(
             tmp_path / "made.tar.gz",
-            {f"cfq/splits/{name}.json": split, DATASET: (layout / "dataset.json").read_bytes()},
+            {f"cfq/splits/{name}.json": split, DATASET: files.read(LAYOUT / "dataset.json")},
         )
         content = path.read_bytes()[: int(kept * path.stat().st_size)]
         path.write_bytes(content)
@@ -135,26 +153,24 @@ def from_archive(mirror: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("config", [name for name in CFQ.configs if not name.startswith("mcd1")])
 def test_from_archive(
-    from_archive: Callable[..., Source], tmp_path: Path, config: str, monkeypatch: pytest.MonkeyPatch
+    from_archive: Callable[..., Source], files: Files, tmp_path: Path, config: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from_archive(config)
-    # these 5,000 have 500 for test
-    monkeypatch.setattr(cfq_files, "EDGE_VALIDATION", 101)
+    # these have 500 for test, or 60
+    monkeypatch.setattr(cfq_files, "EDGE_VALIDATION", validation := 101 if files.whole else 11)
     parts = load_benchmark("cfq", config, cache_dir=tmp_path / "cache")
     assert list(parts) == list(CFQ.configs[config].splits)
     if config in EDGE:
-        assert parts.num_rows["validation"] == 101
+        assert parts.num_rows["validation"] == validation
         assert all("count ( * )" not in text for text in parts["test"]["target"][:])
         long = sum(len(text.split()) >= 50 for text in parts["train"]["target"][:])
         assert (long == 0) == EDGE[config].filtered
     else:
-        assert sum(parts.num_rows.values()) == 5_000
+        assert sum(parts.num_rows.values()) == len(json.loads(files.read(LAYOUT / "dataset.json")))
     assert all(text == " ".join(text.split()) for part in parts.values() for text in part["target"][:])
 
 
-def test_archive_and_texts_agree(
-    load: Callable[[str], datasets.DatasetDict], from_archive: Callable[..., Source], tmp_path: Path
-) -> None:
+def test_archive_and_texts_agree(load: Load, from_archive: Callable[..., Source], tmp_path: Path) -> None:
     whole = load("mcd1")
     from_archive("mcd2")
     parts = load_benchmark("cfq", "mcd2", cache_dir=tmp_path / "cache")

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tarballs import pack
+from upstream_files import Files
 
 from hf_sysgen.data import DataError, benchmark_info, load_benchmark
 from hf_sysgen.data.cfq.dependencies import OWN_HEADS, CfqDependencies, example, own, published
@@ -206,14 +207,14 @@ def test_what_a_config_says() -> None:
     assert PARSES.url.startswith("https://media.githubusercontent.com/media/emilygoodwin/CFQ-dependencies/7d6a1fff")
 
 
-def test_pointer(mirror: Path) -> None:
-    pointer = (mirror / "cfq_dependency" / "parsed-CFQ-corpus.conllu.lfs-pointer").read_text()
+def test_pointer(sample: Files) -> None:
+    pointer = sample.read("cfq_dependency/parsed-CFQ-corpus.conllu.lfs-pointer").decode()
     assert f"oid sha256:{PARSES.sha256}\nsize {PARSES.num_bytes}" in pointer
 
 
 @pytest.mark.slow
-def test_mcd1_own_heads(mirror: Path, tmp_path: Path) -> None:
-    parts = load_benchmark("cfq_dependencies", "mcd1_own_heads", data_dir=mirror, cache_dir=tmp_path)
+def test_mcd1_own_heads(data_dir: Path, tmp_path: Path) -> None:
+    parts = load_benchmark("cfq_dependencies", "mcd1_own_heads", data_dir=data_dir, cache_dir=tmp_path)
     builder = CfqDependencies(config_name="mcd1_own_heads", cache_dir=tmp_path)
     assert [check.fact for check in builder.checks(parts) if not check.holds] == []
     assert parts.num_rows == {"train": 95_743, "validation_generalization": 11_968, "test": 11_968}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from upstream_files import Files
 
 from hf_sysgen.data.cfq.files import original_question
 from hf_sysgen.data.cfq.grammar import Rule, parse, rules, words
@@ -98,8 +99,8 @@ def check_tree(tree: tuple) -> None:
     assert not any(a < c < b < d for a, b in arcs for c, d in arcs)
 
 
-def test_rules_are_those_of_the_paper(mirror: Path) -> None:
-    text = (mirror / "cfq_dependency" / "question_grammar.cfg").read_text()
+def test_rules_are_those_of_the_paper(data_dir: Path) -> None:
+    text = (data_dir / "cfq_dependency" / "question_grammar.cfg").read_text()
     # this copy has one word broken over two lines
     text = text.replace("punctCom- monNoun", "punctCommonNoun")
     theirs: set[tuple[str, ...]] = set()
@@ -130,23 +131,22 @@ def test_heads_and_labels() -> None:
     }
 
 
-def questions(mirror: Path, part: str) -> list[str]:
-    text = (mirror / "cfq" / "mcd1" / part / f"{part}_encode.txt").read_text()
-    return [original_question(line) for line in text.splitlines()]
+def questions(files: Files, part: str) -> list[str]:
+    return [original_question(line) for line in files.lines(f"cfq/mcd1/{part}/{part}_encode.txt")]
 
 
-def test_real_questions(mirror: Path) -> None:
+def test_real_questions(files: Files) -> None:
     for part in ("train", "dev", "test"):
-        for question in questions(mirror, part)[::151]:
+        for question in questions(files, part)[:: 151 if files.whole else 1]:
             tree = parse(question)
             assert tree is not None, question
             check_tree(tree)
 
 
 @pytest.mark.slow
-def test_all_real_questions(mirror: Path) -> None:
+def test_all_real_questions(data_dir: Path) -> None:
     for part in ("train", "dev", "test"):
-        for question in questions(mirror, part):
+        for question in questions(Files(data_dir, whole=True), part):
             tree = parse(question)
             assert tree is not None, question
             check_tree(tree)

@@ -1,4 +1,4 @@
-"""CLUTRR on the real files: counts, graphs, kinship of every example, the definition of the splits."""
+"""CLUTRR: graphs, kinship of every example, the definition of the splits; on the real files, counts and rules."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_clutrr import write_clutrr
+from upstream_files import Files
 
-from hf_sysgen.data import DataError, benchmark_info, load_benchmark
-from hf_sysgen.data.clutrr.builder import Clutrr, parse, validation_rows
+from hf_sysgen.data import DataError, benchmark_info
+from hf_sysgen.data.clutrr.builder import parse, validation_rows
 from hf_sysgen.data.clutrr.kinship import EDGE_TYPES, RELATIONS, RULES, TARGETS, compose
 
 CLUTRR = benchmark_info("clutrr")
 
+Load = Callable[[str], Any]
 READABLE = ["gen_train23_test2to10", "gen_train234_test2to10"]
 HEADER = "id,story,query,target,task_name,story_edges,edge_types,query_edge,genders\n"
 LINE = (
@@ -26,26 +29,40 @@ LINE = (
 )
 
 
-@pytest.fixture(scope="session")
-def load(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Callable[[str], Any]:
-    cache_dir = tmp_path_factory.mktemp("clutrr")
+def loader(files: Files, cache_dir: Path) -> Load:
     loaded: dict[str, Any] = {}
 
     def load(config: str) -> Any:
         if config not in loaded:
-            loaded[config] = load_benchmark("clutrr", config, data_dir=mirror, cache_dir=cache_dir)
+            loaded[config] = files.load("clutrr", config, cache_dir)
         return loaded[config]
 
     return load
 
 
+@pytest.fixture(scope="session")
+def files(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """Made files in place of a part of upstream's."""
+    return files if files.whole else Files(write_clutrr(tmp_path_factory.mktemp("made_clutrr")), whole=False)
+
+
+@pytest.fixture(scope="session")
+def load(tmp_path_factory: pytest.TempPathFactory, files: Files) -> Load:
+    return loader(files, tmp_path_factory.mktemp("clutrr"))
+
+
+@pytest.fixture(scope="session")
+def load_whole(tmp_path_factory: pytest.TempPathFactory, data_dir: Path) -> Load:
+    return loader(Files(data_dir, whole=True), tmp_path_factory.mktemp("whole_clutrr"))
+
+
 @pytest.mark.parametrize("config", READABLE)
-def test_definition(load: Callable[[str], Any], config: str, tmp_path: Path) -> None:
+def test_definition(load: Load, files: Files, config: str, tmp_path: Path) -> None:
     dataset = load(config)
-    checks = list(Clutrr(config_name=config, cache_dir=tmp_path).checks(dataset))
-    assert [check for check in checks if not check.holds] == []
+    checks = list(files.builder("clutrr", config, tmp_path).checks(dataset))
+    assert [check.fact for check in checks if not check.holds] == []
     # counts, lengths, labels, targets and kinship by split, then stories and chains
-    assert len(checks) == 5 * len(dataset) + 2
+    assert len(checks) == (5 if files.whole else 4) * len(dataset) + 2
 
 
 @pytest.mark.parametrize(
@@ -55,9 +72,9 @@ def test_definition(load: Callable[[str], Any], config: str, tmp_path: Path) -> 
         ("gen_train234_test2to10", [38, 107, 77, 185, 105, 155, 135, 124, 122]),
     ],
 )
-def test_lengths(load: Callable[[str], Any], config: str, by_k: list[int]) -> None:
+def test_lengths(load: Load, files: Files, config: str, by_k: list[int]) -> None:
     test = load(config)["test"]
-    assert Counter(test["k"]) == dict(zip(range(2, 11), by_k, strict=True))
+    assert Counter(test["k"]) == dict(zip(range(2, 11), by_k if files.whole else [6] * 9, strict=True))
     assert all(len(edges) == k for edges, k in zip(test["edges"], test["k"], strict=True))
     assert max(map(len, test["names"])) == 11
     assert {label for types in load(config)["train"]["edge_types"] for label in types} == set(EDGE_TYPES)
@@ -67,9 +84,9 @@ def test_lengths(load: Callable[[str], Any], config: str, by_k: list[int]) -> No
 @pytest.mark.parametrize(
     ("config", "train", "test"), [("gen_train23_test2to10", 106, 22), ("gen_train234_test2to10", 209, 35)]
 )
-def test_open_answers(load: Callable[[str], Any], config: str, train: int, test: int) -> None:
+def test_open_answers(load_whole: Load, config: str, train: int, test: int) -> None:
     # what the errata say
-    parts = load(config)
+    parts = load_whole(config)
     found = {
         split: Counter(k for k, types in zip(part["k"], part["edge_types"], strict=True) if len(compose(types)) > 1)
         for split, part in parts.items()
@@ -79,8 +96,8 @@ def test_open_answers(load: Callable[[str], Any], config: str, train: int, test:
     assert found["test"][3] == 15
 
 
-def test_first_example(load: Callable[[str], Any]) -> None:
-    row = load("gen_train234_test2to10")["test"].filter(lambda k: k == 5, input_columns="k")[0]
+def test_first_example(load_whole: Load) -> None:
+    row = load_whole("gen_train234_test2to10")["test"].filter(lambda k: k == 5, input_columns="k")[0]
     assert row["input"].startswith("[Charles] went to his mother [Victoria] ''s house to play cards. [Andrew],")
     assert row["query"] == ["Donald", "Gilbert"]
     assert row["target"] == "nephew"
@@ -91,25 +108,25 @@ def test_first_example(load: Callable[[str], Any]) -> None:
 
 
 @pytest.mark.parametrize("config", READABLE)
-def test_people(load: Callable[[str], Any], config: str) -> None:
+def test_people(load: Load, config: str) -> None:
     for row in load(config)["test"]:
         assert row["query"] == [row["names"][node] for node in row["query_edge"]]
         assert len(row["names"]) == 1 + max(max(edge) for edge in row["edges"])
         assert all(f"[{name}]" in row["input"] for name in row["names"])
 
 
-def test_whole_train(load: Callable[[str], Any], mirror: Path) -> None:
+def test_whole_train(load: Load, files: Files) -> None:
     config = READABLE[0]
     whole, split = load(f"{config}_whole_train"), load(config)
     assert list(whole) == ["train", "test"]
-    assert len(whole["train"]) == 10_094
-    held_out = validation_rows(10_094)
+    assert not files.whole or len(whole["train"]) == 10_094
+    held_out = validation_rows(len(whole["train"]))
     rows = whole["train"].to_list()
     assert split["validation"].to_list() == [row for line, row in enumerate(rows) if line in held_out]
     assert split["train"].to_list() == [row for line, row in enumerate(rows) if line not in held_out]
     assert whole["test"].to_list() == split["test"].to_list()
-    with open(mirror / "clutrr" / "data_089907f8" / "1.2,1.3_train.csv", newline="") as lines:
-        assert [row["target"] for row in csv.DictReader(lines)] == whole["train"]["target"]
+    lines = files.lines("clutrr/data_089907f8/1.2,1.3_train.csv")
+    assert [row["target"] for row in csv.DictReader(lines)] == whole["train"]["target"]
 
 
 def test_held_out() -> None:
@@ -120,11 +137,11 @@ def test_held_out() -> None:
     assert validation_rows(1_000) != set(range(800, 1_000))
 
 
-def test_files_of_the_edge_transformer(mirror: Path) -> None:
+def test_files_of_the_edge_transformer(data_dir: Path) -> None:
     sources = CLUTRR.configs["edge_train23_test2to10"].sources
     assert list(sources) == ["train", *(f"test_{k}" for k in range(2, 11))]
     for role, lines in (("test_2", 2_332), ("test_3", 2_289)):
-        content = gzip.decompress((mirror / f"{sources[role].mirror}.gz").read_bytes())
+        content = gzip.decompress((data_dir / f"{sources[role].mirror}.gz").read_bytes())
         # the two files that are at hand show that the ids are those of the contents
         assert hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest() == sources[role].git_blob
         rows = parse(content, role)
@@ -152,8 +169,8 @@ def test_rules_keep_generations() -> None:
         assert older[first] + older[second] == older[whole]
 
 
-def test_rules_are_all_in_the_data(load: Callable[[str], Any]) -> None:
-    train = load(READABLE[0])["train"]
+def test_rules_are_all_in_the_data(load_whole: Load) -> None:
+    train = load_whole(READABLE[0])["train"]
     pairs = {tuple(RELATIONS[label][0] for label in types) for types in train["edge_types"] if len(types) == 2}
     assert pairs == set(RULES)
 

@@ -1,27 +1,37 @@
-"""COGS against the counts of the papers, and its 21 categories against their definition."""
+"""COGS against the counts of the papers, and its 21 categories against their definition.
+
+A part of its files has all words, all words alone and exposure examples, and 30 examples of each category.
+"""
 
 from __future__ import annotations
 
-import gzip
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import datasets
 import pytest
+from upstream_files import Files
 
 from hf_sysgen.data import DataError, benchmark_info, load_benchmark
-from hf_sysgen.data.cogs.builder import Cogs, examples, read
+from hf_sysgen.data.cogs import checks as cogs_checks
+from hf_sysgen.data.cogs.builder import Cogs, examples
 from hf_sysgen.data.cogs.checks import check_categories, check_definitions
-from hf_sysgen.data.cogs.files import CATEGORIES, LEXICAL, STRUCTURAL, Example
+from hf_sysgen.data.cogs.files import CATEGORIES, LEXICAL, STRUCTURAL, Example, parse
 
 Load = Callable[[str], datasets.DatasetDict]
 Splits = dict[str, list[Example]]
 
 
 @pytest.fixture(scope="module")
-def load(mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Load:
+def load(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
     cache_dir = tmp_path_factory.mktemp("cogs")
-    return lambda config: load_benchmark("cogs", config, data_dir=mirror, cache_dir=cache_dir)
+    with pytest.MonkeyPatch.context() as patch:
+        if not files.whole:
+            train = parse(files.read("cogs/train.tsv"))
+            patch.setattr(cogs_checks, "IN_DISTRIBUTION", sum(row.category == "in_distribution" for row in train))
+            patch.setattr(cogs_checks, "PER_CATEGORY", 30)
+        yield lambda config: files.load("cogs", config, cache_dir)
 
 
 @pytest.fixture(scope="module")
@@ -29,25 +39,23 @@ def gen_2020(load: Load) -> Splits:
     return dict(examples(load("gen_2020")))
 
 
-def test_splits(load: Load) -> None:
+def test_splits(load: Load, files: Files) -> None:
     parts = load("gen_2020")
-    assert {split: len(part) for split, part in parts.items()} == {
-        "train": 24_155,
-        "validation": 3_000,
-        "test_iid": 3_000,
-        "test": 21_000,
-    }
+    sizes = {"train": 24_155, "validation": 3_000, "test_iid": 3_000, "test": 21_000}
+    assert benchmark_info("cogs").config("gen_2020").num_examples == sizes
+    assert list(parts) == list(sizes)
+    assert not files.whole or parts.num_rows == sizes
     assert parts["train"].column_names == ["input", "target", "category", "is_structural"]
     structural = [example["category"] for example in parts["test"] if example["is_structural"]]
-    assert len(structural) == 3_000
+    assert len(structural) == len(parts["test"]) // 7
     assert set(structural) == {"obj_pp_to_subj_pp", "cp_recursion", "pp_recursion"}
     assert not any(any(parts[split]["is_structural"]) for split in ("train", "validation", "test_iid"))
 
 
 @pytest.mark.parametrize("config", ["gen_2020", pytest.param("current", marks=pytest.mark.slow)])
-def test_definition(load: Load, mirror: Path, config: str) -> None:
-    wrong = [check for check in Cogs(config_name=config, data_dir=mirror).checks(load(config)) if not check.holds]
-    assert not wrong
+def test_definition(load: Load, files: Files, tmp_path: Path, config: str) -> None:
+    checks = files.builder("cogs", config, tmp_path).checks(load(config))
+    assert not [check for check in checks if not check.holds]
 
 
 def test_table_10_of_csordas(gen_2020: Splits) -> None:
@@ -58,10 +66,10 @@ def test_table_10_of_csordas(gen_2020: Splits) -> None:
         assert tuple(max(len(row[column].split()) for row in gen_2020[split]) for column in (0, 1)) == longest
 
 
-def test_what_the_correction_changed(gen_2020: Splits, mirror: Path) -> None:
-    corrected = read(Cogs(config_name="current", data_dir=mirror).locate_sources()["test"])
+def test_what_the_correction_changed(gen_2020: Splits, files: Files) -> None:
+    corrected = parse(files.read("cogs/gen.tsv"))
     changed = [pair for pair in zip(gen_2020["test"], corrected, strict=True) if pair[0] != pair[1]]
-    assert len(changed) == 51
+    assert len(changed) == (51 if files.whole else 10)
     for before, after in changed:
         assert before._replace(target="") == after._replace(target="")
         assert before.category == "obj_pp_to_subj_pp"
@@ -69,10 +77,9 @@ def test_what_the_correction_changed(gen_2020: Splits, mirror: Path) -> None:
         assert [(old, new) for old, new in words if old != new] == [("agent", "theme")]
 
 
-def test_rows_are_upstream_lines(load: Load, mirror: Path) -> None:
+def test_rows_are_upstream_lines(load: Load, files: Files) -> None:
     part = load("gen_2020")["test"]
-    with gzip.open(mirror / "cogs" / "gen_2020.tsv.gz", "rt") as lines:
-        upstream = [line.rstrip("\n") for line in lines]
+    upstream = files.lines("cogs/gen_2020.tsv")
     assert ["\t".join(row) for row in zip(part["input"], part["target"], part["category"], strict=True)] == upstream
 
 
@@ -136,28 +143,35 @@ CHANGES: dict[str, tuple[Callable[[Splits], object], str]] = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_checks_see(gen_2020: Splits, change: str) -> None:
     # few examples suffice, and are quick
+    step = max(1, len(gen_2020["test"]) // 500)
     few = {
-        split: [row for number, row in enumerate(rows) if row.category != "in_distribution" or number % 40 == 0]
+        split: [row for number, row in enumerate(rows) if row.category != "in_distribution" or number % step == 0]
         for split, rows in gen_2020.items()
     }
-    few["test"] = [row for number, row in enumerate(few["test"]) if number % 40 == 0]
-    few["test"] += [
-        next(row for number, row in enumerate(gen_2020["test"]) if row.category == name and number % 40)
-        for name in CATEGORIES
-    ]
+    few["test"] = [row for number, row in enumerate(few["test"]) if number % step == 0]
+    if step > 1:
+        few["test"] += [
+            next(row for number, row in enumerate(gen_2020["test"]) if row.category == name and number % step)
+            for name in CATEGORIES
+        ]
     apply, message = CHANGES[change]
     assert message not in failing(few)
     apply(few)
     assert message in failing(few)
 
 
-def test_counts_see(gen_2020: Splits) -> None:
+def test_counts_see(gen_2020: Splits, files: Files) -> None:
     def failing_counts(splits: Splits) -> list[str]:
         return [check.found for check in check_categories(splits, copies=1) if not check.holds]
 
     assert not failing_counts(gen_2020)
-    assert "'prim_to_subj_proper': 999" in failing_counts({**gen_2020, "test": gen_2020["test"][1:]})[0]
-    assert failing_counts({**gen_2020, "train": gen_2020["train"][1:]}) == ["23,999 and 143"]
+    one_less = "'prim_to_subj_proper': 999" if files.whole else "'prim_to_subj_proper': 29"
+    first = next(row for row in gen_2020["test"] if row.category == "prim_to_subj_proper")
+    test = [row for row in gen_2020["test"] if row is not first]
+    assert one_less in failing_counts({**gen_2020, "test": test})[0]
+    in_distribution = [row for row in gen_2020["train"] if row.category == "in_distribution"]
+    train = [row for row in gen_2020["train"] if row is not in_distribution[0]]
+    assert failing_counts({**gen_2020, "train": train}) == [f"{len(in_distribution) - 1:,} and 143"]
     kept = [row for row in gen_2020["train"] if row.category != "exposure_example_unacc"]
     assert len(failing_counts({**gen_2020, "train": kept})) == 1
 
@@ -167,7 +181,7 @@ def test_categories() -> None:
     assert len(LEXICAL) == 18
 
 
-def test_train_100(mirror: Path, tmp_path: Path) -> None:
+def test_train_100(files: Files, tmp_path: Path) -> None:
     config = benchmark_info("cogs").config("train_100_current")
     # 155 words alone and exposures, 100 times
     assert config.num_examples["train"] == 24_000 + 100 * (143 + 12)
@@ -177,9 +191,11 @@ def test_train_100(mirror: Path, tmp_path: Path) -> None:
         Cogs(config_name=config.name, data_dir=tmp_path, cache_dir=tmp_path).download_and_prepare()
     other = tmp_path / "cogs" / "train_100.tsv"
     other.parent.mkdir()
-    other.write_bytes((mirror / "cogs" / "train.tsv").read_bytes())
+    other.write_bytes(content := files.read("cogs/train.tsv"))
+    found = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
     # the id that upstream's tree gives train.tsv
-    with pytest.raises(DataError, match=r"git blob id eb101d5755415c4eea7071fb37d32ed56e610ef8, expected .*aada7b25"):
+    assert not files.whole or found == "eb101d5755415c4eea7071fb37d32ed56e610ef8"
+    with pytest.raises(DataError, match=rf"git blob id {found}, expected .*aada7b25"):
         Cogs(config_name=config.name, data_dir=tmp_path, cache_dir=tmp_path).download_and_prepare()
 
 

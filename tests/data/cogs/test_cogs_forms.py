@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from upstream_files import Files
 
 from hf_sysgen.data.cogs.files import Example, chain, has_modified_subject, parse, use
 from hf_sysgen.data.cogs.forms import Conjunct, LogicalForm, is_name, parse_form
@@ -95,10 +94,8 @@ def test_files() -> None:
         parse(b"a\tb\tc\nd\te\n")
 
 
-def test_every_target_is_a_form(mirror: Path) -> None:
-    examples = [
-        example for name in ("train", "dev") for example in parse((mirror / "cogs" / f"{name}.tsv").read_bytes())
-    ]
+def test_every_target_is_a_form(files: Files) -> None:
+    examples = [example for name in ("train", "dev") for example in parse(files.read(f"cogs/{name}.tsv"))]
     names = 0
     for sentence, target, category in examples:
         if target == sentence:

@@ -1,7 +1,8 @@
-"""The graph form of COGS: the converter against every byte of the published files."""
+"""The graph form of COGS: the converter against every byte of the published files, or of lines by their sha256."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -9,43 +10,50 @@ from typing import Any
 
 import datasets
 import pytest
+from upstream_files import Files
 
-from hf_sysgen.data import load_benchmark
 from hf_sysgen.data.cogs.files import parse
 from hf_sysgen.data.cogs.graph import CogsGraph, gen_dev_lines
 from hf_sysgen.data.cogs.graph_forms import Graph, graph_line, to_graph
-from hf_sysgen.data.fetch import open_file
 
-UPSTREAM = {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv", "gen": "gen_2020.tsv.gz"}
+UPSTREAM = {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv", "gen": "gen_2020.tsv"}
 PUBLISHED = {
     "train": "train_seqtag.jsonl",
     "validation": "dev_seqtag.jsonl",
     "validation_generalization": "gen_dev_seqtag.jsonl",
     "test_iid": "test_seqtag.jsonl",
-    "test": "gen_seqtag.jsonl.gz",
+    "test": "gen_seqtag.jsonl",
 }
 
 
-def read(path: Path) -> bytes:
-    with open_file(path) as stream:
-        return stream.read()
+def published(files: Files, split: str) -> bytes:
+    return files.read(f"cogs_graph/{PUBLISHED[split]}")
 
 
-def graphs(mirror: Path, split: str) -> Iterator[dict[str, Any]]:
-    return map(json.loads, read(mirror / "cogs_graph" / PUBLISHED[split]).splitlines())
+def graphs(files: Files, split: str) -> Iterator[dict[str, Any]]:
+    return map(json.loads, published(files, split).splitlines())
+
+
+@pytest.fixture
+def whole(data_dir: Path) -> Files:
+    return Files(data_dir, whole=True)
 
 
 @pytest.mark.parametrize("name", UPSTREAM)
-def test_every_byte(mirror: Path, name: str) -> None:
+def test_every_byte(files: Files, name: str) -> None:
     lines = [
         graph_line(to_graph(sentence, target), category)
-        for sentence, target, category in parse(read(mirror / "cogs" / UPSTREAM[name]))
+        for sentence, target, category in parse(files.read(f"cogs/{UPSTREAM[name]}"))
     ]
-    published = {"train": "train", "dev": "validation", "test": "test_iid", "gen": "test"}[name]
-    assert "\n".join(lines).encode() == read(mirror / "cogs_graph" / PUBLISHED[published])
+    ours = "\n".join(lines).encode()
+    if not files.whole:
+        digests = json.loads(files.read("cogs_graph/rows_sha256.json"))
+        assert hashlib.sha256(ours).hexdigest() == digests[name]
+        return
+    assert ours == published(files, {"train": "train", "dev": "validation", "test": "test_iid", "gen": "test"}[name])
     if name == "gen":
         tuning = "\n".join(lines[row] for row in gen_dev_lines()).encode()
-        assert tuning == read(mirror / "cogs_graph" / PUBLISHED["validation_generalization"])
+        assert tuning == published(files, "validation_generalization")
 
 
 def check_rows(rows: Iterable[dict[str, Any]], theirs: Iterable[dict[str, Any]]) -> None:
@@ -57,14 +65,14 @@ def check_rows(rows: Iterable[dict[str, Any]], theirs: Iterable[dict[str, Any]])
 
 
 @pytest.mark.parametrize("split", ["validation", "validation_generalization"])
-def test_streamed(mirror: Path, tmp_path: Path, split: str) -> None:
-    builder = CogsGraph(config_name="gen_2020", data_dir=mirror, cache_dir=tmp_path)
-    check_rows(builder.as_streaming_dataset(split), graphs(mirror, split))
+def test_streamed(whole: Files, tmp_path: Path, split: str) -> None:
+    builder = whole.builder("cogs_graph", "gen_2020", tmp_path)
+    check_rows(builder.as_streaming_dataset(split), graphs(whole, split))
 
 
 @pytest.mark.slow
-def test_loaded(mirror: Path, tmp_path: Path) -> None:
-    parts = load_benchmark("cogs_graph", "gen_2020", data_dir=mirror, cache_dir=tmp_path)
+def test_loaded(whole: Files, tmp_path: Path) -> None:
+    parts = whole.load("cogs_graph", "gen_2020", tmp_path)
     assert {split: len(part) for split, part in parts.items()} == {
         "train": 24_155,
         "validation": 3_000,
@@ -72,13 +80,13 @@ def test_loaded(mirror: Path, tmp_path: Path) -> None:
         "test_iid": 3_000,
         "test": 21_000,
     }
-    check_rows(parts["validation_generalization"], graphs(mirror, "validation_generalization"))
+    check_rows(parts["validation_generalization"], graphs(whole, "validation_generalization"))
     assert not [check for check in CogsGraph(config_name="gen_2020").checks(parts) if not check.holds]
 
 
-def test_vocabularies_of_bergen(mirror: Path) -> None:
+def test_vocabularies_of_bergen(whole: Files) -> None:
     # load.py of Bergen et al. without gen, their [PAD] left out
-    rows = [graph for split in ("train", "validation", "test_iid") for graph in graphs(mirror, split)]
+    rows = [graph for split in ("train", "validation", "test_iid") for graph in graphs(whole, split)]
     sizes = {name: len({word for row in rows for word in row[name]}) for name in rows[0] if name != "distribution"}
     del sizes["parent"]
     assert sizes == {"tokens": 744, "role": 8, "category": 4, "noun_type": 3, "verb_name": 135}

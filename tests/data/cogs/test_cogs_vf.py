@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 
 import datasets
 import pytest
+from upstream_files import Files
 
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.data.cogs.files import Example, parse
@@ -17,25 +17,25 @@ from hf_sysgen.data.cogs.variable_free_forms import Node, parse_variable_free, t
 FILES = ("train", "dev", "test", "gen")
 
 
-def upstream(mirror: Path, folder: str, name: str) -> list[Example]:
-    return parse((mirror / folder / f"{name}.tsv").read_bytes())
+def upstream(files: Files, folder: str, name: str) -> list[Example]:
+    return parse(files.read(f"{folder}/{name}.tsv"))
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_line(mirror: Path, name: str) -> None:
+def test_every_line(files: Files, name: str) -> None:
     ours = [
         example if example.category == "primitive" else example._replace(target=to_variable_free(example.target))
-        for example in upstream(mirror, "cogs", name)
+        for example in upstream(files, "cogs", name)
     ]
-    theirs = upstream(mirror, "cogs_vf", name)
+    theirs = upstream(files, "cogs_vf", name)
     assert ours == theirs
     for _, target, category in theirs[::7]:
         if category != "primitive":
             assert to_variable_free(to_logical_form(target)) == target
 
 
-def test_pairs_of_qiu(mirror: Path) -> None:
-    pairs = json.loads((mirror / "cogs_vf" / "converter_test_pairs.json").read_text())
+def test_pairs_of_qiu(sample: Files) -> None:
+    pairs = json.loads(sample.read("cogs_vf/converter_test_pairs.json"))
     assert len(pairs) == 8
     assert [to_variable_free(pair["cogs"]) for pair in pairs] == [pair["variable_free"] for pair in pairs]
 
@@ -111,33 +111,34 @@ def test_no_logical_form(target: str, message: str) -> None:
     assert message in str(caught.value)
 
 
-def rows(mirror: Path, config: str, split: str) -> list[Example]:
-    builder = CogsVf(config_name=config, data_dir=mirror)
+def rows(files: Files, cache_dir: Path, config: str, split: str) -> list[Example]:
+    builder = files.builder("cogs_vf", config, cache_dir)
     made = builder._generate_examples(builder.locate_sources()[split])
     return [Example(row["input"], row["target"], row["category"]) for _, row in made]
 
 
-def test_words_alone(mirror: Path) -> None:
+def test_words_alone(data_dir: Path, tmp_path: Path) -> None:
     # as Qiu et al. made it, kept by another repository
-    with gzip.open(mirror / "cogs_vf" / "train_qiu_primitives.tsv.gz") as theirs:
-        assert rows(mirror, "gen_2020", "train") == parse(theirs.read())
-    assert rows(mirror, "recogs", "train") == upstream(mirror, "cogs_vf", "train")
+    files = Files(data_dir, whole=True)
+    theirs = parse(files.read("cogs_vf/train_qiu_primitives.tsv"))
+    assert rows(files, tmp_path, "gen_2020", "train") == theirs
 
 
-def test_before_the_correction(mirror: Path) -> None:
-    changed = [
-        (ours, theirs)
-        for ours, theirs in zip(rows(mirror, "gen_2020", "test"), upstream(mirror, "cogs_vf", "gen"), strict=True)
-        if ours != theirs
-    ]
-    assert len(changed) == 51
+def test_words_alone_of_recogs(files: Files, tmp_path: Path) -> None:
+    assert rows(files, tmp_path, "recogs", "train") == upstream(files, "cogs_vf", "train")
+
+
+def test_before_the_correction(files: Files, tmp_path: Path) -> None:
+    ours, theirs = rows(files, tmp_path, "gen_2020", "test"), upstream(files, "cogs_vf", "gen")
+    changed = [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
+    assert len(changed) == (51 if files.whole else 10)
     assert {row.category for pair in changed for row in pair} == {"obj_pp_to_subj_pp"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("config", ["gen_2020", "current", "recogs"])
-def test_loaded(mirror: Path, tmp_path: Path, config: str) -> None:
-    parts = load_benchmark("cogs_vf", config, data_dir=mirror, cache_dir=tmp_path)
+def test_loaded(data_dir: Path, tmp_path: Path, config: str) -> None:
+    parts = load_benchmark("cogs_vf", config, data_dir=data_dir, cache_dir=tmp_path)
     assert {split: len(part) for split, part in parts.items()} == {
         "train": 24_155,
         "validation": 3_000,
@@ -147,12 +148,12 @@ def test_loaded(mirror: Path, tmp_path: Path, config: str) -> None:
     assert not [check for check in CogsVf(config_name=config).checks(parts) if not check.holds]
 
 
-def test_streamed(mirror: Path, tmp_path: Path) -> None:
-    builder = CogsVf(config_name="current", data_dir=mirror, cache_dir=tmp_path)
+def test_streamed(files: Files, tmp_path: Path) -> None:
+    builder = files.builder("cogs_vf", "current", tmp_path)
     streamed = list(builder.as_streaming_dataset("validation").take(2))
     assert streamed == [
         {**dict(zip(("input", "target", "category"), row, strict=True)), "is_structural": False}
-        for row in upstream(mirror, "cogs_vf", "dev")[:2]
+        for row in upstream(files, "cogs_vf", "dev")[:2]
     ]
 
 

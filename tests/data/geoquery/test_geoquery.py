@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from upstream_files import Files
 
 from hf_sysgen.data import DataError, benchmark_info, load_benchmark
 from hf_sysgen.data.geoquery.builder import Geoquery, split_ids
@@ -46,24 +47,25 @@ highlow('ohio','oh','campbell hill',472,'ohio river',132).
 
 
 @pytest.fixture(scope="session")
-def examples(mirror: Path) -> list[Any]:
-    folder = mirror / "geoquery"
-    return convert((folder / "geography-multilingual.xml").read_bytes(), (folder / "geobase").read_text("latin-1"))
+def examples(sample: Files) -> list[Any]:
+    return convert(
+        sample.read("geoquery/geography-multilingual.xml"), sample.read("geoquery/geobase").decode("latin-1")
+    )
 
 
 @pytest.fixture(scope="session")
-def load(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Callable[[str], Any]:
+def load(tmp_path_factory: pytest.TempPathFactory, sample: Files) -> Callable[[str], Any]:
     cache_dir = tmp_path_factory.mktemp("geoquery")
-    return lambda config: load_benchmark("geoquery", config, data_dir=mirror, cache_dir=cache_dir)
+    return lambda config: load_benchmark("geoquery", config, data_dir=sample.folder, cache_dir=cache_dir)
 
 
-def tsv(path: Path) -> list[list[str]]:
-    return [line.split("\t") for line in path.read_text().splitlines()]
+def tsv(sample: Files, name: str) -> list[list[str]]:
+    return [line.split("\t") for line in sample.lines(f"geoquery/nqg/{name}.tsv")]
 
 
-def test_conversion_is_upstreams(examples: list[Any], mirror: Path) -> None:
+def test_conversion_is_upstreams(examples: list[Any], sample: Files) -> None:
     assert len(examples) == 892
-    upstream = tsv(mirror / "geoquery" / "nqg" / "dataset.tsv")
+    upstream = tsv(sample, "dataset")
     assert [[example["input"], example["target"]] for example in examples[:880]] == upstream
 
 
@@ -71,10 +73,10 @@ def test_conversion_is_upstreams(examples: list[Any], mirror: Path) -> None:
     ("config", "folder"),
     [("standard", "standard"), ("template", "template_1"), ("tmcd", "tmcd_1"), ("length", "length_1")],
 )
-def test_splits_are_upstreams(load: Callable[[str], Any], mirror: Path, config: str, folder: str) -> None:
+def test_splits_are_upstreams(load: Callable[[str], Any], sample: Files, config: str, folder: str) -> None:
     for split, part in load(config).items():
         rows = [list(pair) for pair in zip(part["input"], part["target"], strict=True)]
-        assert rows == tsv(mirror / "geoquery" / "nqg" / folder / f"{split}.tsv")
+        assert rows == tsv(sample, f"{folder}/{split}")
 
 
 @pytest.mark.parametrize("config", GEOQUERY.configs)
@@ -102,8 +104,8 @@ def test_random_split_is_the_least_divergent(load: Callable[[str], Any]) -> None
     assert of("standard") < of("template") < of("length") < of("tmcd")
 
 
-def test_entities_restore_the_query(examples: list[Any], mirror: Path) -> None:
-    corpus = (mirror / "geoquery" / "geography-multilingual.xml").read_text()
+def test_entities_restore_the_query(examples: list[Any], sample: Files) -> None:
+    corpus = sample.read("geoquery/geography-multilingual.xml").decode()
     queries = re.findall(r"<mrl lang='geo-funql'>\s*(.*?)\s*</mrl>", corpus)
     # the twelve of the extension are written otherwise
     assert len(queries) == 880

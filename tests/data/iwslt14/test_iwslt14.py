@@ -34,8 +34,8 @@ def lines(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(("split", "name", "size"), [("validation", "valid", 7_283), ("test", "test", 6_750)])
-def test_published_files(mirror: Path, split: str, name: str, size: int) -> None:
-    sides = [lines(mirror / PREPARED / f"{name}.{language}") for language in LANGUAGES]
+def test_published_files(data_dir: Path, split: str, name: str, size: int) -> None:
+    sides = [lines(data_dir / PREPARED / f"{name}.{language}") for language in LANGUAGES]
     assert tuple(git_blob_id(side) for side in sides) == GIT_BLOBS[split]
     assert len(paired(sides, "")) == size
     for line in sides[0] + sides[1]:
@@ -43,13 +43,13 @@ def test_published_files(mirror: Path, split: str, name: str, size: int) -> None
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_test_set_from_raw(mirror: Path, language: str) -> None:
-    files = [mirror / RAW / f"IWSLT14.{name}.de-en.{language}.xml" for name in EVALUATION]
+def test_test_set_from_raw(data_dir: Path, language: str) -> None:
+    files = [data_dir / RAW / f"IWSLT14.{name}.de-en.{language}.xml" for name in EVALUATION]
     if not files[0].is_file():
-        pytest.skip(f"needs the archive's evaluation files in {RAW} of the mirror")
+        pytest.skip(f"needs the archive's evaluation files in {RAW} of the data folder")
     tokenize = moses_tokenizer(language)
     made = [tokenize(line).lower() for file in files for line in segment_lines(lines(file))]
-    assert made == lines(mirror / PREPARED / f"test.{language}")
+    assert made == lines(data_dir / PREPARED / f"test.{language}")
 
 
 def test_sizes_fit() -> None:
@@ -132,14 +132,14 @@ def test_builder(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert failed[-1].found == "1 pairs that are not so"
 
 
-def test_published_config(mirror: Path, tmp_path: Path) -> None:
+def test_published_config(data_dir: Path, tmp_path: Path) -> None:
     """The config takes six files; with train in place, the published ones come through."""
     for side in LANGUAGES:
         for name in ("valid", "test", "train"):
             path = tmp_path / PREPARED / f"{name}.{side}"
             path.parent.mkdir(parents=True, exist_ok=True)
             if name != "train":
-                path.write_bytes((mirror / PREPARED / path.name).read_bytes())
+                path.write_bytes((data_dir / PREPARED / path.name).read_bytes())
     with pytest.raises(DataError, match=r"no file mt/iwslt14\.tokenized\.de-en/tmp/train\.de"):
         load_benchmark("iwslt14", "de-en", data_dir=tmp_path, cache_dir=tmp_path)
     for side in LANGUAGES:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from upstream_files import Files
 
 from hf_sysgen.data import DataError, benchmark_info, load_benchmark
 from hf_sysgen.data.info import ConfigInfo, Source
@@ -55,31 +56,31 @@ def sample_from_module(module):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_definition(mirror: Path, tmp_path: Path, module: str) -> None:
+def test_definition(files: Files, tmp_path: Path, module: str) -> None:
     config = f"{module}_generated"
-    dataset = load_benchmark("mathematics", config, data_dir=mirror, cache_dir=tmp_path)
-    builder = Mathematics(config_name=config, data_dir=mirror, cache_dir=tmp_path)
+    dataset = load_benchmark("mathematics", config, data_dir=files.folder, cache_dir=tmp_path)
+    builder = Mathematics(config_name=config, data_dir=files.folder, cache_dir=tmp_path)
     checks = list(builder.checks(dataset))
     assert [check for check in checks if not check.holds] == []
     # repeats, answers by split, lengths
     assert len(checks) == 1 + 3 + 1
-    # a tenth of each of three files of 3,000 lines, some of which repeat a question of another
+    # a tenth of each of three files, some of whose lines repeat a question of another
     sizes = [len(part) for part in dataset.values()]
     assert list(dataset) == ["train", "validation", "test_iid", "test"]
-    assert sizes[0] + sizes[1] <= 9_000
-    assert sizes[1] == sum(sizes[:2]) // 10 or sizes[1] == sum(sizes[:2]) // 10 - 1
-    assert sizes[3] == 1_000
+    train, test = (3_000, 1_000) if files.whole else (100, 30)
+    assert sizes[0] + sizes[1] <= 3 * train
+    assert sizes[1] in range(sum(sizes[:2]) // 10 - 2, sum(sizes[:2]) // 10 + 1)
+    assert sizes[3] == test
     # as upstream writes them
-    first = (mirror / GENERATED / module_files(module)["extrapolate"]).read_text().splitlines()[:2]
+    first = files.lines(f"{GENERATED}/{module_files(module)['extrapolate']}")[:2]
     assert list(dataset["test"][0].values()) == first
 
 
-def test_every_answer_of_the_samples(mirror: Path) -> None:
+def test_every_answer_of_the_samples(files: Files) -> None:
     for module in MODULES:
         for path in module_files(module).values():
-            with open(mirror / GENERATED / path) as lines:
-                pairs = list(read_pairs(lines))
-            assert len(pairs) in (1_000, 3_000)
+            pairs = list(read_pairs(files.lines(f"{GENERATED}/{path}")))
+            assert len(pairs) in ((1_000, 3_000) if files.whole else (30, 100))
             assert all(solve(question) == Decimal(answer) for question, answer in pairs)
 
 
@@ -228,7 +229,7 @@ def test_generated_files_decide_the_data(tmp_path: Path) -> None:
 
 
 def test_generated_files_are_absent(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"mathematics_generate --output FOLDER") as caught:
+    with pytest.raises(DataError, match=r"mathematics.generate --output FOLDER") as caught:
         load_benchmark("mathematics", f"{MODULES[0]}_generated", data_dir=tmp_path)
     assert "train-easy/arithmetic__add_or_sub.txt" in str(caught.value)
     with pytest.raises(DataError, match="in any folder"):

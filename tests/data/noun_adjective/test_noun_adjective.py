@@ -7,16 +7,16 @@ import re
 import sys
 import tarfile
 import types
-import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import datasets
 import pytest
+from europarl_session import opus_pairs
+from upstream_files import Files
 
 from hf_sysgen.data import DataError, benchmark_info, load_benchmark
 from hf_sysgen.data.conllu import Word, read_conllu
@@ -112,27 +112,9 @@ def test_uses_of_lemmas_and_tokens() -> None:
     assert uses("responses new", words) == [Use("response", frozenset())]
 
 
-def opus_pairs(path: Path) -> list[tuple[str, str]]:
-    """A session of Europarl as OPUS has it: two XML files and the alignment of their sentences."""
-    sentences = {}
-    with zipfile.ZipFile(path) as archive:
-        for language in ("en", "fr"):
-            name = f"dummy_data/{language}.zip/Europarl/raw/{language}/ep-00-01-17.xml"
-            root = ElementTree.fromstring(archive.read(name))
-            sentences[language] = {s.get("id"): " ".join("".join(s.itertext()).split()) for s in root.iter("s")}
-        links = ElementTree.fromstring(archive.read("dummy_data/en-fr.xml.gz")).iter("link")
-        return [
-            (
-                " ".join(sentences["en"][number] for number in english.split()),
-                " ".join(sentences["fr"][number] for number in french.split()),
-            )
-            for english, french in (link.get("xtargets", "").split(";") for link in links)
-        ]
-
-
 @pytest.fixture(scope="module")
-def session(mirror: Path) -> list[tuple[str, str]]:
-    return opus_pairs(mirror / "mt" / "europarl" / "en-fr.dummy_data.zip")
+def session(sample: Files) -> list[tuple[str, str]]:
+    return opus_pairs(sample.path("mt/europarl/en-fr.dummy_data.zip"))
 
 
 @pytest.mark.parametrize(("bare", "kept"), [(False, 710), (True, 742)])

@@ -1,6 +1,6 @@
-"""PCFG SET on the real files: every target, the definition of the splits, the paper's counts.
+"""PCFG SET on real lines: every target, the definition of the splits; on the whole files, the paper's counts.
 
-The sources of the training sets are in no mirror. What is shown of them: their targets; those pairs that the published
+The sources of the training sets are not to be had. What is shown of them: their targets; those pairs that the published
 test sets of other configs give away (`derived_partial_train`); and small sets made here.
 """
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from upstream_files import Files
 
 from hf_sysgen.data import DataError, benchmark_info, load_benchmark
 from hf_sysgen.data.builder import builder_configs
@@ -49,36 +50,20 @@ TINY = {
 
 
 @pytest.fixture(scope="module")
-def read(mirror: Path) -> Read:
-    """Lines of an upstream file, checked against its sha256."""
-    if not (mirror / "pcfg_set" / "pcfgset").is_dir():
-        pytest.skip("needs the upstream files of PCFG SET in the mirror")
-    files = {source.path: source for config in PCFG_SET.configs.values() for source in config.sources.values()}
-
-    def read(path: str) -> Lines:
-        with open_file(locate(files[f"data/pcfgset/{path}"], mirror)) as stream:
-            return stream.read().decode().splitlines()
-
-    return read
+def read(files: Files) -> Read:
+    return lambda path: files.lines(f"pcfg_set/{path}")
 
 
 @pytest.fixture(scope="module")
-def partial(mirror: Path) -> Callable[[str], tuple[Lines, Lines]]:
-    """The known pairs of a training set."""
-    folder = mirror / "pcfg_set" / "derived_partial_train"
-    if not folder.is_dir():
-        pytest.skip("needs derived_partial_train of PCFG SET in the mirror")
+def read_whole(data_dir: Path) -> Read:
+    """Lines of an upstream file, checked against its sha256."""
+    sources = {source.path: source for config in PCFG_SET.configs.values() for source in config.sources.values()}
 
-    def pairs(config: str) -> tuple[Lines, Lines]:
-        lines = []
-        for suffix in ("src", "tgt"):
-            plain = folder / UPSTREAM[config] / f"train.{suffix}"
-            path = plain if plain.is_file() else plain.with_name(plain.name + ".gz")
-            with open_file(path) as stream:
-                lines.append(stream.read().decode().splitlines())
-        return lines[0], lines[1]
+    def read(path: str) -> Lines:
+        with open_file(locate(sources[f"data/pcfgset/{path}"], data_dir)) as stream:
+            return stream.read().decode().splitlines()
 
-    return pairs
+    return read
 
 
 def made(folder: Path, config: str, contents: Mapping[str, Lines], sizes: Mapping[str, int]) -> PcfgSet:
@@ -122,27 +107,29 @@ def test_every_published_target(read: Read, folder: str) -> None:
     ("config", "train", "test"),
     [("base", 82_622, 9_721), ("productivity", 81_010, 11_333), ("systematicity", 82_168, 10_175)],
 )
-def test_counts_of_the_paper(read: Read, config: str, train: int, test: int) -> None:
+def test_counts_of_the_paper(read_whole: Read, config: str, train: int, test: int) -> None:
     folder = UPSTREAM[config]
     counts = {
-        "train": len(read(f"{folder}/train.tgt")),
-        "validation": len(read("pcfgset/dev.src")),
-        "test": len(read(f"{folder}/test.src")),
+        "train": len(read_whole(f"{folder}/train.tgt")),
+        "validation": len(read_whole("pcfgset/dev.src")),
+        "test": len(read_whole(f"{folder}/test.src")),
     }
     assert counts == dict(PCFG_SET.configs[config].num_examples) == {"train": train, "validation": 4_860, "test": test}
 
 
-def test_productivity_and_systematicity_share_base_among_them(read: Read) -> None:
-    pool = Counter(read("pcfgset/train.tgt") + read("pcfgset/test.tgt"))
+def test_productivity_and_systematicity_share_base_among_them(read_whole: Read) -> None:
+    pool = Counter(read_whole("pcfgset/train.tgt") + read_whole("pcfgset/test.tgt"))
     for config in ("productivity", "systematicity"):
-        assert Counter(read(f"{config}/train.tgt") + read(f"{config}/test.tgt")) == pool
+        assert Counter(read_whole(f"{config}/train.tgt") + read_whole(f"{config}/test.tgt")) == pool
 
 
-def test_definition_of_the_tests(read: Read) -> None:
+def test_definition_of_the_tests(read: Read, files: Files) -> None:
     lengths = [len(functions(source)) for source in read("productivity/test.src")]
     assert lengths == sorted(lengths)
     assert (lengths[0], lengths[-1]) == (9, 35)
     assert all(map(is_held_out, read("systematicity/test.src")))
+    if not files.whole:
+        return
     # and nothing of base's test that belongs there is missing
     base, longer, held_out = (set(read(f"{folder}/test.src")) for folder in UPSTREAM.values())
     assert {source for source in base if len(functions(source)) >= 9} == base & longer
@@ -151,36 +138,40 @@ def test_definition_of_the_tests(read: Read) -> None:
     assert {source for source in held_out if len(functions(source)) >= 9} == longer & held_out
 
 
-def test_the_validation_set_is_of_base(read: Read) -> None:
+def test_the_validation_set_is_of_base(read_whole: Read) -> None:
     # the numbers that the configs' `tests` name
-    sources = read("pcfgset/dev.src")
+    sources = read_whole("pcfgset/dev.src")
     assert sum(len(functions(source)) >= 9 for source in sources) == 611
     assert sum(map(is_held_out, sources)) == 521
     assert "611 of its 4,860" in PCFG_SET.configs["productivity"].tests["validation"]
     assert "521 of its 4,860" in PCFG_SET.configs["systematicity"].tests["validation"]
 
 
-def test_vocabulary(read: Read) -> None:
-    sources = [source for folder in UPSTREAM.values() for source in read(f"{folder}/test.src")]
+def test_vocabulary(read_whole: Read) -> None:
+    sources = [source for folder in UPSTREAM.values() for source in read_whole(f"{folder}/test.src")]
     words = {word for source in sources for word in source.split()}
     # Csordas et al. 2021, table 10, has 4 more: the synonyms of the substitutivity test
     assert len(words) == 531
     assert words >= set(SYMBOLS)
     assert max(len(source.split()) for source in sources) == 71
-    assert max(len(target.split()) for target in read("productivity/test.tgt")) == 736
+    assert max(len(target.split()) for target in read_whole("productivity/test.tgt")) == 736
 
 
 @pytest.mark.parametrize("config", list(UPSTREAM))
-def test_builder(read: Read, partial: Callable[[str], tuple[Lines, Lines]], tmp_path: Path, config: str) -> None:
+def test_builder(read: Read, files: Files, tmp_path: Path, config: str) -> None:
     contents = {}
     for part, split in (("pcfgset/dev", "validation"), (f"{UPSTREAM[config]}/test", "test")):
         contents |= {split: read(f"{part}.src"), f"{split}_target": read(f"{part}.tgt")}
     # a known pair is one with a target of train; three of base's 16,674 are not of train, as test has that target, too
     test = set(contents["test"])
-    known = [pair for pair in zip(*partial(config), strict=True) if pair[0] not in test]
-    assert len(known) == {"base": 16_671, "productivity": 15_058, "systematicity": 16_220}[config]
-    contents["train"], contents["train_target"] = map(list, zip(*known[::5], strict=True))
-    sizes = {**PCFG_SET.configs[config].num_examples, "train": len(contents["train"])}
+    partial = f"derived_partial_train/{UPSTREAM[config]}/train"
+    pairs = zip(read(f"{partial}.src"), read(f"{partial}.tgt"), strict=True)
+    known = [pair for pair in pairs if pair[0] not in test]
+    if files.whole:
+        assert len(known) == {"base": 16_671, "productivity": 15_058, "systematicity": 16_220}[config]
+        known = known[::5]
+    contents["train"], contents["train_target"] = map(list, zip(*known, strict=True))
+    sizes = {split: len(contents[split]) for split in PCFG_SET.configs[config].num_examples}
     dataset, failed = prepared(made(tmp_path, config, contents, sizes))
     assert failed == []
     assert {split: len(part) for split, part in dataset.items()} == sizes

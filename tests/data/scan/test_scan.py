@@ -14,6 +14,7 @@ from pathlib import Path
 
 import datasets
 import pytest
+from upstream_files import Files
 
 import hf_sysgen.data.builder
 from hf_sysgen.data import DataError, benchmark_info, load_benchmark
@@ -73,8 +74,8 @@ def test_examples(load: Callable[..., Splits], config: str) -> None:
 
 
 @pytest.mark.parametrize("config", MCD)
-def test_mcd(load: Callable[..., Splits], mirror: Path, config: str) -> None:
-    parts = load(config, mirror)
+def test_mcd(load: Callable[..., Splits], sample: Files, config: str) -> None:
+    parts = load(config, sample.folder)
     check_examples(config, parts)
     # Keysers et al. 2020: the same atoms on both sides, combined differently
     train_words, test_words = (
@@ -171,8 +172,8 @@ def test_length_cutoff_of_the_paper(load: Callable[..., Splits]) -> None:
     assert max(lengths(new)) == 48
 
 
-def test_resplit_indices(mirror: Path) -> None:
-    content = gzip.decompress((mirror / "scan_length_cutoff" / "csordas_resplit_indices.json.gz").read_bytes())
+def test_resplit_indices(data_dir: Path) -> None:
+    content = gzip.decompress((data_dir / "scan_length_cutoff" / "csordas_resplit_indices.json.gz").read_bytes())
     theirs = json.loads(content)
     all_lengths = lengths(parse(rebuild("tasks.txt")))
     assert set(theirs) == {str(cutoff) for cutoff in LENGTH_CUTOFFS.values()}
@@ -181,9 +182,9 @@ def test_resplit_indices(mirror: Path) -> None:
         assert ours == {"train": indices["train"], "validation": indices["iid"], "test": indices["val"]}
 
 
-def test_rows_are_upstream_lines(load: Callable[..., Splits], mirror: Path) -> None:
-    with open(mirror / "scan" / "length_split" / "tasks_test_length.txt") as lines:
-        upstream = [line.rstrip("\n") for line in lines]
+def test_rows_are_upstream_lines(load: Callable[..., Splits]) -> None:
+    # what `rebuild` makes has the checksums of upstream's files, see test_scan_files.py
+    upstream = rebuild("length_split/tasks_test_length.txt").decode().splitlines()
     assert [f"IN: {command} OUT: {actions}" for command, actions in load("length")["test"]] == upstream
 
 
@@ -289,13 +290,9 @@ def broken(config: str, data: datasets.DatasetDict) -> Iterator[tuple[str, datas
 
 
 @pytest.mark.parametrize("config", ["simple", "length", "addprim_jump", "template_right", "length_cutoff_26", "mcd1"])
-def test_checks(config: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_checks(config: str, sample: Files, tmp_path: Path) -> None:
     """All hold on the data, and each fails where its fact does not."""
-    builder = Scan(
-        config_name=config,
-        cache_dir=tmp_path,
-        data_dir=request.getfixturevalue("mirror") if config in MCD else None,
-    )
+    builder = Scan(config_name=config, cache_dir=tmp_path, data_dir=sample.folder if config in MCD else None)
     builder.download_and_prepare()
     data = builder.as_dataset()
     facts = [check.fact for check in builder.checks(data) if check.holds]

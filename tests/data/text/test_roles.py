@@ -312,10 +312,10 @@ def test_a_word_of_two_classes():
         lexicon([*COGS, ("rose", "LAMBDA a . LAMBDA e . rose . agent ( e , a )")])
 
 
-def test_roles_of_the_whole_of_cogs(mirror):
+def test_roles_of_the_whole_of_cogs(data_dir):
     parts = {}
     for split, name in (("train", "train"), ("test", "gen")):
-        with open_file(mirror / "cogs" / f"{name}.tsv") as stream:
+        with open_file(data_dir / "cogs" / f"{name}.tsv") as stream:
             parts[split] = parse(stream.read())
     found = lexicon((example.sentence, example.target) for rows in parts.values() for example in rows)
     # monastery and gardner are in gen alone; a verb has several forms in sentences, one in logical forms

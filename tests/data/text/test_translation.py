@@ -98,10 +98,10 @@ def test_bpe() -> None:
 
 @pytest.mark.parametrize("split", ["valid", "test"])
 @pytest.mark.parametrize("language", ["de", "en"])
-def test_published_bpe(mirror: Path, split: str, language: str) -> None:
-    encode = bpe_encoder((mirror / PREPARED / "code").read_text(encoding="utf-8"))
+def test_published_bpe(data_dir: Path, split: str, language: str) -> None:
+    encode = bpe_encoder((data_dir / PREPARED / "code").read_text(encoding="utf-8"))
     plain, pieces = (
-        (mirror / PREPARED / folder / f"{split}.{language}").read_text(encoding="utf-8").split("\n")[:2_001]
+        (data_dir / PREPARED / folder / f"{split}.{language}").read_text(encoding="utf-8").split("\n")[:2_001]
         for folder in ("tmp", "")
     )
     assert [encode(line) for line in plain] == pieces

@@ -6,17 +6,16 @@ import itertools
 import random
 import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from upstream_files import Files
 
 import hf_sysgen.evaluation.metrics.cogs_match as cogs_match
 from hf_sysgen.data.cogs.files import parse
 from hf_sysgen.data.cogs.forms import is_variable, parse_form
 from hf_sysgen.data.cogs.variable_free_forms import to_logical_form, to_variable_free
-from hf_sysgen.data.fetch import open_file
 from hf_sysgen.evaluation.metrics.cogs_match import exact_match, renaming_match, semantic_match
 
 NEED = (
@@ -27,11 +26,10 @@ COOK = "LAMBDA a . LAMBDA b . LAMBDA e . cook . agent ( e , b ) AND cook . theme
 
 
 @pytest.fixture(scope="module")
-def gold(data_dir: Path) -> list[str]:
-    """Every 20th target of the generalization set, and the longest ones."""
-    with open_file(data_dir / "cogs" / "gen.tsv") as stream:
-        targets = [example.target for example in parse(stream.read())]
-    return [*targets[::20], *sorted(targets, key=len)[-20:]]
+def gold(files: Files) -> list[str]:
+    """Targets of the generalization set, and the longest ones."""
+    targets = [example.target for example in parse(files.read("cogs/gen.tsv"))]
+    return [*targets[:: 20 if files.whole else 1], *sorted(targets, key=len)[-20:]]
 
 
 def split(form: str) -> tuple[list[str], list[str]]:

@@ -284,9 +284,7 @@ def test_a_stranger_parses_dependencies(name, runs):
         assert row["exact"] == all(arc == right for arc, right, it in zip(arcs, gold, content, strict=True) if it)
     metrics = read_record(runs(name) / "results.json").splits["test"].metrics
     test = [row for row in rows if row["split"] == "test"]
-    assert metrics["las"] == sum(row["correct_arcs"] for row in test) / sum(
-        row["tokens"] for row in test
-    )
+    assert metrics["las"] == sum(row["correct_arcs"] for row in test) / sum(row["tokens"] for row in test)
     assert metrics["uas"] >= metrics["las"] > 0
 
 

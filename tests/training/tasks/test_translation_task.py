@@ -1,4 +1,4 @@
-"""Translation from text to BLEU: real text of IWSLT14 and FLoRes, and made text with pairs that were held out."""
+"""Translation from text to BLEU: real text of Europarl and FLoRes, and made text with pairs that were held out."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 import sacrebleu
 import torch
+from europarl_session import opus_pairs
 from made_examples import made_examples
 from tiny_runs import read_lines, tiny_recipe
 from transformers import AutoModelForSeq2SeqLM
+from upstream_files import Files
 
 import hf_sysgen.evaluation.commands
 import hf_sysgen.hub
@@ -26,7 +28,7 @@ from hf_sysgen.config.recipe import RecipeError
 from hf_sysgen.data import benchmark_info, load_benchmark
 from hf_sysgen.data.archives import open_member
 from hf_sysgen.data.text.splits import TokenizedSplit
-from hf_sysgen.data.text.translation import moses_detokenizer
+from hf_sysgen.data.text.translation import moses_detokenizer, moses_tokenizer
 from hf_sysgen.evaluation.checkpoints import load_checkpoint
 from hf_sysgen.evaluation.commands import evaluate_checkpoint, predict_lines
 from hf_sysgen.evaluation.metrics.comp import comp
@@ -67,26 +69,22 @@ def use(monkeypatch: pytest.MonkeyPatch):
     return use
 
 
-def iwslt(data_dir: Path) -> datasets.DatasetDict:
-    """Real sentences of the splits that are here: train is part of validation's."""
-    folder = data_dir / "mt" / "iwslt14.tokenized.de-en" / "tmp"
-    parts = {}
-    for split, name, start, count in (
-        ("train", "valid", 0, 60),
-        ("validation", "valid", 60, 9),
-        ("test", "test", 0, 11),
-    ):
-        sides = [
-            (folder / f"{name}.{language}").read_text(encoding="utf-8").split("\n")[start : start + count]
-            for language in ("de", "en")
-        ]
-        parts[split] = datasets.Dataset.from_dict(dict(zip(("input", "target"), sides, strict=True)))
-    return datasets.DatasetDict(parts)
+@pytest.fixture(scope="module")
+def iwslt(sample: Files) -> datasets.DatasetDict:
+    """Real sentences, tokenized and in lower case, as IWSLT14 has them; from French, as its own are not free."""
+    write = {language: moses_tokenizer(language) for language in ("fr", "en")}
+    pairs = [
+        {"input": write["fr"](french).lower(), "target": write["en"](english).lower()}
+        for english, french in opus_pairs(sample.path("mt/europarl/en-fr.dummy_data.zip"))
+        if 5 < len(english.split()) < 25
+    ]
+    parts = {"train": pairs[:60], "validation": pairs[60:69], "test": pairs[69:80]}
+    return datasets.DatasetDict({split: datasets.Dataset.from_list(rows) for split, rows in parts.items()})
 
 
-def test_iwslt14_to_bleu_and_away(data_dir, tmp_path, use, capsys):
+def test_iwslt14_to_bleu_and_away(iwslt, tmp_path, use, capsys):
     """One run and all that is done with it: its numbers, evaluation and prediction by its checkpoint, a stranger."""
-    data = iwslt(data_dir)
+    data = iwslt
     use(data)
     recipe = recipe_of(
         tmp_path, "iwslt14", "de-en", tie_word_embeddings=True, early_stopping={"metric": "bleu"}, eval_steps=3
@@ -132,27 +130,28 @@ def test_iwslt14_to_bleu_and_away(data_dir, tmp_path, use, capsys):
     assert done.stdout.split("\n")[:-1] == lines, done.stderr
 
 
-def training_text(data_dir: Path, folder: Path, lines: int) -> Path:
+def training_text(files: Files, folder: Path, lines: int) -> Path:
     """A data folder whose training text is raw FLoRes dev: the archive, and one file for each side."""
     archive = FLORES.configs["ne-en"].sources["archive"].mirror
     path = folder / "data" / archive
     path.parent.mkdir(parents=True)
-    path.symlink_to(data_dir / archive)
+    path.symlink_to(files.folder / archive)
     for language in ("ne", "en"):
-        with open_member(data_dir / archive, f"wikipedia_en_ne_si_test_sets/wikipedia.dev.ne-en.{language}") as stream:
+        with open_member(path, f"wikipedia_en_ne_si_test_sets/wikipedia.dev.ne-en.{language}") as stream:
             text = stream.read().decode("utf-8").split("\n")[:lines]
         (path.parent / f"train.ne-en.{language}").write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
     return folder / "data"
 
 
 @pytest.mark.parametrize("config", ["ne-en", pytest.param("en-ne", marks=pytest.mark.slow)])
-def test_flores_from_raw_text(data_dir, tmp_path, monkeypatch, config):
+def test_flores_from_raw_text(files, tmp_path, monkeypatch, config):
     """Both directions by the loader itself; of the splits a few examples each."""
-    folder = training_text(data_dir, tmp_path, 40)
+    folder = training_text(files, tmp_path, 40)
     sizes = {"train": 40, "validation": 5, "test_iid": 6, "test": 7}
 
     def load(name: str, config: str, data_dir: str) -> datasets.DatasetDict:
-        loaded = load_benchmark(name, config, data_dir=data_dir, cache_dir=tmp_path / "cache")
+        with files.pinned(name, config):
+            loaded = load_benchmark(name, config, data_dir=data_dir, cache_dir=tmp_path / "cache")
         return datasets.DatasetDict({split: loaded[split].select(range(count)) for split, count in sizes.items()})
 
     monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", load)
@@ -250,8 +249,8 @@ def test_pairs_of_unlikely_lengths_are_left_out(tmp_path, use, benchmark, config
         assert source.shape[1] == len(task.benchmark["train"][row]["input"].split()) + 1
 
 
-def test_shares_of_several_processes_are_the_whole(data_dir, tmp_path, use):
-    use(iwslt(data_dir))
+def test_shares_of_several_processes_are_the_whole(iwslt, tmp_path, use):
+    use(iwslt)
     task = prepare_task(recipe_of(tmp_path, "iwslt14", "de-en"))
     model = task.build_model("eager")
     rows = np.array([0, 2, 3, 7, 8])
@@ -268,9 +267,9 @@ def test_shares_of_several_processes_are_the_whole(data_dir, tmp_path, use):
     assert task.summarize(brief, "test")["loss"] == pytest.approx(task.summarize(whole, "test")["loss"], rel=1e-6)
 
 
-def test_loss_is_that_of_training(data_dir, tmp_path, use):
+def test_loss_is_that_of_training(iwslt, tmp_path, use):
     """A mean over pieces, smoothed: what the trainer computes of one batch of all examples."""
-    use(iwslt(data_dir))
+    use(iwslt)
     task = prepare_task(recipe_of(tmp_path, "iwslt14", "de-en"))
     model = task.build_model("eager").eval()
     split: TokenizedSplit = task.splits["test"]
@@ -336,7 +335,8 @@ def test_recipes_that_cannot_be_run(tmp_path, use, changes, key):
     assert not (tmp_path / "run").exists()
 
 
-def test_flores_without_a_training_text_says_what_to_do(data_dir, tmp_path):
-    recipe = recipe_of(tmp_path, "flores", "ne-en", data_dir=str(data_dir))
-    with pytest.raises(RecipeError, match=r"no split `train` .*mt/flores/train\.ne-en\.ne and \.en in the data folder"):
+def test_flores_without_a_training_text_says_what_to_do(files, tmp_path):
+    recipe = recipe_of(tmp_path, "flores", "ne-en", data_dir=str(files.folder))
+    message = r"no split `train` .* mt/flores/train\.ne-en\.ne and \.en in the data folder"
+    with files.pinned("flores", "ne-en"), pytest.raises(RecipeError, match=message):
         run_recipe(recipe)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hf_sysgen.data.errors import DataError
+from hf_sysgen.data.registry import benchmark_info, load_benchmark
 from hf_sysgen.data.text.vocabulary import EOS
 
 if TYPE_CHECKING:
@@ -73,8 +74,6 @@ def save_byte_pairs(
         DataError: the folder has a tokenizer, or cannot be made; the benchmark has no text; see `train_byte_pairs`,
             `load_benchmark`.
     """
-    from hf_sysgen.data.registry import benchmark_info, load_benchmark
-
     if (folder / "tokenizer.json").exists():
         raise DataError(f"{folder} has a tokenizer, which is not overwritten; give another folder, or remove it")
     if (task := benchmark_info(benchmark).task) != "language_modeling":
