@@ -1,7 +1,12 @@
-"""The records in results, by cell; the heads of recipes and the model cards that are written from them."""
+"""
+`python perf/kept_records.py` writes what comes from the records in results: numbers into the heads of recipes, after
+"# Measured here:", and the cards in model_cards. `--keep RUN_DIR ...` first copies those runs' records into results. A
+test holds that all agree.
+"""
 
 from __future__ import annotations
 
+import argparse
 import re
 import statistics
 import textwrap
@@ -11,10 +16,10 @@ from pathlib import Path
 
 from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.recipe import Recipe
-from hf_sysgen.files import file_name
+from hf_sysgen.files import file_name, write_whole
 from hf_sysgen.hub.publish_model import one_cell, run_card
 from hf_sysgen.reports.comparison import collect
-from hf_sysgen.results.record import Record, SplitMetrics, write_record
+from hf_sysgen.results.record import RESULTS, Record, SplitMetrics, read_record, write_record
 from hf_sysgen.zoo import zoo_names
 
 HERE = Path(__file__).resolve().parent
@@ -145,3 +150,23 @@ def percent(splits: Sequence[SplitMetrics], key: str) -> str:
 def spread(values: Sequence[float], digits: int) -> str:
     deviation = f" +- {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
     return f"{statistics.fmean(values):.{digits}f}{deviation}"
+
+
+def texts() -> dict[Path, str]:
+    """Every file that is written from records."""
+    cells = kept_cells()
+    return measured_heads(cells) | cards(cells)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keep", type=Path, nargs="*", default=[], help="folders of runs whose records to keep")
+    for run_dir in parser.parse_args().keep:
+        keep(read_record(run_dir / RESULTS))
+    # all is made before anything is written
+    for path, text in texts().items():
+        write_whole(path, text)
+
+
+if __name__ == "__main__":
+    main()

@@ -16,11 +16,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from readme_tables import HERE, QUICK, first_record
+from kept_records import HERE, kept_cells
 
 from hf_sysgen.files import write_whole
 from hf_sysgen.results.environment import environment
 from hf_sysgen.results.record import RESULTS, write_record
+
+# the main job's runs
+QUICK = ("scan_length26_quick_relative_universal", "scan_length26_quick_universal")
 
 
 def main() -> None:
@@ -31,7 +34,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        cells = [first_record(name) for name in QUICK]
+        cells = [kept_cells()[name][0] for name in QUICK]
         for number in range(options.runs):
             seed = number // len(cells)
             record = cells[number % len(cells)].model_copy(update={"seed": seed})

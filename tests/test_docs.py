@@ -17,6 +17,7 @@ import typer
 import yaml
 from documents import DOCUMENTS, ROOT, blocks, commands, lines_of, written
 from elsewhere import run_elsewhere
+from made_records import made_record
 from tiny_runs import command, environment, forked, free_port, train_process
 from typer.testing import CliRunner
 
@@ -25,6 +26,7 @@ from hf_sysgen.config.recipe import FIELDS, SECTIONS
 from hf_sysgen.data import list_benchmarks, load_benchmark
 from hf_sysgen.extensions import EXTENSIONS_VARIABLE, own_benchmarks
 from hf_sysgen.models import CONFIGS
+from hf_sysgen.results.record import Record
 
 DOCS = ROOT / "docs"
 ACCELERATE = ROOT / "recipes" / "accelerate"
@@ -35,6 +37,8 @@ TINY = ["training.max_steps=2", "training.eval_steps=2", "training.report_to=non
 sys.path.insert(0, str(DOCS / "_generate"))
 import hook  # noqa: E402
 import pictures  # noqa: E402
+import result_tables  # noqa: E402
+import speed_tables  # noqa: E402
 
 sys.path.pop(0)
 
@@ -53,9 +57,10 @@ def test_links_lead_to_files(document):
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_files_it_names_are_there(document):
-    """Those in code, but placeholders, and what version 0.1 had."""
+    """Those in code, from the repository's root or the package's, but placeholders such as X."""
     for named in re.findall(r"`((?:src|tests|perf|recipes|docs|results)/[\w./-]+)`", document.read_text("utf-8")):
-        assert (ROOT / named).exists() or re.search(r"\b[A-Z]\b", named), named
+        there = (ROOT / named).exists() or (ROOT / "src/hf_sysgen" / named).exists()
+        assert there or re.search(r"\b[A-Z]\b", named), named
 
 
 def test_every_page_is_in_the_navigation():
@@ -100,10 +105,9 @@ def test_formulas_become_mathml():
     assert re.fullmatch(r"<p>of <span class=\"formula\"><math.*&#x0003C;.*</math></span></p>", hook.with_math(content))
 
 
-def test_pictures_are_drawn(tmp_path):
-    for name, draw in pictures.PICTURES.items():
-        draw(tmp_path / name)
-        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+def test_the_picture_of_the_readme_is_drawn(tmp_path):
+    pictures.clutrr_by_k(tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
@@ -385,3 +389,66 @@ def test_the_recipe_that_starts_from_another_one_is_right(tmp_path):
     recipe = load_recipe(path)
     assert (recipe.model.type, recipe.training.max_steps) == ("universal_transformer", 50_000)
     assert recipe.paper.cell is None
+
+
+def test_table_of_pretraining(monkeypatch, tmp_path):
+    """Both modes beside each other, and MFU where a device was measured."""
+    results = [
+        {
+            "size_class": "41M", "layers": 1, "batch": 2, "context": 3, "precision": "bf16", "mode": mode, "name": name,
+            "parameters": 1000, "tokens_per_second": speed, "seconds": [1.0] * 5, "peak_bytes": 3 * 2**20, "mfu": 0.25,
+        }
+        for mode, speeds in (("eager", (100, 50, 80)), ("compiled", (90, 120, 60)))
+        for name, speed in zip(("depth_width_decoder", "gpt2", "llama"), speeds, strict=True)
+    ]  # fmt: skip
+    record = {"device": "a GPU", "num_threads": 2, "measured_peak_flops": 1.0, "results": results}
+    (tmp_path / "pretraining.json").write_text(json.dumps(record))
+    monkeypatch.setattr(speed_tables, "PERF", tmp_path)
+    _, _, ours, gpt2, llama, *_ = speed_tables.pretraining().splitlines()
+    assert ours == "| `depth_width_decoder` | 1,000 | 100 | 1.25 | 3 | 25.0% | 90 | 0.75 | 3 | 25.0% |"
+    assert gpt2 == "| `gpt2` | 1,000 | 50 | 0.62 | 3 | 25.0% | 120 | 1.00 | 3 | 25.0% |"
+    assert llama == "| `llama` | 1,000 | 80 | 1.00 | 3 | 25.0% | 60 | 0.50 | 3 | 25.0% |"
+
+
+def test_table_of_stories_by_length(monkeypatch):
+    """Means and standard deviations over seeds, beside the paper's numbers."""
+
+    def records(name: str) -> list[Record]:
+        def record(seed: int, right: float) -> Record:
+            categories = {"k=10": [20, right - 0.25], "k=6": [40, right]}
+            return made_record(
+                splits={"test": {"accuracy": right, "by_category": categories}}, seed=seed, num_parameters=1234
+            )
+
+        if name.startswith("clutrr_gat"):
+            return [] if name.endswith("_quick") else [record(3, 0.5)]
+        return [record(0, 0.75), record(1, 0.5)] if name.endswith("_quick") else [record(3, 1.0)]
+
+    monkeypatch.setattr(result_tables, "records_of", records)
+    header, _, *rows = result_tables.stories().splitlines()
+    assert header == "| trained on k = 2, 3, 4 | runs | parameters | k = 6 | k = 10 |"
+    assert rows[:3] == [
+        "| Edge Transformer, paper | 10 |  | 98.1 ± 0.3 | 92.1 ± 1.5 |",
+        "| Edge Transformer, ours | 1 | 1,234 | 100.0 | 75.0 |",
+        "| Edge Transformer, ours, small | 2 | 1,234 | 62.5 ± 17.7 | 37.5 ± 17.7 |",
+    ]
+    assert rows[-2:] == ["| GAT, ours | 1 | 1,234 | 50.0 | 25.0 |", "| test stories |  |  | 40 | 20 |"]
+
+
+def test_budgets_are_kept_apart():
+    """A measurement of a smaller budget stands in no table of the paper's budget, and in one of the other kind."""
+    for name in ("bergen2021", "chaabouni2021"):
+        full, _, small = result_tables.paper(name).partition("## With a smaller budget")
+        small = small.partition("## Coverage")[0]
+        assert "smaller budget |" not in full
+        rows = [line for line in small.splitlines() if line.startswith("| ") and line.count("|") == 9]
+        assert rows
+        assert all(line.endswith((" smaller budget |", " verdict |", "---: |")) for line in rows)
+    assert "smaller budget" not in result_tables.full_budget()
+
+
+def test_the_sweep_of_the_page_on_recipes(tmp_path):
+    (tmp_path / "recipes").symlink_to(ROOT / "recipes")
+    (words,) = [words for words in commands(DOCS / "recipes.md") if "sweep" in words]
+    done = forked(["-m", "hf_sysgen.cli", *words[1:]], tmp_path)
+    assert done.returncode == 0, done.stderr
