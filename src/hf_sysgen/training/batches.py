@@ -11,7 +11,20 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from hf_sysgen.data.text.splits import TokenizedSplit
+
+class Split(Protocol):
+    """Examples that batches are made of."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
+        """The model's inputs for those examples, `labels` included; of no rows, a batch without labels."""
+
+    def by_length(self, rows: np.ndarray) -> np.ndarray:
+        """The rows, sorted so that neighbours need about equally much padding."""
+
+    def side_lengths(self) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens (or nodes) of each example's source and of its target, (N,) each."""
 
 
 class Batches(Protocol):
@@ -41,7 +54,7 @@ class StepBatches:
     Iterating yields the parts that one process works through: `parts` of them for every update from `first_step` on.
     Under `length_buckets` an update's rows are sorted by length and cut into buckets * world parts of equal size, of
     which neighbours go to different processes, so that all pad alike. Where an epoch's last batch has fewer rows than
-    parts, some parts are empty: of no rows [`TokenizedSplit`] makes a batch without labels, which adds nothing.
+    parts, some parts are empty: of no rows [`Split`] makes a batch without labels, which adds nothing.
 
     Args:
         split: what to draw from.
@@ -56,7 +69,7 @@ class StepBatches:
 
     def __init__(
         self,
-        split: TokenizedSplit,
+        split: Split,
         batch_size: int,
         steps: int,
         seed: int,
@@ -112,7 +125,8 @@ class StepBatches:
 
     def loader(self) -> DataLoader:
         """A loader of ready batches. Its generator is its own: the global one must stay as a resumed run finds it."""
-        return DataLoader(self.split, sampler=self, batch_size=None, generator=torch.Generator())
+        split: Any = self.split
+        return DataLoader(split, sampler=self, batch_size=None, generator=torch.Generator())
 
 
 class MaxTokensBatches(StepBatches):
@@ -136,7 +150,7 @@ class MaxTokensBatches(StepBatches):
 
     def __init__(
         self,
-        split: TokenizedSplit,
+        split: Split,
         max_tokens: int,
         steps: int,
         seed: int,

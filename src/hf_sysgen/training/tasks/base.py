@@ -6,7 +6,7 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from hf_sysgen.data.text.vocabulary import Vocabulary, build_vocabulary, encode_
 from hf_sysgen.evaluation.evaluate import evaluate_split, with_texts
 from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.models import CONFIGS, MODELS, RoleFillerTransformerConfig
-from hf_sysgen.training.batches import Batches, MaxTokensBatches, StepBatches
+from hf_sysgen.training.batches import Batches, MaxTokensBatches, Split, StepBatches
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -46,21 +46,6 @@ TASKS = (
     ("dependency_parsing", "ForDependencyParsing", "hf_sysgen.training.tasks.graphs:DependencyParsingTask"),
     ("language_modeling", AutoModelForCausalLM, "hf_sysgen.training.tasks.pretraining:PretrainingTask"),
 )
-
-
-class Split(Protocol):
-    """Examples that batches are made of."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
-        """The model's inputs for those examples, `labels` included; of no rows, a batch without labels."""
-
-    def by_length(self, rows: np.ndarray) -> np.ndarray:
-        """The rows, sorted so that neighbours need about equally much padding."""
-
-    def side_lengths(self) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens (or nodes) of each example's source and of its target, (N,) each."""
 
 
 class Task(ABC):
