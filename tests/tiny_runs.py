@@ -54,7 +54,9 @@ def dotted(word: str) -> str:
         return f"{word}.type"
     # a key of several sections is meant to be that of the first one
     found = [field.key for field in FIELDS if field.key.rpartition(".")[2] == word]
-    return found[0] if found or word in SECTIONS else f"model.{word}"
+    if word in SECTIONS:
+        return word
+    return found[0] if found else f"model.{word}"
 
 
 def tiny_sections(**changes: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from hf_sysgen.training.batches import MaxTokensBatches, pack
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.base import prepare_task
 
-KEYS = {"size": None, "sampling": "max_tokens", "max_tokens": 120, "per_update": 3}
+KEYS = {"sampling": "max_tokens", "max_tokens": 120, "per_update": 3}
 
 
 def split_of(total: int, seed: int = 0, longest: int = 9) -> TokenizedSplit:

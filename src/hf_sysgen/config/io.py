@@ -209,9 +209,12 @@ def read_yaml(path: Path, what: str = "recipe") -> dict[str, Any]:
     keys = parse_yaml(text, str(path))
     if not isinstance(keys, dict):
         raise RecipeError(f"{path}: a {what} is a mapping of keys to values, this is {cut(keys)}")
-    for key in _keys(keys):
-        if not isinstance(key, str):
-            raise RecipeError(f"{path}: {cut(key)}: keys are words")
+    try:
+        for key in _keys(keys):
+            if not isinstance(key, str):
+                raise RecipeError(f"{path}: {cut(key)}: keys are words")
+    except RecursionError as error:
+        raise RecipeError(f"{path}: an alias contains itself") from error
     return keys
 
 

@@ -524,7 +524,10 @@ def merged(
         dotted, old = f"{prefix}{key}", result.get(key)
         if isinstance(value, Mapping) and isinstance(old, Mapping) and dotted in SECTIONS:
             for name, kinds in KINDS.get(dotted, {}).items():
-                if name in value and value[name] != old.get(name) and (kind := kinds.get(value[name])) is not None:
+                if (
+                    value.get(name, old.get(name)) != old.get(name)
+                    and (kind := kinds.get(str(value[name]))) is not None
+                ):
                     old = {one: given for one, given in old.items() if one in kind.model_fields}
             if dotted == "model" and known_fields is not None and value.get("type", old.get("type")) != old.get("type"):
                 fields = known_fields(value["type"])

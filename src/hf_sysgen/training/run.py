@@ -125,7 +125,7 @@ def check_run_dir(recipe: Recipe) -> Path:
                 "output_dir",
             )
         checkpoints = [path.parent for path in run_dir.glob(f"checkpoint-*/{COMPLETE}")]
-        if recipe.data.data_dir != other.data_dir and checkpoints:
+        if recipe.data.data_dir != other.data.data_dir and checkpoints:
             # of a finished run too; the same text may have been moved
             checkpoint = max(checkpoints, key=step_of)
             with going_on_from(checkpoint):

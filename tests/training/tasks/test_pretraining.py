@@ -162,7 +162,7 @@ def test_no_example_is_shown_twice(text, tokenizer):
         ({"streams": 8, "batch_size": 8}, "data.streams=8 is more than the 7 shards of the text"),
         ({"world": 4}, "streams=6 is not a multiple of processes=4"),
         ({"batch_size": 10}, "batches.size=10 is not a multiple of data.streams=6"),
-        ({"parts": 5}, "batch_size=12 is not a multiple of length_groups=5 x processes=1"),
+        ({"parts": 5}, "batches.size=12 is not a multiple of batches.length_buckets=5 x processes=1"),
     ],
 )
 def test_what_does_not_fit_together(changes, message, text, tokenizer):
@@ -613,7 +613,7 @@ def test_a_size_class_decides_all_sizes():
     ):
         with pytest.raises(RecipeError, match=key):
             parse_recipe(tiny_sections(**{**keys, **changes}))
-    with pytest.raises(RecipeError, match="model.size_class=41M has no effect"):
+    with pytest.raises(RecipeError, match=r"model\.size_class=41M has no effect"):
         parse_recipe(tiny_sections(**{"size_class": "41M"}))
 
 

@@ -44,11 +44,9 @@ def test_one_table(tmp_path, few_examples):
     assert config.vocab_size == len(tokenizer)
     assert (config.pad_token_id, config.decoder_start_token_id) == (tokenizer.eos_token_id,) * 2
     assert not {"input_form", "source_vocab_size"} & config.to_dict().keys()
-    with pytest.raises(
-        RecipeError, match=r"model=universal_t5_transformer has one table .*: set joint_vocabulary=true"
-    ):
+    with pytest.raises(RecipeError, match=r"set data\.joint_vocabulary=true"):
         prepare_task(tiny_recipe(tmp_path, **{**T5, "joint_vocabulary": False}))
-    with pytest.raises(RecipeError, match="source_start=False has no effect on model=universal_t5_transformer"):
+    with pytest.raises(RecipeError, match=r"data\.source_start=False has no effect"):
         prepare_task(tiny_recipe(tmp_path, **T5, source_start=False))
 
 
