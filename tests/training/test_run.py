@@ -34,7 +34,7 @@ COLUMNS = {"split", "row", "input", "target", "prediction", "exact", "loss", "lo
 
 def test_files(learned):
     assert {path.name for path in learned.iterdir()} == {
-        ".lock", "recipe.yaml", "results.json", "predictions.jsonl", "model", "checkpoint-300",
+        ".lock", "recipe.yaml", "results.json", "predictions.jsonl", "starts.json", "model", "checkpoint-300",
     }  # fmt: skip
     saved = {path.name for path in (learned / "model").iterdir()}
     assert {"config.json", "generation_config.json", "model.safetensors"} <= saved
@@ -65,6 +65,7 @@ def test_record(learned):
         "python", "hf_sysgen", "torch", "transformers", "datasets", "accelerate", "tokenizers", "numpy",
     }  # fmt: skip
     assert list(record.splits) == ["validation", "test"]
+    assert [start.step for start in record.starts] == [0]
     assert [start.step for start in record.starts] == [0]
 
 
@@ -250,7 +251,7 @@ def test_the_record_tells_of_the_checkout_that_the_process_began_with(tmp_path, 
         return train(*args, **kwargs)
 
     monkeypatch.setattr(SysgenTrainer, "train", begin)
-    assert run_recipe(recipe)["git_commit"] == "first"
+    assert run_recipe(recipe).commit == "first"
 
 
 def test_run_dir(tmp_path, monkeypatch):

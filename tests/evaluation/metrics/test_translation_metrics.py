@@ -324,6 +324,7 @@ def test_runs_of_other_tasks_are_compared_or_refused(tmp_path):
         runs_test(*graphs, "prediction")
     for folder, nats in zip(graphs, (3.0, 1.0), strict=True):
         rows = [{"split": "validation", "row": row, "input": f"s {row}", "nats": nats + row} for row in range(3)]
+        rows = [{**row, "correct": 1, "tokens": 2} for row in rows]
         write_predictions(folder / "predictions.jsonl", rows)
     assert runs_test(*graphs, "nats", "validation") == (-2.0, 0.25)
     with pytest.raises(MetricError, match="have no 'exact', which accuracy needs"):
