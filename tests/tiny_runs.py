@@ -49,9 +49,14 @@ SMALL = {"train": 61, "validation": 11, "test": 13}
 
 
 def dotted(word: str) -> str:
-    """The dotted key of a field's own name; `model` and `schedule` are their types, other names the model's fields."""
+    """
+    The dotted key of a field's own name; `model` and `schedule` are their types, those of the paper begin with paper_,
+    other names are the model's fields.
+    """
     if word in ("model", "schedule"):
         return f"{word}.type"
+    if word.startswith("paper_"):
+        return word.replace("_", ".", 1)
     # a key of several sections is meant to be that of the first one
     found = [field.key for field in FIELDS if field.key.rpartition(".")[2] == word]
     if word in SECTIONS:

@@ -23,11 +23,12 @@ from typer.testing import CliRunner
 import hf_sysgen.training.tasks.base
 from hf_sysgen.cli.main import app
 from hf_sysgen.config.io import dump_recipe, load_recipe
+from hf_sysgen.config.sweep import SweepError, load_sweep
 from hf_sysgen.files import locked
 from hf_sysgen.results.record import RESULTS, read_record
-from hf_sysgen.training.launch import run_sweep
+from hf_sysgen.training.launch import sweep as launch_sweep
 from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
-from hf_sysgen.training.launch.sweep import SweepError, load_sweep, state_of
+from hf_sysgen.training.launch.states import state_of
 from hf_sysgen.training.run import run_recipe
 
 STAND_IN = Path(__file__).with_name("sweep_stand_in.py")
@@ -40,7 +41,7 @@ def folder(tmp_path, monkeypatch) -> Path:
     write_recipe(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(TrainingProcesses, "command", stand_in_command)
-    monkeypatch.setattr(run_sweep, "WAIT_SECONDS", 0.02)
+    monkeypatch.setattr(launch_sweep, "WAIT_SECONDS", 0.02)
     return tmp_path
 
 
@@ -287,7 +288,7 @@ def _sweep(folder: Path, words: list[str]) -> None:
     os.dup2(handle, 1)
     os.dup2(handle, 2)
     TrainingProcesses.command = stand_in_command
-    run_sweep.WAIT_SECONDS = 0.02
+    launch_sweep.WAIT_SECONDS = 0.02
     sys.argv = ["hf-sysgen", "sweep", *words]
     app()
 
