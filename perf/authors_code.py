@@ -38,8 +38,8 @@ from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint
 from hf_sysgen.evaluation.evaluate import cut, evaluate_split
 from hf_sysgen.files import write_whole
-from hf_sysgen.reports.report import table
-from hf_sysgen.results.record import environment
+from hf_sysgen.results.environment import environment
+from hf_sysgen.tables import table
 
 # ours: (class of theirs, its options), as tasks/transformer_mixin.py has them for the published cells
 RELATIVE = {"pos_embeddig": lambda x, offset: x, "embedding_init": "xavier"}

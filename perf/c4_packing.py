@@ -35,7 +35,7 @@ from hf_sysgen.data.c4.files import write_shards
 from hf_sysgen.data.c4.sources import shard_names
 from hf_sysgen.data.text.byte_pairs import train_byte_pairs
 from hf_sysgen.files import write_whole
-from hf_sysgen.results.record import environment
+from hf_sysgen.results.environment import environment
 
 LENGTH = 1024
 SHARDS = 4

@@ -32,7 +32,7 @@ from hf_sysgen.data import registry
 from hf_sysgen.data.pcfg_set.builder import PcfgSet
 from hf_sysgen.data.sources import DATA_DIR_VARIABLE
 from hf_sysgen.files import write_whole
-from hf_sysgen.results.record import environment
+from hf_sysgen.results.environment import environment
 
 CONFIGS = (
     ("cfq", "mcd1"),

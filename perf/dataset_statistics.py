@@ -16,7 +16,7 @@ from pathlib import Path
 from hf_sysgen.data import DataError, benchmark_info, load_benchmark, locate
 from hf_sysgen.data.sources import open_file
 from hf_sysgen.files import write_whole
-from hf_sysgen.reports.report import table
+from hf_sysgen.tables import table
 
 COLUMNS = ("train", "IID validation", "test", "generalization validation", "words", "train lengths", "test lengths")
 # the paper's rows: their benchmark and config here, and the numbers in the order of COLUMNS

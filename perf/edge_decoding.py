@@ -18,8 +18,8 @@ from seq2seq import clock_of, in_turns
 
 from hf_sysgen.files import write_whole
 from hf_sysgen.models import EdgeTransformerConfig, EdgeTransformerForConditionalGeneration
-from hf_sysgen.reports.report import table
-from hf_sysgen.results.record import environment
+from hf_sysgen.results.environment import environment
+from hf_sysgen.tables import table
 
 # examples, source tokens, width, heads, rounds in encoder and decoder: small, and those of CFQ's queries
 SETUPS = {"small": (8, 12, 64, 4, 3), "cfq": (2, 16, 256, 8, 6)}

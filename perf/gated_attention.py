@@ -27,8 +27,8 @@ from seq2seq import clock_of, in_turns, training_step
 from hf_sysgen.config.io import load_recipe
 from hf_sysgen.evaluation.decoding import greedy_decode
 from hf_sysgen.files import write_whole
-from hf_sysgen.reports.report import table
-from hf_sysgen.results.record import environment
+from hf_sysgen.results.environment import environment
+from hf_sysgen.tables import table
 from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.run import attention_of
 from hf_sysgen.training.tasks.base import prepare_task

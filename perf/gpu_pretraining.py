@@ -37,8 +37,8 @@ from hf_sysgen.config.recipe import Recipe, WithReplacement
 from hf_sysgen.data.c4.files import write_shards
 from hf_sysgen.data.text.byte_pairs import train_byte_pairs
 from hf_sysgen.files import write_whole
-from hf_sysgen.reports.report import table
-from hf_sysgen.results.record import environment
+from hf_sysgen.results.environment import environment
+from hf_sysgen.tables import table
 from hf_sysgen.training.run import attention_of, quiet_libraries
 from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.trainer import SysgenTrainer

@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from hf_sysgen.files import write_whole
-from hf_sysgen.reports.report import table
 from hf_sysgen.results.record import RESULTS, read_results
+from hf_sysgen.tables import table
 
 ROOT = Path(__file__).resolve().parent.parent
 VARIANTS = ("transformer", "universal", "relative", "relative_universal")

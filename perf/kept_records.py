@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import statistics
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from hf_sysgen.config.io import load_recipe
+from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.files import file_name
 from hf_sysgen.hub.publish_model import one_cell, run_card
-from hf_sysgen.results.record import read_results, write_results
+from hf_sysgen.reports.comparison import collect
+from hf_sysgen.results.record import Record, SplitMetrics, write_record
 from hf_sysgen.zoo import zoo_names
 
 HERE = Path(__file__).resolve().parent
@@ -22,24 +23,27 @@ RESULTS_FOLDER = ROOT / "results"
 # what stands in a recipe's head until it is measured, or what was
 MEASURED = re.compile(r"# Measured here: .*\n(?:#   .*\n)*")
 # other ways to count, of the test split
-WAYS = {"accuracy_oracle": "with the length given", "exact_teacher": "under teacher forcing"}
+WAYS = {"accuracy_oracle": "with oracle length", "exact_teacher": "under teacher forcing"}
 
 
-def keep(record: dict, folder: Path = RESULTS_FOLDER) -> None:
+def keep(record: Record, folder: Path = RESULTS_FOLDER) -> None:
     """Put a run's record beside those of other cells and seeds."""
-    write_results(folder / record_file(record), record)
+    write_record(record.kept_at(folder), record)
 
 
-def record_file(record: dict) -> str:
-    return f"{record['name']}-seed{record['seed']}.json"
+def kept_records() -> list[Record]:
+    """All of them. Raises SystemExit: a file is none."""
+    found = collect([RESULTS_FOLDER])
+    if found.skipped:
+        raise SystemExit("\n".join(found.skipped))
+    return [record for _, record in found.records]
 
 
-def kept_cells() -> dict[str, list[dict]]:
-    """The records of every cell by seed; a cell is a recipe's name, and what its runs change (NAME,KEY=VALUE)."""
-    cells: dict[str, list[dict]] = {}
-    for path in sorted(RESULTS_FOLDER.glob("*.json")):
-        record = read_results(path)
-        cells.setdefault(record["name"], []).append(record)
+def kept_cells() -> dict[str, list[Record]]:
+    """The records of every cell by seed; a cell is a recipe file with overrides, here under its name."""
+    cells: dict[str, list[Record]] = {}
+    for record in kept_records():
+        cells.setdefault(record.name, []).append(record)
     return {name: one_cell(cells[name], RESULTS_FOLDER) for name in sorted(cells, key=in_order)}
 
 
@@ -48,39 +52,39 @@ def in_order(text: str) -> list[tuple[str, int]]:
     return [(word, int(digits or -1)) for word, digits in re.findall(r"(\D*)(\d*)", text)]
 
 
-def cards(cells: Mapping[str, list[dict]]) -> dict[Path, str]:
+def cards(cells: Mapping[str, Sequence[Record]]) -> dict[Path, str]:
     """The card of every cell with kept records, of the zoo's models where they are its."""
     return {
-        ROOT / "model_cards" / f"{name}.md": run_card(
-            name if name in zoo_names() else RESULTS_FOLDER / record_file(records[0])
+        ROOT / "model_cards" / f"{file_name(name)}.md": run_card(
+            name if name in zoo_names() else records[0].kept_at(RESULTS_FOLDER)
         )
         for name, records in cells.items()
     }
 
 
-def measured_heads(cells: Mapping[str, list[dict]]) -> dict[Path, str]:
+def measured_heads(cells: Mapping[str, Sequence[Record]]) -> dict[Path, str]:
     """
     The text of every recipe with kept records, with their numbers in its head.
 
     Raises:
         SystemExit: records without their recipe, or of another state of it.
     """
-    of_recipe: dict[str, dict[str, list[dict]]] = {}
-    for name, records in cells.items():
-        recipe, _, changes = name.partition(",")
-        of_recipe.setdefault(recipe, {})[changes] = records
-    paths = {path.stem: path for path in (ROOT / "recipes").glob("*/*.yaml")}
-    if gone := sorted(set(of_recipe) - set(paths)):
+    of_file: dict[str, list[Sequence[Record]]] = {}
+    for records in cells.values():
+        of_file.setdefault(records[0].file, []).append(records)
+    paths = shipped_files()
+    if gone := sorted(set(of_file) - set(paths)):
         raise SystemExit(f"no recipe {gone[0]}: remove its records from {RESULTS_FOLDER}")
-    return {paths[name]: head(paths[name], changed) for name, changed in of_recipe.items()}
+    return {paths[file]: head(paths[file], changed) for file, changed in of_file.items()}
 
 
-def head(path: Path, cells: dict[str, list[dict]]) -> str:
-    """The text of a recipe's file with the numbers of its cells, by what their runs change."""
-    recipe, parts = load_recipe(path), []
-    for changes, records in cells.items():
+def head(path: Path, cells: Sequence[Sequence[Record]]) -> str:
+    """The text of a recipe's file with the numbers of its cells, with what their runs change."""
+    recipe, parts = read_recipe(path), []
+    for records in cells:
         for record in records:
-            check_state(recipe, changes, record)
+            check_state(recipe, record)
+        changes = records[0].name.partition(",")[2]
         parts.append((f"{changes}: " if changes else "") + measured(records))
     parts[0] = f"# Measured here: {parts[0]}"
     parts[-1] += " (results)."
@@ -98,49 +102,46 @@ def head(path: Path, cells: dict[str, list[dict]]) -> str:
     return text
 
 
-def check_state(recipe: Recipe, changes: str, record: dict) -> None:
-    """Raises SystemExit: a record of another state of the recipe than the file's, but for what its name says."""
-    changed = {change.partition("=")[0] for change in changes.split(",")}
-    defaults = {field.name: field.default for field in dataclasses.fields(Recipe)}
-    theirs = record["recipe"]
+def check_state(recipe: Recipe, record: Record) -> None:
+    """Raises SystemExit: a record of another state of the recipe than the file's, but for its overrides."""
     differing = [
-        f"{key}={theirs.get(key, 'nothing')} for {value}"
-        for key, value in recipe.to_dict().items()
-        # a record of an older version lacks keys that are new since
-        if key not in {*Recipe.SAME_CELL, *changed} and theirs.get(key, defaults.get(key, "nothing")) != value
+        f"{key}={ours} for {theirs}"
+        for key, (ours, theirs) in record.recipe.differences(recipe, "result").items()
+        # a field of the model that a file leaves out has its default
+        if key not in record.overrides and (theirs is not None or not key.startswith("model."))
     ]
     if differing:
-        raise SystemExit(f"{record['name']}: its records have {', '.join(differing)}; measure it again, or remove them")
+        raise SystemExit(f"{record.title}: its recipe has {', '.join(differing)}; measure it again, or remove it")
 
 
-def measured(records: list[dict]) -> str:
+def measured(records: Sequence[Record]) -> str:
     """Of all seeds of a cell: each split's accuracy, that of categories if they are few, or perplexity."""
     texts = []
-    for name, split in records[0]["splits"].items():
-        splits = [record["splits"][name] for record in records]
-        if "perplexity" in split:
-            perplexity = spread([one["perplexity"] for one in splits], 1)
-            texts.append(f"{name} perplexity {perplexity} of {split['tokens']:,} tokens")
+    for name, split in records[0].splits.items():
+        splits = [record.splits[name] for record in records]
+        if split.perplexity is not None:
+            perplexity = spread([one.metrics["perplexity"] for one in splits], 1)
+            texts.append(f"{name} perplexity {perplexity} of {split.tokens:,} tokens")
             continue
         texts.append(f"{name} {percent(splits, 'accuracy')}")
         if name != "test":
             continue
-        texts += [f"{words} {percent(splits, key)}" for key, words in WAYS.items() if key in split]
-        if len(categories := split.get("by_category", {})) in range(2, 12):
+        texts += [f"{words} {percent(splits, key)}" for key, words in WAYS.items() if key in split.metrics]
+        if len(split.by_category) in range(2, 12):
             means = (
-                f"{category} {100 * statistics.fmean(one['by_category'][category][1] for one in splits):.1f}"
-                for category in sorted(categories, key=in_order)
+                f"{case} {100 * statistics.fmean(one.by_category[case].accuracy for one in splits):.1f}"
+                for case in sorted(split.by_category, key=in_order)
             )
             texts.append(f"by category {' '.join(means)}")
-    seeds = [str(record["seed"]) for record in records]
+    seeds = [str(record.seed) for record in records]
     which = f"seed {seeds[0]}" if len(seeds) == 1 else f"mean and standard deviation of seeds {', '.join(seeds)}"
-    return f"{', '.join(texts)}; {which}, {records[0]['num_parameters']:,} parameters"
+    return f"{', '.join(texts)}; {which}, {records[0].num_parameters:,} parameters"
 
 
-def percent(splits: list[dict], key: str) -> str:
-    return f"{spread([100 * split[key] for split in splits], 2)}\u00a0%"
+def percent(splits: Sequence[SplitMetrics], key: str) -> str:
+    return f"{spread([100 * (split.metrics[key] or 0.0) for split in splits], 2)}\u00a0%"
 
 
-def spread(values: list[float], digits: int) -> str:
+def spread(values: Sequence[float], digits: int) -> str:
     deviation = f" +- {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
     return f"{statistics.fmean(values):.{digits}f}{deviation}"

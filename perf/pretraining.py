@@ -36,8 +36,8 @@ from transformers.pytorch_utils import Conv1D
 
 from hf_sysgen.files import write_whole
 from hf_sysgen.models import DepthWidthConfig, DepthWidthForCausalLM
-from hf_sysgen.reports.report import table
-from hf_sysgen.results.record import environment
+from hf_sysgen.results.environment import environment
+from hf_sysgen.tables import table
 
 OURS = "depth_width_decoder"
 NAMES = (OURS, "gpt2", "llama")

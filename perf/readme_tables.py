@@ -17,17 +17,18 @@ from functools import partial
 from pathlib import Path
 
 from dataset_statistics import cell as statistic
-from kept_records import RESULTS_FOLDER, cards, keep, kept_cells, measured_heads
+from kept_records import RESULTS_FOLDER, cards, keep, kept_cells, kept_records, measured_heads
 from story_lengths import draw_stories, story_table
 
-from hf_sysgen.config.io import recipe_setups
+from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.data import list_benchmarks
 from hf_sysgen.data.describe import counts_text
 from hf_sysgen.files import write_whole
 from hf_sysgen.hub.model_card import what_is
 from hf_sysgen.reports.comparison import Collection, TableReport, collect, reproduce
-from hf_sysgen.reports.report import HEADER, document, markdown, rows_of
-from hf_sysgen.results.record import RESULTS, read_results
+from hf_sysgen.reports.report import HEADER, document, rows_of
+from hf_sysgen.results.record import RESULTS, Record, read_record
+from hf_sysgen.tables import markdown
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -35,14 +36,14 @@ ROOT = HERE.parent
 QUICK = ("scan_length26_quick_relative_universal", "scan_length26_quick_universal")
 
 
-def first_record(name: str) -> dict:
-    return read_results(RESULTS_FOLDER / f"{name}-seed0.json")
+def first_record(name: str) -> Record:
+    return kept_cells()[name][0]
 
 
 def kept_results(name: str) -> tuple[list[TableReport], Collection]:
     """`hf-sysgen report NAME --runs results`, before it is written."""
     found = collect([RESULTS_FOLDER])
-    return reproduce(name, [record for _, record in found.records], recipe_setups()), found
+    return reproduce(name, [record for _, record in found.records]), found
 
 
 def quick_table() -> str:
@@ -55,17 +56,17 @@ def quick_table() -> str:
                 cell = f"{report.table.name}, {entry['cell']}: {split}"
                 rows.append((cell, *(entry[key] for key in ("paper", "ours", "difference", "budget", "verdict"))))
     cells = [kept_cells()[name] for name in QUICK]
-    means = (statistics.fmean(one["splits"]["test"]["accuracy_oracle"] for one in records) for records in cells)
-    oracle = " and ".join(f"{mean:.3f}" for mean in means)
-    relative, absolute = (", ".join(str(one["seed"]) for one in records) for records in cells)
+    scores = ([one.splits["test"].metrics["accuracy_oracle"] or 0.0 for one in records] for records in cells)
+    oracle = " and ".join(f"{statistics.fmean(values):.3f}" for values in scores)
+    relative, absolute = (", ".join(str(one.seed) for one in records) for records in cells)
     records = [first_record(name) for name in QUICK]
-    seconds = " and ".join(f"{record['train_seconds']:.0f} s" for record in records)
+    seconds = " and ".join(f"{record.train_seconds:.0f} s" for record in records)
     record = records[-1]
-    examples = {name: f"{split['examples']:,}" for name, split in record["splits"].items()}
+    examples = {name: f"{split.examples:,}" for name, split in record.splits.items()}
     note = (
         f"Seeds: {relative} of the relative one, {absolute} of the absolute one; {examples['validation']} IID and "
-        f"{examples['test']} longer examples. With the length given, the relative and the absolute one have {oracle} "
-        f"of the longer ones. {seconds} of training (seed 0) on one core of an {record['device']} each, both at once."
+        f"{examples['test']} longer examples. With oracle output length, exact match on the longer ones is {oracle} "
+        f"(relative and absolute). {seconds} of training (seed 0) on one core of an {record.environment.device} each."
     )
     return f"{markdown(('cell', 'paper', 'ours', 'difference', 'budget', 'verdict'), rows)}\n\n{note}"
 
@@ -289,7 +290,8 @@ def crossing_table() -> str:
     from hf_sysgen.models import CONFIGS
     from hf_sysgen.training.tasks.base import TASKS, has_needed
 
-    with_recipe = {(setup["model"], setup["benchmark"]) for setup in recipe_setups().values()}
+    recipes = [read_recipe(path) for path in shipped_files().values()]
+    with_recipe = {(recipe.model.type, recipe.data.benchmark) for recipe in recipes}
     rows = []
     for name, config in CONFIGS.items():
         tasks = {task for task, needed, _ in TASKS if has_needed(config, needed)}
@@ -314,7 +316,7 @@ def depth_figure(analysis: str, start: str, path: Path) -> None:
     from hf_sysgen.analysis import commands as analyse
     from hf_sysgen.analysis.plotting import save
 
-    records = [read_results(file) for file in sorted(RESULTS_FOLDER.glob(f"{start}*.json"))]
+    records = [record for record in kept_records() if record.name.startswith(start)]
     save(getattr(analyse, analysis)([(RESULTS_FOLDER, record) for record in records]).draw(), path)
 
 
@@ -443,7 +445,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keep", type=Path, nargs="*", default=[], help="folders of runs whose records to keep")
     for run_dir in parser.parse_args().keep:
-        keep(read_results(run_dir / RESULTS))
+        keep(read_record(run_dir / RESULTS))
     # all is made before anything is written
     for path, text in texts().items():
         write_whole(path, text)

@@ -19,7 +19,8 @@ from pathlib import Path
 from readme_tables import HERE, QUICK, first_record
 
 from hf_sysgen.files import write_whole
-from hf_sysgen.results.record import RESULTS, environment, write_results
+from hf_sysgen.results.environment import environment
+from hf_sysgen.results.record import RESULTS, write_record
 
 
 def main() -> None:
@@ -32,8 +33,9 @@ def main() -> None:
         folder = Path(name)
         cells = [first_record(name) for name in QUICK]
         for number in range(options.runs):
-            record = cells[number % len(cells)] | {"seed": number // len(cells)}
-            write_results(folder / "runs" / record["name"] / f"seed{record['seed']}" / RESULTS, record)
+            seed = number // len(cells)
+            record = cells[number % len(cells)].model_copy(update={"seed": seed})
+            write_record(folder / "runs" / record.name / f"seed{seed}" / RESULTS, record)
         cut = folder / "runs" / QUICK[0] / "seed0" / RESULTS
         cut.write_text(cut.read_text(encoding="utf-8")[:1000], encoding="utf-8")
         seconds = []

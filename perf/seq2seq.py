@@ -31,8 +31,8 @@ from hf_sysgen.data.text.vocabulary import build_vocabulary, encode_sources, enc
 from hf_sysgen.evaluation.decoding import greedy_decode
 from hf_sysgen.files import write_whole
 from hf_sysgen.models import CONFIGS, MODELS
-from hf_sysgen.reports.report import table
-from hf_sysgen.results.record import environment
+from hf_sysgen.results.environment import environment
+from hf_sysgen.tables import table
 from hf_sysgen.training.batches import StepBatches
 
 OUR_NAMES = ("sysgen_transformer", "universal_transformer", "relative_transformer", "relative_universal_transformer")

@@ -13,7 +13,8 @@ from kept_records import ROOT, in_order, kept_cells
 
 from hf_sysgen.analysis.plotting import COLOURS, MARKERS, save
 from hf_sysgen.reports.papers import Cell, find_tables
-from hf_sysgen.reports.report import markdown
+from hf_sysgen.results.record import Record
+from hf_sysgen.tables import markdown
 
 # recipes of the paper's setup, and what the models are called in its figure; small ones beside them end in `QUICK`
 MODELS = {
@@ -22,11 +23,11 @@ MODELS = {
 QUICK = "_quick"
 
 
-def by_length(records: Sequence[Mapping]) -> dict[int, list[float]]:
+def by_length(records: Sequence[Record]) -> dict[int, list[float]]:
     """k -> percent right of the test stories of that length, a number for each record."""
-    splits = [record["splits"]["test"]["by_category"] for record in records]
+    splits = [record.splits["test"].by_category for record in records]
     keys = sorted(splits[0], key=in_order)
-    return {int(key.removeprefix("k=")): [100 * split[key][1] for split in splits] for key in keys}
+    return {int(key.removeprefix("k=")): [100 * split[key].accuracy for split in splits] for key in keys}
 
 
 def printed(name: str) -> dict[int, Cell]:
@@ -38,7 +39,7 @@ def printed(name: str) -> dict[int, Cell]:
 def story_table() -> str:
     """A row for each model and setup, a column for each k."""
     cells = kept_cells()
-    counts = cells[next(iter(MODELS))][0]["splits"]["test"]["by_category"]
+    counts = cells[next(iter(MODELS))][0].splits["test"].by_category
     lengths = list(by_length(cells[next(iter(MODELS))]))
     rows = []
     for name, model in MODELS.items():
@@ -48,8 +49,8 @@ def story_table() -> str:
         for setup, kept in (("ours", name), ("ours, quick", name + QUICK)):
             if records := cells.get(kept, []):
                 texts = [_spread(values) for values in by_length(records).values()]
-                rows.append((f"{model}, {setup}", str(len(records)), f"{records[0]['num_parameters']:,}", *texts))
-    rows.append(("stories", "", "", *(str(counts[f"k={k}"][0]) for k in lengths)))
+                rows.append((f"{model}, {setup}", str(len(records)), f"{records[0].num_parameters:,}", *texts))
+    rows.append(("stories", "", "", *(str(counts[f"k={k}"].examples) for k in lengths)))
     header = ("trained on k = 2, 3, 4", "runs", "parameters", *(f"k = {k}" for k in lengths))
     return f"{markdown(header, rows)}\n\n{_note(cells)}"
 
@@ -59,7 +60,7 @@ def _spread(values: Sequence[float]) -> str:
     return f"{statistics.fmean(values):.1f}{deviation}"
 
 
-def _note(cells: Mapping[str, list[dict]]) -> str:
+def _note(cells: Mapping[str, list[Record]]) -> str:
     recipes = sorted(path.stem for path in (ROOT / "recipes").glob("*/clutrr_*.yaml"))
     missing = [f"`{name}`" for name in recipes if not name.endswith(QUICK) and name not in cells]
     return (
@@ -108,7 +109,7 @@ def draw_stories(path: Path) -> None:
     save(figure, path)
 
 
-def _seeds(records: Sequence[Mapping]) -> str:
+def _seeds(records: Sequence[Record]) -> str:
     if len(records) == 1:
-        return f"seed {records[0]['seed']}"
+        return f"seed {records[0].seed}"
     return f"mean and range of {len(records)} seeds"

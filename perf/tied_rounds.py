@@ -24,8 +24,8 @@ from seq2seq import clock_of, in_turns
 from hf_sysgen.files import write_whole
 from hf_sysgen.models import EdgeTransformerConfig
 from hf_sysgen.models.edge_layers import EdgeRounds
-from hf_sysgen.reports.report import table
-from hf_sysgen.results.record import environment
+from hf_sysgen.results.environment import environment
+from hf_sysgen.tables import table
 
 # examples, nodes, width, heads, rounds: CLUTRR and COGS in training, one short sentence of COGS, queries of CFQ
 SETUPS = {

@@ -32,7 +32,7 @@ import torch
 from hf_sysgen.files import write_whole
 from hf_sysgen.models.triangular_attention import plain_triangular_attention
 from hf_sysgen.models.triangular_blocked import blocked_triangular_attention
-from hf_sysgen.results.record import environment
+from hf_sysgen.results.environment import environment
 
 # B, n, d, h: growing graphs of width 64, then the paper's CLUTRR (n up to 11), COGS (22 in training) and CFQ, whose
 # nodes are those of question and query with their ends: of `mcd1_edge_unfiltered` up to 122 in training

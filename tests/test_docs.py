@@ -230,9 +230,9 @@ def test_two_machines_as_documented(tmp_path):
     ]  # fmt: skip
     errors = [process.communicate()[1] for process in started]
     assert [process.returncode for process in started] == [0, 0], errors
-    from hf_sysgen.results.record import read_results
+    from hf_sysgen.results.record import read_record
 
-    assert read_results(tmp_path / "run" / "results.json")["num_processes"] == 2
+    assert read_record(tmp_path / "run" / "results.json").num_processes == 2
 
 
 def test_the_recipe_of_the_tutorial_is_right(tmp_path):

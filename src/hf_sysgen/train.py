@@ -40,13 +40,13 @@ def train(recipe_file: str, overrides: Sequence[str]) -> None:
         if is_first:
             print(f"{recipe.run_dir} is finished already, nothing to do; its results are in results.json")
         return
-    results = run_recipe(recipe)
+    record = run_recipe(recipe)
     if is_first:
-        for name, split in results["splits"].items():
-            if "perplexity" in split:
-                print(f"{name}: perplexity {split['perplexity']:.4f} on {split['tokens']:,} tokens")
-            else:
-                print(f"{name}: exact match {split['accuracy']:.4f} on {split['examples']} examples")
+        for name, split in record.splits.items():
+            if split.perplexity is not None:
+                print(f"{name}: perplexity {split.perplexity:.4f} on {split.tokens:,} tokens")
+            elif split.accuracy is not None:
+                print(f"{name}: exact match {split.accuracy:.4f} on {split.examples} examples")
         print(f"results, predictions and checkpoint are in {recipe.run_dir}")
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import csv
-import itertools
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+from made_records import made_record
 from typer.testing import CliRunner
 
+from hf_sysgen.analysis import AnalysisError
 from hf_sysgen.analysis import commands as analyse
 from hf_sysgen.analysis import csordas2021 as devil
 from hf_sysgen.analysis.commands import feed_forward_ranks, read_runs
-from hf_sysgen.analysis.csordas2021 import AnalysisError
 from hf_sysgen.analysis.petty2023 import (
     accuracy_at_loss,
     at_equal_loss,
@@ -29,38 +29,32 @@ from hf_sysgen.analysis.petty2023 import (
     ranks,
 )
 from hf_sysgen.analysis.plotting import (
-    LAYERS,
-    Cloud,
-    Line,
     Panel,
-    PictureError,
     check_picture,
-    draw_clouds,
-    draw_panels,
 )
 from hf_sysgen.cli.main import app
-from hf_sysgen.results.record import write_results
-from hf_sysgen.results.samples import Evaluation, read_evaluations, write_evaluation
-
-COGS = {"benchmark": "cogs", "config": "current", "batch_size": 128}
+from hf_sysgen.results.evaluations import Evaluation, read_evaluations, write_evaluation
+from hf_sysgen.results.record import Logged, Record, write_record
 
 
-def made(name: str = "cell", seed: int = 0, recipe: dict | None = None, splits: dict | None = None, **curves: list):
-    """A record; `curves` are what was logged, by key without eval_, as (step, number)."""
+def made(file: str = "cell", seed: int = 0, recipe: dict | None = None, splits: dict | None = None, **curves: list):
+    """A record; `recipe` by dotted key; `curves` are what was logged, by SPLIT_METRIC, as (step, number)."""
+    fields = {key: curves.pop(key) for key in ("pretrained_fields", "num_parameters", "steps") if key in curves}
     by_step: dict[int, dict[str, Any]] = {}
     for key, points in curves.items():
         for step, number in points:
             by_step.setdefault(step, {"step": step})[f"eval_{key}"] = number
-    return {
-        "schema_version": 1, "name": name, "recipe": {"model": "sysgen_transformer", **COGS, **(recipe or {})},
-        "recipe_hash": "0", "git_commit": None, "versions": {}, "seed": seed, "steps": max(by_step, default=1),
-        "num_parameters": 7, "history": list(by_step.values()), "train_seconds": 0, "device": "", "num_processes": 1,
-        "num_threads": 1,
-        "splits": {
-            split: {"examples": 1, "by_length": [], **({"accuracy": values} if isinstance(values, float) else values)}
-            for split, values in (splits or {}).items()
-        },
-    }  # fmt: skip
+    history = [Logged.of(entry, ("validation", "test")) for entry in by_step.values()]
+    fields = {"steps": max(by_step, default=1), "num_parameters": 7, **fields}
+    values = {dotted(key): value for key, value in (recipe or {}).items()}
+    return made_record(file=file, seed=seed, splits=splits, recipe_values=values, history=history, **fields)
+
+
+def dotted(key: str) -> str:
+    places = {"type": "model.type", "benchmark": "data.benchmark", "config": "data.config", "size": "batches.size"}
+    training = ("kept_steps", "learning_rate")
+    return places.get(key, key if "." in key or key == "output_dir" else
+                      f"{'training' if key in training else 'model'}.{key}")  # fmt: skip
 
 
 def every(interval: int, *numbers: float) -> list[tuple[int, float]]:
@@ -148,7 +142,7 @@ def test_steps_to_a_share_of_the_best():
 
 def test_convergence_takes_the_best_scaling_and_the_median_run():
     def run(model, name, seed, *accuracy):
-        return made(name, seed, {"model": model}, test_accuracy=every(100, *accuracy))
+        return made(name, seed, {"type": model}, test_accuracy=every(100, *accuracy))
 
     absolute = [run("sysgen_transformer", "slow", 0, 0.0, 0.0, 0.0, 1.0)]
     # at 1.0 after 200 and 400 steps: 0.8 at 180 and 380, never: not counted
@@ -184,7 +178,7 @@ def test_table_8_of_mathematics_is_of_interpolation():
 
 def test_table_9():
     runs = [
-        made(f"batch {size}", seed, {"batch_size": size}, {"test": accuracy})
+        made(f"batch {size}", seed, {"size": size}, {"test": accuracy})
         for size, values in ((4096, (0.3, 0.5)), (1024, (0.9, 0.9)), (512, (0.1, 0.2)))
         for seed, accuracy in enumerate(values)
     ]  # fmt: skip
@@ -198,8 +192,9 @@ def test_table_9():
 
 
 def sized(depth: int, width: int = 8, inner: int = 16, **more):
-    recipe = {"num_hidden_layers": depth, "hidden_size": width, "intermediate_size": inner, "num_attention_heads": 2}
-    return made(f"{depth} layers {width}", recipe=recipe | more.pop("recipe", {}), **more)
+    sizes = {"num_hidden_layers": depth, "hidden_size": width, "intermediate_size": inner, "num_attention_heads": 2}
+    file = more.pop("file", f"{depth} layers {width}")
+    return made(file, recipe=sizes | more.pop("recipe", {}), **more)
 
 
 def test_perplexities_are_relative_to_the_best_of_a_class():
@@ -207,9 +202,7 @@ def test_perplexities_are_relative_to_the_best_of_a_class():
         sized(depth, inner=64 // depth, splits={"validation": {"accuracy": 0.0, "perplexity": value}})
         for depth, value in ((4, 30.0), (1, 40.0), (2, 20.0))
     ]
-    wide = sized(1, width=32, splits={"validation": {"accuracy": 0.0, "perplexity": 5.0}}) | {
-        "num_parameters": 41_159_168
-    }
+    wide = sized(1, width=32, splits={"validation": {"accuracy": 0.0, "perplexity": 5.0}}, num_parameters=41_159_168)
     found = perplexities([*runs, wide])
     assert list(found) == ["0.0k", "41M"]
     assert [(one.depth, one.ratio, one.perplexity, one.relative) for one in found["0.0k"]] == [
@@ -217,13 +210,13 @@ def test_perplexities_are_relative_to_the_best_of_a_class():
     ]  # fmt: skip
     with pytest.raises(AnalysisError, match="no perplexity"):
         perplexities([sized(1)])
-    with pytest.raises(AnalysisError, match="no hidden_size"):
+    with pytest.raises(AnalysisError, match=r"no model\.hidden_size"):
         perplexities([made(recipe={"num_hidden_layers": 1})])
 
 
 def test_classes_of_one_rounded_size_are_told_apart_by_width():
     runs = [
-        sized(2, width=width, splits=in_text(perplexity)) | {"num_parameters": count}
+        sized(2, width=width, splits=in_text(perplexity), num_parameters=count)
         for width, count, perplexity in ((8, 41_159_168, 20.0), (16, 41_100_000, 30.0), (32, 134_000_000, 10.0))
     ]
     found = {name: [one.perplexity for one in ones] for name, ones in perplexities(runs).items()}
@@ -243,9 +236,9 @@ def test_lexical_and_structural_cases_count_examples():
         lexical_structural(sized(2, splits={"test": {"accuracy": 0.5, "by_category": {"active_to_passive": [1, 1.0]}}}))
 
 
-def tuned_from(checkpoint: str, seed: int = 0, accuracy: float = 0.5, **recipe: Any):
+def tuned_from(checkpoint: str, seed: int = 0, accuracy: float = 0.5, fields: dict | None = None, **recipe: Any):
     return sized(
-        2, seed=seed, recipe={"pretrained": checkpoint, **recipe},
+        2, seed=seed, recipe={"pretrained": checkpoint, **recipe}, **(fields or {}),
         validation_loss_teacher=every(10, 2, 1), test_accuracy=every(10, 0.0, accuracy),
         splits={"test": {"accuracy": accuracy, "by_category": {
             "cp_recursion": [1, accuracy], "active_to_passive": [1, accuracy]}}},
@@ -255,24 +248,28 @@ def tuned_from(checkpoint: str, seed: int = 0, accuracy: float = 0.5, **recipe: 
 def test_means_are_over_seeds_alone():
     # a seed of pretraining is one too, and where a run reads, writes and looks makes no other model
     seeds = [
-        tuned_from("runs/p2/seed0/model", 0, 0.2, output_dir="a", eval_batch_size=1),
-        tuned_from(str(Path("runs/p2/seed1/model").resolve()), 1, 0.4, output_dir="b", length_groups=4),
+        tuned_from("runs/p2/seed0/model", 0, 0.2, output_dir="a", **{"evaluation.batch_size": 1}),
+        tuned_from(str(Path("runs/p2/seed1/model").resolve()), 1, 0.4, **{"batches.length_buckets": 4}),
         # the default of this model's config
         tuned_from("runs/p2/seed0/model", 2, 0.9, share_layers=False),
     ]
     assert generalization(seeds)["cogs current"]["0.0k"] == [(2, pytest.approx(0.5))]
     for other, message in (
-        (tuned_from("runs/p2/seed0/step-10"), r"pretrained is runs/p2/seed\*/model and runs/p2/seed\*/step-10"),
-        (tuned_from("runs/p2/seed0/model", share_layers=True), "share_layers is False and True"),
-        (tuned_from("runs/p2/seed0/model", learning_rate=1e-3), "learning_rate is None and 0.001"),
-        (tuned_from("runs/p2/seed0/model") | {"steps": 100}, "steps is 20 and 100"),
-        (tuned_from("runs/p2/seed0/model") | {"pretrained_fields": {"dropout": 0.5}}, "dropout is 0.1 and 0.5"),
+        (tuned_from("runs/p2/seed0/step-10"), r"model.pretrained is runs/p2/seed\*/model and runs/p2/seed\*/step-10"),
+        (tuned_from("runs/p2/seed0/model", share_layers=True), "model.share_layers is False and True"),
+        (tuned_from("runs/p2/seed0/model", learning_rate=2e-3), "training.learning_rate is 0.001 and 0.002"),
+        (tuned_from("runs/p2/seed0/model", fields={"steps": 100}), "training.max_steps is 20 and 100"),
+        (
+            tuned_from("runs/p2/seed0/model", fields={"pretrained_fields": {"dropout": 0.5}}),
+            "model.dropout is 0.1 and 0.5",
+        ),
     ):
         for analysis in (generalization, by_structure, lambda runs: at_equal_loss(runs, 1.0)):
             with pytest.raises(AnalysisError, match=f"2 layers 8 seed 0 and 2 layers 8 seed 0 are not.*: {message};"):
                 analysis([seeds[0], other])
     # early stopping ends each seed elsewhere
-    stopping = [tuned_from("m", seed, early_stopping="loss") | {"steps": 10 * seed} for seed in (1, 2)]
+    early = {"evaluation.early_stopping": {"metric": "loss", "patience": 5}}
+    stopping = [tuned_from("m", seed, fields={"steps": 10 * seed}, **early) for seed in (1, 2)]
     assert generalization(stopping)["cogs current"]["0.0k"] == [(2, 0.5)]
     pretrained = [
         sized(2, recipe=recipe, splits={"validation": {"accuracy": 0.0, "perplexity": 20.0}})
@@ -287,7 +284,7 @@ def test_runs_of_figure_6_are_left_out_of_the_others(name, tmp_path):
     final, matched = tuned_from("runs/p2/seed0/model", accuracy=0.6), tuned_from("runs/p2/seed0/step-10", accuracy=0.2)
     # alone on their benchmark, they are what was asked for
     alone = tuned_from("runs/p2/seed0/step-20", accuracy=0.3, benchmark="cogs_vf")
-    runs = keep(tmp_path / "runs", final, matched | {"name": "matched"}, alone | {"name": "alone"})
+    runs = keep(tmp_path / "runs", final, named(matched, "matched"), named(alone, "alone"))
     done = invoke(name, runs, "-o", tmp_path / "out")
     assert done.exit_code == 0, done.output
     assert done.stderr == "left out, as fine-tuned from weights of a step: matched seed 0\n"
@@ -312,8 +309,7 @@ def test_runs_of_benchmarks_without_what_an_analysis_takes_are_passed_over(name,
     benchmarks = {"cogs current", "geoquery current"} if name == "generalization-depth" else {"cogs current"}
     assert {row[0] for row in rows} == benchmarks
     # of an encoder-decoder, which has two depths
-    other = sized(2, recipe={"benchmark": "cogs"}, splits={"test": 0.9}) | {"name": "other"}
-    other["recipe"] = {key: value for key, value in other["recipe"].items() if key != "num_hidden_layers"}
+    other = made("other", splits={"test": 0.9})
     done = invoke(name, keep(tmp_path / "more", pretrained, tuned, other), "-o", tmp_path / "out")
     assert (done.exit_code, done.stderr.splitlines()[0]) == (
         0,
@@ -324,12 +320,12 @@ def test_runs_of_benchmarks_without_what_an_analysis_takes_are_passed_over(name,
     left = "geoquery current (2 runs), cogs current (1 run)"
     assert (done.exit_code, done.stderr) == (0, f"left out, as without what this analysis takes: {left}\n")
     # none is left, and of a benchmark that has it a run has not
-    lacking = tuned | {"splits": {}, "history": []}
-    for runs in ([pretrained, geoquery[0] | {"splits": {}}], [tuned, lacking | {"name": "lacking"}]):
-        folder = keep(tmp_path / runs[1]["name"], *runs)
+    lacking = named(tuned, "lacking").model_copy(update={"splits": {}, "history": []})
+    for runs in ([pretrained, geoquery[0].model_copy(update={"splits": {}})], [tuned, lacking]):
+        folder = keep(tmp_path / runs[1].name, *runs)
         done = invoke(name, folder, "-o", tmp_path / "out")
         assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
-        assert done.stderr.startswith(f"error: {runs[1]['name']} seed 0: no ")
+        assert done.stderr.startswith(f"error: {runs[1].title}: no ")
 
 
 def test_checkpoints_of_equal_perplexity():
@@ -346,9 +342,10 @@ def test_checkpoints_of_equal_perplexity():
     gone = sized(2, recipe={"kept_steps": [10, 25]}, validation_perplexity=every(10, 60, 40, 20))
     (matches,) = matched_perplexity([runs[0], gone]).values()
     assert (matches[1].step, matches[1].perplexity) == (30, 20)
-    # `eval_every` of 10, which does not divide 35 steps: the final weights are judged at the end
+    # evaluations every 10 steps, which does not divide 35 steps: the final weights are judged at the end
     ends = {"validation": {"accuracy": 0.0, "perplexity": 18.0}}
-    (matches,) = matched_perplexity([runs[0], gone | {"steps": 35, "splits": ends}]).values()
+    longer = gone.model_copy(update={"steps": 35, "splits": made(splits=ends).splits})
+    (matches,) = matched_perplexity([runs[0], longer]).values()
     assert [(one.step, one.perplexity) for one in matches[1:]] == [(35, 18.0), (35, 18.0)]
     with pytest.raises(AnalysisError, match="second run of depth 1"):
         matched_perplexity([runs[0], runs[0]])
@@ -402,7 +399,7 @@ def test_ranks_of_a_checkpoint(tmp_path):
     # as a fine-tuned run, whose recipe has no sizes
     (folder, record), *_ = read_runs([keep(tmp_path / "runs", made(splits={"test": 0.5}))])
     model.save_pretrained(folder / "model")
-    rows = feed_forward_ranks([(folder, {**record, "pretrained_fields": sizes})]).rows
+    rows = feed_forward_ranks([(folder, record.model_copy(update={"pretrained_fields": sizes}))]).rows
     assert [row[1:5] for row in rows] == [(2, 4 / 6, name, 4) for name in ("gate", "input", "output")]
     found = {one.projection: one for one in ranks(tmp_path)}
     assert {name: one.full for name, one in found.items()} == {"gate": 4, "input": 4, "output": 4}
@@ -412,25 +409,6 @@ def test_ranks_of_a_checkpoint(tmp_path):
     expected = [(0.25, 0.375), (0.5, 0.75), (0.75, 0.875), (1, 1)]
     for point, right in zip(found["gate"].cumulative, expected, strict=True):
         assert point == pytest.approx(right, abs=1e-4)
-
-
-@pytest.mark.parametrize(("ends", "labels"), [((100, 119.2), 4), ((27.4, 43.9), 3), ((13, 400), 4)])
-def test_an_axis_of_perplexities_has_labels(ends, labels):
-    line = Line("134M", [(depth, ends[depth % 2]) for depth in (1, 2, 4, 8)])
-    figure = draw_panels([Panel("title", LAYERS, "perplexity", [line], log_x=True, log_y=True)])
-    figure.draw_without_rendering()
-    low, high = figure.axes[0].get_ylim()
-    texts = [tick.get_text() for tick in figure.axes[0].get_yticklabels() if low <= tick.get_position()[1] <= high]
-    assert len(list(filter(None, texts))) >= labels
-
-
-def test_a_short_axis_of_losses_has_labels_that_do_not_overlap():
-    figure = draw_clouds([Cloud("title", "loss", "accuracy", [(1.1, 0.1, 1), (1.9, 0.5, 2), (4.7, 0.6, 3)])], "step")
-    figure.draw_without_rendering()
-    labels = [label for label in figure.axes[0].get_xticklabels(which="both") if label.get_text()]
-    boxes = sorted((label.get_window_extent() for label in labels), key=lambda box: box.x0)
-    assert len(boxes) > 2
-    assert all(before.x1 < after.x0 for before, after in itertools.pairwise(boxes))
 
 
 def test_evaluations_are_read_in_order(tmp_path):
@@ -443,9 +421,13 @@ def test_evaluations_are_read_in_order(tmp_path):
     assert found[0] == Evaluation(500, [0.5, 1.25], [True, False])
 
 
+def named(record: Record, file: str) -> Record:
+    return record.model_copy(update={"file": file})
+
+
 def keep(folder: Path, *records) -> Path:
     for index, record in enumerate(records):
-        write_results(folder / str(index) / "results.json", record)
+        write_record(folder / str(index) / "results.json", record)
     return folder
 
 
@@ -510,12 +492,12 @@ def test_fine_tuning_from_matched_checkpoints(tmp_path):
     script = (tmp_path / "out" / "matched-perplexity.sh").read_text().splitlines()
     assert script == [
         "set -e",
-        f"hf-sysgen train r.yaml 'pretrained={pretrained / '0' / 'model'}'",
-        f"hf-sysgen train r.yaml 'pretrained={pretrained / '1' / 'step-10'}'",
+        f"hf-sysgen train r.yaml 'model.pretrained={pretrained / '0' / 'model'}'",
+        f"hf-sysgen train r.yaml 'model.pretrained={pretrained / '1' / 'step-10'}'",
         f"# {pretrained / '2' / 'step-10'}: is not there, so it is not fine-tuned",
-        f"hf-sysgen train r.yaml 'pretrained={pretrained / '1' / 'model'}'",
+        f"hf-sysgen train r.yaml 'model.pretrained={pretrained / '1' / 'model'}'",
         f"# {pretrained / '2'}: has the perplexity of 2 layers at no step whose weights are kept",
-        f"hf-sysgen train r.yaml 'pretrained={pretrained / '2' / 'model'}'",
+        f"hf-sysgen train r.yaml 'model.pretrained={pretrained / '2' / 'model'}'",
     ]
     assert invoke("perplexity-depth", pretrained, "-o", tmp_path / "out").exit_code == 0
 
@@ -535,7 +517,7 @@ def test_accuracies_at_equal_perplexity_are_of_one_benchmark(tmp_path, monkeypat
         )
         for seed, accuracy in enumerate(accuracies)
     ]
-    other = tuned_from("elsewhere/model") | {"name": "other"}
+    other = named(tuned_from("elsewhere/model"), "other")
     done = invoke("matched-perplexity", pretrained, keep(tmp_path / "tuned", *runs, other), "-o", tmp_path / "out")
     assert (done.exit_code, done.stderr) == (
         0,
@@ -545,8 +527,8 @@ def test_accuracies_at_equal_perplexity_are_of_one_benchmark(tmp_path, monkeypat
     assert header[1:] == ["reference layers", "layers", "step", "perplexity", "benchmark", "accuracy on test"]
     assert [row[1:] for row in rows] == [
         ["1", "1", "20", "40.0", "cogs c", "0.25"],
-        ["1", "2", "10", "40", "cogs c", "0.625"],
-        ["1", "2", "10", "40", "geoquery c", "0.875"],
+        ["1", "2", "10", "40.0", "cogs c", "0.625"],
+        ["1", "2", "10", "40.0", "geoquery c", "0.875"],
         ["2", "2", "20", "20.0", "", ""],
     ]
     panels: list[Panel] = []
@@ -557,25 +539,29 @@ def test_accuracies_at_equal_perplexity_are_of_one_benchmark(tmp_path, monkeypat
         ("cogs c", [[(1, 0.25), (2, 0.625)]]),
         ("geoquery c", [[(2, 0.875)]]),
     ]
-    keep(tmp_path / "mixed", runs[1], runs[2] | {"steps": 5})
+    keep(tmp_path / "mixed", runs[1], runs[2].model_copy(update={"steps": 5}))
     done = invoke("matched-perplexity", pretrained, tmp_path / "mixed", "-o", tmp_path / "out")
-    assert (done.exit_code, "are not two seeds of one model: steps is 20 and 5" in done.stderr) == (2, True)
+    assert (done.exit_code, "are not two seeds of one model: training.max_steps is 20 and 5" in done.stderr) == (
+        2,
+        True,
+    )
 
 
 @pytest.mark.parametrize("size_class", ["41M", "134M", "374M"])
 def test_shipped_recipes_of_pretraining_keep_what_figure_6_takes(size_class):
     """Perplexities that fall forever, lower ones of deeper models."""
-    from hf_sysgen.config.io import load_recipe, shipped_recipes
+    from hf_sysgen.config.io import read_recipe, shipped_recipes
 
     runs = []
     for path in (shipped_recipes() / "petty2023").glob(f"pretrain_{size_class}_*.yaml"):
-        recipe = load_recipe(path)
+        training = read_recipe(path).training
         depth = int(path.stem.rpartition("_")[2])
-        steps = sorted({*range(recipe.eval_every, recipe.steps + 1, recipe.eval_every), *recipe.kept_steps})
-        curve = [(step, (1 + 1 / depth) * (1 + recipe.steps / step)) for step in steps]
-        runs.append(sized(depth, recipe={"kept_steps": list(recipe.kept_steps)}, validation_perplexity=curve))
+        steps = sorted({*range(training.eval_steps, training.max_steps + 1, training.eval_steps), *training.kept_steps})
+        curve = [(step, (1 + 1 / depth) * (1 + training.max_steps / step)) for step in steps]
+        kept = {"training.max_steps": training.max_steps, "kept_steps": list(training.kept_steps)}
+        runs.append(sized(depth, recipe=kept, validation_perplexity=curve))
     (matches,) = matched_perplexity(runs).values()
-    kept = {*runs[0]["recipe"]["kept_steps"], runs[0]["steps"]}
+    kept = {*runs[0].recipe.training.kept_steps, runs[0].steps}
     deeper = [match for match in matches if match.depth > match.reference_depth]
     assert len(deeper) == len(runs) * (len(runs) - 1) / 2
     assert {match.step for match in deeper} <= kept
@@ -583,11 +569,11 @@ def test_shipped_recipes_of_pretraining_keep_what_figure_6_takes(size_class):
 
 def test_what_cannot_be_written_is_told_before_the_work(tmp_path):
     (tmp_path / "folder.png").mkdir()
-    with pytest.raises(PictureError, match=r"folder\.png: is a folder"):
+    with pytest.raises(AnalysisError, match=r"folder\.png: is a folder"):
         check_picture(tmp_path / "folder.png")
     check_picture(tmp_path / "folder.png" / "deeper" / "x.png")
     # where even root can write nothing
-    with pytest.raises(PictureError, match=r"/proc/x\.png: cannot be written to"):
+    with pytest.raises(AnalysisError, match=r"/proc/x\.png: cannot be written to"):
         check_picture("/proc/x.png")
 
 
@@ -595,14 +581,16 @@ def test_commands_say_in_a_line_what_is_missing(tmp_path):
     runs = keep(tmp_path / "runs", made(splits={"test": 0.5}))
     pretrained = keep(tmp_path / "pretrained", sized(2, validation_perplexity=every(10, 40, 20)))
     tuned = keep(tmp_path / "tuned", tuned_from(str(pretrained / "0" / "model")))
-    elsewhere = keep(tmp_path / "elsewhere", tuned_from("m") | {"splits": {}})
-    untested = keep(tmp_path / "untested", tuned_from(str(pretrained / "0" / "model")) | {"splits": {}})
+    elsewhere = keep(tmp_path / "elsewhere", tuned_from("m").model_copy(update={"splits": {}}))
+    untested = keep(
+        tmp_path / "untested", tuned_from(str(pretrained / "0" / "model")).model_copy(update={"splits": {}})
+    )
     for words, message in (
         (("early-stopping", tmp_path / "none"), "no results.json here or below"),
         (("early-stopping", runs), "no accuracy of test during training"),
-        (("good-bad-loss", runs), "train with sample_losses=true"),
+        (("good-bad-loss", runs), "train with evaluation.save_example_losses=true"),
         (("convergence", runs), "no accuracy of test"),
-        (("ranks", runs), "no num_hidden_layers"),
+        (("ranks", runs), "no model.num_hidden_layers"),
         (("loss-accuracy", runs, keep(tmp_path / "other", made(splits={"gen": 0.5}))), "name splits by --loss-split"),
         (("matched-perplexity", tuned), "no run of pretraining among these"),
         (("matched-perplexity", pretrained, untested), "2 layers 8 seed 0: no split test"),

@@ -21,7 +21,7 @@ from hf_sysgen.config.recipe import flattened
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.models import CONFIGS, DepthWidthConfig
 from hf_sysgen.reports.papers import papers
-from hf_sysgen.results.record import read_results
+from hf_sysgen.results.record import read_record
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks import translation as translation_task
 from hf_sysgen.training.tasks.base import prepare_task
@@ -58,8 +58,8 @@ def test_every_recipe_runs_two_steps(path, tmp_path, monkeypatch):
     if recipe.data.benchmark == "c4":
         overrides.append(f"data.tokenizer={write_tokenizer(tmp_path / 'tokenizer')}")
     results = run_recipe(load_recipe(path, overrides))
-    assert results["steps"] == 2
-    assert read_results(tmp_path / "run" / "results.json")["recipe"]["model"]["type"] == recipe.model.type
+    assert results.steps == 2
+    assert read_record(tmp_path / "run" / "results.json").recipe["model"]["type"] == recipe.model.type
 
 
 def counted_seeds(path: Path) -> list[int] | None:

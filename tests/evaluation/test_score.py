@@ -6,13 +6,15 @@ import math
 from pathlib import Path
 
 import pytest
+from made_records import made_record
 from tiny_runs import command
 from typer.testing import CliRunner
 
 from hf_sysgen.cli.main import app
 from hf_sysgen.evaluation.metrics.sequences import MetricError
 from hf_sysgen.evaluation.score import score_predictions
-from hf_sysgen.results.record import ResultsError, read_predictions, write_predictions, write_results
+from hf_sysgen.results.predictions import read_predictions, write_predictions
+from hf_sysgen.results.record import ResultsError, write_record
 
 
 def row(split, target, prediction, **more):
@@ -20,12 +22,6 @@ def row(split, target, prediction, **more):
     exact = target == prediction
     return {"split": split, "row": 0, "input": "x", "target": target, "prediction": prediction, "exact": exact,
             "loss": 2.0, "loss_teacher": 1.0, "target_length": length, **more}  # fmt: skip
-
-
-def record(recipe, splits):
-    return {"schema_version": 1, "name": "r", "recipe": recipe, "recipe_hash": "0", "git_commit": None, "versions": {},
-            "seed": 0, "steps": 1, "num_parameters": 1, "splits": splits, "history": [], "train_seconds": 0.0,
-            "device": "cpu", "num_processes": 1, "num_threads": 1}  # fmt: skip
 
 
 ROWS = [
@@ -104,14 +100,14 @@ def test_translations_are_measured_as_the_run_did(tmp_path):
     rows += [row("test", "une nouvelle réponse .", "la réponse nouveau .", loss_teacher=1.5, pairs=["new response"])]
     write_predictions(tmp_path / "predictions.jsonl", rows[1:])
     split = {"examples": 1, "accuracy": 0.0, "by_length": [], "bleu": 0.0}
-    written = record({"benchmark": "noun_adjective", "config": "modified"}, {"test": {**split, "comp": 1.0}})
-    write_results(tmp_path / "results.json", written)
+    data = {"data.benchmark": "noun_adjective", "data.config": "modified"}
+    write_record(tmp_path / "results.json", made_record(splits={"test": {**split, "comp": 1.0}}, recipe_values=data))
     (splits,) = cells(score_predictions(tmp_path))
     names = ["split", "examples", "accuracy", "bleu", "comp", "comp_same_form", "loss", "loss_teacher"]
     assert splits[0] == names
     assert splits[1][4:] == ["1.0000", "0.0000", "2.0000", "1.5000"]
     write_predictions(tmp_path / "predictions.jsonl", rows)
-    write_results(tmp_path / "results.json", {**written, "splits": {"test": split}})
+    write_record(tmp_path / "results.json", made_record(splits={"test": split}, recipe_values=data))
     splits, *_ = cells(score_predictions(tmp_path))
     assert splits[0] == [name for name in names if "comp" not in name]
     assert splits[1][-1] == f"{(0.5 * 3 + 1.5 * 5) / 8:.4f}"
@@ -142,7 +138,6 @@ def test_what_cannot_be_measured(run, words, message):
 @pytest.mark.parametrize(
     ("rows", "metric", "message"),
     [
-        ([*ROWS, {"split": "test", "row": 0}], "recorded", "no 'exact', which this metric is of; 1 of 4 lack it"),
         ([*ROWS, {**ROWS[1], "loss": None}], "recorded", "no 'loss', which this metric is of; 1 of 4 lack it"),
         ([{"split": "test", "nats": 1.0, "correct": 1, "tokens": 2}, ROWS[1]], "recorded", "no 'nats'"),
         ([{"split": "test", "nats": 1.0, "correct": 1, "tokens": 2}], "cogs_match", "have no 'prediction'"),
@@ -161,9 +156,11 @@ def test_rows_of_other_tasks_and_damaged_ones(rows, metric, message, tmp_path):
     ("text", "message"),
     [
         ("", "has no predictions of 'any split', but of nothing"),
-        ('{"split": "test", "exact": true}\n{"split": "te', "line 2 is cut short"),
-        ('{"exact": true}\n', "line 1 has no 'split'"),
-        ("[]\n", "line 1 has no 'split'"),
+        ('{"split": "test", "prediction": "a", "exact": true}\n{"split": "te', "line 2"),
+        ('{"exact": true, "prediction": "a"}\n', "line 1: .*split"),
+        ('{"split": "test"}\n', "line 1: .*prediction"),
+        ('{"split": "test", "prediction": "a", "exact": "yes"}\n', "line 1: .*exact"),
+        ("[]\n", "line 1"),
     ],
 )
 def test_damaged_predictions(text, message, tmp_path):

@@ -20,7 +20,7 @@ from hf_sysgen.cli.main import app
 from hf_sysgen.data.clutrr.kinship import TARGETS
 from hf_sysgen.hub.model_card import model_card
 from hf_sysgen.hub.publish_model import run_card
-from hf_sysgen.results.record import ResultsError, read_results
+from hf_sysgen.results.record import ResultsError, read_record
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks import translation as translation_task
 
@@ -32,8 +32,8 @@ CASES = {
     "decoder": {"model": "depth_width_decoder", "num_hidden_layers": 1, "joint_vocabulary": True},
     "roles": {"model": "role_filler_transformer", "role_scheme": "scan_prim"},
     "translation": {
-        "model": "sag_t5_transformer", "benchmark": "noun_adjective", "config": "modified", "tokens": "bpe",
-        "subwords": 90, "batch_size": None, "sampling": "max_tokens", "max_tokens": 400, "beams": 2,
+        "model": "sag_t5_transformer", "benchmark": "noun_adjective", "config": "modified", "tokenization": "bpe",
+        "subwords": 90, "sampling": "max_tokens", "max_tokens": 400, "num_beams": 2,
     },
     "text": {
         "model": "depth_width_decoder", "num_hidden_layers": 1, "benchmark": "c4", "config": "en", "context_length": 8,
@@ -59,7 +59,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         patch.setattr(translation_task, "search_settings", search)
         for name, folder in folders.items():
             own = {"tokenizer": str(write_tokenizer(folder / "tokenizer"))} if name == "text" else {}
-            run_recipe(tiny_recipe(folder, **CASES[name], **own, steps=2, eval_every=0))
+            run_recipe(tiny_recipe(folder, **CASES[name], **own, max_steps=2, eval_steps=None))
     return {name: folder / "run" for name, folder in folders.items()}
 
 
@@ -69,7 +69,7 @@ def test_code_without_our_package(runs: dict[str, Path], tmp_path: Path) -> None
     codes = [code_of(run_card(run)) + mark for run in runs.values()]
     out = as_stranger(environment(HF_HOME=str(tmp_path), HF_HUB_OFFLINE="1"), *codes)
     found = dict(zip(runs, out.split("---\n"), strict=False))
-    words = {name: read_results(run / "results.json")["example"].split() for name, run in runs.items()}
+    words = {name: read_record(run / "results.json").example.split() for name, run in runs.items()}
     assert found["relations"].strip() in TARGETS
     kinds = {line.split()[0]: ast.literal_eval(line.partition(" ")[2]) for line in found["graphs"].splitlines()}
     assert set(kinds) == {"role", "category", "noun_type", "verb", "parent"}
@@ -100,9 +100,9 @@ def test_what_the_hub_is_told(runs: dict[str, Path]) -> None:
 
 def test_what_a_model_goes_on_from(runs: dict[str, Path]) -> None:
     """The hub links to what is on the hub; a folder it would refuse."""
-    record = read_results(runs["decoder"] / "results.json")
+    record = read_record(runs["decoder"] / "results.json")
     for pretrained, link in (("runs/pretrain_41M_2/seed0/model", None), ("someone/decoder", "someone/decoder")):
-        made = {**record, "recipe": {**record["recipe"], "pretrained": pretrained}}
+        made = record.model_copy(update={"recipe": record.recipe.with_(**{"model.pretrained": pretrained})})
         card = model_card([made], made, 'checkpoint = "x"')
         assert ModelCard(card).data.base_model == link
         assert f"trained from the pretrained `{pretrained}` for 2 steps on `scan`" in " ".join(card.split())
@@ -117,6 +117,6 @@ def test_a_card_that_cannot_be_written(runs: dict[str, Path], tmp_path: Path) ->
 
 
 def test_a_record_without_an_example(runs: dict[str, Path]) -> None:
-    record = {**read_results(runs["decoder"] / "results.json"), "example": None}
-    with pytest.raises(ResultsError, match="the record of tiny seed 0 has no example, as an older version wrote it"):
+    record = read_record(runs["decoder"] / "results.json").model_copy(update={"example": None})
+    with pytest.raises(ResultsError, match="tiny seed 0 has no example"):
         model_card([record], record, 'checkpoint = "x"')

@@ -11,7 +11,6 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 import torch
-import yaml
 from card_code import as_stranger, code_of
 from fake_hub import CLIENT_WARNING, FakeHub, Repo, api, command
 from huggingface_hub import ModelCard
@@ -21,7 +20,7 @@ from tiny_runs import learned_run
 from typer.testing import CliRunner
 
 from hf_sysgen.cli.main import app
-from hf_sysgen.config.io import parse_recipe
+from hf_sysgen.config.io import parse_recipe, parse_yaml
 from hf_sysgen.data import DataError, load_benchmark
 from hf_sysgen.evaluation.checkpoints import CheckpointError, load_checkpoint, predict
 from hf_sysgen.hub.model_card import model_card
@@ -30,7 +29,7 @@ from hf_sysgen.hub.publish import publish
 from hf_sysgen.hub.publish_model import find_runs, publish_model, run_card
 from hf_sysgen.hub.repository import PublishError
 from hf_sysgen.models import CONFIGS
-from hf_sysgen.results.record import ResultsError, read_results, write_results
+from hf_sysgen.results.record import Record, ResultsError, read_record, write_record
 from hf_sysgen.zoo import DEFAULT, ZOO, zoo_folder, zoo_names
 
 pytestmark = pytest.mark.filterwarnings(f"{CLIENT_WARNING}:DeprecationWarning")
@@ -96,9 +95,9 @@ def test_published_then_used_without_our_code(hub: FakeHub, cell: Path, tmp_path
     codes = [code_of(repo.files["README.md"].decode())]
     codes += [codes[0].replace("(checkpoint,", f"(checkpoint, revision='{tag}',") for tag in tags[:3]]
     lines = as_stranger(hub.environment(tmp_path / "theirs", token=None), *codes).splitlines()
-    record = read_results(cell / "seed0" / "results.json")
+    record = read_record(cell / "seed0" / "results.json")
     rows = [json.loads(line) for line in (cell / "seed0" / "predictions.jsonl").read_text().splitlines()]
-    (expected,) = {row["prediction"] for row in rows if row["input"] == record["example"] and row["split"] == "test"}
+    (expected,) = {row["prediction"] for row in rows if row["input"] == record.example and row["split"] == "test"}
     assert lines[0] == lines[3] == expected
     assert len(lines) == 4
     for tag, folder in zip(tags, ("seed1/step-100", "seed1/model", "seed0/model"), strict=False):
@@ -195,8 +194,8 @@ def test_what_cannot_be_published(cell: Path, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"seed0/model: cannot be loaded, it may be cut short"):
         publish(str(tmp_path / "cell" / "seed0"), "org/model", dry_run=True)
     path = tmp_path / "cell" / "seed1" / "results.json"
-    path.write_text(path.read_text().replace('"batch_size": 32', '"batch_size": 64'))
-    with pytest.raises(ResultsError, match=r"not one cell over seeds \(they differ in batch_size\)"):
+    path.write_text(path.read_text().replace('"size": 32', '"size": 64'))
+    with pytest.raises(ResultsError, match=r"not one cell over seeds \(they differ in batches.size\)"):
         publish(str(tmp_path / "cell"), "org/model", dry_run=True)
 
 
@@ -204,33 +203,33 @@ def test_what_cannot_be_published(cell: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def records(cell: Path) -> list[dict]:
-    return [read_results(cell / seed / "results.json") for seed in ("seed0", "seed1")]
+def records(cell: Path) -> list[Record]:
+    return [read_record(cell / seed / "results.json") for seed in ("seed0", "seed1")]
 
 
-def test_card_says_what_was_measured(cell: Path, records: list[dict]) -> None:
+def test_card_says_what_was_measured(cell: Path, records: list[Record]) -> None:
     card = run_card(cell)
-    first, second = (record["splits"]["test"] for record in records)
-    mean, gap = (first["accuracy"] + second["accuracy"]) / 2, abs(first["accuracy"] - second["accuracy"])
-    cells = [f"{first['accuracy']:.4f}", f"{second['accuracy']:.4f}", f"{mean:.4f} ± {gap / 2**0.5:.4f}", "-"]
-    assert f"| test: exact match | {first['examples']} | {' | '.join(cells)} |" in card
-    assert f"| {first['by_length'][0][0]} | " in card
+    first, second = (record.splits["test"] for record in records)
+    mean, gap = (first.accuracy + second.accuracy) / 2, abs(first.accuracy - second.accuracy)
+    cells = [f"{first.accuracy:.4f}", f"{second.accuracy:.4f}", f"{mean:.4f} ± {gap / 2**0.5:.4f}", "-"]
+    assert f"| test: exact match | {first.examples} | {' | '.join(cells)} |" in card
+    assert f"| {first.by_length[0].length} | " in card
     for fact in ("BSD-3-Clause (brendenlake/SCAN)", "csordas2021devil", "lake2018generalization", "32 examples"):
         assert fact in card
-    assert f"`{records[0]['recipe_hash']}`" in card
+    assert f"`{records[0].recipe_hash}`" in card
     (recipe,) = re.findall(r"^```yaml\n(.*?)^```", card, flags=re.MULTILINE | re.DOTALL)
-    assert parse_recipe(yaml.safe_load(recipe)).hash == records[0]["recipe_hash"]
+    assert parse_recipe(parse_yaml(recipe, "card")).hash == records[0].recipe_hash
 
 
-def test_model_index_is_what_the_hub_reads(records: list[dict]) -> None:
+def test_model_index_is_what_the_hub_reads(records: list[Record]) -> None:
     head = ModelCard(model_card(records, records[1], 'checkpoint = "x"')).data.to_dict()
     name, results = model_index_to_eval_results(head["model-index"])
     assert name == "tiny"
     found = {(result.dataset_split, result.metric_type): result for result in results}
-    splits = records[1]["splits"]
+    splits = records[1].splits
     assert set(found) == {(split, key) for split in splits for key in ("exact_match", "accuracy_oracle")}
     for split, summary in splits.items():
-        assert found[split, "exact_match"].metric_value == round(summary["accuracy"], 4)
+        assert found[split, "exact_match"].metric_value == round(summary.accuracy, 4)
         assert found[split, "exact_match"].metric_name == "exact match (seed 1)"
         assert (found[split, "exact_match"].dataset_type, found[split, "exact_match"].dataset_config) == (
             "scan",
@@ -252,24 +251,58 @@ def test_cards_of_the_zoo_are_those_of_its_records(name: str) -> None:
 
 
 def test_card_of_kept_records_has_their_seeds(tmp_path: Path) -> None:
-    record = read_results(CARDS.parent / "results/clutrr_edge_234_quick-seed0.json")
-    for seed, accuracy in ((0, 0.5), (7, 0.75)):
-        record["seed"] = seed
-        record["splits"]["test"]["accuracy"] = accuracy
-        write_results(tmp_path / f"{record['name']}-seed{seed}.json", record)
-    write_results(tmp_path / "another-seed1.json", record | {"name": "another"})
-    card = run_card(tmp_path / f"{record['name']}-seed0.json")
+    record = read_record(CARDS.parent / "results/bergen2021/clutrr_edge_234_quick-seed0.json")
+
+    def kept(seed: int, accuracy: float, **changes) -> Path:
+        test = record.splits["test"].model_copy(update={"accuracy": accuracy})
+        splits = {**record.splits, "test": test}
+        one = record.model_copy(update={"seed": seed, "splits": splits, **changes})
+        path = one.kept_at(tmp_path)
+        write_record(path, one)
+        return path
+
+    first = kept(0, 0.5)
+    kept(7, 0.75)
+    kept(1, 0.0, file="bergen2021/another")
+    card = run_card(first)
     assert "0.6250" in card
     assert "another" not in card
-    write_results(tmp_path / f"{record['name']}-seed8.json", record)
+    write_record(first.with_name("copy-seed7.json"), read_record(first).model_copy(update={"seed": 7}))
     with pytest.raises(ResultsError, match="not one cell"):
-        run_card(tmp_path / f"{record['name']}-seed0.json")
+        run_card(first)
+
+
+HOSTILE = "<script>alert(1)</script> | a\n```\n<b>"
+
+
+def test_what_a_record_says_is_text_on_its_card(records: list[Record]) -> None:
+    """Of every text in a record and its recipe: no tag opens, no table row and no block of code ends."""
+    paper = {"paper.cell": HOSTILE, "data.data_dir": HOSTILE}
+    recipe = records[0].recipe.with_(**paper)
+    hostile = records[0].model_copy(
+        update={
+            "file": f"x{HOSTILE}", "overrides": {"model.note": HOSTILE}, "recipe": recipe, "example": HOSTILE,
+            "environment": records[0].environment.model_copy(update={"device": HOSTILE}),
+            "starts": [records[0].starts[0].model_copy(update={"commit": HOSTILE, "versions": {HOSTILE: HOSTILE}})],
+        }
+    )  # fmt: skip
+    card = model_card([hostile], hostile, 'checkpoint = "x"', {HOSTILE: HOSTILE})
+    body = card.partition("\n---\n")[2]
+    prose = re.sub(r"^(`{3,})\w*\n.*?^\1$", "", body, flags=re.MULTILINE | re.DOTALL)
+    assert "<script>" not in prose
+    assert "<b>" not in prose
+    assert "&lt;script&gt;" in prose
+    assert "tags:" in card.partition("\n---\n")[0]
+    assert ModelCard(card).data.library_name == "transformers"
+    for block in re.findall(r"^(\|.*\|\n(?:\|.*\|\n)+)", prose, flags=re.MULTILINE):
+        rows = [re.sub(r"\\\|", "", line).count("|") for line in block.splitlines()]
+        assert len(set(rows)) == 1, block
 
 
 def test_the_zoo_is_small_and_shows_the_effect() -> None:
     assert sum(path.stat().st_size for path in ZOO.rglob("*") if path.is_file()) < 3_000_000
-    better, worse = (read_results(zoo_folder(name) / "results.json")["splits"]["test"] for name in zoo_names())
-    assert better["accuracy"] > worse["accuracy"] + 0.5
+    better, worse = (read_record(zoo_folder(name) / "results.json").splits["test"] for name in zoo_names())
+    assert better.accuracy > worse.accuracy + 0.5
     assert find_runs(DEFAULT) == [zoo_folder(DEFAULT)]
 
 
@@ -279,7 +312,7 @@ def test_the_zoo_gets_right_what_its_records_say() -> None:
     for name in zoo_names():
         answers, _ = predict(*load_checkpoint(name), rows["input"][:])
         share = sum(answer == target for answer, target in zip(answers, rows["target"][:], strict=True)) / len(rows)
-        recorded = read_results(zoo_folder(name) / "results.json")["splits"]["test"]["accuracy"]
+        recorded = read_record(zoo_folder(name) / "results.json").splits["test"].accuracy
         assert abs(share - recorded) < 3 * (recorded * (1 - recorded) / len(rows)) ** 0.5
 
 

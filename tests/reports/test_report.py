@@ -13,12 +13,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from made_records import made_record, shipped
 from scipy import stats
 from typer.testing import CliRunner
 
 from hf_sysgen.cli.main import app
-from hf_sysgen.config.io import load_recipe, recipe_setups, shipped_recipes
-from hf_sysgen.files import file_name
+from hf_sysgen.config.io import load_recipe, shipped_files, write_override
+from hf_sysgen.config.sweep import load_sweep
 from hf_sysgen.reports import comparison as reproduction
 from hf_sysgen.reports.comparison import (
     Measurement,
@@ -26,55 +27,37 @@ from hf_sysgen.reports.comparison import (
     compare,
     difference_interval,
     reproduce,
-    student,
     unplaced,
 )
-from hf_sysgen.reports.papers import Cell, Run, Table, find_tables, papers
+from hf_sysgen.reports.papers import Cell, Run, Table, find_tables, papers, whole_of
 from hf_sysgen.reports.report import document, measured_cells, number, remarks, terminal, write_report
-from hf_sysgen.results.record import ResultsError, write_results
-from hf_sysgen.training.launch.sweep import load_sweep
+from hf_sysgen.results.record import Record, ResultsError, write_record
 
 ROOT = Path(__file__).parent.parent.parent
-SETUPS = recipe_setups()
+FILES = {Path(file).name: path for file, path in shipped_files().items()}
 CELLS = [cell for paper in papers() for table in paper.tables for cell in table]
 RUNS = {str(cell.run): cell.run for cell in CELLS if cell.run}
+RATE = "training.learning_rate"
 
 
-def made(recipe: str, seed: int, accuracy: float, overrides: dict | None = None, **changes) -> dict:
+def made(recipe: str, seed: int, accuracy: float, overrides: dict | None = None, **fields) -> Record:
     """A record as a run of a shipped recipe leaves it."""
-    overrides = overrides or {}
-    keys = {**SETUPS[recipe], **overrides, **changes, "seed": seed}
     split = {"examples": 10, "accuracy": accuracy, "by_length": [[2, 5, accuracy], [3, 5, accuracy]], "las": 0.5}
-    return {
-        "schema_version": 1,
-        "name": file_name(",".join([recipe, *(f"{key}={value}" for key, value in overrides.items())])),
-        "recipe": keys,
-        "recipe_hash": "0" * 16,
-        "git_commit": None,
-        "versions": {},
-        "seed": seed,
-        "steps": keys["steps"],
-        "num_parameters": 992_007,
-        "splits": {
-            "validation": dict(split),
-            "test": {**split, "by_category": {"k=6": [5, 0.25], "k=10": [5, 0.75]}},
-        },
-        "history": [{"step": 10, "eval_test_accuracy": 0.1, "eval_validation_accuracy": 0.2}],
-        "train_seconds": 60.0,
-        "device": "AMD EPYC <test> & Co",
-        "num_processes": 1,
-        "num_threads": 1,
-    }
+    test = {**split, "by_category": {"k=6": [5, 0.25], "k=10": [5, 0.75]}, **fields.pop("test", {})}
+    logged = {"step": 10, "evaluations": {"test": {"accuracy": 0.1}, "validation": {"accuracy": 0.2}}}
+    return made_record(
+        shipped(recipe), {"validation": split, "test": test}, overrides, seed=seed, history=[logged], **fields
+    )
 
 
-def kept(folder: Path, records: list[dict]) -> Path:
+def kept(folder: Path, records: list[Record]) -> Path:
     for index, record in enumerate(records):
-        write_results(folder / f"{index}" / "results.json", record)
+        write_record(folder / f"{index}" / "results.json", record)
     return folder
 
 
-def found(table: str, row: str, column: str, records: list[dict]):
-    report = reproduce(table, records, SETUPS)[0]
+def found(table: str, row: str, column: str, records: list[Record]):
+    report = reproduce(table, records)[0]
     return next(one for one in report if (one.cell.row, one.cell.column) == (row, column))
 
 
@@ -83,41 +66,34 @@ def found(table: str, row: str, column: str, records: list[dict]):
 
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 def test_every_run_of_a_cell_is_one_of_a_recipe(run):
-    """Its name says the same overrides, so that the run is found again; and its recipe holds what it names."""
-    path = next(shipped_recipes().glob(f"*/{run.recipe}.yaml"))
-    given = {key: "somewhere" if value == "*" else value for key, value in run.overrides.items()}
-    recipe = load_recipe(path, [f"{key}={value}" for key, value in given.items()])
-    name, overrides = reproduction.split_name(recipe.name)
-    assert name == run.recipe
-    assert overrides.keys() == given.keys()
-    assert reproduction._matches(run, overrides)
+    """Its recipe holds what the cell names, and its overrides are those that the recipe says it has."""
+    recipe = load_recipe(FILES[run.recipe], [write_override(key, value) for key, value in run.overrides.items()])
+    assert run.is_of(recipe.file, recipe.overrides)
+    assert recipe.overrides.keys() == run.overrides.keys()
+    assert run.setup(load_recipe(FILES[run.recipe])).cell == recipe.cell
     assert run.measure == "num_parameters" or run.measure.partition(".")[0] in ("test", "validation", "test_iid")
 
 
 def test_every_printed_number_is_made_by_a_sweep():
-    files = (path for path in shipped_recipes().glob("*/sweeps/*.yaml") if not path.stem.startswith("appendix"))
-    names = {run.recipe.name for path in files for run in load_sweep(path, ["seeds=[0]"]).runs}
-    made_by_sweeps = [reproduction.split_name(name) for name in names]
+    files = (path for path in (ROOT / "recipes").glob("*/sweeps/*.yaml") if not path.stem.startswith("appendix"))
+    recipes = [run.recipe for path in files for run in load_sweep(path, ["seeds=[0]"]).runs]
     left_out = [
         (table.id, cell.row, cell.column)
         for paper in papers()
         for table in paper.tables
         for cell in table
-        if cell.run
-        and cell.mean is not None
-        and not any(cell.run.recipe == name and reproduction._matches(cell.run, keys) for name, keys in made_by_sweeps)
+        if cell.run and cell.mean is not None and not any(cell.run.is_of(one.file, one.overrides) for one in recipes)
     ]
     assert left_out == []
 
 
 def test_recipes_have_names_of_their_own():
-    names = [path.stem for path in shipped_recipes().glob("*/*.yaml") if path.parent.name != "accelerate"]
-    assert len(names) == len(set(names)) == len(SETUPS)
+    assert len(FILES) == len(shipped_files())
 
 
 def cells_of(recipe: str) -> list[tuple[Table, Cell]]:
     """The tables and cells that a recipe without overrides makes, of a smaller budget too."""
-    whole = reproduction.split_name(recipe)[0]
+    whole = whole_of(recipe)
     return [
         (table, cell)
         for paper in papers()
@@ -127,19 +103,19 @@ def cells_of(recipe: str) -> list[tuple[Table, Cell]]:
     ]
 
 
-@pytest.mark.parametrize("recipe", SETUPS)
+@pytest.mark.parametrize("recipe", FILES)
 def test_a_recipe_that_names_a_cell_names_one_that_it_makes(recipe):
-    keys = load_recipe(next(shipped_recipes().glob(f"*/{recipe}.yaml")))
-    if keys.paper_cell is None:
-        assert keys.paper_test is None
+    about = shipped(recipe).paper
+    if about.cell is None:
+        assert about.test is None
         return
-    name = re.match(r"(Table|Figure) \d+", keys.paper_cell)
-    assert name, keys.paper_cell
+    name = re.match(r"(Table|Figure) \d+", about.cell)
+    assert name, about.cell
     assert name[0] in {table.name for _, table in find_tables("all")}
-    if keys.paper_test is None:
+    if about.test is None:
         # a figure that is drawn without numbers, or one that stands for several cells
         return
-    text = keys.paper_cell.lower()
+    text = about.cell.lower()
     # a table of one row or of one column needs no name for it
     named = [
         cell
@@ -148,16 +124,16 @@ def test_a_recipe_that_names_a_cell_names_one_that_it_makes(recipe):
         and (cell.row.lower() in text or len(table.cells) == 1)
         and (cell.column.lower() in text or len(table.columns) == 1)
     ]
-    assert len(named) == 1, (keys.paper_cell, [cell for _, cell in cells_of(recipe)])
+    assert len(named) == 1, (about.cell, [cell for _, cell in cells_of(recipe)])
     scale = 100 if named[0].unit == "percent" else 1
-    assert math.isclose(named[0].mean, keys.paper_test * scale, rel_tol=1e-9)
-    if keys.paper_validation is not None:
+    assert math.isclose(named[0].mean, about.test * scale, rel_tol=1e-9)
+    if about.validation is not None:
         iid = [cell.mean for _, cell in cells_of(recipe) if cell.run.measure.startswith("validation")]
-        assert set(iid) == {keys.paper_validation}
+        assert set(iid) == {about.validation}
 
 
 def test_recorded_runs_have_their_cells():
-    """The results that this repository keeps are all placed, by their names and their numbers."""
+    """The results that this repository keeps are all placed, by their files and their numbers."""
     kept_results = collect([ROOT / "results"])
     assert kept_results.skipped == ()
     records = [record for _, record in kept_results.records]
@@ -168,27 +144,47 @@ def test_recorded_runs_have_their_cells():
         "clutrr_rat_234",
         "clutrr_rrat_234",
         "clutrr_gat_234",
+        "clutrr_edge_234,training.bf16",
         "cfq_dependencies_edge",
     )
     assert all(name.startswith(others) for name in unplaced(records))
     one = found("csordas2021-table3", "SCAN (length cutoff=26)", "Uni. Trafo", records)
-    record = next(r for r in records if r["name"] == "scan_length26_quick_universal")
-    assert one.ours[0].values == (record["splits"]["test"]["accuracy"],)
+    record = next(r for r in records if r.file == "csordas2021/scan_length26_quick_universal")
+    assert one.ours[0].values == (record.splits["test"].accuracy,)
     assert one.ours[0].budget == 3_500 * 64 / (50_000 * 256)
     assert one.verdict == reproduction.SMALLER
-    assert "batch_size: 64 for 256" in one.ours[0].changes
+    assert "batches.size: 64 for 256" in one.ours[0].changes
     size = found("csordas2021-table5", "SCAN, Universal", "No. of params", records)
     assert (size.ours[0].mean, size.verdict) == (332_551, reproduction.REPRODUCED)
 
 
+def test_a_run_with_a_long_name_is_found(tmp_path):
+    """Its folder's name is cut and ends in a hash; its file and overrides are in the record."""
+    folder = "runs/" + "x" * 200 + "/seed0/model"
+    small = {"batches.size": 512, RATE: 0.0001, "schedule.type": "constant", "training.max_steps": 50000}
+    long = made("cfq_transformer", 0, 0.05, {"data.config": "mcd2", **small, "model.dropout": 0.1234567890123456})
+    assert len(long.name) > 120
+    records = [
+        made("cogs", 0, 0.7, {"model.pretrained": folder}),
+        made("cfq_transformer", 0, 0.05, {"data.config": "mcd2", **small}),
+    ]
+    kept(tmp_path, records)
+    back = [record for _, record in collect([tmp_path]).records]
+    assert [record.overrides for record in back] == [record.overrides for record in records]
+    assert len(back[0].name) > 160
+    assert found("csordas2021-table9", "CFQ MCD 2, Small", "Transformer", back).ours[0].values == (0.05,)
+    assert unplaced(back) == [back[0].name]
+    assert unplaced([long]) == [long.name]
+
+
 def test_overrides_in_any_order_and_runs_of_no_cell():
     cell = "CFQ MCD 2, Small", "Transformer"
-    small = {"batch_size": 512, "learning_rate": 0.0001, "schedule": "constant", "warmup_steps": 0, "steps": 50000}
-    mixed = dict(reversed({"config": "mcd2", **small}.items()))
-    records = [made("cfq_transformer", 0, 0.05, mixed), made("cfq_transformer", 0, 0.5, {"dropout": 0.3})]
+    small = {"batches.size": 512, RATE: 0.0001, "schedule.type": "constant", "training.max_steps": 50000}
+    mixed = dict(reversed({"data.config": "mcd2", **small}.items()))
+    records = [made("cfq_transformer", 0, 0.05, mixed), made("cfq_transformer", 0, 0.5, {"model.dropout": 0.3})]
     assert found("csordas2021-table9", *cell, records).ours[0].values == (0.05,)
-    assert unplaced(records) == ["cfq_transformer,dropout=0.3"]
-    pretrained = {"pretrained": "runs/pretrain_41M_7/seed0/model"}
+    assert unplaced(records) == ["cfq_transformer,model.dropout=0.3"]
+    pretrained = {"model.pretrained": "runs/pretrain_41M_7/seed0/model"}
     one = found("petty2023-table3", "COGS", "41M, 7", [made("cogs", 0, 0.7, pretrained)])
     assert (one.cell.printed, one.ours[0].values) == ("72.3", (70.0,))
     assert one.verdict == reproduction.SINGLE
@@ -198,22 +194,22 @@ def test_every_cell_of_the_depth_table_is_a_run_of_a_sweep():
     """Of that recipe, and from the model of its column; a recipe that is a cell has the cell's number."""
     sweeps = [load_sweep(f"petty2023/sweeps/table3_{name}.yaml") for name in ("pretraining", "fine_tuning")]
     recipes = [run.recipe for sweep in sweeps for run in sweep.runs]
+    splits = {"validation": {"accuracy": 0.5, "perplexity": 50.0}, "test": 0.5}
+    records = [made_record(one, splits, file=one.file) for one in recipes]
     records = [
-        {**made(one.name.partition(",")[0], 0, 0.5), "name": one.name, "recipe": one.to_dict()} for one in recipes
+        record.model_copy(update={"overrides": one.overrides}) for record, one in zip(records, recipes, strict=True)
     ]
-    for record in records[:22]:
-        record["splits"]["validation"]["perplexity"] = 50.0
     assert unplaced(records) == []
-    cells = list(reproduce("petty2023-table3", records, SETUPS)[0])
+    cells = list(reproduce("petty2023-table3", records)[0])
     assert len(cells) == len(recipes) == 5 * 22
     for cell in cells:
         (one,) = cell.ours
         assert (one.changes, cell.verdict) == ((), reproduction.SINGLE), cell.cell
-        recipe = one.records[0]["recipe"]
+        recipe = one.records[0].recipe
         size_class, depth = cell.cell.column.split(", ")
         wanted = f"pretrain_{size_class}_{depth}"
-        assert one.name == wanted or recipe["pretrained"] == f"runs/{wanted}/seed0/model"
-        paper = recipe["paper_test"] or recipe["paper_validation"]
+        assert one.name == wanted or recipe.model.pretrained == f"runs/{wanted}/seed0/model"
+        paper = recipe.paper.test or recipe.paper.validation
         assert paper in (None, cell.cell.mean, pytest.approx(cell.cell.mean / 100))
 
 
@@ -242,7 +238,7 @@ def test_mean_and_spread():
     assert one.ours[0].budget == 1
     assert one.ours[0].changes == ()
     assert number(one.ours[0].std, one.cell) == "0.144"
-    report = reproduce("csordas2021-table3", records, SETUPS)
+    report = reproduce("csordas2021-table3", records)
     assert "0.30 ± 0.02  0.375  0.144  0.072     4  50,000 of 50,000 steps (100% of examples)" in terminal(
         report, collect([])
     )
@@ -262,15 +258,8 @@ def test_mean_and_spread():
     ],
 )
 def test_remarks_count_the_runs_of_every_row(name, runs):
-    report = reproduce(name, [], SETUPS)[0]
+    report = reproduce(name, [])[0]
     assert remarks(report)[0].rpartition("± standard error")[2] == runs
-
-
-def test_student_is_that_of_scipy():
-    for freedom, value in reproduction.STUDENT.items():
-        assert abs(value - stats.t.ppf(0.975, freedom)) < 1e-4
-    for freedom in (1.0, 1.9, 3.2, 7.99, 33.3, 1e6):
-        assert student(freedom) >= stats.t.ppf(0.975, freedom) - 1e-4
 
 
 def test_the_interval_is_welch_s():
@@ -293,23 +282,23 @@ def test_the_interval_where_one_side_is_a_single_run():
     table, cell = table_and_cell("0.20 ± 0.10", seeds=5)
     low, high = difference_interval(cell, table, measurement(0.5))
     # t of 4 degrees of freedom, 0.1 sqrt(1 + 1/5), half of 0.01
-    half = 2.7764 * 0.1 * math.sqrt(1.2) + 0.005
+    half = 2.7764451052 * 0.1 * math.sqrt(1.2) + 0.005
     assert (low, high) == pytest.approx((0.3 - half, 0.3 + half))
     _, alone = table_and_cell("0.20", spread=None, seeds=1)
     assert difference_interval(alone, table, measurement(0.5)) is None
     values = (0.4, 0.5, 0.6)
-    half = 4.3027 * statistics.stdev(values) * math.sqrt(1 / 3 + 1) + 0.005
+    half = 4.3026527299 * statistics.stdev(values) * math.sqrt(1 / 3 + 1) + 0.005
     assert difference_interval(alone, table, measurement(*values)) == pytest.approx((0.3 - half, 0.3 + half))
     # where the number of runs is not stated, two
     _, unknown = table_and_cell("0.20 ± 0.10", "std", None)
-    half = 12.7062 * 0.1 * math.sqrt(1.5) + 0.005
+    half = 12.7062047364 * 0.1 * math.sqrt(1.5) + 0.005
     assert difference_interval(unknown, table, measurement(0.5)) == pytest.approx((0.3 - half, 0.3 + half))
 
 
 def test_a_spread_printed_as_zero_is_half_a_digit():
     table, cell = table_and_cell("1.00 ± 0.00", seeds=5)
     low, high = difference_interval(cell, table, measurement(1.0))
-    assert high == -low == pytest.approx(2.7764 * 0.005 * math.sqrt(1.2) + 0.005)
+    assert high == -low == pytest.approx(2.7764451052 * 0.005 * math.sqrt(1.2) + 0.005)
 
 
 @pytest.mark.parametrize(
@@ -345,7 +334,7 @@ def test_medians_are_compared_with_our_median():
     one = found("csordas2021-table1", "Rel. Trafo", "26", records)
     assert one.differences[0] == pytest.approx(0.0)
     low, high = one.intervals[0]
-    half = 4.3027 * statistics.stdev([0.61, 0.1, 0.65]) * math.sqrt((1 / 3 + 1 / 5) * math.pi / 2) + 0.005
+    half = 4.3026527299 * statistics.stdev([0.61, 0.1, 0.65]) * math.sqrt((1 / 3 + 1 / 5) * math.pi / 2) + 0.005
     assert (low, high) == pytest.approx((-half, half))
 
 
@@ -355,7 +344,7 @@ def test_beside_a_median_stands_our_median(tmp_path):
     one = found("csordas2021-table1", "Rel. Trafo", "26", records)
     assert next(measured_cells(one))[1] == "0.610"
     kept(tmp_path / "runs", records)
-    write_report("csordas2021-table1", [tmp_path / "runs"], SETUPS, tmp_path / "report.html")
+    write_report("csordas2021-table1", [tmp_path / "runs"], tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert '<span class="ours">0.610 ± ' in text
     assert "0.453" not in text.partition('id="runs"')[0]
@@ -363,7 +352,8 @@ def test_beside_a_median_stands_our_median(tmp_path):
 
 def test_runs_with_other_steps_are_a_line_of_their_own():
     records = [made("cogs_transformer", seed, 0.8) for seed in range(3)]
-    records += [made("cogs_transformer", 0, 0.2, {"steps": 500}), made("cogs_transformer", 1, 0.3, {"steps": 500})]
+    short = {"training.max_steps": 500}
+    records += [made("cogs_transformer", 0, 0.2, short), made("cogs_transformer", 1, 0.3, short)]
     one = found("csordas2021-table3", "COGS", "Trafo", records)
     assert [len(ours.values) for ours in one.ours] == [3, 2]
     assert one.verdicts == (reproduction.REPRODUCED, reproduction.SMALLER)
@@ -371,43 +361,43 @@ def test_runs_with_other_steps_are_a_line_of_their_own():
 
 
 def test_a_changed_recipe_under_the_same_name_is_not_called_a_reproduction():
-    records = [made("cogs_transformer", seed, 0.8, learning_rate=0.01) for seed in range(3)]
+    records = [made("cogs_transformer", seed, 0.8, recipe_values={RATE: 0.01}) for seed in range(3)]
     one = found("csordas2021-table3", "COGS", "Trafo", records)
-    assert (one.verdict, one.ours[0].changes) == (reproduction.OTHER, ("learning_rate: 0.01 for 0.0001",))
+    assert (one.verdict, one.ours[0].changes) == (reproduction.OTHER, ("training.learning_rate: 0.01 for 0.0001",))
 
 
 def test_seeds_of_several_recipes_of_one_name_are_not_pooled():
     """Judged by what each was trained as, and not by the first of them."""
     records = [made("cogs_transformer", 0, 0.8), made("cogs_transformer", 1, 0.8)]
-    records += [made("cogs_transformer", 2, 0.3, learning_rate=0.01), made("cogs_transformer", 3, 0.5, batch_size=64)]
+    records += [made("cogs_transformer", 2, 0.3, recipe_values={RATE: 0.01})]
+    records += [made("cogs_transformer", 3, 0.5, recipe_values={"batches.size": 64})]
     one = found("csordas2021-table3", "COGS", "Trafo", records)
     assert [(ours.seeds, ours.budget, ours.changes) for ours in one.ours] == [
         ((0, 1), 1.0, ()),
-        ((2,), 1.0, ("learning_rate: 0.01 for 0.0001",)),
-        ((3,), 0.5, ("batch_size: 64 for 128",)),
+        ((2,), 1.0, ("training.learning_rate: 0.01 for 0.0001",)),
+        ((3,), 0.5, ("batches.size: 64 for 128",)),
     ]
     assert one.verdicts[1:] == (reproduction.OTHER, reproduction.SMALLER)
 
 
 def test_the_budget_of_runs_that_epochs_end():
-    run = made("flores_sag", 0, 0.0)
-    run["splits"]["test_iid"] = {**run["splits"]["test"], "bleu": 7.5}
-    run["steps"] = 34_567
-    one = found("chaabouni2021-table7", "ne-en", "SAG", [run])
+    def run(steps: int, seed: int = 0, **values) -> Record:
+        splits = {"test_iid": {"accuracy": 0.0, "bleu": 7.5}}
+        return made_record(shipped("flores_sag"), splits, recipe_values=values, steps=steps, seed=seed)
+
+    one = found("chaabouni2021-table7", "ne-en", "SAG", [run(34_567)])
     assert (one.ours[0].values, one.ours[0].budget, one.ours[0].steps) == ((7.5,), 1.0, (34_567, 34_567))
     assert one.ours[0].paper_steps is None
     assert one.verdict == reproduction.OPEN
     assert next(measured_cells(one))[5] == "34,567 steps (100% of examples)"
-    other = {**run, "seed": 1, "steps": 34_789}
-    one = found("chaabouni2021-table7", "ne-en", "SAG", [run, other])
+    one = found("chaabouni2021-table7", "ne-en", "SAG", [run(34_567), run(34_789, 1)])
     assert [measured.seeds for measured in one.ours] == [(0, 1)]
     assert next(measured_cells(one))[5] == "34,567 to 34,789 steps (100% of examples)"
-    run["recipe"]["epochs"] = 25
-    one = found("chaabouni2021-table7", "ne-en", "SAG", [run])
+    one = found("chaabouni2021-table7", "ne-en", "SAG", [run(34_567, **{"batches.epochs": 25})])
     assert (one.ours[0].budget, one.verdict) == (0.25, reproduction.SMALLER)
     # ended by its steps, of which nobody knows how many epochs they are
-    run["steps"] = run["recipe"]["steps"]
-    assert found("chaabouni2021-table7", "ne-en", "SAG", [run]).ours[0].budget is None
+    whole = run(shipped("flores_sag").training.max_steps)
+    assert found("chaabouni2021-table7", "ne-en", "SAG", [whole]).ours[0].budget is None
 
 
 # ----- files
@@ -420,9 +410,10 @@ def test_files_that_are_no_records_are_named_and_the_rest_is_reported(tmp_path):
         "half": whole[: len(whole) // 2],
         "empty": "",
         "list": "[]",
-        "keys": json.dumps({"schema_version": 1}),
+        "keys": json.dumps({"schema_version": 2}),
+        "older keys": json.dumps({"schema_version": 1}),
         "bytes": "\udcff",
-        "version": whole.replace('"schema_version": 1', '"schema_version": 99'),
+        "version": whole.replace('"schema_version": 2', '"schema_version": 99'),
     }
     for name, text in faults.items():
         (tmp_path / "runs" / name).mkdir()
@@ -434,7 +425,7 @@ def test_files_that_are_no_records_are_named_and_the_rest_is_reported(tmp_path):
         assert sum(str(tmp_path / "runs" / name / "results.json") in line for line in result.skipped) == 1
     assert f"{tmp_path / 'absent'}: is no folder" in result.skipped
     for output in ("report.html", "report.md", "report.txt"):
-        printed = write_report("csordas2021-table3", [tmp_path / "runs"], SETUPS, tmp_path / output)
+        printed = write_report("csordas2021-table3", [tmp_path / "runs"], tmp_path / output)
         text = (tmp_path / output).read_text()
         for name in faults:
             assert f"{name}/results.json" in text
@@ -445,19 +436,19 @@ def test_files_that_are_no_records_are_named_and_the_rest_is_reported(tmp_path):
 
 def test_folders_within_one_another_and_kept_records(tmp_path):
     kept(tmp_path, [made("cogs_transformer", 0, 0.8)])
-    write_results(tmp_path / "kept.json", made("cogs_transformer", 1, 0.9))
+    one = made("cogs_transformer", 1, 0.9)
+    write_record(one.kept_at(tmp_path), one)
     (tmp_path / "0" / "model").mkdir()
     (tmp_path / "0" / "model" / "config.json").write_text("{}")
     result = collect([tmp_path, tmp_path / "0", tmp_path])
-    assert ([record["seed"] for _, record in result.records], result.skipped) == ([1, 0], ())
+    assert ([record.seed for _, record in result.records], result.skipped) == ([1, 0], ())
 
 
 def test_numbers_that_a_record_lacks_leave_the_cell_unmeasured():
-    record = made("clutrr_edge_234", 0, 0.9)
-    report = reproduce("bergen2021-table5", [record], SETUPS)[0]
+    report = reproduce("bergen2021-table5", [made("clutrr_edge_234", 0, 0.9)])[0]
     assert {one.cell.column for one in report.measured} == {"6", "10"}
-    record["splits"]["test"]["accuracy"] = None
-    assert not reproduce("bergen2021-table4", [record], SETUPS)[0].measured
+    record = made("clutrr_edge_234", 0, 0.9, test={"accuracy": None})
+    assert not reproduce("bergen2021-table4", [record])[0].measured
 
 
 # ----- command
@@ -482,7 +473,7 @@ def test_command_prints_a_table(tmp_path):
     ("words", "message"),
     [
         (("csordas2021-table33",), "no table 'csordas2021-table33': csordas2021 has csordas2021-table1"),
-        (("table3",), "tables of bergen2021, chaabouni2021, csordas2021, petty2023, chakravarthy2022, or all"),
+        (("table3",), "tables of bergen2021, chaabouni2021, chakravarthy2022, csordas2021, petty2023, or all"),
         (("all", "--runs", "rnus"), "rnus: is no folder; give those of runs by --runs"),
         (("all", "--output", "report.pdf"), "report.pdf: a report is written as .html, .md or .txt, not as .pdf"),
     ],
@@ -500,7 +491,7 @@ def test_command_with_bad_input(words, message, tmp_path, monkeypatch):
 def test_an_output_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ResultsError, match="cannot be written"):
-        write_report("csordas2021-table3", [tmp_path], SETUPS, tmp_path / "file" / "report.md")
+        write_report("csordas2021-table3", [tmp_path], tmp_path / "file" / "report.md")
 
 
 # ----- the page
@@ -542,15 +533,14 @@ def whole_report(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     records = [made("scan_length26_transformer", seed, 0.3 + seed / 100) for seed in range(3)]
     records += [made("clutrr_edge_234", seed, 0.9) for seed in range(2)]
-    records += [made("cfq_dependencies_edge", 0, 0.9, {"config": "mcd3"}), made("cogs_transformer", 0, 0.4)]
-    records += [made("cogs_transformer", 0, 0.4, {"dropout": 0.3})]
-    # no run of ours has such a name; a file of results may
-    records[-1]["name"] += ",note=<script>" + "x" * 80
+    records += [made("cfq_dependencies_edge", 0, 0.9, {"data.config": "mcd3"}), made("cogs_transformer", 0, 0.4)]
+    # no run of ours has such an override; a file of results may
+    records += [made("cogs_transformer", 0, 0.4, {"model.note": "<script>" + "x" * 80, "model.dropout": 0.3})]
     kept(folder / "runs", records)
-    (folder / "runs" / "broken.json").write_text('{"cut')
+    (folder / "runs" / "broken-seed0.json").write_text('{"cut')
     done = command("all", "--runs", str(folder / "runs"), "--output", str(folder / "report.html"))
     assert done.exit_code == 0, done.stderr
-    assert f"skipped {folder / 'runs' / 'broken.json'}" in done.stdout
+    assert f"skipped {folder / 'runs' / 'broken-seed0.json'}" in done.stdout
     return folder / "report.html"
 
 
@@ -569,14 +559,14 @@ def test_the_page_needs_nothing_else(whole_report):
     # what comes from a record is text, never markup
     assert "<script>" not in text
     assert "AMD EPYC &lt;test&gt; &amp; Co" in text
-    assert "broken.json" in text
-    assert "cogs_transformer,dropout=0.3,note=&lt;script&gt;" in text
+    assert "broken-seed0.json" in text
+    assert "cogs_transformer,model.dropout=0.3,model.note=&lt;script&gt;" in text
 
 
 def test_the_page_says_of_every_cell_what_it_is(whole_report):
     text = whole_report.read_text(encoding="utf-8")
     for paper, table in find_tables("all"):
-        part = text.partition(f'<h3 id="{table.id}">')[2].partition("<h3 ")[0]
+        part = text.partition(f'<h3 id="{table.id}">')[2].partition("<h3 ")[0].partition("</section>")[0]
         cells = part[: part.find("</table>")].count("<td>")
         assert cells == (len(list(table)) if table.cells else 0), (paper.id, table.id)
     assert text.count("not measured") > 300
@@ -584,7 +574,7 @@ def test_the_page_says_of_every_cell_what_it_is(whole_report):
 
 def test_the_page_is_the_same_each_time(whole_report, tmp_path):
     again = tmp_path / "again.html"
-    write_report("all", [whole_report.parent / "runs"], SETUPS, again)
+    write_report("all", [whole_report.parent / "runs"], again)
     assert again.read_text() == whole_report.read_text()
     assert again.with_suffix(".md").read_text() == whole_report.with_suffix(".md").read_text()
 
@@ -597,30 +587,28 @@ def test_markdown_has_the_measured_cells(whole_report):
     assert "| cell | paper | ours |" in text
     lines = [line for line in text.splitlines() if line.startswith("|")]
     assert {line.count(" | ") for line in lines} == {9, 4}
-    other = next(line for line in lines if "dropout=0.3" in line and "| test |" in line)
+    other = next(line for line in lines if "model.dropout=0.3" in line and "| test |" in line)
     assert other.endswith("| test | accuracy | 0.400 | 1 |")
 
 
 def test_runs_are_shown_by_what_they_are_judged_by(tmp_path):
     """A language model by perplexity, translation by BLEU, else by exact match; in the page and in Markdown."""
-    records = [made("cogs_transformer", 0, 0.4, {"dropout": 0.3}) for _ in range(3)]
-    for record, name, more in zip(records, "abc", ({"perplexity": 12.34}, {"bleu": 7.89}, {}), strict=True):
-        record["name"] = name
-        record["splits"]["test"] |= more
+    measures = {"a": {"perplexity": 12.34}, "b": {"bleu": 7.89}, "c": {}}
+    records = [made("cogs_transformer", 0, 0.4, {"model.note": name}, test=more) for name, more in measures.items()]
     kept(tmp_path / "runs", records)
-    write_report("all", [tmp_path / "runs"], SETUPS, tmp_path / "r.html")
+    write_report("all", [tmp_path / "runs"], tmp_path / "r.html")
     page, text = ((tmp_path / f"r.{kind}").read_text(encoding="utf-8") for kind in ("html", "md"))
     for name, measure, value in (("a", "perplexity", "12.3"), ("b", "bleu", "7.9"), ("c", "accuracy", "0.400")):
         assert f"test: {measure} {value}<" in page
-        assert f"| {name} | test | {measure} | {value} | 1 |" in text
+        assert f"| cogs_transformer,model.note={name} | test | {measure} | {value} | 1 |" in text
 
 
 def test_a_report_of_no_runs_says_so(tmp_path):
     tmp_path.joinpath("runs").mkdir()
-    assert "0 runs, 0 measured cells" in write_report("all", [tmp_path / "runs"], SETUPS, tmp_path / "r.html")
+    assert "0 runs, 0 measured cells" in write_report("all", [tmp_path / "runs"], tmp_path / "r.html")
     assert "No results were found." in (tmp_path / "r.html").read_text()
     assert "Not measured at all: Bergen et al. 2021, Table 2" in document(
-        reproduce("all", [], SETUPS), collect([tmp_path / "runs"])
+        reproduce("all", []), collect([tmp_path / "runs"])
     )
 
 

@@ -1,120 +1,284 @@
-"""Results records: every key is checked, files are whole or absent."""
+"""Results records: typed, whole or absent; version 1 is read; what cannot be read is told in a line."""
 
 from __future__ import annotations
 
-import copy
 import json
+import math
+import random
 import subprocess
+from pathlib import Path
+from typing import Any
 
 import pytest
+from made_records import made_record, shipped
 
 from hf_sysgen.files import write_whole
 from hf_sysgen.reports.curves import plot_accuracies, told_apart
-from hf_sysgen.reports.report import table
-from hf_sysgen.results.record import (
-    RECORD,
-    SCHEMA_VERSION,
-    SPLIT,
-    ResultsError,
-    check_record,
-    environment,
-    read_results,
-    write_results,
-)
+from hf_sysgen.results import environment as surroundings
+from hf_sysgen.results.environment import starts_of, write_starts
+from hf_sysgen.results.predictions import GraphRow, ModelingRow, TextRow, TreeRow, read_predictions, write_predictions
+from hf_sysgen.results.record import Logged, Record, ResultsError, read_record, write_record
+from hf_sysgen.tables import table
+
+KEPT = Path(__file__).parents[2] / "results"
 
 
 @pytest.fixture
-def record() -> dict:
-    split = {"examples": 3, "accuracy": 0.5, "loss": 1.0, "loss_teacher": 0.5, "by_length": [[1, 3, 0.5]]}
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "name": "tiny",
-        "recipe": {"model": "universal_transformer", "benchmark": "scan", "config": "simple"},
-        "recipe_hash": "0" * 16,
-        "seed": 0,
-        "steps": 2,
-        "num_parameters": 7,
-        "splits": {"test": split},
-        "history": [{"step": 1, "eval_test_accuracy": 0.25}, {"step": 2, "eval_test_accuracy": 0.5}],
-        "train_seconds": 1.5,
-        "num_processes": 1,
-        **environment(),
+def record() -> Record:
+    splits = {
+        "validation": 0.75,
+        "test": {
+            "accuracy": 0.5,
+            "loss": 1.0,
+            "las": 0.25,
+            "by_length": [[1, 3, 0.5]],
+            "by_category": {"k=2": [4, 1.0]},
+        },
     }
+    history = [
+        {"step": 1, "loss": 0.5, "evaluations": {"test": {"accuracy": 0.25}}},
+        {"step": 2, "evaluations": {"test": {"accuracy": 0.5}}},
+    ]
+    return made_record(splits=splits, history=history, overrides={"model.hidden_size": 16})
+
+
+@pytest.fixture
+def content(record, tmp_path) -> dict[str, Any]:
+    """The record as its file has it."""
+    write_record(tmp_path / "results.json", record)
+    return json.loads((tmp_path / "results.json").read_text())
+
+
+def read(content: Any, folder: Path) -> Record:
+    path = folder / "read.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return read_record(path)
 
 
 def test_round_trip(record, tmp_path):
     path = tmp_path / "deep" / "results.json"
-    write_results(path, record)
-    assert read_results(path) == record
+    write_record(path, record)
+    back = read_record(path)
+    assert back == record
+    assert (back.recipe.file, back.recipe.overrides) == ("cell", {"model.hidden_size": 16})
+    assert back.name == "cell,model.hidden_size=16"
+    assert back.splits["test"].metrics == {"accuracy": 0.5, "loss": 1.0, "las": 0.25}
+    assert back.splits["test"].by_length[0].length == 1
+    assert back.splits["test"].by_category["k=2"].examples == 4
+    assert back.curve("test", "accuracy") == [(1, 0.25), (2, 0.5)]
     assert [file.name for file in path.parent.iterdir()] == ["results.json"]
 
 
-@pytest.mark.parametrize("key", RECORD)
-def test_a_missing_or_wrong_key_is_named(record, key):
-    for change in ("missing", "wrong"):
-        broken = copy.deepcopy(record)
-        if change == "missing":
-            del broken[key]
-        else:
-            broken[key] = True
-        with pytest.raises(ResultsError, match=key):
-            check_record(broken)
+def test_what_was_not_measured_is_not_written(content):
+    assert content["splits"]["validation"] == {"examples": 10, "accuracy": 0.75}
+    assert content["history"][1] == {"step": 2, "evaluations": {"test": {"accuracy": 0.5}}}
 
 
-@pytest.mark.parametrize("key", SPLIT)
-def test_a_missing_or_wrong_key_of_a_split_is_named(record, key):
-    for value in ([], "text") if key != "by_length" else (None, "text"):
-        broken = copy.deepcopy(record)
-        broken["splits"]["test"][key] = value
-        with pytest.raises(ResultsError, match=rf"splits\.test: '{key}'"):
-            check_record(broken)
-    del record["splits"]["test"][key]
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("seed", "0"),
+        ("seed", True),
+        ("steps", 1.5),
+        ("file", None),
+        ("splits.test.accuracy", 50.0),
+        ("splits.test.accuracy", "0.5"),
+        ("splits.test.examples", -1),
+        ("splits.test.by_length.0", "abc"),
+        ("splits.test.by_length.0.2", "a"),
+        ("splits.test.by_category.k=2", [1]),
+        ("splits.test.las", "x"),
+        ("history.0", None),
+        ("history.0.step", None),
+        ("history.0.evaluations", []),
+        ("starts", []),
+        ("starts.0.versions", {"torch": 2}),
+        ("environment.device", 7),
+        ("recipe.training.max_steps", "many"),
+        ("recipe.model", 5),
+        ("recipe.nonsense", 5),
+        ("unknown", 1),
+    ],
+)
+def test_a_wrong_value_is_named(content, place, value, tmp_path):
+    inner: Any = content
+    *keys, last = (int(key) if key.isdigit() else key for key in place.split("."))
+    for key in keys:
+        inner = inner[key]
+    inner[last] = value
+    with pytest.raises(ResultsError) as caught:
+        read(content, tmp_path)
+    (line,) = str(caught.value).splitlines()
+    assert line.startswith(f"{tmp_path / 'read.json'}: {place.split('.')[0]}")
+
+
+@pytest.mark.parametrize("key", ["file", "recipe", "splits", "history", "starts", "environment", "seed", "steps"])
+def test_a_missing_key_is_named(content, key, tmp_path):
+    del content[key]
     with pytest.raises(ResultsError, match=key):
-        check_record(record)
+        read(content, tmp_path)
 
 
-def test_accuracy_outside_its_range(record):
-    record["splits"]["test"]["accuracy"] = 50.0
-    with pytest.raises(ResultsError, match=r"50\.0 is not in \[0, 1\]"):
-        check_record(record)
+def damaged(text: str, seed: int) -> str | bytes:
+    """The text of a record with some of its values replaced by what a file may hold, or cut short."""
+    chance = random.Random(seed)
+    worst: list[Any] = [None, [], {}, "x", -1, 1e300, True, "\ud800", [None], 10**19, {"a": {"b": []}}, ["a", "b", "c"]]
+    content = json.loads(text)
+
+    def spoil(value: Any) -> Any:
+        if chance.random() < 0.02:
+            return chance.choice(worst)
+        if isinstance(value, dict):
+            return {key: spoil(one) for key, one in value.items() if chance.random() > 0.003}
+        return [spoil(one) for one in value] if isinstance(value, list) else value
+
+    spoilt = json.dumps(spoil(content))
+    if seed % 3 == 0:
+        place = chance.randrange(len(spoilt))
+        return spoilt[:place] + chance.choice(["", "9" * 5000, "[" * 3000, "NaN", "\x00", "{"]) + spoilt[place + 5 :]
+    return spoilt
 
 
-def test_unreadable_files(record, tmp_path):
-    path = tmp_path / "results.json"
-    with pytest.raises(ResultsError, match=r"results\.json: cannot read"):
-        read_results(path)
-    path.write_text(json.dumps(record)[:-20])
-    with pytest.raises(ResultsError, match=r"results\.json: cannot read"):
-        read_results(path)
-    path.write_bytes(b"\xff\xfe")
-    with pytest.raises(ResultsError, match=r"results\.json: cannot read"):
-        read_results(path)
-    path.write_text("[]")
-    with pytest.raises(ResultsError, match="expected a JSON object"):
-        read_results(path)
+@pytest.mark.parametrize("version", [1, 2])
+def test_nothing_else_escapes(version, content, tmp_path):
+    text = json.dumps(content) if version == 2 else json.dumps(VERSION_1)
+    outcomes = set()
+    for seed in range(300):
+        path = tmp_path / "damaged.json"
+        path.write_text(damaged(text, seed))
+        message = None
+        try:
+            read_record(path)
+        except ResultsError as error:
+            message = str(error)
+        outcomes.add(message is None)
+        if message is not None:
+            assert len(message.splitlines()) == 1
+            assert len(message) < 400
+            message.encode()
+    assert outcomes == {True, False}
 
 
-def test_nothing_is_written_of_a_wrong_record(record, tmp_path):
-    path = tmp_path / "results.json"
-    del record["seed"]
+def test_unreadable_files(record, content, tmp_path):
+    for text in (
+        json.dumps(content)[:-20],
+        "[]",
+        "",
+        "[" * 100_000,
+        '{"schema_version": 3}',
+        '{"a": ' + "9" * 5000 + "}",
+    ):
+        with pytest.raises(ResultsError):
+            read(text, tmp_path)
+    with pytest.raises(ResultsError, match="absent"):
+        read_record(tmp_path / "absent.json")
+    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe")
     with pytest.raises(ResultsError):
-        write_results(path, record)
-    assert list(tmp_path.iterdir()) == []
+        read_record(tmp_path / "bytes.json")
 
 
-def test_numbers_that_json_lacks_become_null(record, tmp_path):
-    record["splits"]["test"]["loss"] = float("inf")
-    record["history"].append({"step": 9, "loss": float("nan")})
-    write_results(tmp_path / "r.json", record)
+def test_numbers_that_json_lacks_become_null(tmp_path):
+    splits = {"test": {"accuracy": 0.5, "loss": math.inf, "other": math.nan}}
+    history = [Logged.of({"step": 9, "loss": math.nan, "eval_test_loss": math.inf}, ["test"])]
+    write_record(tmp_path / "r.json", made_record(splits=splits, history=history))
     text = (tmp_path / "r.json").read_text()
     assert "NaN" not in text
     assert "Infinity" not in text
-    assert read_results(tmp_path / "r.json")["splits"]["test"]["loss"] is None
+    assert read_record(tmp_path / "r.json").splits["test"].metrics == {"accuracy": 0.5, "loss": None, "other": None}
+
+
+def test_logged_metrics_belong_to_their_split():
+    entry = {"step": 5, "eval_test_iid_accuracy": 0.5, "eval_test_loss_teacher": 1.0, "eval_new_loss": 2.0, "note": "x"}
+    logged = Logged.of(entry, ["test", "test_iid", "validation"])
+    assert logged.evaluations == {"test_iid": {"accuracy": 0.5}, "test": {"loss_teacher": 1.0}, "new": {"loss": 2.0}}
+    assert logged.model_extra == {}
+
+
+# version 1
+
+SPLIT_1 = {"examples": 3, "accuracy": 0.5, "loss": 1.0, "las": 0.5, "by_length": [[1, 3, 0.5]]}
+VERSION_1 = {
+    "schema_version": 1,
+    "name": "cogs_transformer,batch_size=64,dropout=0.3",
+    "recipe": {
+        "model": "sysgen_transformer", "benchmark": "cogs", "config": "current", "steps": 10, "learning_rate": 0.001,
+        "batch_size": 64, "dropout": 0.3, "early_stopping": "none", "precision": "fp32", "static_batches": False,
+    },
+    "recipe_hash": "0" * 16,
+    "git_commit": "abc",
+    "versions": {"torch": "2"},
+    "seed": 3,
+    "steps": 10,
+    "num_parameters": 7,
+    "splits": {"test": SPLIT_1, "test_iid": SPLIT_1},
+    "history": [{"step": 1, "eval_test_iid_accuracy": 0.25}, {"step": 2, "loss": 0.5}],
+    "train_seconds": 1.5,
+    "device": "CPU",
+    "num_processes": 1,
+    "num_threads": 1,
+}  # fmt: skip
+
+
+def test_version_1_is_read(tmp_path):
+    record = read(VERSION_1, tmp_path)
+    assert record.file == "csordas2021/cogs_transformer"
+    assert record.overrides == {"batches.size": 64, "model.dropout": 0.3}
+    assert record.name == "cogs_transformer,batches.size=64,model.dropout=0.3"
+    assert (record.recipe.training.max_steps, record.recipe.batches.size) == (10, 64)
+    assert record.recipe_hash == record.recipe.hash
+    assert record.curve("test_iid", "accuracy") == [(1, 0.25)]
+    assert (record.commit, record.versions, record.starts[0].step) == ("abc", {"torch": "2"}, None)
+    assert (record.environment.device, record.example) == ("CPU", None)
+    write_record(tmp_path / "new.json", record)
+    assert read_record(tmp_path / "new.json") == record
+
+
+def test_a_name_of_version_1_that_was_cut_has_its_overrides(tmp_path):
+    """Keys that the name has lost are those in which the recipe differs from the shipped file."""
+    words = ",".join(f"config=current,{key}={value}" for key, value in (("dropout", 0.3), ("x" * 120, 1)))
+    name = f"cogs_transformer,{words}"[:150].ljust(151, "-") + "0123abcd"
+    recipe = shipped("cogs_transformer").to_dict()
+    old = VERSION_1["recipe"] | {"steps": recipe["training"]["max_steps"], "batch_size": recipe["batches"]["size"]}
+    record = read({**VERSION_1, "name": name, "recipe": old}, tmp_path)
+    assert {"model.dropout", "training.learning_rate"} <= record.overrides.keys()
+    assert not {"training.max_steps", "batches.size", "seed"} & record.overrides.keys()
+
+
+def test_static_batches_of_version_1_are_refused(tmp_path):
+    recipe = VERSION_1["recipe"] | {"static_batches": True}
+    with pytest.raises(ResultsError, match="static_batches"):
+        read({**VERSION_1, "recipe": recipe}, tmp_path)
+
+
+def test_kept_records_are_of_this_version_and_in_their_place():
+    paths = sorted(KEPT.rglob("*.json"))
+    assert len(paths) > 50
+    for path in paths:
+        assert json.loads(path.read_text())["schema_version"] == 2
+        record = read_record(path)
+        assert record.kept_at(KEPT) == path
+        assert record.recipe_hash == record.recipe.hash
+        assert record.recipe.output_dir is None
+
+
+# starts
+
+
+def test_every_start_whose_updates_are_kept_is_named(tmp_path):
+    here = {"git_commit": "a", "versions": {"torch": "1"}}
+    write_starts(tmp_path, starts_of(tmp_path, 0, here))
+    # killed before its first checkpoint
+    write_starts(tmp_path, starts_of(tmp_path, 0, here | {"git_commit": "b"}))
+    write_starts(tmp_path, starts_of(tmp_path, 500, here | {"git_commit": "c"}))
+    write_starts(tmp_path, starts_of(tmp_path, 900, here | {"git_commit": "d"}))
+    # the last checkpoint was lost
+    found = starts_of(tmp_path, 500, here | {"git_commit": "e"})
+    assert [(start.commit, start.step) for start in found] == [("b", 0), ("e", 500)]
+    (tmp_path / "starts.json").write_text("{")
+    assert [start.commit for start in starts_of(tmp_path, 500, here)] == [None, "a"]
 
 
 def test_the_commit_is_that_of_our_own_checkout_only(tmp_path, monkeypatch):
-    import hf_sysgen.results.record as results
-
     repository = tmp_path / "theirs"
     installed = repository / "venv" / "results.py"
     installed.parent.mkdir(parents=True)
@@ -122,14 +286,43 @@ def test_the_commit_is_that_of_our_own_checkout_only(tmp_path, monkeypatch):
     who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
     for words in (["init", "-q"], [*who, "commit", "-q", "--allow-empty", "-m", "theirs"]):
         subprocess.run(["git", *words], cwd=repository, check=True)
-    monkeypatch.setattr(results, "__file__", str(installed))
-    assert results._git_commit() is None
+    monkeypatch.setattr(surroundings, "__file__", str(installed))
+    assert surroundings._git_commit() is None
     for words in (["add", "."], [*who, "commit", "-q", "-m", "ours"]):
         subprocess.run(["git", *words], cwd=repository, check=True)
-    commit = results._git_commit()
+    commit = surroundings._git_commit()
     assert len(commit) == 40
     installed.write_text("changed")
-    assert results._git_commit() == commit + "+"
+    assert surroundings._git_commit() == commit + "+"
+
+
+# predictions
+
+
+def test_a_row_has_the_type_of_its_task(tmp_path):
+    rows = [
+        {"split": "test", "row": 0, "prediction": "a", "target": "a", "exact": True, "loss": math.inf},
+        {
+            "split": "test",
+            "row": 1,
+            "prediction": "0:R",
+            "exact": True,
+            "tokens": 1,
+            "correct_heads": 1,
+            "correct_arcs": 1,
+        },
+        {"split": "test", "row": 2, "prediction": {"roles": ["x"]}, "exact": False, "role_exact": True},
+        {"split": "other", "row": 0, "nats": 1.5, "correct": 1, "tokens": 2, "input": "a b"},
+    ]
+    write_predictions(tmp_path / "p.jsonl", rows)
+    found = read_predictions(tmp_path / "p.jsonl")
+    assert [type(row) for row in found] == [TextRow, TreeRow, GraphRow, ModelingRow]
+    assert found[0].loss is None
+    assert found[2].measured() == {"row": 2, "prediction": {"roles": ["x"]}, "exact": False, "role_exact": True}
+    assert [row.row for row in read_predictions(tmp_path / "p.jsonl", "other")] == [0]
+
+
+# files and tables
 
 
 def test_a_failed_write_leaves_the_old_file_alone(tmp_path, monkeypatch):
@@ -153,15 +346,13 @@ def test_table_is_aligned():
 def test_plot(record, tmp_path):
     path = tmp_path / "plots" / "accuracy.png"
     plot_accuracies([record], path)
-    empty = dict(record, history=[])
-    plot_accuracies([empty], tmp_path / "empty.png")
+    plot_accuracies([made_record(splits={"test": 0.5})], tmp_path / "empty.png")
     assert path.read_bytes().startswith(b"\x89PNG")
     assert path.stat().st_size > (tmp_path / "empty.png").stat().st_size
 
 
 def test_runs_of_one_model_are_called_by_their_names():
-    runs = [("a", 0), ("b", 0), ("b", 1)]
-    records = [{"name": name, "seed": seed} for name, seed in runs]
+    records = [made_record(file=file, seed=seed, splits={}) for file, seed in (("a", 0), ("b", 0), ("b", 1))]
     assert told_apart(["x", "y"], records[:2]) == ["x", "y"]
     assert told_apart(["x", "x"], records[:2]) == ["a", "b"]
     assert told_apart(["x", "x", "x"], records) == ["a seed 0", "b seed 0", "b seed 1"]

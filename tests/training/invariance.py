@@ -14,7 +14,7 @@ import pytest
 from tiny_runs import SMALL, train_process, weights
 
 from hf_sysgen.config.recipe import Recipe
-from hf_sysgen.results.record import read_results
+from hf_sysgen.results.record import read_record
 from hf_sysgen.training.run import run_recipe
 
 # an epsilon above the gradients makes Adam momentum, so that rounding errors stay what they are
@@ -25,7 +25,7 @@ SHARED_BATCHES = {**SMOOTH, "sampling": "epochs", "size": 24, "eval_steps": None
 
 def curve(record: Mapping[str, Any]) -> list[float]:
     """Loss and norm of the gradient, of each update."""
-    return [value for entry in record["history"] if "loss" in entry for value in (entry["loss"], entry["grad_norm"])]
+    return [value for entry in record.history if entry.loss is not None for value in (entry.loss, entry.grad_norm)]
 
 
 def assert_a_kill_leaves_no_trace(recipe: Path, folder: Path) -> None:
@@ -59,7 +59,7 @@ def assert_a_lost_end_comes_back(recipe: Recipe) -> None:
 def assert_losses_are_the_same(plain: Recipe, other: Recipe) -> None:
     """Of four updates, but for rounding."""
     records = [run_recipe(recipe) for recipe in (plain, other)]
-    curves = [[entry["loss"] for entry in record["history"] if "loss" in entry] for record in records]
+    curves = [[entry.loss for entry in record.history if entry.loss is not None] for record in records]
     assert len(curves[0]) == 4
     assert curves[1] == pytest.approx(curves[0], rel=1e-4)
 
@@ -71,10 +71,10 @@ def assert_two_processes_train_as_one(alone: Mapping[str, Any], recipe: Path, fo
     """
     done = train_process([str(recipe), "output_dir=two"], folder, processes=2)
     assert done.status == 0, done.err
-    shared = read_results(folder / "two" / "results.json")
-    assert (alone["num_processes"], shared["num_processes"]) == (1, 2)
+    shared = read_record(folder / "two" / "results.json")
+    assert (alone.num_processes, shared.num_processes) == (1, 2)
     assert len(curve(alone)) == 12
     assert curve(shared) == pytest.approx(curve(alone), rel=1e-4)
     for split in ("validation", "test"):
-        assert shared["splits"][split]["examples"] == SMALL[split]
-        assert shared["splits"][split]["loss"] == pytest.approx(alone["splits"][split]["loss"], rel=1e-3)
+        assert shared.splits[split].examples == SMALL[split]
+        assert shared.splits[split].metrics["loss"] == pytest.approx(alone.splits[split].metrics["loss"], rel=1e-3)

@@ -181,7 +181,7 @@ def test_groups_make_the_same_update(sampling, label_smoothing, tmp_path, few_ex
             learning_rate=1.0, adam_epsilon=1.0, max_grad_norm=1.0,
             label_smoothing_factor=label_smoothing,
         )  # fmt: skip
-        history = run_recipe(recipe)["history"]
+        history = run_recipe(recipe).history
         histories.append([(entry["loss"], entry["grad_norm"]) for entry in history if "loss" in entry])
         models.append(load_file(recipe.run_dir / "model" / "model.safetensors"))
     assert len(histories[0]) == 6

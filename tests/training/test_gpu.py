@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from tiny_runs import tiny_recipe
 
-from hf_sysgen.results.record import read_results
+from hf_sysgen.results.record import read_record
 from hf_sysgen.training.run import run_recipe
 
 pytestmark = [
@@ -24,7 +24,7 @@ EXACT = {"dropout": 0.0, "adam_epsilon": 1.0, "learning_rate": 4.0, "schedule": 
 
 
 def losses(record) -> list[float]:
-    return [entry["loss"] for entry in record["history"] if "loss" in entry]
+    return [entry.loss for entry in record.history if entry.loss is not None]
 
 
 def weights_of(folder) -> dict[str, torch.Tensor]:
@@ -73,6 +73,6 @@ def test_cpu_and_gpu_evaluate_alike(tmp_path, few_examples, monkeypatch):
     run_recipe(tiny_recipe(tmp_path / "gpu", **EXACT))
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     record = run_recipe(tiny_recipe(tmp_path / "cpu", **EXACT))
-    on_gpu = read_results(tmp_path / "gpu" / "run" / "results.json")
-    for name, split in record["splits"].items():
-        assert split["loss_teacher"] == pytest.approx(on_gpu["splits"][name]["loss_teacher"], rel=1e-3)
+    on_gpu = read_record(tmp_path / "gpu" / "run" / "results.json")
+    for name, split in record.splits.items():
+        assert split.loss_teacher == pytest.approx(on_gpu.splits[name].metrics["loss_teacher"], rel=1e-3)

@@ -11,7 +11,7 @@ from tiny_runs import tiny_recipe, train_process, write_recipe
 
 from hf_sysgen.config.recipe import RecipeError
 from hf_sysgen.data.text.splits import TokenizedSplit
-from hf_sysgen.results.record import read_results
+from hf_sysgen.results.record import read_record
 from hf_sysgen.training.batches import MaxTokensBatches, pack
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.base import prepare_task
@@ -135,7 +135,7 @@ def test_one_epoch_of_resampled_examples_is_a_run(tmp_path):
     task = prepare_task(recipe)
     batches = task.batches(10_000, rank=0, world=1)
     assert sum(map(len, batches.batches)) == 200
-    assert run_recipe(recipe)["steps"] == -(-len(batches.batches) // 3)
+    assert run_recipe(recipe).steps == -(-len(batches.batches) // 3)
 
 
 @settings(deadline=None, max_examples=50)
@@ -199,10 +199,10 @@ def test_two_processes_make_the_updates_of_one(tmp_path, few_examples):
     alone = run_recipe(tiny_recipe(tmp_path / "one", **keys))
     done = train_process([str(write_recipe(tmp_path, **keys)), "output_dir=two"], tmp_path, processes=2)
     assert done.status == 0, done.err
-    shared = read_results(tmp_path / "two" / "results.json")
-    assert (alone["num_processes"], shared["num_processes"]) == (1, 2)
+    shared = read_record(tmp_path / "two" / "results.json")
+    assert (alone.num_processes, shared.num_processes) == (1, 2)
     curves = [
-        [value for entry in record["history"] if "loss" in entry for value in (entry["loss"], entry["grad_norm"])]
+        [value for entry in record.history if entry.loss is not None for value in (entry.loss, entry.grad_norm)]
         for record in (alone, shared)
     ]
     assert len(curves[0]) == 12

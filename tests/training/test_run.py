@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import platform
 import shutil
 
@@ -22,8 +21,8 @@ from hf_sysgen.config.recipe import RecipeError
 from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.files import locked
-from hf_sysgen.results.record import check_record, read_results
-from hf_sysgen.results.samples import read_evaluations
+from hf_sysgen.results.evaluations import read_evaluations
+from hf_sysgen.results.record import SplitMetrics, read_record
 from hf_sysgen.train import main
 from hf_sysgen.training.run import LOOK_SECONDS, attention_of, run_recipe
 from hf_sysgen.training.tasks.base import prepare_task
@@ -35,7 +34,7 @@ COLUMNS = {"split", "row", "input", "target", "prediction", "exact", "loss", "lo
 
 def test_files(learned):
     assert {path.name for path in learned.iterdir()} == {
-        ".lock", "recipe.yaml", "results.json", "predictions.jsonl", "model", "checkpoint-300",
+        ".lock", "recipe.yaml", "results.json", "predictions.jsonl", "starts.json", "model", "checkpoint-300",
     }  # fmt: skip
     saved = {path.name for path in (learned / "model").iterdir()}
     assert {"config.json", "generation_config.json", "model.safetensors"} <= saved
@@ -43,22 +42,21 @@ def test_files(learned):
 
 
 def test_recipe_copy(learned):
-    record = read_results(learned / "results.json")
+    record = read_record(learned / "results.json")
     copy = load_recipe(learned / "recipe.yaml")
-    assert copy.hash == record["recipe_hash"]
-    assert copy.to_dict() == record["recipe"]
+    assert copy.hash == record.recipe_hash
+    assert copy.to_dict() == record.recipe.to_dict()
 
 
 def test_record(learned):
-    record = json.loads((learned / "results.json").read_text())
-    check_record(record)
-    assert record["name"] == "tiny"
-    assert record["seed"] == 0
-    assert record["steps"] == 300
-    assert record["num_processes"] == 1
-    assert record["num_threads"] == torch.get_num_threads()
-    assert record["train_seconds"] > 0
-    versions = record["versions"]
+    record = read_record(learned / "results.json")
+    assert record.name == "tiny"
+    assert record.seed == 0
+    assert record.steps == 300
+    assert record.num_processes == 1
+    assert record.environment.num_threads == torch.get_num_threads()
+    assert record.train_seconds > 0
+    versions = record.versions
     assert versions["python"] == platform.python_version()
     assert (versions["torch"], versions["transformers"], versions["numpy"]) == (
         torch.__version__, transformers.__version__, numpy.__version__,
@@ -66,19 +64,22 @@ def test_record(learned):
     assert set(versions) == {
         "python", "hf_sysgen", "torch", "transformers", "datasets", "accelerate", "tokenizers", "numpy",
     }  # fmt: skip
-    assert list(record["splits"]) == ["validation", "test"]
+    assert list(record.splits) == ["validation", "test"]
+    assert [start.step for start in record.starts] == [0]
+    assert [start.step for start in record.starts] == [0]
 
 
 def test_history(learned):
-    history = read_results(learned / "results.json")["history"]
-    evaluated = [entry for entry in history if "eval_test_accuracy" in entry]
-    assert [entry["step"] for entry in evaluated] == [100, 200, 300]
+    history = read_record(learned / "results.json").history
+    evaluated = [entry for entry in history if entry.evaluations]
+    assert [entry.step for entry in evaluated] == [100, 200, 300]
     for entry in evaluated:
         for split in ("validation", "test"):
             # shares of the 7 examples that were evaluated
-            assert entry[f"eval_{split}_accuracy"] * 7 == pytest.approx(round(entry[f"eval_{split}_accuracy"] * 7))
-            assert {f"eval_{split}_loss", f"eval_{split}_loss_teacher"} <= set(entry)
-    losses = [entry["loss"] for entry in history if "loss" in entry]
+            right = entry.evaluations[split]["accuracy"] * 7
+            assert right == pytest.approx(round(right))
+            assert {"loss", "loss_teacher"} <= entry.evaluations[split].keys()
+    losses = [entry.loss for entry in history if entry.loss is not None]
     assert len(losses) == 30
     assert losses[-1] < losses[0] / 2
 
@@ -101,10 +102,11 @@ def test_one_prediction_for_every_example(learned):
 
 def test_metrics_follow_from_predictions(learned):
     """So a metric can be changed without running a model again."""
-    record = read_results(learned / "results.json")
+    record = read_record(learned / "results.json")
     rows = read_lines(learned / "predictions.jsonl")
-    for name, metrics in record["splits"].items():
-        assert summarize(row for row in rows if row["split"] == name) == metrics
+    for name, metrics in record.splits.items():
+        summary = summarize(row for row in rows if row["split"] == name)
+        assert SplitMetrics.model_validate(summary, strict=False) == metrics
 
 
 def test_checkpoint_translates_like_the_run(learned):
@@ -183,21 +185,21 @@ def test_a_run_that_another_process_has_just_finished(tmp_path, few_examples, mo
         return prepare(recipe)
 
     monkeypatch.setattr(hf_sysgen.training.run, "prepare_task", slowly)
-    assert run_recipe(recipe) == read_results(tmp_path / "run" / "results.json")
+    assert run_recipe(recipe) == read_record(tmp_path / "run" / "results.json")
     assert [snapshot(tmp_path / "run")] == snapshots
 
 
 def test_losses_of_every_example(tmp_path, few_examples):
     """They make the means that are logged, of the examples that evaluations look at."""
     record = run_recipe(tiny_recipe(tmp_path, max_steps=4, eval_steps=2, examples=5, save_example_losses=True))
-    logged = {entry["step"]: entry for entry in record["history"] if "eval_test_loss" in entry}
+    logged = {entry.step: entry.evaluations for entry in record.history if entry.evaluations}
     for split in ("validation", "test"):
         found = read_evaluations(tmp_path / "run", split)
         assert [one.step for one in found] == [2, 4] == list(logged)
         for one in found:
             assert len(one.losses) == len(one.exact) == 5
-            assert sum(one.losses) / 5 == pytest.approx(logged[one.step][f"eval_{split}_loss"], abs=1e-6)
-            assert sum(one.exact) / 5 == logged[one.step][f"eval_{split}_accuracy"]
+            assert sum(one.losses) / 5 == pytest.approx(logged[one.step][split]["loss"], abs=1e-6)
+            assert sum(one.exact) / 5 == logged[one.step][split]["accuracy"]
 
 
 def test_losses_that_a_run_has_not_kept(tmp_path, few_examples, capsys):
@@ -249,7 +251,7 @@ def test_the_record_tells_of_the_checkout_that_the_process_began_with(tmp_path, 
         return train(*args, **kwargs)
 
     monkeypatch.setattr(SysgenTrainer, "train", begin)
-    assert run_recipe(recipe)["git_commit"] == "first"
+    assert run_recipe(recipe).commit == "first"
 
 
 def test_run_dir(tmp_path, monkeypatch):
@@ -358,7 +360,7 @@ def test_a_decoder_reads_its_prompt_without_a_start(tmp_path):
 def test_a_recipe_may_say_how_sources_start(model, start, tmp_path, few_examples):
     recipe = tiny_recipe(tmp_path, model=model, source_start=start)
     ids = prepare_task(recipe).splits["train"][numpy.arange(3)]["input_ids"]
-    assert run_recipe(recipe)["steps"] == recipe.training.max_steps
+    assert run_recipe(recipe).steps == recipe.training.max_steps
     tokenizer = AutoTokenizer.from_pretrained(recipe.run_dir / "model")
     assert (tokenizer.convert_ids_to_tokens(ids[:, 0].tolist()) == ["<s>"] * 3) == start
 

@@ -68,7 +68,7 @@ def test_updates_use_the_schedule(schedule, tmp_path, few_examples):
     """What the optimizer's step saw, by update; the Trainer logs it."""
     recipe = tiny_recipe(tmp_path, eval_steps=None, **KEYS[schedule])
     record = run_recipe(recipe)
-    used = {entry["step"]: entry["learning_rate"] for entry in record["history"] if "learning_rate" in entry}
+    used = {entry.step: entry.learning_rate for entry in record.history if entry.learning_rate is not None}
     at = learning_rate_of(recipe, hidden_size=16)
     assert used == pytest.approx({step + 1: at(step) for step in range(6)}, rel=1e-12)
     assert len(set(used.values())) == (1 if schedule == "constant" else 6)

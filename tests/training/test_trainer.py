@@ -21,7 +21,7 @@ from hf_sysgen.evaluation.checkpoints import load_checkpoint
 from hf_sysgen.evaluation.evaluate import evaluate_split
 from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.models import CONFIGS
-from hf_sysgen.results.record import read_results
+from hf_sysgen.results.record import read_record
 from hf_sysgen.train import main
 from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.checkpointing import CheckpointDamaged
@@ -31,7 +31,7 @@ from hf_sysgen.training.trainer import Progress, SysgenTrainer, last_checkpoint,
 
 
 def losses(record) -> list[float]:
-    return [entry["loss"] for entry in record["history"] if "loss" in entry]
+    return [entry.loss for entry in record.history if entry.loss is not None]
 
 
 def first_batch(recipe):
@@ -121,7 +121,7 @@ def test_without_eos_as_a_label(tmp_path, few_examples):
     record = run_recipe(recipe)
     assert losses(record) == [pytest.approx(float(model(**batch).loss.detach()), rel=1e-5)]
     # evaluation still counts EOS
-    assert record["splits"]["test"]["examples"] == 13
+    assert record.splits["test"].examples == 13
 
 
 def test_first_update_is_adam(tmp_path, few_examples):
@@ -166,7 +166,7 @@ def test_same_updates_in_another_way(changes, tmp_path, few_examples):
     plain = run_recipe(tiny_recipe(tmp_path / "plain", attn_implementation="eager", **common))
     other = run_recipe(tiny_recipe(tmp_path / "other", **({"attn_implementation": "eager"} | changes), **common))
     assert losses(other) == pytest.approx(losses(plain), rel=1e-5)
-    used = [[entry["learning_rate"] for entry in record["history"] if "loss" in entry] for record in (plain, other)]
+    used = [[entry.learning_rate for entry in record.history if entry.loss is not None] for record in (plain, other)]
     assert used[0] == pytest.approx(used[1], rel=1e-12)
     models = [load_file(tmp_path / name / "run" / "model" / "model.safetensors") for name in ("plain", "other")]
     for name, weight in models[0].items():
@@ -201,7 +201,7 @@ def test_evaluation_is_in_float32(precision, tmp_path, few_examples):
     for name in ("validation", "test"):
         again = summarize(evaluate_split(model, splits[name], batch_size=4))
         for loss in ("loss", "loss_teacher"):
-            assert record["splits"][name][loss] == pytest.approx(again[loss], rel=1e-6)
+            assert record.splits[name].metrics[loss] == pytest.approx(again[loss], rel=1e-6)
 
 
 def test_bf16_trains_in_bf16(tmp_path, few_examples):
@@ -300,7 +300,7 @@ def test_early_stopping(metric, values, best, last, tmp_path, few_examples, monk
     evaluations(monkeypatch, values, metric)
     changes = {"early_stopping": {"metric": metric, "patience": 2}, "eval_steps": 1}
     record = run_recipe(tiny_recipe(tmp_path, **changes))
-    assert record["steps"] == last
+    assert record.steps == last
     model = load_file(tmp_path / "run" / "model" / "model.safetensors")
     kept = load_file(tmp_path / "run" / f"checkpoint-{best}" / "model.safetensors")
     assert model.keys() == kept.keys()
@@ -353,10 +353,10 @@ def test_early_stopping_survives_a_kill(moment, tmp_path):
         assert status == (0 if name == "whole" else -9)
     again = train_process(arguments, tmp_path / "killed", overfit_and)
     assert again.status == 0, again.err
-    whole, killed = (read_results(tmp_path / name / "run" / "results.json") for name in ("whole", "killed"))
-    assert whole["steps"] == killed["steps"] == 5
+    whole, killed = (read_record(tmp_path / name / "run" / "results.json") for name in ("whole", "killed"))
+    assert whole.steps == killed.steps == 5
     assert weights(tmp_path / "whole" / "run" / "model") == weights(tmp_path / "killed" / "run" / "model")
-    assert whole["splits"] == killed["splits"]
+    assert whole.splits == killed.splits
     assert "missing keys" not in again.err
 
 
@@ -364,7 +364,7 @@ def test_the_best_step_may_be_a_kept_one(tmp_path, few_examples, monkeypatch):
     """Which lies between the evaluations that the checkpoints go with."""
     evaluations(monkeypatch, [1.0, 2.0, 3.0], "loss")
     record = run_recipe(tiny_recipe(tmp_path, early_stopping={"metric": "loss"}, kept_steps=[2]))
-    assert record["best_step"] == 2
+    assert record.best_step == 2
     assert weights(tmp_path / "run" / "model") == weights(tmp_path / "run" / "step-2")
 
 

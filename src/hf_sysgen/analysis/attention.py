@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from hf_sysgen.analysis import AnalysisError
 from hf_sysgen.analysis.stories import Story
 from hf_sysgen.data.text.vocabulary import encode_sources, encode_targets
-from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import source_ids
 from hf_sysgen.models.positions import sinusoids
 
@@ -28,10 +28,6 @@ KINDS = {
     "cross_attentions": "decoder to encoder",
     "attentions": "self-attention",
 }
-
-
-class LookError(UserError):
-    """Something that a model does not have, or an input that it does not read."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +96,8 @@ def read_input(model: Any, tokenizer: PreTrainedTokenizerFast | None, text: str,
         target: what the decoder is given; `None` for what the model writes by itself, greedily.
 
     Raises:
-        DataError, LookError: a word is unknown, or there is no decoder for a target.
-        StoryError: see `parse_story`.
+        DataError, AnalysisError: a word is unknown, or there is no decoder for a target.
+        AnalysisError: see `parse_story`.
     """
     if tokenizer is None:
         from hf_sysgen.analysis.stories import parse_story
@@ -137,17 +133,19 @@ def read_input(model: Any, tokenizer: PreTrainedTokenizerFast | None, text: str,
 
 def read_story(model: Any, story: Story) -> Reading:
     """
-    A graph of relations as the model takes it. Raises LookError: it has a relation that the model does not know, or the
-    model reads none.
+    A graph of relations as the model takes it.
+
+    Raises:
+        AnalysisError: a relation that the model does not know, or a model that reads no graph of relations.
     """
     labels = getattr(model.config, "edge_labels", None)
     if not labels:
-        raise LookError(f"a {type(model).__name__} reads no graph of relations")
+        raise AnalysisError(f"a {type(model).__name__} reads no graph of relations")
     size = len(story.people)
     edge_ids = torch.zeros(1, size, size, dtype=torch.int64)
     for (first, last), relation in zip(story.edges, story.relations, strict=True):
         if relation not in labels:
-            raise LookError(f"{relation!r} is no relation that the model knows: {', '.join(filter(None, labels))}")
+            raise AnalysisError(f"{relation!r} is no relation that the model knows: {', '.join(filter(None, labels))}")
         edge_ids[0, first, last] = labels.index(relation)
     inputs = {
         "edge_ids": edge_ids,
@@ -166,7 +164,7 @@ def attention_maps(model: Any, reading: Reading) -> list[Maps]:
     from which words are labelled and written; of a graph of relations those from the query's first node.
 
     Raises:
-        LookError: the model records no attention.
+        AnalysisError: the model records no attention.
     """
     outputs = record(model, reading)
     found = []
@@ -175,7 +173,7 @@ def attention_maps(model: Any, reading: Reading) -> list[Maps]:
         if layers:
             found.append(_maps(kind, [_heads(weights) for weights in layers], reading))
     if not found:
-        raise LookError(f"a {type(model).__name__} has no attention to look at")
+        raise AnalysisError(f"a {type(model).__name__} has no attention to look at")
     return found
 
 
@@ -236,7 +234,7 @@ def position_maps(model: Any, reading: Reading) -> list[Maps]:
     query.
 
     Raises:
-        LookError: positions add nothing to the model's scores.
+        AnalysisError: positions add nothing to the model's scores.
     """
     found = []
     with contextlib.ExitStack() as stack:
@@ -254,7 +252,7 @@ def position_maps(model: Any, reading: Reading) -> list[Maps]:
         rows = reading.written if kind == "decoder" else words
         found.append(Maps(f"{kind}, positions alone", layers, rows, words, "softmax of what positions add to scores"))
     if not found:
-        raise LookError(f"positions add nothing to the scores of a {type(model).__name__}")
+        raise AnalysisError(f"positions add nothing to the scores of a {type(model).__name__}")
     return found
 
 
@@ -296,7 +294,7 @@ def distance_preferences(model: Any, reach: int = 8) -> list[Preferences]:
         reach: largest distance shown where distances are not capped.
 
     Raises:
-        LookError: the model has no biases by distance.
+        AnalysisError: the model has no biases by distance.
     """
     found = []
     for kind, layers in _stacks(model).items():
@@ -309,7 +307,7 @@ def distance_preferences(model: Any, reach: int = 8) -> list[Preferences]:
         distances, layers = list(range(-reach, after + 1)), [weights.float().cpu().softmax(-1)]
         found.append(Preferences("encoder" if kind == "encoder" else "decoder", distances, layers))
     if not found:
-        raise LookError(
+        raise AnalysisError(
             f"a {type(model).__name__} has no biases by distance; such that have: sag_t5_transformer, "
             "relative_transformer, relative_universal_transformer, transformer_graph_parser, universal_t5_transformer, "
             "depth_width_decoder (position_scheme=relative_bias)"
@@ -382,7 +380,7 @@ def story_attention(model: Any, reading: Reading) -> tuple[list[torch.Tensor], t
         heads = _heads(weights)
         layers.append(heads[:, first, :, last] if heads.dim() == 4 else heads[:, [first, last]].mean(1))
     if not layers:
-        raise LookError(f"a {type(model).__name__} has no attention to look at")
+        raise AnalysisError(f"a {type(model).__name__} has no attention to look at")
     return layers, outputs.logits[0].softmax(-1).float().cpu()
 
 
@@ -396,4 +394,4 @@ def _batch(model: Any, ids: list[int]) -> torch.Tensor:
 
 def _no_target(model: Any, target: str | None) -> None:
     if target is not None:
-        raise LookError(f"a {type(model).__name__} writes nothing; leave the target out")
+        raise AnalysisError(f"a {type(model).__name__} writes nothing; leave the target out")

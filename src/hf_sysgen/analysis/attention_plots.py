@@ -1,4 +1,4 @@
-"""Pictures of what `inspection` finds: attention maps, preferences by distance, a story with its attention."""
+"""Plots of what `attention` finds: attention maps, preferences by distance, a story with its attention."""
 
 from __future__ import annotations
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hf_sysgen.analysis import AnalysisError
 from hf_sysgen.analysis import csordas2021 as devil_analyses
 from hf_sysgen.analysis import petty2023 as depth_analyses
-from hf_sysgen.analysis.csordas2021 import AnalysisError, Record, benchmark_of, cells, curve, mean_curve
+from hf_sysgen.analysis.csordas2021 import benchmark_of, cells, curve, mean_curve
 from hf_sysgen.analysis.plotting import (
     LAYERS,
     Cloud,
@@ -29,9 +30,9 @@ from hf_sysgen.analysis.plotting import (
     save,
 )
 from hf_sysgen.files import write_whole
-from hf_sysgen.reports.report import table
-from hf_sysgen.results.record import MODEL, RESULTS, read_results
-from hf_sysgen.results.samples import read_evaluations
+from hf_sysgen.results.evaluations import read_evaluations
+from hf_sysgen.results.record import MODEL, RESULTS, Record, read_record
+from hf_sysgen.tables import table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -72,7 +73,7 @@ def read_runs(paths: Sequence[Path]) -> list[tuple[Path, Record]]:
         files = sorted(path.rglob(RESULTS))
         if not files:
             raise AnalysisError(f"{path}: no {RESULTS} here or below; give the folders of finished runs")
-        found |= {file.parent: read_results(file) for file in files}
+        found |= {file.parent: read_record(file) for file in files}
     return list(found.items())
 
 
@@ -81,7 +82,7 @@ def analyse(paths: Sequence[Path], output: Path, find: Callable[[list[tuple[Path
     Have `find` analyse the runs, write `NAME.csv` and `NAME.png` into a folder, and return the table with their paths.
 
     Raises:
-        AnalysisError, ResultsError, PictureError: runs lack something, or the folder cannot be written to.
+        AnalysisError, ResultsError: runs lack something, or the folder cannot be written to.
     """
     check_picture(output / "figure.png")
     finding = find(read_runs(paths))
@@ -146,7 +147,7 @@ def loss_accuracy(runs: Runs, loss_split: str | None, accuracy_split: str | None
     """Csordas et al. 2021, Figures 2 and 4: IID against IID and generalization against itself, or the splits given."""
     records = _records(runs)
     if loss_split is None and accuracy_split is None:
-        pairs = [(split, split) for split in ("validation", "test") if all(split in one["splits"] for one in records)]
+        pairs = [(split, split) for split in ("validation", "test") if all(split in one.splits for one in records)]
         if not pairs:
             raise AnalysisError("the runs share neither validation nor test; name splits by --loss-split and "
                                 "--accuracy-split, or give fewer runs")  # fmt: skip
@@ -194,7 +195,7 @@ def good_bad_loss(runs: Runs, split: str) -> Finding:
         )
         for name, counts in (("good", found.good_counts), ("bad", found.bad_counts))
     ]
-    title = f"{record['name']}, {split}: {found.num_good:,} good examples"
+    title = f"{record.name}, {split}: {found.num_good:,} good examples"
     panel = Panel("mean loss", STEP, "loss (nats per token)", lines)
     header = ("step", "good", "bad", "all")
     return Finding("good-bad-loss", header, rows, lambda: draw_with_histograms(panel, histograms, title))
@@ -276,7 +277,7 @@ def _fine_tuned(runs: Runs, what: Callable[[Record], object]) -> tuple[list[Reco
 
 
 def _left_out(records: Sequence[Record], why: str) -> list[str]:
-    names = ", ".join(f"{one['name']} seed {one['seed']}" for one in records)
+    names = ", ".join(one.title for one in records)
     return [f"left out, as {why}: {names}"] if records else []
 
 
@@ -333,16 +334,16 @@ def matched_perplexity(runs: Runs, recipe: str) -> Finding:
     Args:
         recipe: of the fine-tuning.
     """
-    pretraining = [(folder, one) for folder, one in runs if one["recipe"].get("pretrained") is None]
-    tuned = [one for _, one in runs if one["recipe"].get("pretrained") is not None]
+    pretraining = [(folder, one) for folder, one in runs if one.recipe.model.pretrained is None]
+    tuned = [one for _, one in runs if one.recipe.model.pretrained is not None]
     if not pretraining:
-        raise AnalysisError("no run of pretraining among these, all have `pretrained`; give what they were made of too")
+        raise AnalysisError("no run of pretraining among these, all have model.pretrained; give theirs too")
     by_class = depth_analyses.classes(_records(pretraining))
     folders = {id(record): folder for folder, record in pretraining}
     by_checkpoint: dict[Path, dict[str, list[Record]]] = {}
     for record in tuned:
         depth_analyses.on_test(record)
-        checkpoint = Path(record["recipe"]["pretrained"]).resolve()
+        checkpoint = Path(record.recipe.model.pretrained or "").resolve()
         by_checkpoint.setdefault(checkpoint, {}).setdefault(benchmark_of(record), []).append(record)
     rows: list[Sequence[Any]] = []
     script = ["set -e"]
@@ -350,7 +351,7 @@ def matched_perplexity(runs: Runs, recipe: str) -> Finding:
     accuracies: dict[tuple[str, str], dict[int, list[tuple[float, float]]]] = {}
     matched = set()
     for name, matches in depth_analyses.matched_perplexity(_records(pretraining)).items():
-        by_depth = {record["recipe"]["num_hidden_layers"]: record for record in by_class[name]}
+        by_depth = {depth_analyses.size(record, "num_hidden_layers"): record for record in by_class[name]}
         for match in matches:
             record = by_depth[match.depth]
             folder = folders[id(record)]
@@ -360,7 +361,7 @@ def matched_perplexity(runs: Runs, recipe: str) -> Finding:
                 reference = _layers(match.reference_depth)
                 script.append(f"# {folder}: has the perplexity of {reference} at no step whose weights are kept")
                 continue
-            checkpoint = folder / (MODEL if match.step == record["steps"] else f"step-{match.step}")
+            checkpoint = folder / (MODEL if match.step == record.steps else f"step-{match.step}")
             matched.add(checkpoint.resolve())
             ends = depth_analyses.ends_by_benchmark(by_checkpoint.get(checkpoint.resolve(), {}))
             rows += [(*row, *end) for end in ends.items() or ((None, None),)]
@@ -368,13 +369,13 @@ def matched_perplexity(runs: Runs, recipe: str) -> Finding:
                 references = accuracies.setdefault((name, benchmark), {})
                 references.setdefault(match.reference_depth, []).append((match.depth, accuracy))
             if checkpoint.exists():
-                script.append(shlex.join(("hf-sysgen", "train", recipe, f"pretrained={checkpoint}")))
+                script.append(shlex.join(("hf-sysgen", "train", recipe, f"model.pretrained={checkpoint}")))
             else:
                 script.append(f"# {checkpoint}: is not there, so it is not fine-tuned")
     panels = []
     for name, records in by_class.items():
         lines = [
-            Line(_layers(record["recipe"]["num_hidden_layers"]), curve(record, "validation", "perplexity"))
+            Line(_layers(depth_analyses.size(record, "num_hidden_layers")), curve(record, "validation", "perplexity"))
             for record in records
         ]
         panels.append(Panel(f"{name}, pretraining", STEP, "validation perplexity", lines, log_y=True, smooth=True))
@@ -382,7 +383,7 @@ def matched_perplexity(runs: Runs, recipe: str) -> Finding:
         lines = [Line(_layers(depth), sorted(ends)) for depth, ends in sorted(references.items())]
         title = f"{name}, {benchmark}, fine-tuned at the perplexity of its reference"
         panels.append(Panel(title, LAYERS, "accuracy on test", lines))
-    left = [record for record in tuned if Path(record["recipe"]["pretrained"]).resolve() not in matched]
+    left = [record for record in tuned if Path(record.recipe.model.pretrained or "").resolve() not in matched]
     notes = _left_out(left, "fine-tuned from none of these checkpoints")
     header = ("class", "reference layers", "layers", "step", "perplexity", "benchmark", "accuracy on test")
     # one command for each checkpoint: that of a reference may be its own and another's

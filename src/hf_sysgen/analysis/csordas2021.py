@@ -9,14 +9,13 @@ from __future__ import annotations
 import bisect
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from hf_sysgen.errors import UserError
-from hf_sysgen.results.samples import Evaluation
+from hf_sysgen.analysis import AnalysisError
+from hf_sysgen.results.evaluations import Evaluation
+from hf_sysgen.results.record import Record
 
-Record = Mapping[str, Any]
 # a number that was logged, after its step
 Curve = list[tuple[int, float]]
 
@@ -32,10 +31,6 @@ IID = {"mathematics": "test_iid"}
 MODELS = tuple(model for pair in zip(*PAIRS, strict=True) for model in pair)
 
 
-class AnalysisError(UserError):
-    """Records that lack what an analysis needs: says which, and what would record it."""
-
-
 def curve(record: Record, split: str, metric: str) -> Curve:
     """
     What a run's evaluations measured on a split.
@@ -43,12 +38,11 @@ def curve(record: Record, split: str, metric: str) -> Curve:
     Raises:
         AnalysisError: nothing was.
     """
-    key = f"eval_{split}_{metric}"
-    found = [(entry["step"], entry[key]) for entry in record["history"] if entry.get(key) is not None]
+    found = record.curve(split, metric)
     if not found:
         raise AnalysisError(
-            f"{record['name']} seed {record['seed']}: no {metric} of {split} during training; use eval_every > 0, "
-            f"on a benchmark with that split (it has: {', '.join(record['splits']) or 'none'})"
+            f"{record.title}: no {metric} of {split} during training; set training.eval_steps, on a benchmark "
+            f"with that split (it has: {', '.join(record.splits) or 'none'})"
         )
     return found
 
@@ -56,8 +50,8 @@ def curve(record: Record, split: str, metric: str) -> Curve:
 def cells(records: Iterable[Record]) -> dict[str, list[Record]]:
     """Records by name, those of one name by seed."""
     found: dict[str, list[Record]] = {}
-    for record in sorted(records, key=lambda one: one["seed"]):
-        found.setdefault(record["name"], []).append(record)
+    for record in sorted(records, key=lambda one: one.seed):
+        found.setdefault(record.name, []).append(record)
     return found
 
 
@@ -258,7 +252,7 @@ def convergence(records: Sequence[Record], share: float = 0.8, as_worded: bool =
         steps = [steps_to_share(curve(record, "test", "accuracy"), share, as_worded) for record in runs]
         reached = [step for step in steps if step is not None]
         if reached:
-            key = (benchmark_of(runs[0]), runs[0]["recipe"]["model"])
+            key = (benchmark_of(runs[0]), runs[0].recipe.model.type)
             value = statistics.fmean(reached) if as_worded else statistics.median(reached)
             needed[key] = min(value, needed.get(key, math.inf))
     ratios: dict[str, dict[str, float]] = {}
@@ -277,15 +271,15 @@ def convergence(records: Sequence[Record], share: float = 0.8, as_worded: bool =
 
 def benchmark_of(record: Record) -> str:
     """What a row of the paper's tables is called."""
-    return f"{record['recipe']['benchmark']} {record['recipe']['config']}"
+    return f"{record.recipe.data.benchmark} {record.recipe.data.config}"
 
 
 def accuracies(records: Sequence[Record], split: str) -> list[float]:
     """Of the final weights, on all examples of a split. Raises AnalysisError: a run has none."""
     for record in records:
-        if split not in record["splits"]:
-            raise AnalysisError(f"{record['name']} seed {record['seed']}: no split {split}")
-    return [record["splits"][split]["accuracy"] for record in records]
+        if split not in record.splits or record.splits[split].accuracy is None:
+            raise AnalysisError(f"{record.title}: no accuracy of {split}")
+    return [record.splits[split].accuracy or 0.0 for record in records]
 
 
 def iid_table(records: Sequence[Record]) -> list[tuple[str, dict[str, tuple[float, float, float]]]]:
@@ -295,10 +289,10 @@ def iid_table(records: Sequence[Record]) -> list[tuple[str, dict[str, tuple[floa
     embedding scaling, that is best on the latter (plot_big_result_table_iid.py:57-60).
     """
     rows: dict[str, dict[str, tuple[float, float, float]]] = {}
-    for runs in cells(one for one in records if {_iid(one), "test"} <= set(one["splits"])).values():
+    for runs in cells(one for one in records if {_iid(one), "test"} <= set(one.splits)).values():
         row = rows.setdefault(benchmark_of(runs[0]), {})
         iid, general = accuracies(runs, _iid(runs[0])), statistics.fmean(accuracies(runs, "test"))
-        model = runs[0]["recipe"]["model"]
+        model = runs[0].recipe.model.type
         if model not in row or general > row[model][2]:
             row[model] = (statistics.fmean(iid), spread(iid), general)
     if not rows:
@@ -307,7 +301,7 @@ def iid_table(records: Sequence[Record]) -> list[tuple[str, dict[str, tuple[floa
 
 
 def _iid(record: Record) -> str:
-    return IID.get(record["recipe"]["benchmark"], "validation")
+    return IID.get(record.recipe.data.benchmark, "validation")
 
 
 @dataclass(frozen=True)
@@ -333,11 +327,12 @@ def batch_table(records: Sequence[Record]) -> list[tuple[str, dict[str, BatchRow
     """
     found: dict[str, dict[str, dict[int, tuple[int, float, float]]]] = {}
     for runs in cells(records).values():
-        recipe, values = runs[0]["recipe"], accuracies(runs, "test")
-        if (size := recipe["batch_size"]) is None:
+        recipe, values = runs[0].recipe, accuracies(runs, "test")
+        if recipe.batches.sampling == "max_tokens":
             continue
+        size = recipe.batches.size
         row = (size, statistics.fmean(values), spread(values))
-        sizes = found.setdefault(benchmark_of(runs[0]), {}).setdefault(recipe["model"], {})
+        sizes = found.setdefault(benchmark_of(runs[0]), {}).setdefault(recipe.model.type, {})
         sizes[size] = max(row, sizes.get(size, row), key=lambda one: one[1])
     table = []
     for benchmark, models in found.items():

@@ -7,12 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hf_sysgen.analysis import AnalysisError
 from hf_sysgen.data.cogs.graph_forms import NO_PARENT, Graph, to_graph
-from hf_sysgen.errors import UserError
-
-
-class GraphError(UserError):
-    """A record that stands for no graph."""
 
 
 @dataclass(frozen=True)
@@ -91,18 +87,18 @@ def queries(row: Mapping[str, Any]) -> tuple[QueryGraph, QueryGraph | None]:
     """Right and predicted query of a `cfq` record; a prediction that is no query has none."""
     try:
         predicted = parse_query(row["prediction"])
-    except GraphError:
+    except AnalysisError:
         predicted = None
     return parse_query(row["target"]), predicted
 
 
 def parse_query(text: str) -> QueryGraph:
     """
-    A query of CFQ, its words separated by blanks. Raises GraphError: it is none.
+    A query of CFQ, its words separated by blanks. Raises AnalysisError: it is none.
     """
     whole = re.fullmatch(r"SELECT (?:count \( \* \)|DISTINCT ((?:\?x\d+ ?)+)) ?WHERE \{ (.*) \}", text.strip())
     if whole is None:
-        raise GraphError(f"no query of CFQ: {text!r}")
+        raise AnalysisError(f"no query of CFQ: {text!r}")
     types: dict[str, set[str]] = {}
     edges, filters = set(), set()
     for clause in whole[2].split(" . "):
@@ -114,7 +110,7 @@ def parse_query(text: str) -> QueryGraph:
             case [first, relation, last]:
                 edges.add((first, relation, last))
             case _:
-                raise GraphError(f"no clause of a query: {clause!r}")
+                raise AnalysisError(f"no clause of a query: {clause!r}")
     selected = frozenset((whole[1] or "").split())
     return QueryGraph(
         selected, {node: frozenset(kinds) for node, kinds in types.items()}, frozenset(edges), frozenset(filters)

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_sysgen.analysis.csordas2021 import AnalysisError, Curve, Record, benchmark_of, curve
+from hf_sysgen.analysis import AnalysisError
+from hf_sysgen.analysis.csordas2021 import Curve, benchmark_of, curve
+from hf_sysgen.config.recipe import changes_of
 from hf_sysgen.data.cogs.files import STRUCTURAL
-from hf_sysgen.results.record import SAME_CELL
+from hf_sysgen.results.record import Record, SplitMetrics
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,15 +29,15 @@ PROJECTIONS = {"gate_up_proj": ("gate", "input"), "fc1": ("input",), "down_proj"
 
 def size(record: Record, key: str) -> int:
     """A field of the model's config, which the recipe gives or what it goes on from. Raises AnalysisError: neither."""
-    fields = {**record.get("pretrained_fields", {}), **record["recipe"]}
+    fields = record.pretrained_fields | record.recipe.model.fields
     if key not in fields:
-        raise AnalysisError(f"{_called(record)}: its recipe has no {key}")
+        raise AnalysisError(f"{record.title}: its recipe has no model.{key}")
     return fields[key]
 
 
 def has_depth(record: Record) -> bool:
     """Whether it is of a model of one stack, which has a depth and a width."""
-    return {"num_hidden_layers", "hidden_size"} <= {**record.get("pretrained_fields", {}), **record["recipe"]}.keys()
+    return {"num_hidden_layers", "hidden_size"} <= {*record.pretrained_fields, *record.recipe.model.fields}
 
 
 def classes(records: Sequence[Record]) -> dict[str, list[Record]]:
@@ -52,7 +54,7 @@ def classes(records: Sequence[Record]) -> dict[str, list[Record]]:
 
 
 def _parameters(records: Sequence[Record]) -> float:
-    return statistics.median(record["num_parameters"] for record in records)
+    return statistics.median(record.num_parameters for record in records)
 
 
 def _in_words(count: float) -> str:
@@ -65,14 +67,14 @@ def from_final_weights(records: Sequence[Record]) -> tuple[list[Record], list[Re
     Runs for Figures 4, 5 and 7, and those that are left out: fine-tuned from weights of a step, as for Figure 6, on a
     benchmark on which others go on from final weights.
     """
-    tuned = [record for record in records if record["recipe"].get("pretrained") is not None]
+    tuned = [record for record in records if record.recipe.model.pretrained is not None]
     final = {benchmark_of(record) for record in tuned if not _from_a_step(record)}
     left = [record for record in tuned if _from_a_step(record) and benchmark_of(record) in final]
     return [record for record in records if not any(record is one for one in left)], left
 
 
 def _from_a_step(record: Record) -> bool:
-    return re.fullmatch(r"step-\d+", Path(record["recipe"]["pretrained"]).name) is not None
+    return re.fullmatch(r"step-\d+", Path(record.recipe.model.pretrained or "").name) is not None
 
 
 def of_benchmarks_with(
@@ -90,7 +92,7 @@ def of_benchmarks_with(
             what(record)
             having.add(benchmark_of(record))
         except AnalysisError as error:
-            errors.append((record["recipe"].get("pretrained") is None, error))
+            errors.append((record.recipe.model.pretrained is None, error))
     if not having:
         raise min(errors, key=lambda one: one[0])[1]
     others: dict[str, list[Record]] = {}
@@ -108,22 +110,22 @@ def check_seeds(records: Sequence[Record]) -> None:
             values = [_value(one, key) for one in (first, other)]
             if values[0] != values[1]:
                 raise AnalysisError(
-                    f"{_called(records[0])} and {_called(record)} are not two seeds of one model: {key} is {values[0]} "
+                    f"{records[0].title} and {record.title} are not two seeds of one model: {key} is {values[0]} "
                     f"and {values[1]}; give runs of one of them"
                 )
 
 
 def _cell(record: Record) -> dict[str, Any]:
-    """What runs over seeds have in common."""
-    fields = {**record.get("pretrained_fields", {}), **record["recipe"]}
-    if fields.get("early_stopping", "none") == "none":
+    """What runs over seeds have in common, by dotted key."""
+    fields = {f"model.{key}": value for key, value in record.pretrained_fields.items()} | record.recipe.flat()
+    if record.recipe.evaluation.early_stopping is None:
         # also where epochs end a run
-        fields["steps"] = record["steps"]
-    if fields.get("pretrained") is not None:
+        fields["training.max_steps"] = record.steps
+    if (pretrained := record.recipe.model.pretrained) is not None:
         # the same folder may be given from elsewhere, and seeds of pretraining have one each
-        folder = os.path.relpath(Path(fields["pretrained"]).resolve())
-        fields["pretrained"] = re.sub(r"(^|/)seed\d+(?=/|$)", r"\1seed*", folder)
-    return {key: value for key, value in fields.items() if key not in SAME_CELL}
+        folder = os.path.relpath(Path(pretrained).resolve())
+        fields["model.pretrained"] = re.sub(r"(^|/)seed\d+(?=/|$)", r"\1seed*", folder)
+    return {key: value for key, value in fields.items() if changes_of(key) == "result"}
 
 
 def _value(fields: Mapping[str, Any], key: str) -> Any:
@@ -132,11 +134,7 @@ def _value(fields: Mapping[str, Any], key: str) -> Any:
         return fields[key]
     from hf_sysgen.models import CONFIGS
 
-    return getattr(CONFIGS.get(fields["model"]), key, None)
-
-
-def _called(record: Record) -> str:
-    return f"{record['name']} seed {record['seed']}"
+    return getattr(CONFIGS.get(fields["model.type"]), key.removeprefix("model."), None)
 
 
 @dataclass(frozen=True)
@@ -180,9 +178,9 @@ def perplexities(records: Sequence[Record]) -> dict[str, list[Pretrained]]:
 
 def final_perplexity(record: Record) -> float:
     """On validation, of the final weights. Raises AnalysisError: the record has none."""
-    perplexity = record["splits"].get("validation", {}).get("perplexity")
+    perplexity = record.splits["validation"].perplexity if "validation" in record.splits else None
     if perplexity is None:
-        raise AnalysisError(f"{_called(record)}: no perplexity on validation")
+        raise AnalysisError(f"{record.title}: no perplexity on validation")
     return perplexity
 
 
@@ -197,7 +195,7 @@ def generalization(records: Sequence[Record]) -> dict[str, dict[str, list[tuple[
     for name, runs in classes(records).items():
         for benchmark in dict.fromkeys(map(benchmark_of, runs)):
             own = [record for record in runs if benchmark_of(record) == benchmark]
-            found.setdefault(benchmark, {})[name] = _by_depth(own, [on_test(record)["accuracy"] for record in own])
+            found.setdefault(benchmark, {})[name] = _by_depth(own, [on_test(record).accuracy or 0.0 for record in own])
     return found
 
 
@@ -224,19 +222,19 @@ def by_structure(records: Sequence[Record]) -> dict[str, dict[str, dict[str, lis
 def lexical_structural(record: Record) -> tuple[float, float]:
     """Accuracy over all lexical and over all structural examples of `test`. Raises AnalysisError: there are none."""
     counts = {False: [0, 0.0], True: [0, 0.0]}
-    for category, (examples, accuracy) in on_test(record).get("by_category", {}).items():
+    for category, (examples, accuracy) in on_test(record).by_category.items():
         counts[category in STRUCTURAL][0] += examples
         counts[category in STRUCTURAL][1] += examples * accuracy
     if not all(examples for examples, _ in counts.values()):
-        raise AnalysisError(f"{_called(record)}: no accuracy by category with {', '.join(STRUCTURAL)} among them")
+        raise AnalysisError(f"{record.title}: no accuracy by category with {', '.join(STRUCTURAL)} among them")
     return counts[False][1] / counts[False][0], counts[True][1] / counts[True][0]
 
 
-def on_test(record: Record) -> Mapping[str, Any]:
+def on_test(record: Record) -> SplitMetrics:
     """What the final weights have on `test`. Raises AnalysisError: the record has no such split."""
-    if "test" not in record["splits"]:
-        raise AnalysisError(f"{_called(record)}: no split test")
-    return record["splits"]["test"]
+    if "test" not in record.splits:
+        raise AnalysisError(f"{record.title}: no split test")
+    return record.splits["test"]
 
 
 def _by_depth(records: Sequence[Record], values: Sequence[float]) -> list[tuple[int, float]]:
@@ -265,11 +263,11 @@ def with_weights(record: Record) -> Curve:
         AnalysisError: see `curve`.
     """
     known = dict(curve(record, "validation", "perplexity"))
-    final = record["splits"].get("validation", {}).get("perplexity")
+    final = record.splits["validation"].perplexity if "validation" in record.splits else None
     if final is not None:
-        # `eval_every` need not divide the steps
-        known[record["steps"]] = final
-    kept = {*record["recipe"].get("kept_steps", ()), max(known)}
+        # `training.eval_steps` need not divide the steps
+        known[record.steps] = final
+    kept = {*record.recipe.training.kept_steps, max(known)}
     return [(step, known[step]) for step in sorted(kept & known.keys())]
 
 
@@ -298,9 +296,7 @@ def matched_perplexity(records: Sequence[Record]) -> dict[str, list[Match]]:
         for record in runs:
             depth = size(record, "num_hidden_layers")
             if depth in curves:
-                raise AnalysisError(
-                    f"{record['name']}: a second run of depth {depth} in class {name}; give one of each"
-                )
+                raise AnalysisError(f"{record.name}: a second run of depth {depth} in class {name}; give one of each")
             curves[depth] = with_weights(record)
         matches = []
         for reference, points in curves.items():
@@ -324,7 +320,7 @@ def ends_by_benchmark(runs: Mapping[str, Sequence[Record]]) -> dict[str, float]:
     for records in runs.values():
         check_seeds(records)
     return {
-        benchmark: statistics.fmean(on_test(record)["accuracy"] for record in records)
+        benchmark: statistics.fmean(on_test(record).accuracy or 0.0 for record in records)
         for benchmark, records in runs.items()
     }
 

@@ -1,14 +1,17 @@
-"""What all pictures share: where they may be written, colours, and lines, points, bars and histograms in panels."""
+"""How all plots look, and where they may be written: lines, points, bars and histograms; drawings inside of a page."""
 
 from __future__ import annotations
 
+import io
+import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_sysgen.errors import UserError
+from hf_sysgen.analysis import AnalysisError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 ENDINGS = (".png", ".pdf", ".svg")
 # of Okabe and Ito, which all kinds of colour vision tell apart; with a marker each, so that none is needed
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKERS = "osD^vPX"
+MARKERS = "osD^vPX*"
 BLUE, ORANGE, GREY = COLOURS[0], COLOURS[1], "#555555"
 # what an axis of depths is called
 LAYERS = "layers"
@@ -25,36 +28,32 @@ LAYERS = "layers"
 SCALE = "viridis"
 
 
-class PictureError(UserError):
-    """A file that no picture can be written to."""
-
-
 def check_picture(path: str | Path) -> None:
     """
     Told before the work whose picture could not be kept.
 
     Raises:
-        PictureError: the name ends in none of `ENDINGS` or is a folder's, or its folder cannot be made or written to.
+        AnalysisError: the name ends in none of `ENDINGS` or is a folder's, or its folder cannot be made or written to.
     """
     path = Path(path)
     if path.suffix.lower() not in ENDINGS:
-        raise PictureError(f"{path}: a picture's name ends in one of {', '.join(ENDINGS)}")
+        raise AnalysisError(f"{path}: a picture's name ends in one of {', '.join(ENDINGS)}")
     if path.is_dir():
-        raise PictureError(f"{path}: is a folder; give the name of a file")
+        raise AnalysisError(f"{path}: is a folder; give the name of a file")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
-        raise PictureError(f"{path}: cannot be written to: {error}") from error
+        raise AnalysisError(f"{path}: cannot be written to: {error}") from error
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure to a file that `check_picture` has passed. Raises PictureError: it cannot be, all the same."""
+    """Write a figure to a file that `check_picture` has passed. Raises AnalysisError: it cannot be, all the same."""
     try:
         figure.savefig(path, dpi=150)
     except OSError as error:
-        raise PictureError(f"{path}: cannot be written to: {error}") from error
+        raise AnalysisError(f"{path}: cannot be written to: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -100,8 +99,10 @@ class Panel:
     smooth: bool = False
 
 
-def draw_panels(panels: Sequence[Panel], title: str = "", across: int = 3) -> Figure:
-    """The panels, `across` in a row, with one legend below."""
+def draw_panels(
+    panels: Sequence[Panel], title: str = "", across: int = 3, panel_size: tuple[float, float] = (3.9, 3.1)
+) -> Figure:
+    """The panels, `across` in a row, each of that size in inches, with one legend below."""
     from matplotlib.figure import Figure
 
     columns = min(across, len(panels))
@@ -110,7 +111,8 @@ def draw_panels(panels: Sequence[Panel], title: str = "", across: int = 3) -> Fi
     styles = {label: (colour, MARKERS[i % len(MARKERS)]) for i, (label, colour) in enumerate(_coloured(labels))}
     wide = 2 if max(map(len, labels), default=0) > 30 else 3
     legend = 0.2 * -(-len(labels) // wide) + 0.2
-    figure = Figure(figsize=(max(3.9 * columns, 5.2), 3.1 * rows + legend + 0.3), layout="constrained")
+    width, height = panel_size
+    figure = Figure(figsize=(max(width * columns, 5.2), height * rows + legend + 0.3), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
     handles: dict[str, Any] = {}
     for axes, panel in zip(grid, panels, strict=False):
@@ -266,3 +268,49 @@ def draw_with_histograms(panel: Panel, histograms: Sequence[Histogram], title: s
     if title:
         figure.suptitle(title, fontsize=10)
     return figure
+
+
+# stand for colours of the page that a drawing is put into, which knows whether it is light or dark
+INK, QUIET, OURS, PAPER = "#010101", "#020202", "#030303", "#040404"
+THEME = {INK: "var(--ink)", QUIET: "var(--quiet)", OURS: "var(--ours)", PAPER: "var(--paper)"}
+SERIES = tuple(f"#0505{index:02x}" for index in range(8))
+THEME |= {colour: f"var(--series-{index})" for index, colour in enumerate(SERIES)}
+
+
+@contextmanager
+def page_figure(height: float, left: float, above: float) -> Iterator[tuple[Any, Any]]:
+    """
+    A figure with axes in the colours of `THEME`, for `page_svg`.
+
+    Args:
+        height: of the axes, in inches.
+        left, above: what is left free there. The layout is not measured: that would draw everything once more.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    style: dict[Any, Any] = {
+        "svg.fonttype": "none", "svg.hashsalt": "hf-sysgen", "font.size": 9, "text.color": INK, "axes.edgecolor": QUIET,
+        "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False,
+        "axes.spines.right": False, "axes.grid": True, "grid.color": QUIET, "grid.alpha": 0.3, "grid.linewidth": 0.6,
+    }  # fmt: skip
+    with rc_context(style):
+        below, width, whole = 0.45, 6.6, height + above + 0.45
+        figure = Figure(figsize=(width, whole))
+        yield figure, figure.add_axes((left / width, below / whole, 1 - (left + 0.12) / width, height / whole))
+
+
+def page_svg(figure: Any, prefix: str) -> str:
+    """The figure as an element of a page, its ids made its own and its colours the page's."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
+    # the page says how large it is, its names are not needed inside of a page
+    text = re.sub(r' (width|height)="[\d.]+pt"', "", text, count=2)
+    text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text).replace("xlink:href", "href")
+    for colour, name in THEME.items():
+        text = text.replace(colour, name)
+    return text

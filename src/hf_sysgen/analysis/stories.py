@@ -6,11 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hf_sysgen.errors import UserError
-
-
-class StoryError(UserError):
-    """A story that cannot be read: says which part, and what would be right."""
+from hf_sysgen.analysis import AnalysisError
 
 
 @dataclass(frozen=True)
@@ -39,14 +35,14 @@ def parse_story(text: str) -> Story:
     numbered in the order of their names' first appearance.
 
     Raises:
-        StoryError: a part has not three words, a relation is of a person to themself, or not just one is in question.
+        AnalysisError: a part has not three words, a relation is of a person to themself, or there is not one question.
     """
     people: dict[str, int] = {}
     edges, relations, queries = [], [], []
     for part in text.split(","):
         words = part.split()
         if len(words) != 3 or words[0] == words[2]:
-            raise StoryError(f'{part.strip()!r}: expected "PERSON relation PERSON", as in "Ann wife Bob, Ann ? Bob"')
+            raise AnalysisError(f'{part.strip()!r}: expected "PERSON relation PERSON", as in "Ann wife Bob, Ann ? Bob"')
         first, relation, last = words
         edge = (people.setdefault(first, len(people)), people.setdefault(last, len(people)))
         if relation == "?":
@@ -55,7 +51,9 @@ def parse_story(text: str) -> Story:
             edges.append(edge)
             relations.append(relation)
     if len(queries) != 1 or not edges:
-        raise StoryError(f'{text!r}: expected relations and one question, as in "Ann wife Bob, Bob son Cy, Ann ? Cy"')
+        raise AnalysisError(
+            f'{text!r}: expected relations and one question, as in "Ann wife Bob, Bob son Cy, Ann ? Cy"'
+        )
     return Story(list(people), edges, relations, queries[0])
 
 

@@ -65,7 +65,7 @@ def double_descent(runs: Paths, output: Output = HERE, split: Split = "test") ->
 def good_bad_loss(runs: Paths, output: Output = HERE, split: Split = "test") -> None:
     """Losses of examples that were ever right, and of the others (Csordas et al. 2021, Figure 5), of the first run.
 
-    It must have been trained with sample_losses=true.
+    It must have been trained with evaluation.save_example_losses=true.
     """
     _run("good_bad_loss", runs, output, split=split)
 

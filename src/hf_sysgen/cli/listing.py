@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.reports.report import table
+from hf_sysgen.tables import table
 
 
 def list_models_text() -> str:
@@ -84,12 +84,12 @@ def _files_text(title: str, pattern: str, folder: Path | None) -> str:
 
 def list_zoo_text() -> str:
     """The trained models that come with the package, with what they get right."""
-    from hf_sysgen.results.record import RESULTS, read_results
+    from hf_sysgen.results.record import RESULTS, read_record
     from hf_sysgen.zoo import zoo_folder, zoo_names
 
     rows = []
     for name in zoo_names():
-        record = read_results(zoo_folder(name) / RESULTS)
-        scores = ", ".join(f"{split} {summary['accuracy']:.3f}" for split, summary in record["splits"].items())
-        rows.append((name, f"{record['recipe']['benchmark']} {record['recipe']['config']}", scores))
+        record = read_record(zoo_folder(name) / RESULTS)
+        scores = ", ".join(f"{split} {found.accuracy:.3f}" for split, found in record.splits.items())
+        rows.append((name, f"{record.recipe.data.benchmark} {record.recipe.data.config}", scores))
     return "Zoo (`hf-sysgen predict -c NAME TEXT`)\n" + table(("trained model", "benchmark", "exact match"), rows)

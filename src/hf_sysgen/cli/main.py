@@ -9,7 +9,7 @@ import typer
 
 from hf_sysgen.cli import analyse as analyse_cli
 from hf_sysgen.cli import data as data_cli
-from hf_sysgen.cli import look as look_cli
+from hf_sysgen.cli import plot as plot_cli
 from hf_sysgen.cli import recipe as recipe_cli
 from hf_sysgen.errors import reported
 from hf_sysgen.files import write_whole
@@ -22,7 +22,7 @@ app = typer.Typer(
     help="Models, benchmarks and training setups for systematic generalization.",
 )
 app.add_typer(data_cli.app, name="data")
-app.add_typer(look_cli.app, name="look")
+app.add_typer(plot_cli.app, name="plot")
 app.add_typer(analyse_cli.app, name="analyse")
 app.add_typer(recipe_cli.app, name="recipe")
 
@@ -273,11 +273,10 @@ def report(
 ) -> None:
     """Put results beside the papers' tables: a table in the terminal, or a page of all with plots."""
     with reported() as outcome:
-        from hf_sysgen.config.recipe import recipe_setups
         from hf_sysgen.reports.report import write_report
 
         default = [Path("runs")] if Path("runs").is_dir() else []
-        print(write_report(name, runs or default, recipe_setups(), output))
+        print(write_report(name, runs or default, output))
     raise typer.Exit(outcome.status)
 
 

@@ -22,8 +22,9 @@ from hf_sysgen.evaluation.metrics.summary import summarize, summarize_translatio
 from hf_sysgen.evaluation.translation import evaluate_translations, has_comp
 from hf_sysgen.files import write_whole
 from hf_sysgen.models import RoleFillerTransformerConfig
-from hf_sysgen.reports.report import table
-from hf_sysgen.results.record import METRICS, PREDICTIONS, new_folder, write_predictions
+from hf_sysgen.results.predictions import write_predictions
+from hf_sysgen.results.record import METRICS, PREDICTIONS, new_folder
+from hf_sysgen.tables import table
 
 if TYPE_CHECKING:
     from datasets import Dataset

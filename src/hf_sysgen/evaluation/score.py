@@ -10,33 +10,27 @@ from hf_sysgen.evaluation.metrics.bleu import bleu, bleu_setup
 from hf_sysgen.evaluation.metrics.cogs_match import renaming_match, semantic_match
 from hf_sysgen.evaluation.metrics.comp import comp
 from hf_sysgen.evaluation.metrics.sequences import MetricError, exact_match, perplexity, shares
-from hf_sysgen.evaluation.metrics.summary import (
-    by_category,
-    by_length,
-    summarize,
-    summarize_text,
-    summarize_translations,
-)
-from hf_sysgen.reports.report import table
-from hf_sysgen.results.record import PREDICTIONS, RESULTS, read_predictions, read_results
+from hf_sysgen.evaluation.metrics.summary import natural, summarize, summarize_text, summarize_translations
+from hf_sysgen.results.predictions import GraphRow, ModelingRow, Row, read_predictions
+from hf_sysgen.results.record import PREDICTIONS, RESULTS, Record, read_record
+from hf_sysgen.tables import table
 
-Rows = Sequence[Mapping[str, Any]]
+Rows = Sequence[Row]
 
 
 def _texts(rows: Rows) -> tuple[list[str], list[str]]:
-    texts = _column(rows, "prediction"), _column(rows, "target")
-    if not all(isinstance(text, str) for column in texts for text in column):
+    if any(isinstance(row, GraphRow) for row in rows):
         raise MetricError("the predictions are no texts, which this metric is of; it is of another task")
-    return texts
+    return _column(rows, "prediction"), _column(rows, "target")
 
 
 def _column(rows: Rows, name: str) -> list[Any]:
-    lacking = sum(row.get(name) is None for row in rows)
-    if lacking:
+    values = [getattr(row, name, None) for row in rows]
+    if lacking := values.count(None):
         some = f"{lacking} of {len(rows)} lack it, as damaged lines do"
         why = "it is of another task" if lacking == len(rows) else some
         raise MetricError(f"the predictions have no {name!r}, which this metric is of; {why}")
-    return [row[name] for row in rows]
+    return values
 
 
 def _exact(rows: Rows, setup: str | None) -> dict[str, float]:
@@ -44,10 +38,12 @@ def _exact(rows: Rows, setup: str | None) -> dict[str, float]:
 
 
 def _recorded(rows: Rows, setup: str | None) -> dict[str, float]:
-    is_text = "nats" in rows[0]
-    for name in ("nats", "correct", "tokens") if is_text else ("exact", *_numbers(rows[0])):
+    is_text = isinstance(rows[0], ModelingRow)
+    found = [row.measured() for row in rows]
+    numbers = (name for name, value in found[0].items() if isinstance(value, int | float))
+    for name in ("nats", "correct", "tokens") if is_text else ("exact", *numbers):
         _column(rows, name)
-    return _shares(summarize_text(rows) if is_text else summarize(rows))
+    return _shares(summarize_text(found) if is_text else summarize(found))
 
 
 def _recorded_translations(rows: Rows, setup: str, has_comp: bool) -> dict[str, float]:
@@ -56,12 +52,8 @@ def _recorded_translations(rows: Rows, setup: str, has_comp: bool) -> dict[str, 
         _column(rows, name)
     pairs = _column(rows, "pairs") if has_comp else None
     # the references are those of these rows
-    numbered = [{**row, "row": index} for index, row in enumerate(rows)]
+    numbered = [{**row.measured(), "row": index} for index, row in enumerate(rows)]
     return _shares(summarize_translations(numbered, references, setup, pairs))
-
-
-def _numbers(row: Mapping[str, Any]) -> list[str]:
-    return [name for name, value in row.items() if isinstance(value, int | float)]
 
 
 def _shares(summary: Mapping[str, Any]) -> dict[str, float]:
@@ -88,7 +80,7 @@ def _bleu(rows: Rows, setup: str | None) -> dict[str, float]:
 
 
 def _perplexity(rows: Rows, setup: str | None) -> dict[str, float]:
-    if "nats" in rows[0]:
+    if isinstance(rows[0], ModelingRow):
         lengths = _column(rows, "tokens")
         losses = [nats / tokens for nats, tokens in zip(_column(rows, "nats"), lengths, strict=True)]
     else:
@@ -143,17 +135,17 @@ def score_predictions(path: Path, metric: str = "recorded", setup: str | None = 
     rows = read_predictions(path)
     results = path.with_name(RESULTS)
     needed = metric == "bleu" and setup is None
-    record = read_results(results) if needed or (metric == "recorded" and results.exists()) else None
-    splits: dict[str, list[Mapping[str, Any]]] = {}
+    record = read_record(results) if needed or (metric == "recorded" and results.exists()) else None
+    splits: dict[str, list[Row]] = {}
     for row in rows:
-        splits.setdefault(row["split"], []).append(row)
+        splits.setdefault(row.split, []).append(row)
 
     def measured(what: str, groups: Mapping[Any, Rows], split: str | None = None) -> str:
         found = {}
         for name, group in groups.items():
             of = name if split is None else split
             used = _setup_of(record, of) if setup is None and record is not None else setup
-            recorded = {} if record is None else record["splits"].get(of, {})
+            recorded = record.splits[of].metrics if record is not None and of in record.splits else {}
             if metric == "recorded" and used is not None and "bleu" in recorded:
                 found[name] = _recorded_translations(group, used, "comp" in recorded)
             else:
@@ -167,12 +159,21 @@ def score_predictions(path: Path, metric: str = "recorded", setup: str | None = 
 
     parts = [measured("split", splits)]
     for split, members in splits.items():
-        for what, groups in (("category", by_category(members)), ("output length", by_length(members))):
+        for what, field in (("category", "category"), ("output length", "target_length")):
+            groups = _grouped(members, field)
             if len(groups) > 1:
                 parts.append(measured(f"{split}, {what}", groups, split))
     return "\n\n".join(parts)
 
 
-def _setup_of(record: Mapping[str, Any], split: str) -> str:
-    recipe = record["recipe"]
-    return bleu_setup(recipe.get("benchmark", ""), recipe.get("config", ""), split)
+def _grouped(rows: Rows, field: str) -> dict[Any, list[Row]]:
+    """The rows by a field, in the order of the numbers in it; none of those without."""
+    groups: dict[Any, list[Row]] = {}
+    for row in rows:
+        if (value := getattr(row, field, None)) is not None:
+            groups.setdefault(value, []).append(row)
+    return dict(sorted(groups.items(), key=lambda item: natural(str(item[0]))))
+
+
+def _setup_of(record: Record, split: str) -> str:
+    return bleu_setup(record.recipe.data.benchmark, record.recipe.data.config, split)

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hf_sysgen.evaluation.metrics.bleu import bleu_setup, setup_of
 from hf_sysgen.evaluation.metrics.comp import comp_hits
 from hf_sysgen.evaluation.metrics.sequences import MetricError
-from hf_sysgen.results.record import PREDICTIONS, RESULTS, read_predictions, read_results
+from hf_sysgen.results.predictions import GraphRow, Row, read_predictions
+from hf_sysgen.results.record import PREDICTIONS, RESULTS, read_record
 
 
 class Significance(NamedTuple):
@@ -46,13 +47,10 @@ def match_test(first: Sequence[bool], second: Sequence[bool]) -> Significance:
     _paired(first, second)
     gained = sum(1 for before, after in zip(first, second, strict=True) if after and not before)
     lost = sum(1 for before, after in zip(first, second, strict=True) if before and not after)
-    discordant = gained + lost
-    # of how many ways either is it at most as often as observed: each binomial from the one before
-    tail = ways = 1
-    for count in range(1, min(gained, lost) + 1):
-        ways = ways * (discordant - count + 1) // count
-        tail += ways
-    return Significance((gained - lost) / len(first), min(1.0, 2 * tail / 2**discordant))
+    from scipy.stats import binomtest
+
+    p_value = float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
+    return Significance((gained - lost) / len(first), p_value)
 
 
 def permutation_test(
@@ -120,25 +118,23 @@ def bleu_test(
 
 def seeds_test(first: Sequence[float], second: Sequence[float], paired: bool = False) -> Significance:
     """
-    Student's t-test of scores by seed (the extra `metrics`): Welch's, which lets the variances differ.
+    Student's t-test of scores by seed: Welch's, which lets the variances differ.
 
     Args:
         first, second: one score for each run.
         paired: whether runs belong together, as of one seed. Their difference is tested then.
 
     Raises:
-        MetricError: fewer than two runs on a side, paired runs that are not as many, a score that is not finite, means
-            that differ where nothing scatters, or scipy is not installed.
+        MetricError: fewer than two runs on a side, paired runs that are not as many, a score that is not finite, or
+            means that differ where nothing scatters.
     """
     if min(len(first), len(second)) < 2:
         raise MetricError(f"{len(first)} and {len(second)} runs: a test over seeds needs at least two on each side")
     if paired:
         _paired(first, second)
     _finite(first, second)
-    try:
-        from scipy import stats
-    except ImportError as error:
-        raise MetricError("this needs scipy, which is not installed: pip install 'hf-sysgen[metrics]'") from error
+    from scipy import stats
+
     difference = math.fsum(second) / len(second) - math.fsum(first) / len(first)
     samples = [[after - before for before, after in zip(first, second, strict=True)]] if paired else [first, second]
     if all(map(_alike, samples)):
@@ -170,8 +166,8 @@ def runs_test(first: str | Path, second: str | Path, metric: str = "accuracy", s
         MetricError: the runs are not of the same examples, or these have no such metric; ResultsError: a folder does
             not hold a finished run.
     """
-    recipes = [read_results(Path(run) / RESULTS)["recipe"] for run in (first, second)]
-    names = [(recipe["benchmark"], recipe["config"]) for recipe in recipes]
+    data = [read_record(Path(run) / RESULTS).recipe.data for run in (first, second)]
+    names = [(one.benchmark, one.config) for one in data]
     if names[0] != names[1]:
         raise MetricError(
             f"{first} is of {' '.join(names[0])}, {second} of {' '.join(names[1])}: compare like with like"
@@ -179,28 +175,33 @@ def runs_test(first: str | Path, second: str | Path, metric: str = "accuracy", s
     before, after = (read_predictions(Path(run) / PREDICTIONS, split) for run in (first, second))
     if _examples(before) != _examples(after):
         raise MetricError(f"{first} and {second} have other examples in {split}: a paired test needs the same ones")
-    needed = {"accuracy": "exact", "comp": "pairs", "bleu": "prediction"}.get(metric, metric)
-    if not all(needed in row for row in (*before, *after)):
-        raise MetricError(f"predictions of {split} have no {needed!r}, which {metric} needs")
+
+    def columns(name: str) -> tuple[list[Any], list[Any]]:
+        old, new = ([getattr(row, name, None) for row in rows] for rows in (before, after))
+        if None in old or None in new:
+            raise MetricError(f"predictions of {split} have no {name!r}, which {metric} needs")
+        return old, new
+
     if metric == "accuracy":
-        return match_test([row["exact"] for row in before], [row["exact"] for row in after])
+        return match_test(*columns("exact"))
     if metric not in ("bleu", "comp"):
-        if not all(isinstance(row[metric], int | float) for row in (*before, *after)):
+        scores = columns(metric)
+        if not all(isinstance(value, int | float) for column in scores for value in column):
             raise MetricError(f"{metric!r} is no number of each prediction of {split}; take e.g. loss")
-        return permutation_test([row[metric] for row in before], [row[metric] for row in after])
-    references = [row["target"] for row in before]
-    old, new = ([row["prediction"] for row in rows] for rows in (before, after))
-    if not all(isinstance(text, str) for text in (*old, *new)):
+        return permutation_test(*scores)
+    if any(isinstance(row, GraphRow) for row in (*before, *after)):
         raise MetricError(f"predictions of {split} are no texts, which {metric} needs")
+    old, new = columns("prediction")
+    references = columns("target")[0]
     if metric == "bleu":
         return bleu_test(old, new, references, setup=bleu_setup(*names[0], split))
-    pairs = [row["pairs"] for row in before]
+    pairs = columns("pairs")[0]
     return match_test(comp_hits(old, references, pairs), comp_hits(new, references, pairs))
 
 
-def _examples(rows: Sequence[Mapping[str, Any]]) -> list[tuple[Any, Any]]:
+def _examples(rows: Sequence[Row]) -> list[tuple[Any, Any]]:
     # what is read as text alone has no target
-    return [(row.get("input"), row.get("target")) for row in rows]
+    return [(row.input, getattr(row, "target", None)) for row in rows]
 
 
 def _alike(values: Sequence[float]) -> bool:

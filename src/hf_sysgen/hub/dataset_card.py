@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.sources import MemberSource, Source
 from hf_sysgen.hub.repository import TAG
+from hf_sysgen.hub.templates import render
 
 # names that the hub's `license` field knows, among those that benchmarks have
 _HUB_LICENCES = {"apache-2.0", "bsd-3-clause", "cc-by-4.0", "cc-by-nc-4.0", "cc-by-nc-nd-3.0", "gpl-2.0", "mit"}
@@ -52,28 +53,18 @@ def dataset_card(
             for config in configs
         ],
     )
-    example = f'load_dataset("{repo_id}", "{configs[0].name}")'
-    parts = [
-        f"---\n{data.to_yaml()}\n---",
-        f"# {benchmark.description.partition(':')[0]}",
-        benchmark.description,
-        f"```python\nfrom datasets import load_dataset\n\ndata = {example}\n```",
-        _restriction(benchmark),
-        "## Which split is the compositional test",
-        "\n\n".join(
-            f"### {config.name}\n\n{config.description}\n\n{counts_table(config, counts[config.name])}"
-            for config in configs
-        ),
-        _errata(benchmark, configs),
-        "## Licence",
-        "\n".join(f"- {text}" for text in dict.fromkeys(config.licence for config in configs)),
-        "## Source",
-        f"{benchmark.homepage}\n\n" + "\n".join(_sources(configs)),
-        "## Citation",
-        "```bibtex\n" + "\n".join(_citations(benchmark, configs)) + "\n```",
-        "Made from the files above, each checked, by hf-sysgen.",
-    ]
-    return "\n\n".join(filter(None, parts)) + "\n"
+    return render(
+        "dataset_card.md.jinja",
+        data.to_yaml(),
+        title=benchmark.description.partition(":")[0],
+        benchmark=benchmark,
+        code=f'from datasets import load_dataset\n\ndata = load_dataset("{repo_id}", "{configs[0].name}")',
+        configs=[(config, count_rows(config, counts[config.name])) for config in configs],
+        errata=errata_lines(benchmark, configs),
+        licences=dict.fromkeys(config.licence for config in configs),
+        sources=_sources(configs),
+        citations="\n".join(_citations(benchmark, configs)),
+    )
 
 
 def hub_licence(licence: str) -> str:
@@ -82,19 +73,9 @@ def hub_licence(licence: str) -> str:
     return found[1].lower() if found and found[1].lower() in _HUB_LICENCES else "other"
 
 
-def _restriction(benchmark: BenchmarkInfo) -> str:
-    return f"**Restriction.** {benchmark.restriction}" if benchmark.restriction else ""
-
-
-def counts_table(config: ConfigInfo, counts: Mapping[str, int]) -> str:
-    """How many examples the splits have, and what they test."""
-    rows = [f"| {split} | {count:,} | {config.tests.get(split, '')} |" for split, count in counts.items()]
-    return "\n".join(["| split | examples | |", "| --- | ---: | --- |", *rows])
-
-
-def _errata(benchmark: BenchmarkInfo, configs: Sequence[ConfigInfo]) -> str:
-    lines = [f"- {line}" for line in errata_lines(benchmark, configs)]
-    return "## Known errors and gaps\n\n" + "\n".join(lines) if lines else ""
+def count_rows(config: ConfigInfo, counts: Mapping[str, int]) -> list[tuple[str, str, str]]:
+    """How many examples each split has, and what it tests."""
+    return [(split, f"{count:,}", config.tests.get(split, "")) for split, count in counts.items()]
 
 
 def errata_lines(benchmark: BenchmarkInfo, configs: Sequence[ConfigInfo]) -> list[str]:
@@ -107,8 +88,7 @@ def errata_lines(benchmark: BenchmarkInfo, configs: Sequence[ConfigInfo]) -> lis
 
 
 def _sources(configs: Sequence[ConfigInfo]) -> list[str]:
-    sources = dict.fromkeys(source for config in configs for source in config.sources.values())
-    return [f"- {_source(source)}" for source in sources]
+    return [_source(source) for source in dict.fromkeys(one for config in configs for one in config.sources.values())]
 
 
 def _source(source: Source) -> str:

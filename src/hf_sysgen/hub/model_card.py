@@ -7,19 +7,21 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from hf_sysgen.config.io import dump_recipe
+from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.registry import benchmark_info
-from hf_sysgen.hub.dataset_card import counts_table, errata_lines
+from hf_sysgen.files import file_name
+from hf_sysgen.hub.dataset_card import count_rows, errata_lines
 from hf_sysgen.hub.papers import paper_of
 from hf_sysgen.hub.repository import TAG, PublishError
-from hf_sysgen.reports.report import markdown
-
-Record = Mapping[str, Any]
+from hf_sysgen.hub.templates import render
+from hf_sysgen.results.record import Record, ResultsError, SplitMetrics
 
 # of a split's summary, what is a score: key to what it is called
 SCORES = {
     "accuracy": "exact match",
-    "accuracy_oracle": "exact match, length given",
+    "accuracy_oracle": "exact match, oracle length",
     "las": "LAS",
     "uas": "UAS",
     "bleu": "BLEU",
@@ -27,15 +29,8 @@ SCORES = {
     "comp_same_form": "COMP, form of the reference",
     "perplexity": "perplexity",
 }
-# numbers of a split's summary that are none
-COUNTS = ("examples", "tokens", "comp_other_references")
-# key of a recipe with the paper's number for a split, which is of the recipe's `paper_metric`
-PAPER = {"validation": "paper_validation", "test": "paper_test"}
 # rows of a table over lengths; more lengths are joined
 LENGTHS = 12
-# places of this machine, which mean nothing on another one
-PLACES = ("output_dir", "data_dir")
-
 # task of the benchmark: what the hub calls it
 PIPELINES = {
     "seq2seq": "text-generation",
@@ -86,7 +81,7 @@ print(tokenizer.batch_decode(generated, skip_special_tokens=True)[0])""",
 
 def cell_mark(record: Record) -> str:
     """The tag of a repository with the checkpoints of this record's cell."""
-    return f"{TAG}-{record['name']}"
+    return f"{TAG}-{file_name(record.name)}"
 
 
 def model_card(
@@ -109,67 +104,64 @@ def model_card(
     """
     from huggingface_hub import ModelCardData
 
-    recipe = main["recipe"]
-    benchmark = benchmark_info(recipe["benchmark"])
-    config, paper = benchmark.config(recipe["config"]), paper_of(recipe["model"])
-    origin = f"from {paper.authors}, {paper.title}" if paper else "of no paper that this package has"
-    is_last = step in (None, main["steps"])
+    recipe = main.recipe
+    benchmark = benchmark_info(recipe.data.benchmark)
+    config, paper = benchmark.config(recipe.data.config), paper_of(recipe.model.type)
+    is_last = step in (None, main.steps)
     data = ModelCardData(
         license="other" if benchmark.restriction else "apache-2.0",
         license_name="see-below" if benchmark.restriction else None,
         library_name="transformers",
         pipeline_tag=PIPELINES[benchmark.task],
         base_model=_base_model(recipe),
-        tags=[TAG, cell_mark(main), recipe["model"], "systematic-generalization", "compositional-generalization"],
-        model_name=main["name"],
+        tags=[TAG, cell_mark(main), recipe.model.type, "systematic-generalization", "compositional-generalization"],
+        model_name=main.name,
         eval_results=list(eval_results(main, benchmark)) if is_last else None,
     )
-    parts = [
-        f"---\n{data.to_yaml()}\n---",
-        f"# {main['name']}",
-        _about(main, benchmark, config),
-        "" if is_last else f"**These weights are those of step {step:,}.** All scores below are of the last step.",
-        f"```python\n{snippet(main, benchmark, load)}\n```",
-        _revisions(names or {}),
-        "## Results",
-        _scores(records, benchmark),
-        *_cases(records),
-        "## What the splits test",
-        f"{config.description}\n\n" + counts_table(config, {name: s["examples"] for name, s in main["splits"].items()}),
-        "## Limits",
-        "\n".join(f"- {line}" for line in _limits(records, main, benchmark, config)),
-        "## Training",
-        _budget(records),
-        f"The recipe, whose hash is `{main['recipe_hash']}` (`hf-sysgen train` takes it as a file):",
-        f"```yaml\n{_recipe_yaml(recipe)}```",
-        "## Data and licences",
-        _licences(benchmark, config),
-        "## Citation",
-        f"The model is {origin}; the data from {benchmark.homepage}.",
-        "```bibtex\n"
-        + "\n".join(dict.fromkeys(filter(None, _citations(paper.citation if paper else "", benchmark, config))))
-        + "\n```",
-        f"Made by hf-sysgen {main['versions']['hf_sysgen']} from the records of the runs.",
-    ]
-    return "\n\n".join(filter(None, parts)) + "\n"
+    citations = filter(None, _citations(paper.citation if paper else "", benchmark, config))
+    return render(
+        "model_card.md.jinja",
+        data.to_yaml(),
+        name=main.name,
+        about=_about(main, benchmark, config),
+        step=None if is_last else step,
+        snippet=snippet(main, benchmark, load),
+        revisions=[(f"`{name}`", text) for name, text in (names or {}).items()],
+        scores=_scores(records, benchmark),
+        cell=recipe.paper.cell,
+        cases=list(_cases(records)),
+        config=config,
+        counts=count_rows(config, {name: split.examples for name, split in main.splits.items()}),
+        limits=list(_limits(records, main, benchmark, config)),
+        runs=_runs(records),
+        batch=_batch(recipe),
+        versions=", ".join(f"{name} {version}" for name, version in records[0].versions.items()),
+        hash=main.recipe_hash,
+        recipe=dump_recipe(main.without_places().recipe),
+        licences=_licences(benchmark, config),
+        origin=f"from {paper.authors}, {paper.title}" if paper else "of no paper that this package has",
+        homepage=benchmark.homepage,
+        citations="\n".join(dict.fromkeys(citations)),
+        package_version=main.versions.get("hf_sysgen", "of an unknown version"),
+    )
 
 
 def eval_results(record: Record, benchmark: BenchmarkInfo) -> Iterator[Any]:
     """The record's scores as the hub's model-index has them, each a `huggingface_hub.EvalResult`."""
     from huggingface_hub import EvalResult
 
-    for split, summary in record["splits"].items():
-        for key in _scores_of(summary):
+    for split, found in record.splits.items():
+        for key, value in _scores_of(found).items():
             yield EvalResult(
                 task_type=PIPELINES[benchmark.task],
                 task_name=benchmark.task,
                 dataset_type=benchmark.name,
                 dataset_name=benchmark.description.partition(":")[0],
-                dataset_config=record["recipe"]["config"],
+                dataset_config=record.recipe.data.config,
                 dataset_split=split,
                 metric_type="exact_match" if _called(key, benchmark) == SCORES["accuracy"] else key,
-                metric_name=f"{_called(key, benchmark)} (seed {record['seed']})",
-                metric_value=round(summary[key], 4),
+                metric_name=f"{_called(key, benchmark)} (seed {record.seed})",
+                metric_value=round(value, 4),
             )
 
 
@@ -182,7 +174,7 @@ def snippet(record: Record, benchmark: BenchmarkInfo, load: str) -> str:
     use = benchmark.task
     auto_class = AUTO_CLASSES.get(use)
     if auto_class is None:
-        alone = AutoModelForSeq2SeqLM not in MODELS[CONFIGS[record["recipe"]["model"]]]
+        alone = AutoModelForSeq2SeqLM not in MODELS[CONFIGS[record.recipe.model.type]]
         auto_class, use = ("AutoModelForCausalLM", "decoder") if alone else ("AutoModelForSeq2SeqLM", "seq2seq")
     is_graph = use == "relation_classification"
     # the models of this package need no code of the checkpoint's
@@ -197,11 +189,11 @@ def snippet(record: Record, benchmark: BenchmarkInfo, load: str) -> str:
     return "\n\n".join([*lines[:2], "\n".join([*lines[2:], USES[use]])])
 
 
-def _base_model(recipe: Mapping[str, Any]) -> str | None:
+def _base_model(recipe: Recipe) -> str | None:
     """What the hub links to: the checkpoint on it that the model goes on from."""
     from hf_sysgen.evaluation.checkpoints import is_hub_id
 
-    pretrained = recipe.get("pretrained")
+    pretrained = recipe.model.pretrained
     return pretrained if pretrained and is_hub_id(pretrained) else None
 
 
@@ -217,40 +209,23 @@ def what_is(model_type: str) -> str:
 
 
 def _quoted(record: Record) -> str:
-    from hf_sysgen.results.record import ResultsError
-
-    if not record.get("example"):
-        raise ResultsError(
-            f"the record of {record['name']} seed {record['seed']} has no example, as an older version wrote it; train "
-            "it again"
-        )
-    return '"' + record["example"].replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    if not record.example:
+        raise ResultsError(f"the record of {record.title} has no example, as an older version wrote it; train it again")
+    return '"' + record.example.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
 def _about(record: Record, benchmark: BenchmarkInfo, config: ConfigInfo) -> str:
-    what = what_is(record["recipe"]["model"])
-    pretrained = record["recipe"].get("pretrained")
+    what, pretrained = what_is(record.recipe.model.type), record.recipe.model.pretrained
     origin = f" from the pretrained `{pretrained}`" if pretrained else ""
     return (
-        f"{what[0].upper()}{what[1:]}, with {record['num_parameters']:,} parameters, trained{origin} for "
-        f"{record['steps']:,} steps on `{benchmark.name}` `{config.name}` ({benchmark.description.partition(':')[0]}), "
-        f"seed {record['seed']}. It is here to study systematic generalization, not to be used for anything else."
+        f"{what[0].upper()}{what[1:]}, with {record.num_parameters:,} parameters, trained{origin} for "
+        f"{record.steps:,} steps on `{benchmark.name}` `{config.name}` ({benchmark.description.partition(':')[0]}), "
+        f"seed {record.seed}. It is here to study systematic generalization, not to be used for anything else."
     )
 
 
-def _revisions(names: Mapping[str, str]) -> str:
-    if not names:
-        return ""
-    rows = [(f"`{name}`", text) for name, text in names.items()]
-    return "Give one of these as `revision`:\n\n" + markdown(("revision", "what it is"), rows, numbers=False)
-
-
-def _scores_of(summary: Mapping[str, Any]) -> list[str]:
-    return [
-        key
-        for key, value in summary.items()
-        if isinstance(value, int | float) and key not in COUNTS and not key.startswith("loss")
-    ]
+def _scores_of(split: SplitMetrics) -> dict[str, float]:
+    return {key: value for key, value in split.metrics.items() if value is not None and not key.startswith("loss")}
 
 
 def _called(key: str, benchmark: BenchmarkInfo) -> str:
@@ -260,126 +235,115 @@ def _called(key: str, benchmark: BenchmarkInfo) -> str:
     return SCORES.get(key, key)
 
 
-def _scores(records: Sequence[Record], benchmark: BenchmarkInfo) -> str:
+def _scores(records: Sequence[Record], benchmark: BenchmarkInfo) -> dict[str, Any]:
     rows = []
-    for split, summary in records[0]["splits"].items():
-        for key in _scores_of(summary):
-            values = [record["splits"][split][key] for record in records]
-            recipe = records[0]["recipe"]
-            paper = recipe.get(PAPER.get(split, "")) if key == recipe.get("paper_metric", "accuracy") else None
+    about = records[0].recipe.paper
+    printed = {"validation": about.validation, "test": about.test}
+    for split, found in records[0].splits.items():
+        for key in _scores_of(found):
+            values = [value for one in records if (value := one.splits[split].metrics.get(key)) is not None]
+            paper = printed.get(split) if key == about.metric else None
             rows.append(
                 (
                     f"{split}: {_called(key, benchmark)}",
-                    f"{summary['examples']:,}",
+                    f"{found.examples:,}",
                     *(f"{value:.4f}" for value in values),
                     *([_spread(values)] if len(records) > 1 else []),
                     "-" if paper is None else f"{paper:.2f}",
                 )
             )
-    seeds = [f"seed {record['seed']}" for record in records]
-    spread = ["mean ± sd"] if len(records) > 1 else []
-    table = markdown(("split: score", "examples", *seeds, *spread, "paper"), rows)
-    cell = records[0]["recipe"].get("paper_cell")
-    return f"{table}\n\nPaper: {cell}." if cell else table
+    seeds = [f"seed {one.seed}" for one in records] + ["mean ± sd"] * (len(records) > 1)
+    return {"header": ["split: score", "examples", *seeds, "paper"], "rows": rows}
 
 
 def _spread(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):.4f} ± {statistics.stdev(values):.4f}"
 
 
-def _cases(records: Sequence[Record]) -> Iterator[str]:
+def _cases(records: Sequence[Record]) -> Iterator[dict[str, Any]]:
     """A table for each split by category, and by length where it has several."""
-    for split in records[0]["splits"]:
-        for key, title in (("by_category", "category"), ("by_length", "length of the target")):
-            cases = [_by_case(record["splits"][split], key) for record in records]
+    for split in records[0].splits:
+        for by, title in ((_by_category, "category"), (_by_length, "length of the target")):
+            cases = [by(record.splits[split]) for record in records]
             if len(cases[0]) < 2:
                 continue
             rows = []
             for case, (count, _) in cases[0].items():
                 values = [by_case[case][1] for by_case in cases if case in by_case]
-                one = f"{values[0]:.4f}" if len(values) == 1 else _spread(values)
-                rows.append((case, f"{count:,}", one))
+                rows.append((case, f"{count:,}", f"{values[0]:.4f}" if len(values) == 1 else _spread(values)))
             score = "exact match" + (f", {len(records)} seeds: mean ± sd" if len(records) > 1 else "")
-            yield f"### {split}, by {title}\n\n" + markdown((title, "examples", score), rows)
+            yield {"title": f"{split}, by {title}", "header": [title, "examples", score], "rows": rows}
 
 
-def _by_case(summary: Mapping[str, Any], key: str) -> dict[str, tuple[int, float]]:
-    """Case to number of examples and exact match; neighbouring lengths joined where there are many."""
-    if key == "by_category":
-        return {name: (count, share) for name, (count, share) in summary.get(key, {}).items()}
-    lengths = summary[key]
+def _by_category(split: SplitMetrics) -> dict[str, tuple[int, float]]:
+    """Case to number of examples and exact match."""
+    return {name: (one.examples, one.accuracy) for name, one in split.by_category.items()}
+
+
+def _by_length(split: SplitMetrics) -> dict[str, tuple[int, float]]:
+    """The same of lengths; neighbours are joined where there are many."""
+    lengths = split.by_length
     size = -(-len(lengths) // LENGTHS)
     found = {}
     for start in range(0, len(lengths), size or 1):
         part = lengths[start : start + size]
-        count = sum(number for _, number, _ in part)
-        name = str(part[0][0]) if len(part) == 1 else f"{part[0][0]} to {part[-1][0]}"
-        found[name] = (count, sum(number * share for _, number, share in part) / count)
+        count = sum(one.examples for one in part)
+        name = str(part[0].length) if len(part) == 1 else f"{part[0].length} to {part[-1].length}"
+        found[name] = (count, sum(one.examples * one.accuracy for one in part) / count)
     return found
 
 
 def _limits(records: Sequence[Record], main: Record, benchmark: BenchmarkInfo, config: ConfigInfo) -> Iterator[str]:
-    recipe = main["recipe"]
-    if not recipe.get("pretrained") and recipe.get("tokens") == "words" and benchmark.task == "seq2seq":
-        yield (
-            "It knows the words of its benchmark and no others: hf-sysgen refuses a sentence with another word; the "
-            "tokenizer alone turns it into `<unk>` and the model answers all the same."
-        )
+    recipe = main.recipe
+    if recipe.model.pretrained is None and recipe.data.tokenization == "words" and benchmark.task == "seq2seq":
+        yield "It knows the words of its benchmark and no others: hf-sysgen refuses a sentence with another word."
     weak = [
         f"{split} {what}{case} ({share:.2f} of {count:,})"
-        for split, summary in main["splits"].items()
-        for key, what in (("by_category", ""), ("by_length", "length "))
-        for case, (count, share) in _by_case(summary, key).items()
+        for split, found in main.splits.items()
+        for by, what in ((_by_category, ""), (_by_length, "length "))
+        for case, (count, share) in by(found).items()
         if share < 0.5 and split != "train"
     ]
     if weak:
         yield f"It is wrong more often than right on: {', '.join(weak)}."
-    if benchmark.task == "language_modeling" and recipe.get("data_dir"):
-        yield f"It has read the text in `{recipe['data_dir']}`, which may be a small part of the benchmark's."
+    if benchmark.task == "language_modeling" and recipe.data.data_dir:
+        yield f"It has read the text in `{recipe.data.data_dir}`, which may be a small part of the benchmark's."
     if len(records) == 1:
         yield "One seed was trained: how much results vary from seed to seed is not known."
-    if recipe.get("paper_cell"):
+    if recipe.paper.cell:
         yield (
-            f"The paper's numbers are of its own budget ({recipe['paper_cell']}); this one had {main['steps']:,} steps "
-            f"of {_batch(recipe)}."
+            f"The paper's numbers are of its own budget ({recipe.paper.cell}); this one had {main.steps:,} steps of "
+            f"{_batch(recipe)}."
         )
-    if main.get("best_step") is not None:
-        yield f"The weights are those of step {main['best_step']:,}, chosen on the split `validation`."
+    if main.best_step is not None:
+        yield f"The weights are those of step {main.best_step:,}, chosen on the split `validation`."
     yield from errata_lines(benchmark, [config])
 
 
-def _batch(recipe: Mapping[str, Any]) -> str:
-    if recipe.get("batch_size"):
-        return f"{recipe['batch_size']} examples"
-    return f"{recipe['batches_per_update']} x {recipe['max_tokens']:,} tokens"
+def _batch(recipe: Recipe) -> str:
+    batches = recipe.batches
+    if batches.sampling == "max_tokens":
+        return f"{batches.per_update} x {batches.max_tokens:,} tokens"
+    return f"{batches.size} examples"
 
 
-def _budget(records: Sequence[Record]) -> str:
+def _runs(records: Sequence[Record]) -> dict[str, Any]:
     rows = [
         (
-            str(record["seed"]),
-            f"{record['steps']:,}",
-            f"{record['train_seconds']:,.0f} s",
-            record["device"],
-            f"{record['num_processes']} x {record['num_threads']}",
-            f"`{(record['git_commit'] or 'unknown')[:7]}{'+' * (record['git_commit'] or '').endswith('+')}`",
+            str(record.seed),
+            f"{record.steps:,}",
+            f"{record.train_seconds:,.0f} s",
+            record.environment.device,
+            f"{record.num_processes} x {record.environment.num_threads}",
+            ", ".join(f"`{_short(start.commit)}`" for start in record.starts),
         )
         for record in records
     ]
-    header = ("seed", "steps", "time", "device", "processes x threads", "commit")
-    versions = ", ".join(f"{name} {version}" for name, version in records[0]["versions"].items())
-    return f"{markdown(header, rows)}\n\nUpdates of {_batch(records[0]['recipe'])}; {versions}."
+    return {"header": ["seed", "steps", "time", "device", "processes x threads", "commit"], "rows": rows}
 
 
-def _recipe_yaml(recipe: Mapping[str, Any]) -> str:
-    import yaml
-
-    return yaml.safe_dump(without_places(recipe), sort_keys=False, allow_unicode=True)
-
-
-def without_places(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """The recipe without folders of this machine; its hash does not depend on them."""
-    return {**recipe, **{key: None for key in PLACES if key in recipe}}
+def _short(commit: str | None) -> str:
+    return "unknown" if commit is None else commit[:7] + "+" * commit.endswith("+")
 
 
 def _licences(benchmark: BenchmarkInfo, config: ConfigInfo) -> str:

@@ -31,7 +31,7 @@ class CitedPaper:
     citation: str
 
 
-# by the names of evaluation/papers/*.yaml
+# by the names of reports/papers/*.yaml
 ORIGINS = {
     "csordas2021": Origin(
         CSORDAS,

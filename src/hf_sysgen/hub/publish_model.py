@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import itertools
 import re
 import shutil
@@ -10,18 +9,16 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hf_sysgen.hub.model_card import cell_mark, model_card, without_places
+from hf_sysgen.files import file_name
+from hf_sysgen.hub.model_card import cell_mark, model_card
 from hf_sysgen.hub.repository import CARD, Published, Repository, space_for
-from hf_sysgen.results.record import MODEL, RESULTS, ResultsError, read_results, write_results
+from hf_sysgen.results.record import MODEL, RESULTS, Record, ResultsError, read_record, write_record
 from hf_sysgen.zoo import zoo_folder, zoo_names
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
-
-# of a recipe, what runs of one cell may differ in
-SEED_KEYS = {"seed", "output_dir", "data_dir", "tracker", "log_every", "eval_batch_size"}
 
 
 @dataclass(frozen=True)
@@ -37,16 +34,16 @@ class Checkpoint:
 
     folder: Path
     last: Path
-    record: dict[str, Any]
+    record: Record
     step: int
 
     @property
     def tag(self) -> str:
-        return f"seed{self.record['seed']}-step{self.step}"
+        return f"seed{self.record.seed}-step{self.step}"
 
     @property
     def is_last(self) -> bool:
-        return self.step == self.record["steps"]
+        return self.step == self.record.steps
 
 
 def publish_model(
@@ -101,7 +98,7 @@ def publish_model(
             its_tags = [one.tag, *(tags if is_main else [])]
             if repository.check_tags(its_tags, folder) and not is_main:
                 continue
-            done.append(repository.push(folder, f"{one.record['name']}: {names[one.tag]}", its_tags, delete=["*"]))
+            done.append(repository.push(folder, f"{one.record.name}: {names[one.tag]}", its_tags, delete=["*"]))
     repository.collect()
     return done
 
@@ -114,12 +111,13 @@ def run_card(run: str | Path) -> str:
     """
     file = Path(run)
     if file.is_file():
-        record = read_results(file)
-        files = {file, *file.parent.glob(f"{glob.escape(record['name'])}-seed*.json")}
-        records = one_cell([read_results(path) for path in files], file.parent)
-        return model_card(records, record, f'checkpoint = "runs/{record["name"]}/seed{record["seed"]}/{MODEL}"')
+        record = read_record(file)
+        others = (read_record(path) for path in file.parent.glob("*-seed*.json") if path != file)
+        same = (one for one in others if (one.file, one.overrides) == (record.file, record.overrides))
+        folder = Path("runs") / file_name(record.name) / f"seed{record.seed}" / MODEL
+        return model_card(one_cell([record, *same], file.parent), record, f'checkpoint = "{folder}"')
     runs = find_runs(run)
-    record = read_results(runs[0] / RESULTS)
+    record = read_record(runs[0] / RESULTS)
     if str(run) in zoo_names():
         imports = "import hf_sysgen.models  # registers them\nfrom hf_sysgen.zoo import zoo_folder"
         load = f'{imports}\n\ncheckpoint = zoo_folder("{run}")'
@@ -146,10 +144,10 @@ def find_runs(run: str | Path) -> list[Path]:
             f"{run}: no finished run here, {RESULTS} is missing; give the folder of a run or of its seeds, or a model "
             f"of the zoo ({', '.join(zoo_names())})"
         )
-    return sorted(runs, key=lambda path: read_results(path / RESULTS)["seed"])
+    return sorted(runs, key=lambda path: read_record(path / RESULTS).seed)
 
 
-def sibling_records(runs: Sequence[Path]) -> list[dict[str, Any]]:
+def sibling_records(runs: Sequence[Path]) -> list[Record]:
     """
     The records of these runs, and of those that stand beside them, or in the zoo below them, for other seeds; by seed.
 
@@ -158,57 +156,53 @@ def sibling_records(runs: Sequence[Path]) -> list[dict[str, Any]]:
     """
     folders = {run.resolve() for run in runs}
     others = {path.parent for run in folders for at in (run, run.parent) for path in at.glob(f"seed*/{RESULTS}")}
-    return one_cell([read_results(path / RESULTS) for path in folders | others], runs[0].parent)
+    return one_cell([read_record(path / RESULTS) for path in folders | others], runs[0].parent)
 
 
-def one_cell(records: Iterable[dict[str, Any]], where: Path) -> list[dict[str, Any]]:
+def one_cell(records: Iterable[Record], where: Path) -> list[Record]:
     """
     These records by seed.
 
     Raises:
         ResultsError: they are not of one cell; names `where` they are.
     """
-    records = sorted(records, key=lambda record: record["seed"])
+    records = sorted(records, key=lambda record: record.seed)
     for before, record in itertools.combinations(records, 2):
-        # an older record lacks newer keys
-        keys = set(before["recipe"]) & set(record["recipe"]) - SEED_KEYS
-        differing = sorted(key for key in keys if record["recipe"][key] != before["recipe"][key])
-        if differing or record["name"] != before["name"] or record["seed"] == before["seed"]:
+        differing = [key for key in ("file", "overrides") if getattr(before, key) != getattr(record, key)]
+        differing += record.recipe.differences(before.recipe, "result")
+        if differing or record.seed == before.seed:
             raise ResultsError(
-                f"{where}: the runs of {before['name']} seed {before['seed']} and {record['name']} seed "
-                f"{record['seed']} are not one cell over seeds (they differ in {', '.join(differing) or 'no key'}); "
-                "keep them in folders of their own"
+                f"{where}: the runs {before.title} and {record.title} are not one cell over seeds (they differ in "
+                f"{', '.join(differing) or 'no key'}); keep them in folders of their own"
             )
     return records
 
 
 def _checkpoints(run: Path, earlier: bool) -> Iterator[Checkpoint]:
     """Those of a run, by step; the last is its result."""
-    record = read_results(run / RESULTS)
+    record = read_record(run / RESULTS)
     last = run / MODEL if (run / MODEL).exists() else run
     if earlier:
         # those that the run resumes from, and those that its recipe keeps
         names = (re.fullmatch(r"(?:checkpoint|step)-(\d+)", path.name) for path in sorted(run.iterdir()))
         folders = {int(found[1]): run / found[0] for found in names if found}
         for step in sorted(folders):
-            if step < record["steps"]:
+            if step < record.steps:
                 yield Checkpoint(folders[step], last, record, step)
-    yield Checkpoint(last, last, record, record["steps"])
+    yield Checkpoint(last, last, record, record.steps)
 
 
 def _what(one: Checkpoint) -> str:
     """One line: seed, step, and the accuracy there."""
     if one.is_last:
-        scores, some = {name: split["accuracy"] for name, split in one.record["splits"].items()}, ""
+        scores, some = {name: split.accuracy for name, split in one.record.splits.items()}, ""
     else:
-        measured = [entry for entry in one.record["history"] if entry["step"] == one.step]
-        pairs = (
-            (re.fullmatch(r"eval_(\w+)_accuracy", key), value) for entry in measured for key, value in entry.items()
-        )
-        scores = {found[1]: value for found, value in pairs if found}
-        some = f" of {one.record['recipe']['eval_examples']} examples" if one.record["recipe"]["eval_examples"] else ""
-    shares = ", ".join(f"{name} {score:.4f}" for name, score in scores.items())
-    return f"seed {one.record['seed']}, step {one.step:,}" + (f": accuracy{some} {shares}" if shares else "")
+        logged = [entry.evaluations for entry in one.record.history if entry.step == one.step]
+        scores = {name: metrics.get("accuracy") for found in logged for name, metrics in found.items()}
+        count = one.record.recipe.evaluation.examples
+        some = f" of {count} examples" if count else ""
+    shares = ", ".join(f"{name} {score:.4f}" for name, score in scores.items() if score is not None)
+    return f"seed {one.record.seed}, step {one.step:,}" + (f": accuracy{some} {shares}" if shares else "")
 
 
 def _write_files(one: Checkpoint, folder: Path) -> None:
@@ -219,4 +213,4 @@ def _write_files(one: Checkpoint, folder: Path) -> None:
     model.save_pretrained(folder)
     for path in one.last.glob("*token*.json"):
         shutil.copy(path, folder)
-    write_results(folder / RESULTS, {**one.record, "recipe": without_places(one.record["recipe"])})
+    write_record(folder / RESULTS, one.record.without_places())

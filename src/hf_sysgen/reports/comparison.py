@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.files import file_name
-from hf_sysgen.reports.papers import Cell, Paper, Run, Table, find_tables, measured, papers
-from hf_sysgen.results.record import RESULTS, ResultsError, read_results
-
-Record = Mapping[str, Any]
+from hf_sysgen.config.io import read_recipe, shipped_files
+from hf_sysgen.config.recipe import SECTIONS, Recipe, changes_of
+from hf_sysgen.reports.papers import Cell, Paper, Table, find_tables, measured, papers, whole_of
+from hf_sysgen.results.record import RESULTS, Record, ResultsError, read_record
 
 # what a difference may be between results that are called the same, by unit: in it, or as a share of the paper's
 MARGINS = {"share": 0.02, "percent": 2.0, "bleu": 0.5, "perplexity": 0.02}
 RELATIVE = ("perplexity",)
+# names of kept records, see `Record.kept_at`
+KEPT = "*-seed[0-9]*.json"
 REPRODUCED, DIFFERS, OPEN, SINGLE = "reproduced", "differs", "inconclusive", "single runs"
 SMALLER, LARGER, OTHER = "smaller budget", "larger budget", "other setup"
 NOT_MEASURED, NO_RECIPE, NO_NUMBER = "not measured", "no recipe", "paper has no number"
@@ -40,13 +42,6 @@ INTERVAL = (
     "widest. Numbers of parameters are reproduced if they round to the printed ones."
 )
 
-# two-sided 95 % points of Student's t; between them the next lower degrees of freedom count, which widens the interval
-STUDENT = {
-    1: 12.7062, 2: 4.3027, 3: 3.1824, 4: 2.7764, 5: 2.5706, 6: 2.4469, 7: 2.3646, 8: 2.3060, 9: 2.2622, 10: 2.2281,
-    11: 2.2010, 12: 2.1788, 13: 2.1604, 14: 2.1448, 15: 2.1314, 16: 2.1199, 17: 2.1098, 18: 2.1009, 19: 2.0930,
-    20: 2.0860, 25: 2.0595, 30: 2.0423, 40: 2.0211, 60: 2.0003, 120: 1.9799,
-}  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Collection:
@@ -65,11 +60,11 @@ class Collection:
 @dataclass(frozen=True)
 class Measurement:
     """
-    Runs of one recipe over seeds, as a number for a cell; recipes of one name that differ in what decides the cell are
+    Runs of one recipe over seeds, as a number for a cell; recipes of one file that differ in what decides the cell are
     several.
 
     Attributes:
-        name: the runs' name.
+        name: of the runs' file with its overrides.
         values: of each run, in the cell's unit, by increasing seed.
         seeds: theirs.
         budget: examples seen in training as a share of the paper's, `None` where either is unknown.
@@ -157,8 +152,8 @@ class TableReport:
 
 def collect(folders: Iterable[Path]) -> Collection:
     """
-    All results records of the folders: every `results.json` at any depth, and every .json file directly in them (kept
-    results). What cannot be read is named, not raised; a folder that is absent too.
+    All records of the folders at any depth: `results.json` of runs, and kept records, `NAME-seedN.json`. What cannot be
+    read is named, not raised; a folder that is absent too.
     """
     files: dict[Path, None] = {}
     skipped = []
@@ -166,41 +161,39 @@ def collect(folders: Iterable[Path]) -> Collection:
         if not folder.is_dir():
             skipped.append(f"{folder}: is no folder")
             continue
-        direct = sorted(folder.glob("*.json")) if not (folder / RESULTS).exists() else []
         # resolved, so that folders within one another give each run once
-        files |= dict.fromkeys(path.resolve() for path in [*direct, *sorted(folder.rglob(RESULTS))])
+        found = (path for pattern in (KEPT, RESULTS) for path in sorted(folder.rglob(pattern)))
+        files |= dict.fromkeys(path.resolve() for path in found)
     records = []
     for path in files:
         try:
-            records.append((path, read_results(path)))
+            records.append((path, read_record(path)))
         except ResultsError as error:
             skipped.append(" ".join(str(error).split()))
     return Collection(tuple(records), tuple(skipped))
 
 
-def reproduce(name: str, records: Sequence[Record], setups: Mapping[str, Mapping[str, Any]]) -> list[TableReport]:
+def reproduce(name: str, records: Sequence[Record]) -> list[TableReport]:
     """
-    Put records beside the papers.
+    Put records beside the papers. The shipped recipes are the papers' setups: records are compared with them, and
+    budgets measured by them.
 
     Args:
         name: which tables, see `find_tables`.
         records: results records.
-        setups: recipe name -> its keys that decide a result (`hf_sysgen.config.recipe.recipe_setups`), the paper's
-            setup. Records are compared with it, and budgets measured by it.
 
     Raises:
-        PaperError: nothing has that name.
+        ResultsError: nothing has that name. RecipeError: a shipped recipe cannot be read.
     """
     by_recipe = defaultdict(list)
     for record in records:
-        recipe, overrides = split_name(record["name"])
-        by_recipe[recipe].append((overrides, record))
+        by_recipe[whole_of(record.file)].append(record)
     return [
         TableReport(
             paper,
             table,
             {
-                row: tuple(compare(cell, table, _measurements(cell, by_recipe, setups)) for cell in cells)
+                row: tuple(compare(cell, table, _measurements(cell, by_recipe)) for cell in cells)
                 for row, cells in table.cells.items()
             },
         )
@@ -208,111 +201,88 @@ def reproduce(name: str, records: Sequence[Record], setups: Mapping[str, Mapping
     ]
 
 
-def split_name(name: str) -> tuple[str, dict[str, str]]:
-    """
-    A run's name as the recipe's and its overrides: "cogs,steps=5" -> ("cogs", {"steps": "5"}). A recipe that asks for
-    another one's cell with a smaller budget gives that one's name.
-    """
-    recipe, *words = name.split(",")
-    reduced = {small: whole for paper in papers() for small, whole in paper.reduced.items()}
-    return reduced.get(recipe, recipe), dict(word.partition("=")[::2] for word in words)
-
-
 def unplaced(records: Sequence[Record]) -> list[str]:
     """Names of runs that make no cell of any table."""
     runs = [cell.run for paper in papers() for table in paper.tables for cell in table if cell.run]
-
-    def placed(name: str) -> bool:
-        recipe, overrides = split_name(name)
-        return any(run.recipe == recipe and _matches(run, overrides) for run in runs)
-
-    return [name for name in sorted({record["name"] for record in records}) if not placed(name)]
+    named = {record.name: record for record in records}
+    return sorted(name for name, one in named.items() if not any(run.is_of(one.file, one.overrides) for run in runs))
 
 
-def _matches(run: Run, overrides: Mapping[str, str]) -> bool:
-    """Whether overrides are the run's; the number of steps is a budget, and may be another one."""
-    wanted = {key: value for key, value in run.overrides.items() if key != "steps"}
-    given = {key: value for key, value in overrides.items() if key != "steps"}
-    same = all(value == "*" or file_name(value) == given.get(key) for key, value in wanted.items())
-    return same and wanted.keys() == given.keys()
+@cache
+def shipped_recipe(name: str) -> Recipe:
+    """A recipe of this package by its file's name without folder and ending."""
+    return read_recipe(next(path for file, path in shipped_files().items() if Path(file).name == name))
 
 
-def _measurements(
-    cell: Cell,
-    by_recipe: Mapping[str, Sequence[tuple[Mapping[str, str], Record]]],
-    setups: Mapping[str, Mapping[str, Any]],
-) -> list[Measurement]:
-    if cell.run is None:
+def _measurements(cell: Cell, by_recipe: Mapping[str, Sequence[Record]]) -> list[Measurement]:
+    run = cell.run
+    if run is None or not any(run.is_of(one.file, one.overrides) for one in by_recipe.get(run.recipe, ())):
         return []
     scale = 100.0 if cell.unit == "percent" else 1.0
-    setup = _setup(cell.run, setups)
+    setup = run.setup(shipped_recipe(run.recipe))
     groups: dict[tuple[str, Any, float | None, tuple[str, ...]], dict[int, tuple[float, Record]]] = defaultdict(dict)
-    for overrides, record in by_recipe.get(cell.run.recipe, ()):
-        value = measured(record, cell.run.measure)
-        if value is not None and _matches(cell.run, overrides):
+    for record in by_recipe[run.recipe]:
+        value = measured(record, run.measure)
+        if value is not None and run.is_of(record.file, record.overrides):
             # one run a seed: a copy of its record is no second one
-            length = _ended_by_epochs(record) or record["steps"]
-            key = record["name"], length, _budget(record, setup), _changes(record["recipe"], setup)
-            groups[key].setdefault(record["seed"], (value * scale, record))
+            length = f"{record.recipe.epochs} epochs" if _ended_by_epochs(record) else record.steps
+            key = record.name, length, _budget(record, setup), _changes(record, setup)
+            groups[key].setdefault(record.seed, (value * scale, record))
     found = []
     for (name, _, budget, changes), runs in groups.items():
         seeds = sorted(runs)
         records = tuple(runs[seed][1] for seed in seeds)
         values = tuple(runs[seed][0] for seed in seeds)
-        steps = [record["steps"] for record in records]
-        theirs = None if setup.get("epochs") else setup.get("steps")
+        steps = [record.steps for record in records]
+        theirs = None if setup.epochs else setup.training.max_steps
         found.append(
             Measurement(name, values, tuple(seeds), budget, (min(steps), max(steps)), theirs, changes, records)
         )
     return sorted(found, key=lambda one: (-min(one.budget or 0.0, 1.0), len(one.changes), one.name))
 
 
-def _setup(run: Run, setups: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Keys of the recipe of a cell, its overrides put in as the numbers or texts that they are."""
-    setup = dict(setups.get(run.recipe, {}))
-    for key, value in run.overrides.items():
-        setup[key] = _value(value)
-    return setup
-
-
-def _value(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return {"True": True, "False": False, "None": None}.get(text, text)
-
-
-def _examples(keys: Mapping[str, Any], steps: int) -> float:
-    """Examples seen in that many steps, or tokens at most; equal units for recipes of one kind."""
-    size = keys.get("batch_size") or (keys.get("max_tokens") or 1) * (keys.get("batches_per_update") or 1)
+def _examples(recipe: Recipe, steps: int) -> float:
+    """Examples seen in that many steps, or tokens at most; equal units for recipes of one kind of batches."""
+    batches = recipe.batches
+    size = batches.max_tokens * batches.per_update if batches.sampling == "max_tokens" else batches.size
     return float(steps) * size
 
 
-def _ended_by_epochs(record: Record) -> str | None:
-    """
-    The epochs of a run that they ended, in words: how many steps they have depends on the batches. It is known by the
-    steps that the run had left.
-    """
-    epochs = record["recipe"].get("epochs")
-    return f"{epochs} epochs" if epochs and record["steps"] < record["recipe"]["steps"] else None
+def _ended_by_epochs(record: Record) -> bool:
+    """How many steps such a run has depends on its batches. It is known by the steps that the run had left."""
+    return bool(record.recipe.epochs) and record.steps < record.recipe.training.max_steps
 
 
-def _budget(record: Record, setup: Mapping[str, Any]) -> float | None:
-    if not setup.get("steps"):
+def _budget(record: Record, setup: Recipe) -> float | None:
+    recipe = record.recipe
+    if setup.epochs:
+        return (recipe.epochs or 0) / setup.epochs if _ended_by_epochs(record) else None
+    if (recipe.batches.sampling == "max_tokens") != (setup.batches.sampling == "max_tokens"):
         return None
-    if setup.get("epochs"):
-        return record["recipe"]["epochs"] / setup["epochs"] if _ended_by_epochs(record) else None
-    if bool(record["recipe"].get("batch_size")) != bool(setup.get("batch_size")):
-        return None
-    return _examples(record["recipe"], record["steps"]) / _examples(setup, setup["steps"])
+    return _examples(recipe, record.steps) / _examples(setup, setup.training.max_steps)
 
 
-def _changes(recipe: Mapping[str, Any], setup: Mapping[str, Any]) -> tuple[str, ...]:
-    # a record of an older version lacks keys that are new since
-    differing = [key for key in setup if key in recipe and setup[key] != "*" and recipe[key] != setup[key]]
-    return tuple(f"{key}: {_text(recipe[key])} for {_text(setup[key])}" for key in differing)
+def _changes(record: Record, setup: Recipe) -> tuple[str, ...]:
+    """How the recipe differs from the paper's setup in what decides the result."""
+    return tuple(
+        f"{key}: {_text(ours)} for {_text(theirs)}"
+        for key, ours, theirs in _differing(record.recipe.to_dict(), setup.to_dict())
+        if changes_of(key) == "result"
+    )
+
+
+def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """
+    Dotted keys with both values. What only one side has is left out: of two kinds of batches or schedules the kind is
+    among the rest, and a field of the model that a recipe leaves out has its default.
+    """
+    for name, value in theirs.items():
+        if name not in ours or ours[name] == value:
+            continue
+        if prefix + name in SECTIONS and isinstance(value, Mapping) and isinstance(ours[name], Mapping):
+            yield from _differing(ours[name], value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, ours[name], value
 
 
 def _text(value: Any) -> str:
@@ -389,5 +359,7 @@ def difference_interval(cell: Cell, table: Table, ours: Measurement) -> tuple[fl
 
 
 def student(freedom: float) -> float:
-    """The two-sided 95 % point of Student's t, of the next lower degrees of freedom in `STUDENT`."""
-    return STUDENT[max(known for known in STUDENT if known <= max(freedom + 1e-9, 1))]
+    """The two-sided 95 % point of Student's t."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, 0.975))

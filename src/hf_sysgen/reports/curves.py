@@ -1,71 +1,62 @@
-"""Figures from results records."""
+"""Plots of records: accuracy over training, and the drawings of the report's page."""
 
 from __future__ import annotations
 
-import io
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-STYLES = {"validation": "--", "test": "-"}
-LABELS = {"validation": "IID", "test": "generalization"}
+from hf_sysgen.analysis.plotting import (
+    INK,
+    MARKERS,
+    OURS,
+    PAPER,
+    SERIES,
+    Line,
+    Panel,
+    check_picture,
+    draw_panels,
+    page_figure,
+    page_svg,
+    save,
+)
+from hf_sysgen.results.record import Record
 
 
-def plot_accuracies(records: Sequence[Mapping[str, Any]], path: str | Path) -> None:
+def plot_accuracies(records: Sequence[Record], path: str | Path) -> None:
     """
-    Exact match on every evaluated split against the training step, one colour a run, as PNG. Runs are called by their
-    models, or where two have one by their names.
+    Exact match during training on the generalization split (full lines) and on the IID split (dashed), a colour a run.
 
     Args:
-        records: results records; their `history` holds what was logged during training.
-        path: the file; its folder is made.
+        records: runs; they are called by their models, or where two have one by their names.
+        path: the picture's file; its folder is made.
+
+    Raises:
+        AnalysisError: the file cannot be written.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
-    called = told_apart([record["recipe"]["model"].replace("_", " ") for record in records], records)
-    for index, record in enumerate(records):
-        for split, style in STYLES.items():
-            key = f"eval_{split}_accuracy"
-            points = [(entry["step"], entry[key]) for entry in record["history"] if entry.get(key) is not None]
-            if points:
-                steps, accuracies = zip(*points, strict=True)
-                label = f"{called[index]}, {LABELS[split]}"
-                axes.plot(steps, accuracies, style, color=f"C{index}", marker="o", markersize=3, label=label)
-    counts = {record["recipe"].get("eval_examples") for record in records}
-    some = f" on {max(counts):,} examples of each" if len(counts) == 1 and None not in counts else ""
-    axes.set(xlabel="training step", ylabel=f"exact match{some}", ylim=(-0.02, 1.02))
-    axes.set_title(", ".join(sorted({f"{r['recipe']['benchmark']} {r['recipe']['config']}" for r in records})))
-    axes.grid(alpha=0.3)
-    if axes.has_data():
-        # below, where no curve is
-        figure.legend(fontsize=8, loc="outside lower center", ncols=2)
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    check_picture(path)
+    called = told_apart([record.recipe.model.type.replace("_", " ") for record in records], records)
+    lines = [
+        Line(name, points, dashed=split == "validation")
+        for name, record in zip(called, records, strict=True)
+        for split in ("test", "validation")
+        if (points := record.curve(split, "accuracy"))
+    ]
+    counts = {record.recipe.evaluation.examples for record in records}
+    some = (
+        f" on {max(filter(None, counts)):,} examples of each split" if len(counts) == 1 and None not in counts else ""
+    )
+    title = ", ".join(sorted({f"{one.recipe.data.benchmark} {one.recipe.data.config}" for one in records}))
+    panel = Panel(f"{title} (dashed: IID)", "training step", f"exact match{some}", lines, ends=(-0.02, 1.02))
+    save(draw_panels([panel], panel_size=(7.0, 4.0)), path)
 
 
-def told_apart(models: Sequence[str], records: Sequence[Mapping[str, Any]]) -> list[str]:
+def told_apart(models: Sequence[str], records: Sequence[Record]) -> list[str]:
     """What runs are called: their models, or where two have one their names, of which two seeds have one too."""
     if len(set(models)) == len(models):
         return list(models)
-    names = [record["name"] for record in records]
-    if len(set(names)) == len(names):
-        return names
-    return [f"{record['name']} seed {record['seed']}" for record in records]
-
-
-# stand for colours of the page that a drawing is put into, which knows whether it is light or dark
-INK, QUIET, OURS, PAPER = "#010101", "#020202", "#030303", "#040404"
-THEME = {INK: "var(--ink)", QUIET: "var(--quiet)", OURS: "var(--ours)", PAPER: "var(--paper)"}
-SERIES = tuple(f"#0505{index:02x}" for index in range(8))
-THEME |= {colour: f"var(--series-{index})" for index, colour in enumerate(SERIES)}
-MARKERS = "osD^vPX*"
+    names = [record.name for record in records]
+    return names if len(set(names)) == len(names) else [record.title for record in records]
 
 
 class Point(NamedTuple):
@@ -97,7 +88,7 @@ def draw_comparison(points: Sequence[Point], unit: str, ends: tuple[float, float
     """
     # room for the labels, whose letters are about so wide
     left = 0.15 + 0.073 * max(len(point.label) for point in points)
-    with _figure(0.3 * len(points), left, above=0.3) as (figure, axes):
+    with page_figure(0.3 * len(points), left, above=0.3) as (figure, axes):
         rows = range(len(points))
         for offset, colour, marker, label, values, spreads in (
             (-0.13, PAPER, "D", "paper", [p.paper for p in points], [p.paper_spread for p in points]),
@@ -114,13 +105,13 @@ def draw_comparison(points: Sequence[Point], unit: str, ends: tuple[float, float
             margin = 0.02 * (ends[1] - ends[0])
             axes.set_xlim(ends[0] - margin, ends[1] + margin)
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False, labelcolor=INK, borderpad=0)
-        return _svg(figure, prefix)
+        return page_svg(figure, prefix)
 
 
 def draw_curves(curves: Sequence[Curve], x: str, y: str, prefix: str) -> str:
     """Lines as an SVG element, e.g. accuracies against steps. `prefix` keeps its ids apart in a page."""
     series = {label: index for index, label in enumerate(dict.fromkeys(curve.label for curve in curves))}
-    with _figure(2.3, left=0.55, above=0.15 + 0.18 * len(series)) as (figure, axes):
+    with page_figure(2.3, left=0.55, above=0.15 + 0.18 * len(series)) as (figure, axes):
         for curve in curves:
             index = series[curve.label] % len(SERIES)
             axes.plot(
@@ -130,45 +121,4 @@ def draw_curves(curves: Sequence[Curve], x: str, y: str, prefix: str) -> str:
         axes.set(xlabel=x, ylabel=y, ylim=(-0.03, 1.03))
         if axes.get_legend_handles_labels()[1]:
             axes.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, labelcolor=INK, borderpad=0)
-        return _svg(figure, prefix)
-
-
-@contextmanager
-def _figure(height: float, left: float, above: float) -> Iterator[tuple[Any, Any]]:
-    """
-    A figure with axes in the colours of `THEME`.
-
-    Args:
-        height: of the axes, in inches.
-        left, above: what is left free there. The layout is not measured: that would draw everything once more.
-    """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib.figure import Figure
-
-    style: dict[Any, Any] = {
-        "svg.fonttype": "none", "svg.hashsalt": "hf-sysgen", "font.size": 9, "text.color": INK, "axes.edgecolor": QUIET,
-        "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False,
-        "axes.spines.right": False, "axes.grid": True, "grid.color": QUIET, "grid.alpha": 0.3, "grid.linewidth": 0.6,
-    }  # fmt: skip
-    with matplotlib.rc_context(style):
-        below, width, whole = 0.45, 6.6, height + above + 0.45
-        figure = Figure(figsize=(width, whole))
-        yield figure, figure.add_axes((left / width, below / whole, 1 - (left + 0.12) / width, height / whole))
-
-
-def _svg(figure: Any, prefix: str) -> str:
-    """The figure as an element of a page, its ids made its own and its colours the page's."""
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
-    # the page says how large it is, its names are not needed inside of a page
-    text = re.sub(r' (width|height)="[\d.]+pt"', "", text, count=2)
-    text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text).replace("xlink:href", "href")
-    for colour, name in THEME.items():
-        text = text.replace(colour, name)
-    return text
+        return page_svg(figure, prefix)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from hf_sysgen.files import write_whole
 from hf_sysgen.reports.comparison import (
@@ -15,14 +14,14 @@ from hf_sysgen.reports.comparison import (
     Collection,
     Comparison,
     Measurement,
-    Record,
     TableReport,
     collect,
     reproduce,
     unplaced,
 )
 from hf_sysgen.reports.papers import Cell, Table
-from hf_sysgen.results.record import ResultsError
+from hf_sysgen.results.record import Record, ResultsError, SplitMetrics
+from hf_sysgen.tables import markdown, table
 
 HEADER = ("cell", "paper", "ours", "sd", "SEM", "runs", "budget", "difference", "95 % interval", "verdict")
 
@@ -32,24 +31,6 @@ UNITS = {
     "bleu": "BLEU",
     "perplexity": "perplexity",
 }
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Left-aligned first column, right-aligned others, two blanks between."""
-    lines = [[str(cell) for cell in row] for row in [header, *rows]]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-
-    def aligned(line: list[str]) -> str:
-        cells = [cell.rjust(width) for cell, width in zip(line, widths, strict=True)]
-        return "  ".join([line[0].ljust(widths[0]), *cells[1:]]).rstrip()
-
-    return "\n".join(aligned(line) for line in lines)
-
-
-def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = True) -> str:
-    """As Markdown has it: the first column left-aligned, the others right-aligned where they are numbers."""
-    lines = [header, ("---", *["---:" if numbers else "---"] * (len(header) - 1)), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def number(value: float | None, cell: Cell, signed: bool = False) -> str:
@@ -189,25 +170,25 @@ def document(reports: Sequence[TableReport], found: Collection) -> str:
 
 def _other_runs(records: Sequence[Record]) -> Iterator[tuple[str, ...]]:
     for name in unplaced(records):
-        runs = [record["splits"] for record in records if record["name"] == name]
+        runs = [record.splits for record in records if record.name == name]
         for split in runs[0]:
             found = headline([one[split] for one in runs if split in one])
             if found:
                 yield (name, split, *found)
 
 
-def headline(runs: Sequence[Mapping[str, Any]]) -> tuple[str, str, str] | None:
+def headline(runs: Sequence[SplitMetrics]) -> tuple[str, str, str] | None:
     """
     What a split is judged by first, as a report has it: the measure's name, its mean and how many runs that is of.
 
     Args:
-        runs: the split's summary of each run.
+        runs: what each run measured on the split.
 
     Returns:
         `None` where none has a number.
     """
-    measure = next((name for name in ("perplexity", "bleu") if name in runs[0]), "accuracy")
-    values = [one[measure] for one in runs if one.get(measure) is not None]
+    measure = next((name for name in ("perplexity", "bleu") if name in runs[0].metrics), "accuracy")
+    values = [value for one in runs if (value := one.metrics.get(measure)) is not None]
     if not values:
         return None
     return measure, f"{statistics.fmean(values):.{3 if measure == 'accuracy' else 1}f}", str(len(values))
@@ -217,16 +198,13 @@ def _skipped(found: Collection) -> list[str]:
     return ["Skipped:\n" + "\n".join(f"- {line}" for line in found.skipped)] if found.skipped else []
 
 
-def write_report(
-    name: str, folders: Sequence[Path], setups: Mapping[str, Mapping[str, Any]], output: Path | None
-) -> str:
+def write_report(name: str, folders: Sequence[Path], output: Path | None) -> str:
     """
     What `hf-sysgen report` does.
 
     Args:
         name: which tables, see `hf_sysgen.reports.papers.find_tables`.
         folders: where results are looked for, see `hf_sysgen.reports.comparison.collect`.
-        setups: see `hf_sysgen.reports.comparison.reproduce`.
         output: file for it, .html, .md or .txt; an .html of `all` has Markdown beside it. `None` writes no file, and
             of `all` report.html.
 
@@ -234,8 +212,8 @@ def write_report(
         what to print.
 
     Raises:
-        PaperError: nothing has that name; ResultsError: a folder is not there, or the output has another ending or
-            cannot be written.
+        ResultsError: nothing has that name, a folder is not there, or the output has another ending or cannot be
+            written.
     """
     if output is None and name == "all":
         output = Path("report.html")
@@ -248,7 +226,7 @@ def write_report(
         if not folder.is_dir():
             raise ResultsError(f"{folder}: is no folder; give those of runs by --runs")
     found = collect(folders)
-    reports = reproduce(name, [record for _, record in found.records], setups)
+    reports = reproduce(name, [record for _, record in found.records])
     if output is None:
         return terminal(reports, found)
     texts = {}

@@ -1,118 +1,256 @@
-"""The results record: what a run measured and what it depends on, as checked JSON."""
+"""The results record: what a run measured and what that depends on, as one typed JSON file."""
 
 from __future__ import annotations
 
 import json
 import math
-import platform
-import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NamedTuple
 
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_serializer, model_validator
+from pydantic_core import from_json
+
+from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.errors import UserError
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import file_name, write_whole
+from hf_sysgen.results.environment import Start
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 RESULTS, PREDICTIONS, METRICS, MODEL = "results.json", "predictions.jsonl", "metrics.json", "model"
-NUMBER = (int, float)
-
-# keys of a recipe: where a run reads and writes, and how often it reports, do not change what it computes
-NEUTRAL = (
-    "output_dir", "data_dir", "tracker", "log_every", "eval_batch_size", "sample_losses", "name", "paper_cell",
-    "paper_metric", "paper_test", "paper_validation",
-)  # fmt: skip
-# these change a run's bits, or when it is looked at, but not which cell of the paper it is
-SAME_CELL = (
-    *NEUTRAL, "seed", "length_groups", "static_batches", "attention", "torch_compile", "gradient_checkpointing",
-    "eval_every", "eval_examples", "save_every", "kept_steps", "streams",
-)  # fmt: skip
-
-# required keys of a record and of each split in it, with their types
-RECORD = {
-    "schema_version": int,
-    "name": str,
-    "recipe": dict,
-    "recipe_hash": str,
-    "git_commit": (str, type(None)),
-    "versions": dict,
-    "seed": int,
-    "steps": int,
-    "num_parameters": int,
-    "splits": dict,
-    "history": list,
-    "train_seconds": NUMBER,
-    "device": str,
-    "num_processes": int,
-    "num_threads": int,
-}
-SPLIT = {
-    "examples": int,
-    "accuracy": NUMBER,
-    "by_length": list,
-}
 
 
 class ResultsError(UserError):
-    """A results file that cannot be read or written: names the file and what is wrong with it."""
-
-
-def check_record(record: Any, where: str = "results") -> None:
-    """
-    Raises:
-        ResultsError: `record` is not a results record of this schema version; names the first wrong key.
-    """
-    if not isinstance(record, dict):
-        raise ResultsError(f"{where}: expected a JSON object")
-    version = record.get("schema_version")
-    if version != SCHEMA_VERSION:
-        raise ResultsError(f"{where}: schema_version is {version!r}, this version reads {SCHEMA_VERSION}")
-    _check_keys(record, RECORD, where)
-    for name, split in record["splits"].items():
-        if not isinstance(split, dict):
-            raise ResultsError(f"{where}: splits.{name} is not an object")
-        _check_keys(split, SPLIT, f"{where}: splits.{name}")
-        if not 0 <= split["accuracy"] <= 1:
-            raise ResultsError(f"{where}: splits.{name}.accuracy={split['accuracy']} is not in [0, 1]")
-
-
-def _check_keys(record: Mapping[str, Any], schema: Mapping[str, Any], where: str) -> None:
-    for key, expected in schema.items():
-        if key not in record:
-            raise ResultsError(f"{where}: {key!r} is missing")
-        if not isinstance(record[key], expected) or isinstance(record[key], bool):
-            raise ResultsError(f"{where}: {key!r} is {record[key]!r}, not of type {expected}")
-
-
-def read_results(path: str | Path) -> dict[str, Any]:
-    """
-    A results record from its file, checked.
-
-    Raises:
-        ResultsError: the file is absent, not JSON (e.g. cut short), or not a record.
-    """
-    try:
-        record = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ResultsError(f"{path}: cannot read results: {error}") from error
-    check_record(record, str(path))
-    return record
-
-
-def write_results(path: str | Path, record: dict[str, Any]) -> None:
-    """Write a record whole or not at all; what is not a finite number becomes null. Errors as `check_record`."""
-    check_record(record, str(path))
-    write_whole(path, json.dumps(_finite(record), indent=1, allow_nan=False) + "\n")
+    """A results file that cannot be read or written: names the file, the key and what is wrong with it."""
 
 
 def _finite(value: Any) -> Any:
-    """The value as JSON can hold it, which has neither NaN nor infinity."""
-    if isinstance(value, Mapping):
-        return {key: _finite(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(entry) for entry in value]
+    """JSON has neither NaN nor infinity."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+# a measured number; `None` where it is not finite
+Number = Annotated[float | None, BeforeValidator(_finite)]
+Share = Annotated[float | None, Field(ge=0, le=1), BeforeValidator(_finite)]
+
+
+class _Typed(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+
+
+class LengthScore(NamedTuple):
+    """Accuracy on the examples whose reference has `length` words."""
+
+    length: int
+    examples: int
+    accuracy: float
+
+
+class CategoryScore(NamedTuple):
+    """Accuracy on the examples of a category."""
+
+    examples: int
+    accuracy: float
+
+
+class SplitMetrics(_Typed):
+    """What was measured on a split with the final weights. What else a task measures is kept under its name."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Number] = Field(init=False)
+
+    examples: Annotated[int, Field(ge=0)]
+    accuracy: Share
+    """Share of exact matches; of a language model of right next tokens."""
+    loss: Number = None
+    """Mean nats per token, free-running where the model decodes."""
+    loss_teacher: Number = None
+    """Mean nats per token, teacher-forced."""
+    perplexity: Number = None
+    bleu: Number = None
+    """Between 0 and 100."""
+    bleu_signature: str | None = None
+    tokens: int | None = None
+    """Tokens that loss and perplexity of a language model are over."""
+    comp_other_references: int | None = None
+    """Examples whose reference lacks the words that COMP looks for."""
+    by_length: list[LengthScore] = []
+    by_category: dict[str, CategoryScore] = {}
+
+    @property
+    def metrics(self) -> dict[str, float | None]:
+        """Every score and loss by name, `accuracy` first; no counts."""
+        named = ("accuracy", "loss", "loss_teacher", "perplexity", "bleu")
+        return {key: getattr(self, key) for key in named if key in self.model_fields_set} | (self.model_extra or {})
+
+
+class Logged(_Typed):
+    """What was logged after an update. Numbers that a setting of the Trainer adds are kept under their names."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Number] = Field(init=False)
+
+    step: int
+    loss: Number = None
+    """Of training, mean since the last entry."""
+    grad_norm: Number = None
+    learning_rate: Number = None
+    evaluations: dict[str, dict[str, Number]] = {}
+    """Split -> metric -> number, on the examples that evaluations during training take."""
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any], splits: Iterable[str]) -> Logged:
+        """An entry of the Trainer's log, in which a split's metric is called `eval_SPLIT_METRIC`."""
+        fields = {
+            key: value
+            for key, value in entry.items()
+            if not key.startswith("eval_") and (value is None or isinstance(value, int | float))
+        }
+        evaluations: dict[str, dict[str, Any]] = {}
+        names = sorted(splits, key=len, reverse=True)
+        for key, value in entry.items():
+            if key.startswith("eval_"):
+                rest = key.removeprefix("eval_")
+                split = next((name for name in names if rest.startswith(f"{name}_")), rest.partition("_")[0])
+                evaluations.setdefault(split, {})[rest.removeprefix(f"{split}_")] = value
+        return cls.model_validate(fields | ({"evaluations": evaluations} if evaluations else {}))
+
+
+class Environment(_Typed):
+    """The machine of the last start."""
+
+    device: str
+    num_threads: int
+
+
+class Record(_Typed):
+    """A finished run."""
+
+    schema_version: Literal[2] = 2
+    file: str
+    """The recipe file: folder and stem of a shipped one, e.g. csordas2021/cogs_transformer; else the stem."""
+    overrides: dict[str, Any]
+    """Dotted key -> value of the overrides that make another cell than the file's."""
+    recipe: Recipe
+    """The whole recipe, defaults included."""
+    recipe_hash: str
+    pretrained_fields: dict[str, Any] = {}
+    """Fields of the model's config that the checkpoint decides which the run started from."""
+    seed: int
+    steps: int
+    """Updates that were made."""
+    best_step: int | None = None
+    """The update of the weights, where early stopping chose them."""
+    num_parameters: int
+    example: str | None = None
+    """An input for the model's card."""
+    splits: dict[str, SplitMetrics]
+    history: list[Logged]
+    train_seconds: float
+    num_processes: int
+    starts: Annotated[list[Start], Field(min_length=1)]
+    """The starts that the weights come from, the last one last."""
+    environment: Environment
+
+    @model_validator(mode="after")
+    def _of_its_file(self) -> Record:
+        self.recipe._file, self.recipe._overrides = self.file, dict(self.overrides)
+        return self
+
+    @field_serializer("splits", "history")
+    def _measured(self, value: Any) -> Any:
+        """What was not measured is left out."""
+        if isinstance(value, dict):
+            return {name: one.model_dump(mode="json", exclude_unset=True) for name, one in value.items()}
+        return [one.model_dump(mode="json", exclude_unset=True) for one in value]
+
+    @property
+    def name(self) -> str:
+        """For people: the file's name, and the overrides; never read back."""
+        return ",".join([Path(self.file).name, *(f"{key}={value}" for key, value in sorted(self.overrides.items()))])
+
+    @property
+    def title(self) -> str:
+        """For messages."""
+        return f"{self.name} seed {self.seed}"
+
+    @property
+    def commit(self) -> str | None:
+        return self.starts[-1].commit
+
+    @property
+    def versions(self) -> dict[str, str]:
+        return self.starts[-1].versions
+
+    def curve(self, split: str, metric: str) -> list[tuple[int, float]]:
+        """(step, number) of every evaluation during training that has one."""
+        found = ((entry.step, entry.evaluations.get(split, {}).get(metric)) for entry in self.history)
+        return [(step, value) for step, value in found if value is not None]
+
+    def kept_at(self, folder: Path) -> Path:
+        """Where a folder of kept records has it: PAPER/NAME-seedN.json, as recipes/ has the file."""
+        return folder / Path(self.file).parent / f"{file_name(self.name)}-seed{self.seed}.json"
+
+    def without_places(self) -> Record:
+        """The record without folders of this machine, on which no result depends."""
+        recipe = self.recipe.with_(**{"output_dir": None, "data.data_dir": None})
+        return self.model_copy(update={"recipe": recipe})
+
+
+def read_record(path: str | Path) -> Record:
+    """
+    A record from its file, of this version or of version 1.
+
+    Raises:
+        ResultsError: the file cannot be read, is not JSON (e.g. cut short), or no record; names the first wrong key.
+    """
+    from hf_sysgen.results.version1 import converted
+
+    try:
+        text = Path(path).read_bytes()
+        content = from_json(text, allow_inf_nan=False)
+    except (OSError, ValueError) as error:
+        raise ResultsError(f"{path}: cannot read results: {cut(error)}") from error
+    if not isinstance(content, dict):
+        raise ResultsError(f"{path}: cannot read results: a record is a JSON object")
+    version = content.get("schema_version")
+    if version not in (1, SCHEMA_VERSION):
+        raise ResultsError(f"{path}: schema_version is {cut(version)}; this version reads 1 and {SCHEMA_VERSION}")
+    try:
+        return Record.model_validate_json(json.dumps(converted(content)) if version == 1 else text)
+    except ValidationError as error:
+        raise ResultsError(f"{path}: {fault(error)}") from error
+    except UserError as error:
+        raise ResultsError(f"{path}: {error}") from error
+
+
+def write_record(path: str | Path, record: Record) -> None:
+    """Write a record, whole or not at all."""
+    write_whole(path, json.dumps(record.model_dump(mode="json"), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def fault(error: ValidationError) -> str:
+    """The first thing that is wrong, in one line: key, what is expected, the value."""
+    first = error.errors(include_url=False)[0]
+    key = _short(".".join(map(str, first["loc"]))) or "record"
+    told = first["type"] in ("missing", "json_invalid")
+    return f"{key}: {_short(first['msg'])}" + ("" if told else f", got {cut(first['input'])}")
+
+
+def cut(value: Any) -> str:
+    """A value or an error for a message of one line."""
+    try:
+        text = str(value) if isinstance(value, Exception) else repr(value)
+    except ValueError:
+        # an integer of thousands of digits
+        text = f"a {type(value).__name__}"
+    return _short(text)
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.encode("utf-8", "backslashreplace").decode().split())
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def new_folder(folder: Path, files: Iterable[str]) -> None:
@@ -131,86 +269,3 @@ def new_folder(folder: Path, files: Iterable[str]) -> None:
             pass
     except OSError as error:
         raise ResultsError(f"{folder}: cannot be written to: {error}") from error
-
-
-def write_predictions(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """One JSON object a line: split, row, input, target, prediction, exact, losses."""
-    write_whole(path, "".join(json.dumps(_finite(row), allow_nan=False) + "\n" for row in rows))
-
-
-def read_predictions(path: str | Path, split: str | None = None) -> list[dict[str, Any]]:
-    """
-    What `write_predictions` wrote, or of it one split, in order.
-
-    Raises:
-        ResultsError: the file is absent or empty, or has nothing of that split; a line is no record of a prediction.
-    """
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ResultsError(f"{path}: cannot read predictions: {error}; give the folder of a finished run") from error
-    rows = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ResultsError(f"{path}: cannot read predictions: line {number} is cut short: {error}") from error
-        if not isinstance(row, dict) or not isinstance(row.get("split"), str):
-            raise ResultsError(f"{path}: cannot read predictions: line {number} has no 'split'")
-        rows.append(row)
-    found = [row for row in rows if split in (None, row["split"])]
-    if not found:
-        there = ", ".join(dict.fromkeys(row["split"] for row in rows)) or "nothing"
-        raise ResultsError(f"{path}: has no predictions of {'any split' if split is None else split!r}, but of {there}")
-    return found
-
-
-def environment() -> dict[str, Any]:
-    """What else a number depends on: package versions, the commit of this package's checkout, the device."""
-    import accelerate
-    import datasets
-    import numpy
-    import tokenizers
-    import torch
-    import transformers
-
-    from hf_sysgen import __version__
-
-    packages = (torch, transformers, datasets, accelerate, tokenizers, numpy)
-    versions = {package.__name__: package.__version__ for package in packages}
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else _cpu_name()
-    return {
-        "versions": {"python": platform.python_version(), "hf_sysgen": __version__, **versions},
-        "git_commit": _git_commit(),
-        "device": device,
-        "num_threads": torch.get_num_threads(),
-    }
-
-
-def _cpu_name() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
-def _git_commit() -> str | None:
-    """The commit of the checkout that this file stands in, with `+` if files are changed; `None` where installed."""
-    here = Path(__file__).resolve().parent
-    commands = (
-        # fails where a repository of somebody else holds the environment that this package is installed in
-        ["git", "ls-files", "--error-unmatch", Path(__file__).name],
-        ["git", "rev-parse", "HEAD"],
-        ["git", "status", "--porcelain", "--untracked-files=no", "."],
-    )
-    try:
-        _, commit, changes = (
-            subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
-            for command in commands
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return commit + ("+" if changes else "")

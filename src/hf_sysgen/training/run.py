@@ -19,15 +19,17 @@ from hf_sysgen.config.recipe import Recipe, RecipeError, changes_of, closest, cu
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.files import is_unfinished, locked, write_whole
 from hf_sysgen.models import CONFIGS, MODELS
+from hf_sysgen.results.environment import environment, starts_of, write_starts
+from hf_sysgen.results.predictions import write_predictions
 from hf_sysgen.results.record import (
     MODEL,
     PREDICTIONS,
     RESULTS,
     SCHEMA_VERSION,
-    environment,
-    read_results,
-    write_predictions,
-    write_results,
+    Logged,
+    Record,
+    read_record,
+    write_record,
 )
 from hf_sysgen.training.batches import Batches
 from hf_sysgen.training.checkpointing import COMPLETE, going_on_from, step_of
@@ -151,13 +153,13 @@ def check_run_dir(recipe: Recipe) -> Path:
     return run_dir
 
 
-def finished_results(recipe: Recipe) -> dict[str, Any] | None:
-    """The record of this recipe's run, if it is finished. Errors as `check_run_dir` and `read_results`."""
+def finished_results(recipe: Recipe) -> Record | None:
+    """The record of this recipe's run, if it is finished. Errors as `check_run_dir` and `read_record`."""
     run_dir = check_run_dir(recipe)
-    return read_results(run_dir / RESULTS) if (run_dir / RESULTS).exists() else None
+    return read_record(run_dir / RESULTS) if (run_dir / RESULTS).exists() else None
 
 
-def run_recipe(recipe: Recipe) -> dict[str, Any]:
+def run_recipe(recipe: Recipe) -> Record:
     """
     Train, evaluate on every split, and leave in the run's folder: `results.json`, `predictions.jsonl`, `recipe.yaml`
     and `model/` (weights, config, code, tokenizer). A killed run goes on from its last checkpoint and ends with the
@@ -167,7 +169,7 @@ def run_recipe(recipe: Recipe) -> dict[str, Any]:
         the results record.
 
     Raises:
-        RecipeError, DataError, ResultsError: see `load_recipe`, `load_benchmark`, `check_run_dir`, `read_results`.
+        RecipeError, DataError, ResultsError: see `load_recipe`, `load_benchmark`, `check_run_dir`, `read_record`.
         RecipeError: also, another process is training in the folder.
         CheckpointDamaged: the last checkpoint is.
         TrainingDiverged: the loss became infinite or NaN.
@@ -241,7 +243,7 @@ def _alone_in(run_dir: Path, trainer: SysgenTrainer) -> Iterator[None]:
 
 def _train_and_judge(
     recipe: Recipe, model: PreTrainedModel, task: Task, trainer: SysgenTrainer, batches: Batches
-) -> dict[str, Any]:
+) -> Record:
     with trainer.accelerator.main_process_first():
         checkpoint = last_checkpoint(recipe.run_dir)
     if checkpoint is not None:
@@ -249,14 +251,16 @@ def _train_and_judge(
         with going_on_from(checkpoint):
             batches.load(checkpoint)
     try:
+        # not after hours in which the checkout may have moved on
+        surroundings = environment()
+        starts = starts_of(recipe.run_dir, step_of(checkpoint) if checkpoint else 0, surroundings)
         if trainer.args.should_save:
             write_whole(recipe.run_dir / RECIPE_COPY, dump_recipe(recipe))
+            write_starts(recipe.run_dir, starts)
     except OSError as error:
         raise RecipeError(f"output_dir: cannot write to {recipe.run_dir}: {error}", "output_dir") from error
     if checkpoint is not None:
         logger.info("resuming from %s", checkpoint)
-    # not after hours in which the checkout may have moved on
-    surroundings = environment()
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
     summaries, rows = {}, []
@@ -266,31 +270,37 @@ def _train_and_judge(
         records = task.readable(trainer.predict_split(name, final=True), name)
         summaries[name] = task.summarize(records, name)
         rows += [{"split": name, **record} for record in records]
-    results = {
-        "schema_version": SCHEMA_VERSION,
-        "name": recipe.name,
-        "recipe": recipe.to_dict(),
-        "recipe_hash": recipe.hash,
-        "pretrained_fields": _pretrained_fields(recipe, model.config),
-        "seed": recipe.seed,
-        "steps": trainer.state.global_step,
-        # under early stopping the weights are those of an earlier step
-        "best_step": trainer.state.best_global_step if recipe.evaluation.early_stopping is not None else None,
-        "num_parameters": model.num_parameters(),
-        "example": _example(rows),
-        "splits": summaries,
-        "history": read_history(trainer.state),
-        "train_seconds": round(trainer.clock.seconds, 2),
-        "num_processes": trainer.args.world_size,
-        **surroundings,
-    }
     trainer.save_weights(recipe.run_dir / MODEL)
     if trainer.args.should_save:
         write_predictions(recipe.run_dir / PREDICTIONS, rows)
+    record = Record.model_validate(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "file": recipe.file,
+            "overrides": recipe.overrides,
+            "recipe": recipe,
+            "recipe_hash": recipe.hash,
+            "pretrained_fields": _pretrained_fields(recipe, model.config),
+            "seed": recipe.seed,
+            "steps": trainer.state.global_step,
+            # under early stopping the weights are those of an earlier step
+            "best_step": trainer.state.best_global_step if recipe.evaluation.early_stopping is not None else None,
+            "num_parameters": model.num_parameters(),
+            "example": _example(rows),
+            "splits": summaries,
+            "history": [Logged.of(entry, task.splits) for entry in read_history(trainer.state)],
+            "train_seconds": round(trainer.clock.seconds, 2),
+            "num_processes": trainer.args.world_size,
+            "starts": starts,
+            "environment": {key: surroundings[key] for key in ("device", "num_threads")},
+        },
+        strict=False,
+    )
+    if trainer.args.should_save:
         # last, because it marks the run as finished
-        write_results(recipe.run_dir / RESULTS, results)
+        write_record(recipe.run_dir / RESULTS, record)
     trainer.accelerator.wait_for_everyone()
-    return results
+    return record
 
 
 def _pretrained_fields(recipe: Recipe, config: PreTrainedConfig) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from hf_sysgen.config.recipe import MaxTokens, Recipe, RecipeError
 from hf_sysgen.errors import RunFailed
 from hf_sysgen.files import flush_to_disk, write_whole
 from hf_sysgen.models.seq2seq import SOURCE_INPUTS
-from hf_sysgen.results.samples import write_evaluation
+from hf_sysgen.results.evaluations import write_evaluation
 from hf_sysgen.training.batches import Batches, StepBatches, parts_of_max_tokens
 from hf_sysgen.training.checkpointing import (
     COMPLETE,

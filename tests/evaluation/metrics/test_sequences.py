@@ -82,7 +82,6 @@ def test_metrics_of_evaluate(name, inputs, expected, tmp_path):
     metric = load_metric(name, cache_dir=str(tmp_path))
     assert metric.name == name
     assert metric.description
-    assert "Returns:" in metric.inputs_description
     assert metric.compute(**inputs) == expected
     for row in range(len(next(iter(inputs.values())))):
         metric.add_batch(**{key: values[row : row + 1] for key, values in inputs.items()})
@@ -107,7 +106,7 @@ def test_metrics_combine(tmp_path):
 def test_no_such_metric():
     with pytest.raises(MetricError, match="no metric 'blue'; there are bleu, cogs_match"):
         load_metric("blue")
-    with pytest.raises(MetricError, match="no config 'iwslt' of this metric; there are none"):
+    with pytest.raises(MetricError, match="no config 'iwslt' of perplexity"):
         load_metric("perplexity", "iwslt")
     with pytest.raises(MetricError, match="there are tokenized, detokenized, iwslt14"):
         load_metric("bleu", "iwslt")

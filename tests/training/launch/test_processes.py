@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from tiny_runs import ROOT, SMALL, command, read_lines, train_process, weights, write_recipe
 
 from hf_sysgen.files import locked
-from hf_sysgen.results.record import read_results
+from hf_sysgen.results.record import read_record
 
 ACCELERATE = ROOT / "recipes" / "accelerate"
 # an epsilon above the gradients makes Adam momentum, so that rounding errors stay what they are
@@ -44,8 +44,8 @@ def two(recipe, tmp_path_factory):
 
 def test_there_are_two(one, two):
     """Everything else here would hold for two processes that each train alone."""
-    assert read_results(one / "results.json")["num_processes"] == 1
-    assert read_results(two / "results.json")["num_processes"] == 2
+    assert read_record(one / "results.json").num_processes == 1
+    assert read_record(two / "results.json").num_processes == 2
     assert {path.name for path in (two / "checkpoint-6").glob("rng_state*")} == {"rng_state_0.pth", "rng_state_1.pth"}
 
 
@@ -68,8 +68,8 @@ def test_one_loss_curve(one, two):
     """
     curves = []
     for run_dir in (one, two):
-        history = read_results(run_dir / "results.json")["history"]
-        curves.append([value for entry in history if "loss" in entry for value in (entry["loss"], entry["grad_norm"])])
+        history = read_record(run_dir / "results.json").history
+        curves.append([value for entry in history if entry.loss is not None for value in (entry.loss, entry.grad_norm)])
     assert len(curves[0]) == 12
     assert curves[1] == pytest.approx(curves[0], rel=1e-5)
     models = [load_file(run_dir / "model" / "model.safetensors") for run_dir in (one, two)]
@@ -78,15 +78,23 @@ def test_one_loss_curve(one, two):
 
 def test_one_evaluation(one, two):
     """Over exactly the examples of each split, an odd number that two processes cannot share evenly."""
-    records = [read_results(run_dir / "results.json") for run_dir in (one, two)]
+    records = [read_record(run_dir / "results.json") for run_dir in (one, two)]
     for split in ("validation", "test"):
-        assert records[1]["splits"][split]["examples"] == SMALL[split]
-        for key in ("accuracy", "accuracy_oracle", "by_length"):
-            assert records[1]["splits"][split][key] == records[0]["splits"][split][key]
+        assert records[1].splits[split].examples == SMALL[split]
+        assert records[1].splits[split].by_length == records[0].splits[split].by_length
+        for key in ("accuracy", "accuracy_oracle"):
+            assert records[1].splits[split].metrics[key] == records[0].splits[split].metrics[key]
         for key in ("loss", "loss_teacher"):
-            assert records[1]["splits"][split][key] == pytest.approx(records[0]["splits"][split][key], rel=1e-4)
+            assert records[1].splits[split].metrics[key] == pytest.approx(
+                records[0].splits[split].metrics[key], rel=1e-4
+            )
     evaluated = [
-        {(entry["step"], key): value for entry in record["history"] for key, value in entry.items() if "eval_" in key}
+        {
+            (entry.step, split, key): value
+            for entry in record.history
+            for split, metrics in entry.evaluations.items()
+            for key, value in metrics.items()
+        }
         for record in records
     ]
     assert len(evaluated[0]) == 2 * 6
@@ -176,10 +184,10 @@ def test_torchrun(tmp_path):
 
 
 def assert_shared(run_dir: Path, processes: int) -> None:
-    record = read_results(run_dir / "results.json")
-    assert record["num_processes"] == processes
+    record = read_record(run_dir / "results.json")
+    assert record.num_processes == processes
     counts = {"validation": 2078, "test": 128}
-    assert {name: split["examples"] for name, split in record["splits"].items()} == counts
+    assert {name: split.examples for name, split in record.splits.items()} == counts
     rows = read_lines(run_dir / "predictions.jsonl")
     assert [(row["split"], row["row"]) for row in rows] == [(name, i) for name, n in counts.items() for i in range(n)]
 

@@ -24,7 +24,7 @@ import hf_sysgen.training.tasks.base
 from hf_sysgen.cli.main import app
 from hf_sysgen.config.io import dump_recipe, load_recipe
 from hf_sysgen.files import locked
-from hf_sysgen.results.record import RESULTS, read_results
+from hf_sysgen.results.record import RESULTS, read_record
 from hf_sysgen.training.launch import run_sweep
 from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
 from hf_sysgen.training.launch.sweep import SweepError, load_sweep, state_of
@@ -541,7 +541,7 @@ def test_in_earnest(tmp_path):
         done[name] = [tmp_path / name / "runs" / "tiny" / f"seed{seed}" for seed in (0, 1)]
     for killed, whole in zip(*done.values(), strict=True):
         assert weights(killed / "model") == weights(whole / "model")
-        assert read_results(killed / RESULTS)["splits"] == read_results(whole / RESULTS)["splits"]
+        assert read_record(killed / RESULTS).splits == read_record(whole / RESULTS).splits
     before = snapshot(tmp_path / "whole" / "runs" / "tiny")
     assert command(words, tmp_path / "whole").returncode == 1
     assert snapshot(tmp_path / "whole" / "runs" / "tiny") == before

@@ -41,7 +41,7 @@ from hf_sysgen.config.io import parse_recipe
 from hf_sysgen.config.recipe import Recipe, RecipeError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.evaluate import evaluate_split
-from hf_sysgen.results.record import read_results
+from hf_sysgen.results.record import read_record
 from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.base import prepare_task
@@ -112,7 +112,7 @@ def test_the_loss_is_the_mean_over_the_targets_tokens(tmp_path, few_examples):
         logits = model(input_ids=batch["input_ids"]).logits[0].log_softmax(-1).detach()
         start, ids = int(train.sources.lengths[row]), batch["input_ids"][0].tolist()
         scores += [-float(logits[place - 1, ids[place]]) for place in range(start, len(ids))]
-    history = run_recipe(recipe)["history"]
+    history = run_recipe(recipe).history
     assert [entry["loss"] for entry in history if "loss" in entry] == [
         pytest.approx(sum(scores) / len(scores), rel=1e-5)
     ]
@@ -218,7 +218,7 @@ def test_two_processes_killed_and_resumed_end_as_one(tmp_path):
     assert train_process(arguments, folders[1], killed, processes=2).status == -signal.SIGKILL
     resumed = train_process(arguments, folders[1], processes=2)
     assert resumed.status == 0, resumed.err
-    assert read_results(folders[1] / "run" / "results.json")["num_processes"] == 2
+    assert read_record(folders[1] / "run" / "results.json").num_processes == 2
     models = [load_file(folder / "run" / "model" / "model.safetensors") for folder in folders]
     assert max(float((models[1][name] - weight).abs().max()) for name, weight in models[0].items()) < 1e-5
     rows = [read_lines(folder / "run" / "predictions.jsonl") for folder in folders]
@@ -277,11 +277,11 @@ def test_goes_on_from_a_checkpoint(learned, tmp_path, few_examples):
     assert model.config.dropout == 0.5
     assert model.generation_config.max_new_tokens == task.longest_target
     record = run_recipe(recipe)
-    assert record["recipe"]["model"]["pretrained"] == str(learned / "model")
-    assert "hidden_size" not in record["recipe"]["model"]
+    assert record.recipe.model.pretrained == str(learned / "model")
+    assert "hidden_size" not in record.recipe.model.fields
     sizes = [depth_analyses.size(record, key) for key in ("num_hidden_layers", "hidden_size", "intermediate_size")]
     assert sizes == [2, 32, 64]
-    assert not {"dropout", "vocab_size", *record["recipe"]["model"]} & record["pretrained_fields"].keys()
+    assert not {"dropout", "vocab_size", *record.recipe.model.fields} & record.pretrained_fields.keys()
     vocabularies = [
         json.loads((folder / "model" / "tokenizer.json").read_text()) for folder in (learned, recipe.run_dir)
     ]

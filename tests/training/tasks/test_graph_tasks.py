@@ -24,7 +24,7 @@ from hf_sysgen.data.clutrr.kinship import TARGETS
 from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.metrics.summary import summarize
-from hf_sysgen.results.record import read_results
+from hf_sysgen.results.record import SplitMetrics, read_record
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.tasks.graphs import COLUMNS
@@ -217,14 +217,14 @@ def runs(tmp_path_factory):
 
 @pytest.mark.parametrize("name", KEYS)
 def test_metrics_follow_from_predictions(name, runs):
-    record, rows = read_results(runs(name) / "results.json"), read_lines(runs(name) / "predictions.jsonl")
+    record, rows = read_record(runs(name) / "results.json"), read_lines(runs(name) / "predictions.jsonl")
     expected = [(split, row) for split in ("validation", "test") for row in range(SMALL[split])]
     assert [(row["split"], row["row"]) for row in rows] == expected
-    for split, metrics in record["splits"].items():
-        assert summarize(row for row in rows if row["split"] == split) == metrics
+    for split, metrics in record.splits.items():
+        summary = summarize(row for row in rows if row["split"] == split)
+        assert SplitMetrics.model_validate(summary, strict=False) == metrics
     assert 0 < sum(row["exact"] for row in rows) < len(rows)
-    evaluated = [entry for entry in record["history"] if "eval_test_accuracy" in entry]
-    assert [entry["step"] for entry in evaluated] == [15, 30]
+    assert [step for step, _ in record.curve("test", "accuracy")] == [15, 30]
 
 
 @pytest.mark.parametrize("name", ["clutrr", "rrat", "gat"])
@@ -282,10 +282,12 @@ def test_a_stranger_parses_dependencies(name, runs):
         assert row["correct_arcs"] == sum(arc == right for arc, right in zip(arcs, gold, strict=True))
         content = [is_content(label) for _, label in gold]
         assert row["exact"] == all(arc == right for arc, right, it in zip(arcs, gold, content, strict=True) if it)
-    splits = read_results(runs(name) / "results.json")["splits"]
+    metrics = read_record(runs(name) / "results.json").splits["test"].metrics
     test = [row for row in rows if row["split"] == "test"]
-    assert splits["test"]["las"] == sum(row["correct_arcs"] for row in test) / sum(row["tokens"] for row in test)
-    assert splits["test"]["uas"] >= splits["test"]["las"] > 0
+    assert metrics["las"] == sum(row["correct_arcs"] for row in test) / sum(
+        row["tokens"] for row in test
+    )
+    assert metrics["uas"] >= metrics["las"] > 0
 
 
 def test_a_stranger_writes_queries(runs):

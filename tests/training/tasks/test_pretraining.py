@@ -52,7 +52,7 @@ from hf_sysgen.data.c4.files import Shard, known_shards, write_shards
 from hf_sysgen.data.c4.sources import shard_names
 from hf_sysgen.evaluation.metrics.language_modeling import evaluate_text
 from hf_sysgen.evaluation.metrics.summary import summarize_text
-from hf_sysgen.results.record import read_results
+from hf_sysgen.results.record import read_record
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.tasks.pretraining import PretrainingTask, StreamBatches, StreamEnded
@@ -317,8 +317,8 @@ def one(recipe, tmp_path_factory) -> Path:
 
 
 def curve(run_dir: Path) -> list[float]:
-    history = read_results(run_dir / "results.json")["history"]
-    return [value for entry in history if "loss" in entry for value in (entry["loss"], entry["grad_norm"])]
+    history = read_record(run_dir / "results.json").history
+    return [value for entry in history if entry.loss is not None for value in (entry.loss, entry.grad_norm)]
 
 
 def examples_of(folder: Path) -> dict[int, list[str]]:
@@ -334,20 +334,20 @@ def examples_of(folder: Path) -> dict[int, list[str]]:
 def test_one_loss_curve(processes, recipe, one, tmp_path):
     """At the same global batch; and one perplexity, over an odd number of examples."""
     shared = trained(recipe, tmp_path, processes)
-    records = [read_results(run_dir / "results.json") for run_dir in (one, shared)]
-    assert [record["num_processes"] for record in records] == [1, processes]
+    records = [read_record(run_dir / "results.json") for run_dir in (one, shared)]
+    assert [record.num_processes for record in records] == [1, processes]
     assert len(curve(one)) == 12
     assert curve(shared) == pytest.approx(curve(one), rel=1e-5)
     assert examples_of(shared.parent) == examples_of(one.parent)
     models = [load_file(run_dir / "model" / "model.safetensors") for run_dir in (one, shared)]
     assert max(float((models[1][name] - weight).abs().max()) for name, weight in models[0].items()) < 1e-5
-    splits = [record["splits"]["validation"] for record in records]
-    assert [split["tokens"] for split in splits] == [11 * (LENGTH - 1)] * 2
-    assert splits[1]["perplexity"] == pytest.approx(splits[0]["perplexity"], rel=1e-5)
+    splits = [record.splits["validation"] for record in records]
+    assert [split.tokens for split in splits] == [11 * (LENGTH - 1)] * 2
+    assert splits[1].perplexity == pytest.approx(splits[0].perplexity, rel=1e-5)
     rows = read_lines(shared / "predictions.jsonl")
     assert [row["row"] for row in rows] == list(range(11))
     assert rows[0]["input"].startswith("250: ")
-    assert sum(row["nats"] for row in rows) == pytest.approx(splits[1]["loss"] * splits[1]["tokens"])
+    assert sum(row["nats"] for row in rows) == pytest.approx(splits[1].loss * splits[1].tokens)
 
 
 def test_accumulation_is_the_same_update(recipe, one, tmp_path):
@@ -437,19 +437,15 @@ def test_weights_are_kept_at_the_stated_steps(one):
     assert len(AutoTokenizer.from_pretrained(one / "step-4")) == 300
     model = AutoModelForCausalLM.from_pretrained(one / "step-4")
     assert model.config.vocab_size == 300
-    evaluated = {
-        entry["step"]: entry["eval_validation_perplexity"]
-        for entry in read_results(one / "results.json")["history"]
-        if "eval_validation_perplexity" in entry
-    }
-    assert sorted(evaluated) == [1, 3, 4, 6]
+    evaluated = read_record(one / "results.json").curve("validation", "perplexity")
+    assert [step for step, _ in evaluated] == [1, 3, 4, 6]
 
 
 def test_pretrained_weights_are_fine_tuned(one, tmp_path, monkeypatch):
     monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark)
     changes = {"model": "depth_width_decoder", "pretrained": str(one / "step-4"), "joint_vocabulary": True}
     recipe = tiny_recipe(tmp_path, **changes, num_hidden_layers=2, max_steps=2)
-    assert run_recipe(recipe)["splits"]["test"]["examples"] > 0
+    assert run_recipe(recipe).splits["test"].examples > 0
 
 
 # torch's own, when it compiles
@@ -480,14 +476,11 @@ def test_other_ways_to_compute_it(changes, keys, one, tmp_path):
 def assert_same_run(run_dir: Path, other: Path) -> None:
     """To rounding in float32: losses, perplexities, and what is in the checkpoints that travel."""
     assert curve(run_dir) == pytest.approx(curve(other), rel=1e-5)
-    records = [read_results(folder / "results.json") for folder in (run_dir, other)]
-    perplexities = [
-        [entry["eval_validation_perplexity"] for entry in record["history"] if "eval_validation_perplexity" in entry]
-        for record in records
-    ]
+    records = [read_record(folder / "results.json") for folder in (run_dir, other)]
+    perplexities = [[value for _, value in record.curve("validation", "perplexity")] for record in records]
     assert perplexities[0] == pytest.approx(perplexities[1], rel=1e-5)
-    splits = [record["splits"]["validation"] for record in records]
-    assert splits[0]["perplexity"] == pytest.approx(splits[1]["perplexity"], rel=1e-5)
+    splits = [record.splits["validation"] for record in records]
+    assert splits[0].perplexity == pytest.approx(splits[1].perplexity, rel=1e-5)
     for name in ("model", "step-1", "step-4"):
         folders = run_dir / name, other / name
         files = [{path.name for path in folder.iterdir()} for folder in folders]
@@ -642,7 +635,7 @@ def test_two_machines(recipe, one, tmp_path):
     ]  # fmt: skip
     messages = [process.communicate()[1] for process in started]
     assert [process.returncode for process in started] == [0, 0], messages
-    assert read_results(tmp_path / "run" / "results.json")["num_processes"] == 2
+    assert read_record(tmp_path / "run" / "results.json").num_processes == 2
     assert curve(tmp_path / "run") == pytest.approx(curve(one), rel=1e-5)
 
 
@@ -656,4 +649,4 @@ def test_launch_files(name, recipe, one, tmp_path):
     assert done.returncode == 0, done.stderr
     assert curve(tmp_path / "run") == pytest.approx(curve(one), rel=1e-5)
     expected = {"cpu": 1, "cpu_two_processes": 2}.get(name, 3)
-    assert read_results(tmp_path / "run" / "results.json")["num_processes"] == expected
+    assert read_record(tmp_path / "run" / "results.json").num_processes == expected

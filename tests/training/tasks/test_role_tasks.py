@@ -39,7 +39,7 @@ from hf_sysgen.data.text.roles import role_scheme
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.commands import evaluate_checkpoint
 from hf_sysgen.evaluation.metrics.summary import summarize
-from hf_sysgen.results.record import read_results
+from hf_sysgen.results.record import SplitMetrics, read_record
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.tasks.roles import RoleFillerTask, TableRows, frequency_ranks
@@ -202,16 +202,16 @@ def run_dir(tmp_path_factory):
 
 
 def test_records(run_dir):
-    record, rows = read_results(run_dir / "results.json"), read_lines(run_dir / "predictions.jsonl")
-    for split, metrics in record["splits"].items():
-        assert summarize(row for row in rows if row["split"] == split) == metrics
-        assert metrics["exact_teacher"] == metrics["accuracy"]
+    record, rows = read_record(run_dir / "results.json"), read_lines(run_dir / "predictions.jsonl")
+    for split, metrics in record.splits.items():
+        summary = summarize(row for row in rows if row["split"] == split)
+        assert SplitMetrics.model_validate(summary, strict=False) == metrics
+        assert metrics.metrics["exact_teacher"] == metrics.accuracy
     # gold words before each label, or the model's own: what is right is right both ways
     assert [row["exact_teacher"] for row in rows] == [row["exact"] for row in rows]
     assert 0 < sum(row["exact"] for row in rows) < len(rows)
-    evaluated = [entry for entry in record["history"] if "eval_test_accuracy" in entry]
-    assert [entry["step"] for entry in evaluated] == [30, 60]
-    assert record["recipe"]["data"]["role_scheme"] == "scan_prim"
+    assert [step for step, _ in record.curve("test", "accuracy")] == [30, 60]
+    assert record.recipe.data.role_scheme == "scan_prim"
 
 
 def test_evaluate_counts_both_ways(run_dir, tmp_path, monkeypatch):
@@ -220,10 +220,10 @@ def test_evaluate_counts_both_ways(run_dir, tmp_path, monkeypatch):
     output = tmp_path / "out"
     text = evaluate_checkpoint(str(run_dir), "scan", "length_cutoff_26", None, None, output, 7)
     assert text.split()[:4] == ["split", "examples", "accuracy", "exact_teacher"]
-    measured, record = json.loads((output / "metrics.json").read_text()), read_results(run_dir / "results.json")
-    for split, metrics in record["splits"].items():
-        assert measured[split]["exact_teacher"] == metrics["exact_teacher"]
-        assert measured[split]["accuracy"] == metrics["accuracy"]
+    measured, record = json.loads((output / "metrics.json").read_text()), read_record(run_dir / "results.json")
+    for split, metrics in record.splits.items():
+        assert measured[split]["exact_teacher"] == metrics.metrics["exact_teacher"]
+        assert measured[split]["accuracy"] == metrics.accuracy
     assert all(row["exact_teacher"] == row["exact"] for row in read_lines(output / "predictions.jsonl"))
 
 

@@ -98,15 +98,14 @@ def test_iwslt14_to_bleu_and_away(data_dir, tmp_path, use, capsys):
     # test over the tokens, validation over running text
     predictions, references = texts["test"]
     plain = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)
-    assert results["splits"]["test"]["bleu"] == plain.corpus_score(predictions, [references]).score
+    assert results.splits["test"].metrics["bleu"] == plain.corpus_score(predictions, [references]).score
     write = moses_detokenizer("en")
     running = [[write(text) for text in side] for side in texts["validation"]]
     expected = sacrebleu.corpus_bleu(running[0], [running[1]])
-    assert results["splits"]["validation"]["bleu"] == expected.score
-    assert "tok:13a" in results["splits"]["validation"]["bleu_signature"]
-    evaluated = [entry for entry in results["history"] if "eval_validation_bleu" in entry]
-    assert len(evaluated) == 2
-    assert not any(key.startswith("eval_test") for entry in results["history"] for key in entry)
+    assert results.splits["validation"].metrics["bleu"] == expected.score
+    assert "tok:13a" in results.splits["validation"].bleu_signature
+    assert len(results.curve("validation", "bleu")) == 2
+    assert not any("test" in entry.evaluations for entry in results.history)
 
     checkpoint = tmp_path / "run" / "model"
     model, tokenizer = load_checkpoint(checkpoint)
@@ -116,8 +115,8 @@ def test_iwslt14_to_bleu_and_away(data_dir, tmp_path, use, capsys):
     printed = evaluate_checkpoint(checkpoint, "iwslt14", "de-en", None, None, tmp_path / "again", 5)
     again = json.loads((tmp_path / "again" / "metrics.json").read_text())
     for name, summary in again.items():
-        assert summary["bleu"] == pytest.approx(results["splits"][name]["bleu"], rel=1e-6)
-        assert summary["loss"] == pytest.approx(results["splits"][name]["loss_teacher"], rel=1e-4)
+        assert summary["bleu"] == pytest.approx(results.splits[name].metrics["bleu"], rel=1e-6)
+        assert summary["loss"] == pytest.approx(results.splits[name].metrics["loss_teacher"], rel=1e-4)
     assert printed.splitlines()[0].split() == ["split", "examples", "bleu", "accuracy", "loss"]
     sentences = data["test"]["input"][:2]
     lines = list(predict_lines(checkpoint, sentences))
@@ -173,14 +172,14 @@ def test_flores_from_raw_text(data_dir, tmp_path, monkeypatch, config):
         max_tokens=2000,
     )
     results = run_recipe(recipe)
-    assert {name: summary["examples"] for name, summary in results["splits"].items()} == {
+    assert {name: summary.examples for name, summary in results.splits.items()} == {
         name: count for name, count in sizes.items() if name != "train"
     }
     test = [row for row in read_lines(tmp_path / "run" / "predictions.jsonl") if row["split"] == "test"]
     sides = [row["prediction"] for row in test], [[row["target"] for row in test]]
     plain = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)
     metric = sacrebleu.BLEU() if config == "ne-en" else plain
-    assert results["splits"]["test"]["bleu"] == metric.corpus_score(*sides).score
+    assert results.splits["test"].metrics["bleu"] == metric.corpus_score(*sides).score
     model, tokenizer = load_checkpoint(tmp_path / "run")
     assert model.config.vocab_size == model.config.source_vocab_size == len(tokenizer) == 199
 
@@ -208,12 +207,12 @@ def test_noun_adjective_has_comp(tmp_path, use):
     test = [row for row in read_lines(tmp_path / "run" / "predictions.jsonl") if row["split"] == "test"]
     assert [row["pairs"] for row in test] == data["test"]["pairs"][:]
     columns = [[row[key] for row in test] for key in ("prediction", "target", "pairs")]
-    summary = results["splits"]["test"]
+    summary = results.splits["test"].metrics
     assert summary["comp"] == comp(*columns)["comp"]
     assert summary["comp_same_form"] == comp(*columns, rule="same_form")["comp"]
-    assert summary["comp_other_references"] == 0
+    assert results.splits["test"].comp_other_references == 0
     # only the test set has pairs that were held out
-    assert "comp" not in results["splits"]["validation"]
+    assert "comp" not in results.splits["validation"].metrics
     assert summary["loss"] > summary["loss_teacher"] > 0
     printed = evaluate_checkpoint(tmp_path / "run", "noun_adjective", "modified", ["test"], None, None, 4)
     assert f"{summary['comp']:.4f}" in printed
@@ -298,7 +297,7 @@ def test_any_encoder_decoder_translates(tmp_path, use, model):
         label_smoothing_factor=0.0,
         subwords=MOST,
     )
-    assert run_recipe(recipe)["splits"]["test"]["bleu"] >= 0
+    assert run_recipe(recipe).splits["test"].metrics["bleu"] >= 0
     assert len(list(predict_lines(tmp_path / "run", ["The new source needs the decision ."]))) == 1
 
 
@@ -309,7 +308,7 @@ def test_epochs_end_a_run(tmp_path, use):
     task = prepare_task(recipe)
     per_epoch = MaxTokensBatches(task.splits["train"], 300, 1, seed=0).updates_per_epoch
     assert 2 * per_epoch == steps_of(recipe, task) < 100
-    assert run_recipe(recipe)["steps"] == 2 * per_epoch
+    assert run_recipe(recipe).steps == 2 * per_epoch
 
 
 @pytest.mark.parametrize(

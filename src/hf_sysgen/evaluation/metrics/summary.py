@@ -130,10 +130,10 @@ def by_category(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str
     for row in rows:
         if row.get("category") is not None:
             groups[row["category"]].append(row)
-    return dict(sorted(groups.items(), key=lambda item: _natural(item[0])))
+    return dict(sorted(groups.items(), key=lambda item: natural(item[0])))
 
 
-def _natural(name: str) -> list[tuple[bool, int, str]]:
+def natural(name: str) -> list[tuple[bool, int, str]]:
     """Sorts "k=10" after "k=2"."""
     parts = re.split(r"(\d+)", name)
     return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]

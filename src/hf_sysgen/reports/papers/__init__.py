@@ -11,14 +11,14 @@ One file a paper in papers/, all scalars text, so that a number keeps the digits
   - `statistic`: `mean` (default) or `median`; `spread`: what follows ±, `std` or `sem`; `seeds`: runs behind a number,
     left out where the paper does not say; `exceptions`: row -> `spread` and `seeds` of its own, "" for not said.
   - `runs`: `rows`, `columns`: label -> a part of the run. A row's `{}` takes the column's part, else that is appended;
-    `cells`: row -> column -> the whole, also of a cell that the paper leaves empty. A run is "RECIPE key=value ...
-    @MEASURE": a recipe's name, overrides as they are given to it (`*` is any value), and a path in the record,
-    `test.accuracy` if none is given.
+    `cells`: row -> column -> the whole, also of a cell that the paper leaves empty. A run is "RECIPE dotted.key=value
+    ... @MEASURE": a recipe file's name, overrides as they are given to it, and what is measured, a
+    split and a metric of it; `test.accuracy` if none is given.
 """
 
 from __future__ import annotations
 
-import math
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,7 +26,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.errors import UserError
+from hf_sysgen.config.io import parse_overrides
+from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.results.record import Record, ResultsError
 
 FOLDER = Path(__file__).parent
 COMPARED = ("results", "count")
@@ -36,8 +38,8 @@ PRINTED = re.compile(r"~?(?P<mean>\d*\.?\d*)(?P<scale>[kM]?)(?: ± (?P<spread>\d
 SCALES = {"": 1.0, "k": 1e3, "M": 1e6}
 
 
-class PaperError(UserError):
-    """A table that no paper has: names those that there are."""
+# what only says how long a run is; its share of the paper's is its budget
+BUDGET = "training.max_steps"
 
 
 @dataclass(frozen=True)
@@ -46,17 +48,30 @@ class Run:
     What has to be run for a cell.
 
     Attributes:
-        recipe: name of the recipe file, without its ending.
-        overrides: keys of the recipe that are replaced, with the value that is given; `*` is any.
-        measure: where the number stands in the record: a split and a path in it, or a key of the record.
+        recipe: name of the recipe file, without folder and ending.
+        overrides: dotted key -> value that replaces the file's.
+        measure: where the number stands in the record: a split, a metric of it, of `by_category` a category; or
+            `num_parameters`.
     """
 
     recipe: str
-    overrides: Mapping[str, str]
+    overrides: Mapping[str, Any]
     measure: str
 
     def __str__(self) -> str:
-        return " ".join([self.recipe, *(f"{key}={value}" for key, value in self.overrides.items())])
+        texts = (value if isinstance(value, str) else json.dumps(value) for value in self.overrides.values())
+        return " ".join([self.recipe, *(f"{key}={text}" for key, text in zip(self.overrides, texts, strict=True))])
+
+    def is_of(self, file: str, overrides: Mapping[str, Any]) -> bool:
+        """Whether a run of this file with these overrides makes the cell, whatever its budget."""
+        if self.recipe != whole_of(file):
+            return False
+        wanted, given = ({**one, BUDGET: None} for one in (self.overrides, overrides))
+        return wanted == given
+
+    def setup(self, recipe: Recipe) -> Recipe:
+        """The paper's setup of the cell, made of the file's recipe."""
+        return recipe.with_(**self.overrides)
 
 
 @dataclass(frozen=True)
@@ -159,14 +174,14 @@ def find_tables(name: str) -> list[tuple[Paper, Table]]:
     The tables of a name: `all`, a paper (`csordas2021`), or one table of it (`csordas2021-table3`).
 
     Raises:
-        PaperError: nothing has that name.
+        ResultsError: nothing has that name.
     """
     found = [(paper, table) for paper in papers() for table in paper.tables if name in ("all", paper.id, table.id)]
     if not found:
         paper_ids = ", ".join(paper.id for paper in papers())
         same = [table.id for paper in papers() for table in paper.tables if paper.id == name.partition("-")[0]]
         known = f"{name.partition('-')[0]} has {', '.join(same)}" if same else f"tables of {paper_ids}, or all"
-        raise PaperError(f"no table {name!r}: {known}")
+        raise ResultsError(f"no table {name!r}: {known}")
     return found
 
 
@@ -231,26 +246,31 @@ def _run(runs: Mapping[str, Any], row: str, column: str, filled: bool) -> Run | 
         text = first.replace("{}", second) if "{}" in first else f"{first} {second}"
     recipe, *words = text.split()
     measures = [word[1:] for word in words if word.startswith("@")]
-    overrides = dict(word.split("=", 1) for word in words if not word.startswith("@"))
-    return Run(recipe, overrides, measures[0] if measures else MEASURE)
+    given = dict(word.split("=", 1) for word in words if not word.startswith("@"))
+    return Run(recipe, {key: _value(value) for key, value in given.items()}, measures[0] if measures else MEASURE)
 
 
-def measured(record: Mapping[str, Any], measure: str) -> float | None:
-    """The number of a results record at `measure` (see `Run`), `None` where the record has none."""
-    if measure in record:
-        return _number(record[measure])
+@cache
+def _value(text: str) -> Any:
+    return parse_overrides([f"value={text}"])["value"]
+
+
+@cache
+def whole_of(file: str) -> str:
+    """The name of a recipe file; of one that asks for another's cell with a smaller budget, that one's name."""
+    name = Path(file).name
+    return next((paper.reduced[name] for paper in papers() if name in paper.reduced), name)
+
+
+def measured(record: Record, measure: str) -> float | None:
+    """The number of a record at `measure` (see `Run`), `None` where the record has none."""
+    if measure == "num_parameters":
+        return float(record.num_parameters)
     split, _, path = measure.partition(".")
-    value: Any = record["splits"].get(split)
-    name, _, case = path.partition(".")
-    value = value.get(name) if isinstance(value, Mapping) else None
-    if case and isinstance(value, Mapping):
-        entry = value.get(case)
-        # [examples, accuracy]
-        value = entry[1] if isinstance(entry, list) and len(entry) == 2 else None
-    return _number(value)
-
-
-def _number(value: Any) -> float | None:
-    """A finite number, or nothing."""
-    usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if usable else None
+    if split not in record.splits:
+        return None
+    metric, _, category = path.partition(".")
+    if metric == "by_category":
+        score = record.splits[split].by_category.get(category)
+        return None if score is None else score.accuracy
+    return record.splits[split].metrics.get(metric)

@@ -6,9 +6,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
-from typing import Any
 
 from hf_sysgen.analysis.plotting import check_picture
 from hf_sysgen.config.io import load_recipe
@@ -17,8 +16,8 @@ from hf_sysgen.data import benchmark_info, load_benchmark
 from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, source_ids
 from hf_sysgen.reports.curves import plot_accuracies, told_apart
-from hf_sysgen.reports.report import table
-from hf_sysgen.results.record import MODEL, RESULTS, read_results
+from hf_sysgen.results.record import MODEL, RESULTS, Record, SplitMetrics, read_record
+from hf_sysgen.tables import table
 from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
 
 
@@ -45,7 +44,7 @@ def compare_recipes(
     Raises:
         RecipeError: a recipe is wrong, two recipes share a folder, or they have no metric in common that tells whose
             checkpoint is to translate.
-        PictureError: the plot's name ends otherwise.
+        AnalysisError: the plot's name ends otherwise.
         CheckpointError, DataError: that checkpoint writes no texts, or cannot read a sentence.
     """
     if plot is not None:
@@ -78,32 +77,35 @@ def compare_recipes(
             print(f"error: {recipe.name} failed, its messages are above", file=sys.stderr)
     if any(statuses):
         return exit_status(statuses)
-    records = [read_results(recipe.run_dir / RESULTS) for recipe in recipes]
+    records = [read_record(recipe.run_dir / RESULTS) for recipe in recipes]
     print("\n" + _table(recipes, records))
     if plot is not None:
         plot_accuracies(records, plot)
         print(f"\naccuracies over training: {plot}")
     if sentences:
-        metric = recipes[0].paper_metric
-        best = max(zip(recipes, records, strict=True), key=lambda pair: pair[1]["splits"]["test"][metric])[0]
+        metric = recipes[0].paper.metric
+        best = max(zip(recipes, records, strict=True), key=lambda pair: pair[1].splits["test"].metrics[metric] or 0.0)[
+            0
+        ]
         return _translate(best, sentences)
     return 0
 
 
-def _table(recipes: Sequence[Recipe], records: Sequence[dict[str, Any]]) -> str:
+def _table(recipes: Sequence[Recipe], records: Sequence[Record]) -> str:
     # runs of one table are judged alike: by exact match, or of translation by what the first one's paper reports
-    metric = recipes[0].paper_metric
+    metric = recipes[0].paper.metric
 
     def paper(recipe: Recipe, value: float | None) -> str:
         return "-" if value is None or recipe.paper.metric != metric else f"{value:.2f}"
 
-    def measured(split: Mapping[str, Any] | None) -> str:
-        return "-" if split is None or metric not in split else f"{split[metric]:.4f}"
+    def measured(split: SplitMetrics | None) -> str:
+        value = None if split is None else split.metrics.get(metric)
+        return "-" if value is None else f"{value:.4f}"
 
     rows = []
     called = told_apart([recipe.model.type for recipe in recipes], records)
     for name, recipe, record in zip(called, recipes, records, strict=True):
-        iid, generalization = record["splits"].get("validation"), record["splits"]["test"]
+        iid, generalization = record.splits.get("validation"), record.splits["test"]
         rows.append(
             (
                 name,
@@ -111,8 +113,8 @@ def _table(recipes: Sequence[Recipe], records: Sequence[dict[str, Any]]) -> str:
                 paper(recipe, recipe.paper.validation),
                 measured(generalization),
                 paper(recipe, recipe.paper.test),
-                f"{record['steps']:,}",
-                f"{record['train_seconds']:.0f} s",
+                f"{record.steps:,}",
+                f"{record.train_seconds:.0f} s",
             )
         )
     header = (
@@ -124,7 +126,7 @@ def _table(recipes: Sequence[Recipe], records: Sequence[dict[str, Any]]) -> str:
         "steps",
         "training",
     )
-    examples = ", ".join(f"{name} {split['examples']:,}" for name, split in records[0]["splits"].items())
+    examples = ", ".join(f"{name} {split.examples:,}" for name, split in records[0].splits.items())
     cells = "\n".join(
         f"paper: {name}: {recipe.paper.cell}" for name, recipe in zip(called, recipes, strict=True) if recipe.paper.cell
     )

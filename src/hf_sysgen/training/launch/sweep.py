@@ -11,18 +11,18 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from tqdm.auto import tqdm
 
 from hf_sysgen.config.sweep import Run, Selection, Sweep, SweepError, cells_of
 from hf_sysgen.errors import RunFailed, UserError
 from hf_sysgen.files import locked, write_whole
-from hf_sysgen.reports.report import table
-from hf_sysgen.results.record import RESULTS, ResultsError, read_results
+from hf_sysgen.results.record import RESULTS, Record, ResultsError, read_record
+from hf_sysgen.tables import table
 from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
 from hf_sysgen.training.launch.states import ENDED, STATES, failure_of, last_line, state_of
 from hf_sysgen.training.run import being_trained, finished_results
@@ -136,7 +136,7 @@ class _Training:
         print(f"{ENDED}{status}", file=log, flush=True)
         if status != 0:
             return status, failure_of(run.log) or ""
-        return 0, _accuracies(read_results(run.recipe.run_dir / RESULTS))
+        return 0, _accuracies(read_record(run.recipe.run_dir / RESULTS))
 
     def _show(self, run: Run, slot: int, line: str) -> None:
         if self.lines:
@@ -145,9 +145,10 @@ class _Training:
             print(f"[{run.name}] {line}", flush=True)
 
 
-def _accuracies(record: Mapping[str, Any]) -> str:
-    numbers = " ".join(f"{name}={split['accuracy']:.4f}" for name, split in record["splits"].items())
-    return f"{numbers} ({record['train_seconds']:.0f} s)"
+def _accuracies(record: Record) -> str:
+    accuracies = ((name, split.accuracy) for name, split in record.splits.items())
+    numbers = " ".join(f"{name}={math.nan if value is None else value:.4f}" for name, value in accuracies)
+    return f"{numbers} ({record.train_seconds:.0f} s)"
 
 
 def selection_text(runs: Iterable[Run], select: Selection) -> str:
@@ -178,14 +179,13 @@ def selection_text(runs: Iterable[Run], select: Selection) -> str:
 
 def _value(run: Run, select: Selection) -> float:
     path = run.recipe.run_dir / RESULTS
-    splits = read_results(path)["splits"]
+    splits = read_record(path).splits
     if select.split not in splits:
         raise ResultsError(f"{path}: has no split {select.split!r}; it has {', '.join(splits)}")
-    split = splits[select.split]
-    value = split.get(select.metric, select)
-    if not isinstance(value, int | float | None):
-        metrics = ", ".join(name for name, value in split.items() if isinstance(value, int | float))
-        raise ResultsError(f"{path}: {select.split} has no metric {select.metric!r}; it has {metrics}")
+    metrics = splits[select.split].metrics
+    if select.metric not in metrics:
+        raise ResultsError(f"{path}: {select.split} has no metric {select.metric!r}; it has {', '.join(metrics)}")
+    value = metrics[select.metric]
     return math.nan if value is None else value
 
 

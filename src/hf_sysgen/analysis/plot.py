@@ -1,0 +1,115 @@
+"""What `hf-sysgen plot ...` does: a picture of a checkpoint or of an example, as a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hf_sysgen.analysis import AnalysisError
+from hf_sysgen.analysis.plotting import check_picture, save
+from hf_sysgen.analysis.stories import Story, parse_story, story_of
+from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.results.predictions import Row, read_predictions
+from hf_sysgen.results.record import PREDICTIONS, RESULTS, read_record
+
+
+def plot_attention(checkpoint: str | Path, text: str, output: Path, target: str | None, positions: bool) -> str:
+    """Maps of an input. Raises AnalysisError, CheckpointError, DataError."""
+    check_picture(output)
+    from hf_sysgen.analysis.attention import attention_maps, position_maps, read_input
+    from hf_sysgen.analysis.attention_plots import draw_maps
+
+    model, tokenizer = _load(checkpoint)
+    reading = read_input(model, tokenizer, text, target)
+    maps = (position_maps if positions else attention_maps)(model, reading)
+    title = f"{model.config.model_type.replace('_', ' ')}: {text}"
+    if reading.decoded:
+        words = [word for word in reading.written if word != tokenizer.eos_token]
+        title += f"\n{'given' if target is not None else 'written'}: {' '.join(words)}"
+    save(draw_maps(maps, title), output)
+    return f"{', '.join(f'{one.kind}: {len(one.layers)} x {len(one.layers[0])}' for one in maps)} -> {output}"
+
+
+def plot_biases(checkpoint: str | Path, output: Path, reach: int) -> str:
+    """Figure 1 of Chaabouni et al. 2021 of a checkpoint. Raises AnalysisError, CheckpointError."""
+    check_picture(output)
+    from hf_sysgen.analysis.attention import distance_preferences
+    from hf_sysgen.analysis.attention_plots import draw_preferences
+
+    model, _ = _load(checkpoint)
+    found = distance_preferences(model, reach)
+    title = f"{model.config.model_type.replace('_', ' ')}: what heads prefer by distance"
+    save(draw_preferences(found, title), output)
+    return f"{', '.join(f'{one.kind}: {len(one.layers)} layers' for one in found)} -> {output}"
+
+
+def plot_example(run: Path, output: Path, split: str, row: int, data_dir: Path | None) -> str:
+    """
+    The graph of an example of a run: of CLUTRR the story with the model's attention, of COGS and CFQ the predicted
+    against the right graph, which its `predictions.jsonl` tells.
+
+    Raises:
+        AnalysisError, ResultsError: the file is no picture, the folder no run, the example not there or no
+            graph; and what `plot_story` raises.
+    """
+    check_picture(output)
+    recipe = read_record(run / RESULTS).recipe
+    benchmark = recipe.data.benchmark
+    if benchmark == "clutrr":
+        return plot_story(run, _story(recipe, split, row, data_dir), output)
+    from hf_sysgen.analysis.graph_plots import draw_queries, draw_words
+    from hf_sysgen.analysis.graphs import READERS, QueryGraph
+
+    if benchmark not in READERS:
+        raise AnalysisError(f"{run}: examples of {benchmark} are no graphs; those of clutrr, {', '.join(READERS)} are")
+    found = _prediction(run / PREDICTIONS, split, row)
+    gold, predicted = READERS[benchmark](found.measured())
+    said = "right" if found.exact else "wrong"
+    category = f" ({found.category})" if found.category else ""
+    title = f"{benchmark} {split} {row}{category}, {said}: {found.input}"
+    save((draw_queries if isinstance(gold, QueryGraph) else draw_words)(gold, predicted, title), output)
+    return f"{said}: {found.input} -> {output}"
+
+
+def plot_story(checkpoint: str | Path, story: Story | str, output: Path) -> str:
+    """A story with the attention of its query, layer by layer. Raises CheckpointError, AnalysisError."""
+    check_picture(output)
+    story = parse_story(story) if isinstance(story, str) else story
+    from hf_sysgen.analysis.attention import read_story, story_attention
+    from hf_sysgen.analysis.attention_plots import draw_story
+
+    model, _ = _load(checkpoint)
+    layers, probabilities = story_attention(model, read_story(model, story))
+    best = int(probabilities.argmax())
+    first, last = (story.people[node] for node in story.query)
+    answer = f"{first} → {last}: {model.config.id2label[best]} ({float(probabilities[best]):.2f})"
+    if story.answer is not None:
+        answer += f", right: {story.answer}"
+    save(draw_story(story, layers, f"{model.config.model_type.replace('_', ' ')}, {answer}"), output)
+    return f"{answer} -> {output}"
+
+
+def _load(checkpoint: str | Path) -> tuple[Any, Any]:
+    import transformers
+
+    from hf_sysgen.evaluation.checkpoints import load_any_checkpoint
+
+    transformers.utils.logging.disable_progress_bar()
+    return load_any_checkpoint(checkpoint)
+
+
+def _story(recipe: Recipe, split: str, row: int, data_dir: Path | None) -> Story:
+    from hf_sysgen.data import load_benchmark
+
+    data = load_benchmark(recipe.data.benchmark, recipe.data.config, data_dir=data_dir or recipe.data.data_dir)
+    if split not in data or not 0 <= row < len(data[split]):
+        sizes = ", ".join(f"{name} has {len(examples):,}" for name, examples in data.items())
+        raise AnalysisError(f"no example {row} of the split {split!r}: {sizes}")
+    return story_of(data[split][row])
+
+
+def _prediction(path: Path, split: str, row: int) -> Row:
+    found = next((one for one in read_predictions(path, split) if one.row == row), None)
+    if found is None:
+        raise AnalysisError(f"{path}: has no example {row} of the split {split!r}")
+    return found

@@ -1,0 +1,136 @@
+"""The papers' metrics for the `evaluate` library. Nothing is loaded from a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, get_args
+
+from hf_sysgen.evaluation.metrics.bleu import SETUPS, bleu
+from hf_sysgen.evaluation.metrics.cogs_match import exact_match as form_match
+from hf_sysgen.evaluation.metrics.cogs_match import renaming_match, semantic_match
+from hf_sysgen.evaluation.metrics.comp import Rule, comp
+from hf_sysgen.evaluation.metrics.parsing import attachment_scores
+from hf_sysgen.evaluation.metrics.sequences import MetricError, exact_match, oracle_length_match, perplexity, shares
+
+if TYPE_CHECKING:
+    import evaluate
+
+
+def _shares(**matches: Callable[[str, str], bool]) -> Callable[..., dict[str, Any]]:
+    """A metric of (predictions, references, categories=None): the share of examples that each function accepts."""
+    return lambda predictions, references, categories=None: shares(matches, predictions, references, categories)
+
+
+def _comp(predictions: Any, references: Any, pairs: Any, drop: bool = False, config: Any = None) -> dict[str, Any]:
+    return comp(predictions, references, pairs, config or "any_inflection", drop)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """
+    A metric of `evaluate`.
+
+    Attributes:
+        about: what it measures.
+        compute: of the columns `features` and further keywords; of a metric with `configs` also `config`.
+        features: column -> its type in `datasets`; a list of one type is a list.
+        configs: the names that `config_name` may have; without one, `compute` chooses.
+        citation: where it is from.
+    """
+
+    about: str
+    compute: Callable[..., dict[str, Any]]
+    features: dict[str, Any]
+    configs: tuple[str, ...] = ()
+    citation: str = ""
+
+
+_TEXTS = {"predictions": "string", "references": "string"}
+METRICS = {
+    "bleu": Spec(
+        "BLEU (sacrebleu) over the tokens of one of the setups of Chaabouni et al. 2021, `tokenized` by default.",
+        lambda predictions, references, config=None: bleu(predictions, references, config or "tokenized"),
+        _TEXTS,
+        configs=tuple(SETUPS),
+        citation="Post 2018, A Call for Clarity in Reporting BLEU Scores (arXiv:1804.08771)",
+    ),
+    "cogs_match": Spec(
+        "The share of COGS logical forms that equal their reference: exactly, up to variable names, in meaning. "
+        "Optional: `categories`, for shares by category.",
+        _shares(exact_match=form_match, renaming_match=renaming_match, semantic_match=semantic_match),
+        _TEXTS,
+        citation="Wu, Manning and Potts 2023, ReCOGS (arXiv:2303.13716)",
+    ),
+    "comp": Spec(
+        "The share of French predictions with both words of the held-out pair of adjective and noun. `pairs`: of each "
+        'example its English pairs, e.g. ["new response"]; `drop` leaves out examples whose reference has another '
+        "word. Configs: how words are matched.",
+        _comp,
+        {**_TEXTS, "pairs": ["string"]},
+        configs=get_args(Rule),
+        citation="Chaabouni, Dessi and Kharitonov 2021, section 5 (arXiv:2107.01366)",
+    ),
+    "dependency_parsing": Spec(
+        "LAS, UAS and exact match of dependency trees, written as `head:label` for each token: heads are counted from "
+        "1, 0 is the root. Optional: `content_words`, which tokens count for exact match.",
+        lambda predictions, references, content_words=None: attachment_scores(predictions, references, content_words),
+        _TEXTS,
+        citation="Goodwin et al. 2022, Compositional Generalization in Dependency Parsing (arXiv:2110.06843)",
+    ),
+    "oracle_length": Spec(
+        "Exact match with oracle output length: predictions, decoded without EOS, are cut at the reference's length. "
+        "Optional: `categories`.",
+        _shares(oracle_length=oracle_length_match),
+        _TEXTS,
+        citation="Newman, Hewitt, Liang and Manning 2020, The EOS Decision and Length Extrapolation (arXiv:2010.07174)",
+    ),
+    "perplexity": Spec(
+        "The exponential of the mean loss per token. `losses`: mean nats per token of each text, e.g. `loss_teacher` "
+        "of predictions.jsonl; `lengths`: how many tokens that mean is over.",
+        perplexity,
+        {"losses": "float64", "lengths": "int64"},
+    ),
+    "sequence_exact_match": Spec(
+        "The share of predictions with exactly the tokens of their reference, the accuracy that the papers report. "
+        "Optional: `categories`.",
+        _shares(exact_match=exact_match),
+        _TEXTS,
+    ),
+}
+
+
+def load_metric(name: str, config_name: str | None = None, **kwargs: Any) -> evaluate.Metric:
+    """
+    A metric, with everything that `evaluate` does with one: `compute`, `add_batch`, `evaluate.combine`, processes.
+
+    Args:
+        name: one of `METRICS`.
+        config_name: of `bleu` the setup, of `comp` the rule; the others have none.
+        kwargs: of `evaluate.Metric`, such as `num_process`, `process_id`, `keep_in_memory`.
+
+    Raises:
+        MetricError: no such metric or config.
+    """
+    import datasets
+    import evaluate
+
+    if name not in METRICS:
+        raise MetricError(f"no metric {name!r}; there are {', '.join(METRICS)}")
+    spec = METRICS[name]
+    if config_name not in (None, "default", *spec.configs):
+        raise MetricError(f"no config {config_name!r} of {name}; there are {', '.join(spec.configs) or 'none'}")
+
+    def feature(kind: Any) -> Any:
+        return datasets.List(feature(kind[0])) if isinstance(kind, list) else datasets.Value(kind)
+
+    def info(self: Any) -> evaluate.MetricInfo:
+        features = datasets.Features({column: feature(kind) for column, kind in spec.features.items()})
+        return evaluate.MetricInfo(spec.about, spec.citation, features, inputs_description=spec.about)
+
+    def compute(self: Any, **columns: Any) -> dict[str, Any]:
+        config = {"config": None if self.config_name == "default" else self.config_name} if spec.configs else {}
+        return spec.compute(**columns, **config)
+
+    metric = type(name, (evaluate.Metric,), {"_info": info, "_compute": compute})
+    return metric(config_name=config_name, **kwargs)

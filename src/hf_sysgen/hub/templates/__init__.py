@@ -1,0 +1,51 @@
+"""The texts of cards. Whatever comes from a record, a recipe or a benchmark is escaped unless a template says not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from hf_sysgen.tables import markdown
+
+
+def render(template: str, metadata: str, /, **values: Any) -> str:
+    """
+    A card: its metadata in YAML, then what the template of that name makes of the values.
+
+    Args:
+        metadata: `to_yaml()` of huggingface_hub's card data.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined,
+        finalize=_text, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {"fenced": fenced, "table": table}
+    body = environment.get_template(template).render(**values)
+    parts = ("---", metadata.strip(), "---", "", re.sub(r"\n{3,}", "\n\n", body).strip(), "")
+    return "\n".join(parts)
+
+
+def _text(value: Any) -> Markup:
+    """As Markdown shows it, without tags and entities; quotes and a lone "&" mean nothing outside of them."""
+    if isinstance(value, Markup):
+        return value
+    text = re.sub(r"&(?=#?\w+;)", "&amp;", str(value))
+    return Markup(text.replace("<", "&lt;").replace(">", "&gt;"))
+
+
+def fenced(text: str, language: str = "") -> Markup:
+    """A block of code that its text cannot end."""
+    longest = max(map(len, re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return Markup(f"{fence}{language}\n{text.rstrip(chr(10))}\n{fence}")
+
+
+def table(rows: Iterable[Sequence[object]], header: Sequence[str], numbers: bool = True) -> Markup:
+    """A Markdown table, whose cells cannot end it."""
+    cells = ([str(_text(cell)).replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows)
+    return Markup(markdown(header, cells, numbers))

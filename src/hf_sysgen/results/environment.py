@@ -1,0 +1,104 @@
+"""What else a number depends on: package versions, the commit of this package's checkout, the machine."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from hf_sysgen.files import write_whole
+
+STARTS = "starts.json"
+
+
+class Start(BaseModel):
+    """One start of a run, from whose updates its weights come."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+
+    commit: str | None
+    """Of this package's checkout, with "+" if files were changed; `None` where it is installed."""
+    versions: dict[str, str]
+    """Package -> version."""
+    step: int | None
+    """The update after which it began; `None` if unknown: version 1 kept the last start without its step."""
+
+
+_STARTS = TypeAdapter(list[Start])
+
+
+def environment() -> dict[str, Any]:
+    """`versions`, `git_commit`, `device` and `num_threads` of this process."""
+    import accelerate
+    import datasets
+    import numpy
+    import tokenizers
+    import torch
+    import transformers
+
+    from hf_sysgen import __version__
+
+    packages = (torch, transformers, datasets, accelerate, tokenizers, numpy)
+    versions = {package.__name__: package.__version__ for package in packages}
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else _cpu_name()
+    return {
+        "versions": {"python": platform.python_version(), "hf_sysgen": __version__, **versions},
+        "git_commit": _git_commit(),
+        "device": device,
+        "num_threads": torch.get_num_threads(),
+    }
+
+
+def starts_of(run_dir: Path, step: int, here: Mapping[str, Any]) -> list[Start]:
+    """
+    The starts of a run that now begins after `step` updates, this one last. Starts whose updates are lost, because the
+    run went on from an earlier checkpoint, are left out.
+
+    Args:
+        here: this process's [`environment`].
+    """
+    try:
+        before = _STARTS.validate_json((run_dir / STARTS).read_bytes())
+    except (OSError, ValidationError):
+        # a run of an older version, or one that has just begun
+        before = [] if step == 0 else [Start(commit=None, versions={}, step=0)]
+    kept = [start for start in before if (start.step or 0) < step]
+    return [*kept, Start(commit=here["git_commit"], versions=here["versions"], step=step)]
+
+
+def write_starts(run_dir: Path, starts: list[Start]) -> None:
+    """Keep them for the next start."""
+    write_whole(run_dir / STARTS, _STARTS.dump_json(starts, indent=1).decode() + "\n")
+
+
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _git_commit() -> str | None:
+    """The commit of the checkout that this file stands in, with `+` if files are changed; `None` where installed."""
+    here = Path(__file__).resolve().parent
+    commands = (
+        # fails where a repository of somebody else holds the environment that this package is installed in
+        ["git", "ls-files", "--error-unmatch", Path(__file__).name],
+        ["git", "rev-parse", "HEAD"],
+        ["git", "status", "--porcelain", "--untracked-files=no", "."],
+    )
+    try:
+        _, commit, changes = (
+            subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+            for command in commands
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return commit + ("+" if changes else "")

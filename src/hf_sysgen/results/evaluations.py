@@ -1,0 +1,70 @@
+"""Loss and exactness of every example at each evaluation of a run, which its results record has only means of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from hf_sysgen.files import write_whole
+from hf_sysgen.results.record import ResultsError, fault
+
+EVALUATIONS = "evaluations"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """
+    Each example of a split at one evaluation of a run.
+
+    Attributes:
+        step: after which it was.
+        losses: of each example, as the task reports it: of texts mean nats per token of the reference, free-running
+            (dataset/sequence.py:82-91 of Csordas et al. 2021).
+        exact: whether each was right.
+    """
+
+    step: int
+    losses: list[float]
+    exact: list[bool]
+
+
+_EVALUATION = TypeAdapter(Evaluation)
+
+
+def write_evaluation(run_dir: Path, split: str, step: int, records: Iterable[Mapping[str, Any]]) -> None:
+    """One file for each split and evaluation, so that a run that is killed and goes on writes the same files."""
+    records = list(records)
+    content = {
+        "step": step,
+        "losses": [round(record["loss"], 6) for record in records],
+        "exact": [int(record["exact"]) for record in records],
+    }
+    write_whole(run_dir / EVALUATIONS / f"{split}-{step:08}.json", json.dumps(content) + "\n")
+
+
+def read_evaluations(run_dir: Path, split: str) -> list[Evaluation]:
+    """
+    What `write_evaluation` wrote of a split, in order of steps.
+
+    Raises:
+        ResultsError: there is nothing, or a file cannot be read.
+    """
+    files = sorted((run_dir / EVALUATIONS).glob(f"{split}-*.json"))
+    if not files:
+        raise ResultsError(
+            f"{run_dir}: no losses of the examples of {split}; train with evaluation.save_example_losses=true"
+        )
+    found = []
+    for file in files:
+        try:
+            found.append(_EVALUATION.validate_json(file.read_bytes()))
+        except ValidationError as error:
+            raise ResultsError(f"{file}: {fault(error)}") from error
+        except OSError as error:
+            raise ResultsError(f"{file}: cannot be read: {error}") from error
+    return found

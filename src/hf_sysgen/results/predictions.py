@@ -1,0 +1,138 @@
+"""What a model predicted, example by example: `predictions.jsonl`, one typed row a line."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
+
+from hf_sysgen.files import write_whole
+from hf_sysgen.results.record import Number, ResultsError, fault
+
+
+class _Row(BaseModel):
+    """
+    An example of a split and what was measured on it. Numbers that a task measures beside the fields below, such as
+    `role_exact` of graphs, are kept as they are called.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True, use_attribute_docstrings=True)
+    __pydantic_extra__: dict[str, Any] = Field(init=False)
+
+    split: str
+    row: int = 0
+    """Number of the example in its split."""
+    input: str | None = None
+    category: str | None = None
+
+    def measured(self) -> dict[str, Any]:
+        """The fields that the row has, for `summarize`; without what was not measured."""
+        return self.model_dump(exclude_unset=True, exclude={"split"})
+
+
+class TextRow(_Row):
+    """A text, a relation or a tree that was predicted."""
+
+    prediction: str
+    target: str | None = None
+    exact: bool
+    loss: Number = None
+    """Mean nats per token of the reference, free-running."""
+    loss_teacher: Number = None
+    """The same, teacher-forced."""
+    target_length: int | None = None
+    """Words of the reference; of a translation its pieces."""
+    oracle_exact: bool | None = None
+    """Whether it is right with oracle output length."""
+    exact_teacher: bool | None = None
+    pairs: list[str] | None = None
+    """Of noun_adjective: the held-out pairs of the source."""
+
+
+class TreeRow(TextRow):
+    """A dependency tree, as `head:label` of each token."""
+
+    tokens: int
+    correct_heads: int
+    correct_arcs: int
+
+
+class GraphRow(_Row):
+    """Labels of the words of a sentence, column by column."""
+
+    prediction: dict[str, list[str | int]]
+    exact: bool
+    loss: Number = None
+    target_length: int | None = None
+
+
+class ModelingRow(_Row):
+    """A piece of text that a language model read."""
+
+    exact: None = None
+    nats: float
+    """Sum of the losses of its predicted tokens."""
+    correct: int
+    tokens: int
+
+
+def _kind(row: Any) -> str:
+    get = row.get if isinstance(row, Mapping) else lambda name: getattr(row, name, None)
+    if get("nats") is not None:
+        return "modeling"
+    if isinstance(get("prediction"), dict):
+        return "graph"
+    return "text" if get("correct_arcs") is None else "tree"
+
+
+Row: TypeAlias = TextRow | TreeRow | GraphRow | ModelingRow
+_ROW: TypeAdapter[Row] = TypeAdapter(
+    Annotated[
+        Annotated[TextRow, Tag("text")]
+        | Annotated[TreeRow, Tag("tree")]
+        | Annotated[GraphRow, Tag("graph")]
+        | Annotated[ModelingRow, Tag("modeling")],
+        Discriminator(_kind),
+    ]
+)
+
+
+def write_predictions(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """One JSON object a line; a number that is not finite becomes null."""
+    write_whole(path, "".join(json.dumps(_finite(row), allow_nan=False) + "\n" for row in rows))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def read_predictions(path: str | Path, split: str | None = None) -> list[Row]:
+    """
+    The rows of a file, or of one split of it, in order.
+
+    Raises:
+        ResultsError: the file is absent or empty, or has nothing of that split; a line is no row. Names the line.
+    """
+    try:
+        lines = Path(path).read_bytes().splitlines()
+    except OSError as error:
+        raise ResultsError(f"{path}: cannot read predictions: {error}; give the folder of a finished run") from error
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            rows.append(_ROW.validate_json(line))
+        except ValidationError as error:
+            raise ResultsError(f"{path}: line {number}: {fault(error)}") from error
+    found = [row for row in rows if split in (None, row.split)]
+    if not found:
+        there = ", ".join(dict.fromkeys(row.split for row in rows)) or "nothing"
+        raise ResultsError(f"{path}: has no predictions of {'any split' if split is None else split!r}, but of {there}")
+    return found

@@ -1,0 +1,23 @@
+"""Plain tables for the terminal and for Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table for the terminal: the first column left-aligned, the others right-aligned, two blanks between."""
+    lines = [[str(cell) for cell in row] for row in [header, *rows]]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+
+    def aligned(line: list[str]) -> str:
+        cells = [cell.rjust(width) for cell, width in zip(line, widths, strict=True)]
+        return "  ".join([line[0].ljust(widths[0]), *cells[1:]]).rstrip()
+
+    return "\n".join(aligned(line) for line in lines)
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = True) -> str:
+    """A Markdown table: the first column left-aligned, the others right-aligned if they are `numbers`."""
+    lines = [header, ("---", *["---:" if numbers else "---"] * (len(header) - 1)), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

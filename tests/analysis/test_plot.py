@@ -1,0 +1,486 @@
+"""Pictures of checkpoints and examples: the numbers in them, and what the commands say."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from unittest import mock
+
+import pytest
+import torch
+from made_examples import any_benchmark, made_examples
+from made_records import made_record
+from tiny_runs import SMALL, read_lines, tiny_recipe
+from transformers import GenerationConfig
+from typer.testing import CliRunner
+
+import hf_sysgen.analysis.plot
+import hf_sysgen.data
+import hf_sysgen.training.tasks.base
+from hf_sysgen.analysis import AnalysisError
+from hf_sysgen.analysis.attention import (
+    attention_maps,
+    distance_preferences,
+    position_maps,
+    read_input,
+    read_story,
+    record,
+    story_attention,
+)
+from hf_sysgen.analysis.graph_plots import _levels, draw_queries, draw_words
+from hf_sysgen.analysis.graphs import QueryGraph, WordGraph, cogs_forms, cogs_labels, parse_query, trees
+from hf_sysgen.analysis.plotting import BLUE, GREY, ORANGE
+from hf_sysgen.analysis.stories import Story, parse_story
+from hf_sysgen.cli.main import app
+from hf_sysgen.data.cogs.graph_forms import to_graph
+from hf_sysgen.data.text.vocabulary import build_vocabulary, sentence_tokenizer
+from hf_sysgen.evaluation.checkpoints import load_any_checkpoint
+from hf_sysgen.models import CONFIGS, MODELS
+from hf_sysgen.models.positions import sinusoids
+from hf_sysgen.results.record import write_record
+from hf_sysgen.training.run import run_recipe
+
+VOCABULARY = build_vocabulary(["jump left twice", "walk and look"], ["I_JUMP I_LEFT", "I_WALK I_LOOK"])
+JOINT = build_vocabulary(["jump left twice"], ["I_JUMP"], joint=True, start=False)
+STORY = Story(["Ann", "Bob", "Cy"], [(0, 1), (1, 2)], ["wife", "son"], (0, 2))
+HEADS, WIDTH = 2, 8
+
+
+def tiny(model_type: str, number: int = -1, **fields):
+    """A model of distinct weights; `number` picks one of its classes."""
+    shared = {"num_attention_heads": HEADS, "hidden_size": WIDTH, "intermediate_size": 5}
+    sizes = {**shared, "encoder_layers": 2, "decoder_layers": 3, "num_hidden_layers": 3}
+    config_class = CONFIGS[model_type]
+    if "source_vocab_size" in config_class.__dataclass_fields__:
+        sizes |= {
+            "vocab_size": VOCABULARY.vocab_size,
+            "source_vocab_size": VOCABULARY.source_vocab_size,
+            "source_id_offset": VOCABULARY.source_id_offset,
+        }
+    eos = VOCABULARY.tokenizer.eos_token_id
+    ids = dict.fromkeys(("pad_token_id", "eos_token_id", "decoder_start_token_id"), eos)
+    sizes = {key: size for key, size in (sizes | ids).items() if key in config_class.__dataclass_fields__}
+    torch.manual_seed(3)
+    classes = [
+        one for heads in MODELS[config_class].values() for one in (heads if isinstance(heads, tuple) else (heads,))
+    ]
+    model = classes[number](config_class(**{**sizes, **fields})).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.4 * torch.randn_like(parameter))
+    model.generation_config = GenerationConfig(max_new_tokens=4, **ids)
+    return model
+
+
+def edge_on_stories(**fields):
+    return tiny("edge_transformer", edge_vocab_size=5, edge_labels=["", "son", "wife"], num_labels=4, **fields)
+
+
+ENCODER_DECODERS = [
+    ("relative_universal_transformer", {"encoder": 2, "decoder": 3, "decoder to encoder": 3}),
+    ("sag_conv_transformer", {"decoder to encoder": 3}),
+    ("lstm_seq2seq", {"decoder to encoder": 1}),
+    ("conv_seq2seq", {"decoder to encoder": 3}),
+]
+
+
+@pytest.mark.parametrize(("model_type", "expected"), ENCODER_DECODERS)
+def test_every_layer_and_head(model_type, expected):
+    """Layers that share weights are shown once for each depth, and rows are distributions."""
+    fields = {"decoder_layers": 2} if model_type == "lstm_seq2seq" else {}
+    model = tiny(model_type, **fields)
+    reading = read_input(model, VOCABULARY.tokenizer, "jump left", "I_JUMP I_LOOK")
+    maps = attention_maps(model, reading)
+    assert {one.kind: len(one.layers) for one in maps} == expected
+    assert (reading.decoded, reading.written) == (["</s>", "I_JUMP", "I_LOOK"], ["I_JUMP", "I_LOOK", "</s>"])
+    for one in maps:
+        for weights in one.layers:
+            assert weights.shape[1:] == (len(one.queries), len(one.keys))
+            torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2]))
+    cross = maps[-1]
+    assert cross.queries == reading.written
+    # a convolutional encoder has its own symbols
+    assert cross.keys == reading.read
+    assert cross.keys[-3:-1] == ["jump", "left"]
+
+
+def test_weights_are_those_of_the_model_and_it_is_put_back():
+    model = tiny("relative_transformer")
+    before = model.config._attn_implementation
+    reading = read_input(model, VOCABULARY.tokenizer, "walk", "I_WALK")
+    _, decoder, _ = attention_maps(model, reading)
+    assert model.config._attn_implementation == before
+    model.set_attn_implementation("eager")
+    outputs = model(**reading.inputs, output_attentions=True)
+    torch.testing.assert_close(decoder.layers[1], outputs.decoder_attentions[1][0].detach())
+
+
+def test_what_a_model_writes_is_what_it_is_shown_to_read():
+    model = tiny("relative_transformer")
+    reading = read_input(model, VOCABULARY.tokenizer, "walk and look")
+    logits = model(**reading.inputs).logits[0]
+    assert VOCABULARY.tokenizer.convert_ids_to_tokens(logits.argmax(-1)) == reading.written
+    assert reading.decoded[1:] == reading.written[:-1]
+
+
+def test_a_decoder_alone_reads_prompt_and_answer():
+    model = tiny("depth_width_decoder", vocab_size=JOINT.vocab_size)
+    reading = read_input(model, JOINT.tokenizer, "jump left", "I_JUMP")
+    assert reading.read == ["jump", "left", "</s>", "I_JUMP"]
+    (maps,) = attention_maps(model, reading)
+    assert [weights.shape for weights in maps.layers] == [(HEADS, 4, 4)] * 3
+    assert not maps.layers[0].triu(1).any()
+
+
+def test_loop_edges_of_sentences():
+    tokenizer = sentence_tokenizer(["a cat saw"])
+    model = tiny("edge_transformer", 2, input_form="sequence", vocab_size=len(tokenizer), max_relative_distance=2)
+    assert type(model).__name__ == "EdgeTransformerForGraphParsing"
+    reading = read_input(model, tokenizer, "a cat saw")
+    (maps,) = attention_maps(model, reading)
+    weights = record(model, reading).attentions[1][0]
+    for head in range(HEADS):
+        for node in range(3):
+            for way in range(3):
+                assert maps.layers[1][head, node, way] == weights[head, node, way, node]
+    assert maps.queries == maps.keys == ["a", "cat", "saw"]
+
+
+def test_the_edge_in_question():
+    model = edge_on_stories()
+    reading = read_story(model, STORY)
+    assert reading.inputs["edge_ids"].tolist() == [[[0, 2, 0], [0, 0, 1], [0, 0, 0]]]
+    layers, probabilities = story_attention(model, reading)
+    outputs = record(model, reading)
+    for ours, weights in zip(layers, outputs.attentions, strict=True):
+        assert ours.tolist() == [[weights[0, head, 0, way, 2].item() for way in range(3)] for head in range(HEADS)]
+        torch.testing.assert_close(ours.sum(1), torch.ones(HEADS))
+    torch.testing.assert_close(probabilities, outputs.logits[0].softmax(-1))
+    (maps,) = attention_maps(model, reading)
+    assert maps.queries[2] == "Ann → Cy"
+    torch.testing.assert_close(maps.layers[1][:, 2], layers[1])
+
+
+def test_both_nodes_in_question():
+    model = tiny("relation_aware_transformer", edge_vocab_size=5, edge_labels=["", "son", "wife"])
+    reading = read_input(model, None, "Ann wife Bob, Bob son Cy, Ann ? Cy")
+    layers, _ = story_attention(model, reading)
+    weights = record(model, reading).attentions[2][0]
+    torch.testing.assert_close(layers[2], (weights[:, 0] + weights[:, 2]) / 2)
+
+
+def test_stories():
+    assert parse_story("Ann wife Bob, Bob son Cy , Ann ? Cy") == STORY
+    for text in ("Ann wife", "Ann wife Ann, Ann ? Bob", "Ann wife Bob", "Ann ? Bob", "A son B, A ? B, B ? A"):
+        with pytest.raises(AnalysisError, match="expected"):
+            parse_story(text)
+    with pytest.raises(AnalysisError, match="'friend' is no relation that the model knows: son, wife"):
+        read_input(edge_on_stories(), None, "Ann friend Bob, Ann ? Bob")
+
+
+def test_figure_1():
+    """Appendix C: exp(b_d) / sum_d exp(b_d) over all distances; the decoder's picture leaves the future out."""
+    model = tiny("sag_t5_transformer", attention_span=2)
+    encoder, decoder = distance_preferences(model)
+    assert (encoder.distances, decoder.distances) == ([-2, -1, 0, 1, 2], [-2, -1, 0])
+    for found, stack in ((encoder, model.model.encoder), (decoder, model.model.decoder)):
+        for layer, preferences in zip(stack.layers, found.layers, strict=True):
+            for head in range(HEADS):
+                exponentials = [math.exp(bias) for bias in layer.self_attn.distance_bias[head].tolist()]
+                expected = [value / sum(exponentials) for value in exponentials][: len(found.distances)]
+                assert preferences[head].tolist() == pytest.approx(expected, rel=1e-5)
+
+
+def test_biases_of_relative_attention():
+    """v r_d / sqrt(D), with r_d the projected sinusoids of the distance; one layer where depths share it."""
+    model = tiny("relative_universal_transformer")
+    encoder, decoder = distance_preferences(model, reach=3)
+    assert (len(encoder.layers), len(decoder.layers), decoder.distances) == (1, 1, [-3, -2, -1, 0])
+    attention = model.model.encoder.layers[0].self_attn
+    for head in range(HEADS):
+        scores = []
+        for distance in range(-3, 4):
+            projected = attention.pos_proj.weight.detach() @ sinusoids(torch.tensor([distance]), WIDTH)[0]
+            score = attention.v[head].detach() @ projected.view(HEADS, -1)[head]
+            scores.append(float(score) / math.sqrt(WIDTH / HEADS))
+        expected = torch.tensor(scores).softmax(0)
+        torch.testing.assert_close(encoder.layers[0][head], expected, atol=1e-5, rtol=1e-4)
+
+
+def test_positions_on_an_input():
+    """Of T5 the same numbers by distance, over what is in reach; far distances have the last one's."""
+    model = tiny("sag_t5_transformer", attention_span=1)
+    reading = read_input(model, VOCABULARY.tokenizer, "jump left twice", "I_JUMP I_LEFT")
+    encoder, decoder = position_maps(model, reading)
+    for found, stack, reach in ((encoder, model.model.encoder, 9), (decoder, model.model.decoder, 0)):
+        for layer, weights in zip(stack.layers, found.layers, strict=True):
+            bias = layer.self_attn.distance_bias.tolist()
+            for head, rows in enumerate(weights.tolist()):
+                for query, row in enumerate(rows):
+                    keys = [key for key in range(len(row)) if key - query <= reach]
+                    scores = [math.exp(bias[head][max(-1, min(1, key - query)) + 1]) for key in keys]
+                    assert row[: len(keys)] == pytest.approx([score / sum(scores) for score in scores], rel=1e-5)
+                    assert all(math.isnan(weight) for weight in row[len(keys) :])
+    assert "position_bias" not in vars(model.model.encoder.layers[0].self_attn)
+
+
+def test_positions_of_spans_and_shared_biases():
+    (encoder, _) = position_maps(
+        span := tiny("sag_fixed_span_transformer", attention_span=1),
+        read_input(span, VOCABULARY.tokenizer, "jump left twice", "I_JUMP"),
+    )
+    torch.testing.assert_close(encoder.layers[0][0, 0, :2], torch.tensor([0.5, 0.5]))
+    assert encoder.layers[0][0, 0, 2:].isnan().all()
+    model = tiny("depth_width_decoder", vocab_size=JOINT.vocab_size, position_scheme="relative_bias")
+    (maps,) = position_maps(model, read_input(model, JOINT.tokenizer, "jump left", "I_JUMP"))
+    bias = model.model.relative_bias.weight[1, :3].detach()
+    torch.testing.assert_close(maps.layers[0][1, 2, :3], bias.flip(0).softmax(0))
+    (found,) = distance_preferences(model, reach=2)
+    torch.testing.assert_close(found.layers[0][1], bias.flip(0).softmax(0))
+
+
+def test_t5_with_one_block():
+    buckets = {"relative_attention_num_buckets": 6, "relative_attention_max_distance": 4}
+    model = tiny("universal_t5_transformer", vocab_size=JOINT.vocab_size, **buckets)
+    reading = read_input(model, JOINT.tokenizer, "jump left twice", "I_JUMP I_JUMP")
+    assert {one.kind: len(one.layers) for one in attention_maps(model, reading)} == {
+        "encoder": 2, "decoder": 3, "decoder to encoder": 3,
+    }  # fmt: skip
+    encoder, decoder = position_maps(model, reading)
+    tables = [
+        stack.block[0].layer[0].SelfAttention.relative_attention_bias.weight.detach().T
+        for stack in (model.encoder, model.decoder)
+    ]
+    # of six buckets the first three are of what stands before: 0, 1, further; the others of what follows
+    expected = tables[0][:, [1, 0, 4, 5]].softmax(-1)
+    torch.testing.assert_close(encoder.layers[0][:, 1], expected)
+    assert encoder.queries == ["jump", "left", "twice", "</s>"]
+    torch.testing.assert_close(decoder.layers[0][:, 2], tables[1][:, [2, 1, 0]].softmax(-1))
+    assert decoder.layers[0][:, 1, 2].isnan().all()
+    assert decoder.queries == ["I_JUMP", "I_JUMP", "</s>"]
+    encoder, decoder = distance_preferences(model, reach=2)
+    assert (encoder.distances, decoder.distances) == ([-2, -1, 0, 1, 2], [-2, -1, 0])
+    torch.testing.assert_close(encoder.layers[0], tables[0][:, [2, 1, 0, 4, 5]].softmax(-1))
+    torch.testing.assert_close(decoder.layers[0], tables[1][:, [2, 1, 0]].softmax(-1))
+
+
+def test_sentences_that_are_labelled():
+    """An encoder alone; its biases are of query minus key, the figure's distances of key minus query."""
+    tokenizer = sentence_tokenizer(["a cat saw"])
+    model = tiny("transformer_graph_parser", vocab_size=len(tokenizer), max_relative_distance=1, share_layers=False)
+    reading = read_input(model, tokenizer, "a cat saw")
+    (maps,) = attention_maps(model, reading)
+    (positions,) = position_maps(model, reading)
+    assert len(maps.layers) == len(positions.layers) == 3
+    assert maps.layers[0].shape == positions.layers[0].shape == (HEADS, 3, 3)
+    (found,) = distance_preferences(model)
+    numbers = model.model.layers[2].self_attn.distances.weight[:, -1].detach() / math.sqrt(WIDTH / HEADS)
+    assert found.distances == [-1, 0, 1]
+    torch.testing.assert_close(found.layers[2][0], numbers.softmax(0).flip(0))
+
+
+def test_what_a_model_has_not():
+    model = tiny("sysgen_transformer")
+    reading = read_input(model, VOCABULARY.tokenizer, "jump", "I_JUMP")
+    with pytest.raises(AnalysisError, match="has no biases by distance"):
+        distance_preferences(model)
+    with pytest.raises(AnalysisError, match="positions add nothing"):
+        position_maps(model, reading)
+    with pytest.raises(AnalysisError, match="writes nothing"):
+        read_input(edge_on_stories(), None, "Ann wife Bob, Ann ? Bob", "son")
+
+
+def test_graphs_of_cogs():
+    sentence, form = (
+        "Emma saw the cat .",
+        "* cat ( x _ 3 ) ; see . agent ( x _ 1 , Emma ) AND see . theme ( x _ 1 , x _ 3 )",
+    )
+    graph = to_graph(sentence, form)._asdict()
+    wrong = {**graph, "roles": ["theme", "", "", "theme", ""]}
+    gold, predicted = cogs_labels({"input": sentence, **graph, "prediction": wrong})
+    assert gold.words == sentence.split()
+    assert (gold.parents, gold.roles) == ([1, -1, -1, 1, -1], ["agent", "", "", "theme", ""])
+    assert gold.labels == ["PNOUN", "VERB see", "", "CNOUN DEF", ""]
+    assert predicted.roles[0] == "theme"
+    texts = [text.get_text() for text in draw_words(gold, predicted, "").axes[0].texts]
+    assert (texts.count("agent"), texts.count("theme")) == (1, 3)
+    assert cogs_forms({"input": sentence, "target": form, "prediction": form}) == (gold, gold)
+    assert cogs_forms({"input": sentence, "target": form, "prediction": "see . agent ("}) == (gold, None)
+
+
+def test_trees_count_from_one():
+    gold, predicted = trees(
+        {"input": "did M0 act", "target": "3:AUX 3:NSUBJ 0:ROOT", "prediction": "2:AUX 0:ROOT 2:OBJ"}
+    )
+    assert (gold.parents, predicted.parents) == ([2, 2, -1], [1, -1, 1])
+    assert predicted.roles == ["AUX", "ROOT", "OBJ"]
+
+
+def test_arcs_on_one_level_do_not_overlap():
+    graph = WordGraph([""] * 7, [3, 0, 5, -1, 6, 3, 3], ["a", "b", "c", "ROOT", "d", "e", "f"], [""] * 7)
+    levels = _levels(graph)
+    assert levels.pop(3) == 0
+    spans = {child: sorted((child, graph.parents[child])) for child in levels}
+    assert sorted(levels) == [0, 1, 2, 4, 5, 6]
+    for child, (first, last) in spans.items():
+        for other, (begin, end) in spans.items():
+            if child != other and first < end and begin < last:
+                assert levels[child] != levels[other]
+
+
+def test_queries():
+    text = "SELECT DISTINCT ?x0 WHERE { ?x0 a film.actor . ?x0 people.person.gender M1 . FILTER ( ?x0 != M2 ) }"
+    graph = QueryGraph(
+        frozenset({"?x0"}), {"?x0": frozenset({"film.actor"})}, frozenset({("?x0", "people.person.gender", "M1")}),
+        frozenset({frozenset({"?x0", "M2"})}),
+    )  # fmt: skip
+    assert parse_query(text) == graph
+    assert parse_query("SELECT count ( * ) WHERE { M0 a b }").selected == frozenset()
+    for wrong in ("SELECT DISTINCT ?x0 WHERE { ?x0 a film.actor", "", "SELECT count ( * ) WHERE { M0 a b c }"):
+        with pytest.raises(AnalysisError):
+            parse_query(wrong)
+    right, predicted = draw_queries(graph, None, "").axes
+    assert "gender" in [text.get_text() for text in right.texts]
+    assert predicted.get_title() == "predicted: not a query"
+
+
+def invoke(*words):
+    return CliRunner().invoke(app, ["plot", *map(str, words)])
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    tiny("sag_t5_transformer").save_pretrained(tmp_path / "t5")
+    VOCABULARY.tokenizer.save_pretrained(tmp_path / "t5")
+    return tmp_path / "t5"
+
+
+def test_commands_write_pictures(checkpoint, tmp_path):
+    done = invoke("attention", checkpoint, "jump left", "-o", tmp_path / "new" / "maps.png")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("encoder: 2 x 2, decoder: 3 x 2, decoder to encoder: 3 x 2 -> ")
+    assert invoke("attention", checkpoint, "jump", "--positions", "-o", tmp_path / "maps.svg").exit_code == 0
+    assert invoke("biases", checkpoint, "-o", tmp_path / "biases.png").exit_code == 0
+    edge_on_stories(id2label={0: "son", 1: "wife", 2: "a", 3: "b"}).save_pretrained(tmp_path / "edge")
+    done = invoke("story", tmp_path / "edge", "Ann wife Bob, Bob son Cy, Ann ? Cy", "-o", tmp_path / "story.png")
+    assert done.stdout.startswith("Ann → Cy: ")
+    for name in ("new/maps.png", "biases.png", "story.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_commands_say_in_a_line_what_is_wrong(checkpoint, tmp_path):
+    picture = tmp_path / "a.png"
+    wrong = {
+        (checkpoint, "jump", "-o", tmp_path / "a.txt"): "a picture's name ends in one of .png",
+        (checkpoint, "fly", "-o", picture): "'fly'",
+        (checkpoint, "jump", "--target", "I_FLY", "-o", picture): "'I_FLY'",
+        (tmp_path, "jump", "-o", picture): "config.json is missing",
+    }
+    for words, message in wrong.items():
+        done = invoke("attention", *words)
+        assert (done.exit_code, message in done.stderr, len(done.stderr.splitlines())) == (2, True, 1), done.output
+    assert not picture.exists()
+
+
+def test_examples_of_runs(tmp_path):
+    row = {"split": "test", "row": 4, "exact": False, "input": "did M0 act", "target": "3:AUX 3:NSUBJ 0:ROOT",
+           "prediction": "2:AUX 0:ROOT 2:OBJ"}  # fmt: skip
+    (tmp_path / "predictions.jsonl").write_text(json.dumps(row) + "\n")
+    benchmark = {"data.benchmark": "cfq_dependencies"}
+    write_record(tmp_path / "results.json", made_record(recipe_values=benchmark))
+    done = invoke("example", tmp_path, "--row", 4, "-o", tmp_path / "tree.png")
+    assert done.stdout.startswith("wrong: did M0 act"), done.output
+    missing = invoke("example", tmp_path, "--row", 3, "-o", tmp_path / "b.png")
+    assert (missing.exit_code, "no example 3 of the split 'test'" in missing.stderr) == (2, True)
+    write_record(tmp_path / "results.json", made_record(recipe_values={"data.benchmark": "scan"}))
+    other = invoke("example", tmp_path, "-o", tmp_path / "b.png")
+    assert (other.exit_code, "scan" in other.stderr) == (2, True)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Folders of runs on made graphs that have learnt a part of it, by benchmark."""
+    folders = {}
+    for benchmark, config in (("clutrr", "gen_train234_test2to10"), ("cogs_graph", "gen_2020")):
+        folder = tmp_path_factory.mktemp(benchmark)
+        recipe = tiny_recipe(
+            folder, model="edge_transformer", benchmark=benchmark, config=config, max_steps=30, size=16,
+            eval_steps=None, num_hidden_layers=2, dropout=0.0, learning_rate=0.005,
+        )  # fmt: skip
+        with mock.patch.object(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark):
+            run_recipe(recipe)
+        folders[benchmark] = folder / "run"
+    return folders
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The figures that are saved."""
+    figures = []
+    monkeypatch.setattr(hf_sysgen.analysis.plot, "save", lambda figure, path: figures.append((figure, path)))
+    return figures
+
+
+@pytest.mark.parametrize("row", [0, 1, 2])
+def test_a_story_of_a_run(row, runs, drawn, tmp_path, monkeypatch):
+    """Its people, relations and question in every layer, with the weights that the run's model gives them."""
+    monkeypatch.setattr(hf_sysgen.data, "load_benchmark", any_benchmark)
+    example = made_examples("clutrr")["test"][row]
+    done = invoke("example", runs["clutrr"], "--row", row, "-o", tmp_path / "story.png")
+    assert done.exit_code == 0, done.output
+    ((figure, path),) = drawn
+    assert path == tmp_path / "story.png"
+    people = example["names"][: 1 + max(map(max, example["edges"]))]
+    first, last = (people[node] for node in example["query_edge"])
+    (record,) = (one for one in read_lines(runs["clutrr"] / "predictions.jsonl") if _is_row(one, row))
+    answer = rf"{first} → {last}: {record['prediction']} \((0\.\d\d|1\.00)\), right: {example['target']}"
+    assert re.fullmatch(rf"edge transformer, {answer}", figure.get_suptitle())
+    assert re.fullmatch(rf"{answer} -> .*story\.png\n", done.stdout)
+
+    model, _ = load_any_checkpoint(runs["clutrr"])
+    story = Story(people, [tuple(edge) for edge in example["edges"]], example["edge_types"], example["query_edge"])
+    expected, _ = story_attention(model, read_story(model, story))
+    *panels, _ = figure.axes
+    above, below = panels[: len(expected)], panels[len(expected) :]
+    for axes, maps, weights in zip(above, below, expected, strict=True):
+        texts = [text.get_text() for text in axes.texts]
+        means = [f"{float(weight):.2f}".lstrip("0") for weight in weights.mean(0)]
+        relations = dict(zip(story.edges, story.relations, strict=True))
+        assert sorted(texts) == sorted([*people, *means, *relations.values(), "?"])
+        torch.testing.assert_close(torch.tensor(maps.images[0].get_array()), weights)
+    missing = invoke("example", runs["clutrr"], "--row", SMALL["test"], "-o", tmp_path / "b.png")
+    assert (missing.exit_code, "no example 13 of the split 'test'" in missing.stderr) == (2, True)
+
+
+def _is_row(record, row):
+    return (record["split"], record["row"]) == ("test", row)
+
+
+@pytest.mark.parametrize("row", range(6))
+def test_a_graph_of_a_run(row, runs, drawn, tmp_path):
+    """The right arcs above the words, the predicted ones below, in the colours of what is right, missed and wrong."""
+    example = made_examples("cogs_graph")["test"][row]
+    (record,) = (one for one in read_lines(runs["cogs_graph"] / "predictions.jsonl") if _is_row(one, row))
+    done = invoke("example", runs["cogs_graph"], "--row", row, "-o", tmp_path / "graph.png")
+    said = "right" if record["exact"] else "wrong"
+    assert done.stdout == f"{said}: {example['input']} -> {tmp_path / 'graph.png'}\n", done.output
+    ((figure, _),) = drawn
+    assert figure.get_suptitle() == f"cogs_graph test {row} ({example['category']}), {said}: {example['input']}"
+    (axes,) = figure.axes
+    shown = [(text.get_text(), text.get_color()) for text in axes.texts]
+    assert {word for word, _ in shown} >= set(example["input"].split())
+    # what both agree on is grey above and below; else the right arc is blue and the predicted one orange
+    arcs = [
+        set(zip(range(99), graph["parents"], graph["roles"], strict=False)) for graph in (example, record["prediction"])
+    ]
+    for ours, other, wrong in ((*arcs, BLUE), (*reversed(arcs), ORANGE)):
+        for child, parent, role in ours:
+            if parent >= 0 or role:
+                assert (role, GREY if (child, parent, role) in other else wrong) in shown
+
+
+def test_runs_that_are_looked_at_are_right_in_part(runs):
+    """Or nothing is said of a colour."""
+    rows = [row for row in read_lines(runs["cogs_graph"] / "predictions.jsonl") if row["split"] == "test"][:6]
+    assert {row["exact"] for row in rows} == {True, False}
