@@ -25,12 +25,12 @@ from kept_records import keep
 
 from hf_sysgen.analysis import commands as analyse
 from hf_sysgen.analysis.plotting import check_picture
+from hf_sysgen.config.sweep import load_sweep
 from hf_sysgen.data.c4.files import write_shards
 from hf_sysgen.data.text.byte_pairs import save_byte_pairs
 from hf_sysgen.errors import UserError
 from hf_sysgen.results.record import RESULTS, read_record
-from hf_sysgen.training.launch.run_sweep import run_sweep
-from hf_sysgen.training.launch.sweep import load_sweep
+from hf_sysgen.training.launch.sweep import run_sweep
 
 HERE = Path(__file__).resolve().parent
 RECIPES = HERE.parent / "recipes" / "petty2023"

@@ -33,7 +33,7 @@ from hf_sysgen.evaluation.evaluate import evaluate_split
 from hf_sysgen.files import write_whole
 from hf_sysgen.results.environment import environment
 from hf_sysgen.training.tasks.base import prepare_task
-from hf_sysgen.training.trainer import steps_of
+from hf_sysgen.training.trainer import SysgenTrainer, steps_of, training_arguments
 
 RECIPE = Path(__file__).resolve().parent.parent / "recipes" / "chaabouni2021" / "scan_jump_conv.yaml"
 # fairseq's ids: ours after a row that nothing reads and the padding
@@ -172,14 +172,15 @@ def train(model: nn.Module, task: Any, batches: Any, steps: int, title: str) -> 
     """Learn from the recipe's batches as its run does; the mean loss of the last hundred updates."""
     recipe = task.recipe
     parameters = list(model.parameters())
-    optimizer = torch.optim.SGD(parameters, lr=recipe.learning_rate, momentum=recipe.momentum, nesterov=True)
+    optimizer_class, options = SysgenTrainer.get_optimizer_cls_and_kwargs(training_arguments(recipe))
+    optimizer = optimizer_class(parameters, **options)
     losses = []
     model.train()
     for step in tqdm(range(steps), desc=title, mininterval=10):
         loss = loss_of(model, task.splits["train"][batches.rows(step)])
         optimizer.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(parameters, recipe.max_grad_norm)
+        nn.utils.clip_grad_norm_(parameters, recipe.training.max_grad_norm)
         optimizer.step()
         losses.append(float(loss))
     model.eval()
@@ -190,7 +191,7 @@ def compare(fconv: types.ModuleType, seed: int, most: int | None) -> dict[str, A
     """Both models' exact match on the test split, and how far apart their losses were before they learned."""
     recipe = load_recipe(RECIPE, [f"seed={seed}"])
     task = prepare_task(recipe)
-    steps = min(steps_of(recipe, task), most or recipe.steps)
+    steps = min(steps_of(recipe, task), most or recipe.training.max_steps)
     ours = task.build_model("sdpa").eval()
     theirs = Theirs(fconv, ours).eval()
     batches = task.batches(steps, rank=0, world=1)

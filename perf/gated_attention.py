@@ -61,7 +61,7 @@ def measure(names: list[str], rounds: int, decode_rounds: int, device: str) -> d
         model = task.build_model(attention).to(device).train()
         # a contender must not train on what another has learned to decode
         reader = task.build_model("sdpa").to(device).eval()
-        optimizer = torch.optim.Adam(model.parameters(), lr=recipe.learning_rate, fused=True)
+        optimizer = torch.optim.Adam(model.parameters(), lr=recipe.training.learning_rate, fused=True)
         split = task.splits["train"]
         rows = list(StepBatches(split, BATCH_SIZE, rounds + 1, 0, "epochs", LENGTH_GROUPS))
         parts = [{key: tensor.to(device) for key, tensor in split[some].items()} for some in rows]

@@ -33,7 +33,7 @@ from pretraining import flops_per_token, measured_peak
 from transformers import TrainerCallback
 
 from hf_sysgen.config.io import load_recipe
-from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.config.recipe import Recipe, WithReplacement
 from hf_sysgen.data.c4.files import write_shards
 from hf_sysgen.data.text.byte_pairs import train_byte_pairs
 from hf_sysgen.files import write_whole
@@ -47,8 +47,10 @@ RECIPES = Path(__file__).resolve().parent.parent / "recipes" / "petty2023"
 WARM_UP = 5
 # of one machine, and of eight
 GPUS = (1, 8, 64)
-QUICK = ("size_class=null", "hidden_size=64", "intermediate_size=64", "num_attention_heads=4", "batch_size=8",
-         "context_length=32", "streams=4", "torch_compile=false", "precision=fp32")  # fmt: skip
+QUICK = (
+    "model.size_class=null", "model.hidden_size=64", "model.intermediate_size=64", "model.num_attention_heads=4",
+    "batches.size=8", "data.context_length=32", "data.streams=4", "training.torch_compile=false", "training.bf16=false",
+)  # fmt: skip
 
 
 def made_texts(subwords: int, documents: int) -> list[str]:
@@ -72,8 +74,12 @@ class Stamps(TrainerCallback):
 
 def days(recipe: Recipe, tokens_per_second: float) -> float:
     """What all steps of a recipe take at a measured speed."""
-    assert recipe.batch_size is not None
-    return recipe.steps * recipe.batch_size * recipe.context_length / tokens_per_second / 86_400
+    return recipe.training.max_steps * tokens_of_update(recipe) / tokens_per_second / 86_400
+
+
+def tokens_of_update(recipe: Recipe) -> int:
+    assert isinstance(recipe.batches, WithReplacement)
+    return recipe.batches.size * recipe.data.context_length
 
 
 def measure(name: str, folder: Path, overrides: list[str], steps: int) -> dict:
@@ -81,24 +87,24 @@ def measure(name: str, folder: Path, overrides: list[str], steps: int) -> dict:
     quiet_libraries()
     path = RECIPES / f"{name}.yaml"
     own = [
-        f"steps={WARM_UP + steps}", "warmup_steps=1", "kept_steps=[]", "eval_every=0", f"save_every={10**9}",
-        "validation_examples=1", "tracker=none", f"data_dir={folder}", f"tokenizer={folder / 'tokenizer'}",
+        f"training.max_steps={WARM_UP + steps}", "schedule.warmup_steps=1", "training.kept_steps=[]",
+        "training.eval_steps=null", f"training.save_steps={10**9}", "data.validation_examples=1",
+        "training.report_to=none", f"data.data_dir={folder}", f"data.tokenizer={folder / 'tokenizer'}",
         f"output_dir={folder / name}",
     ]  # fmt: skip
     recipe = load_recipe(path, [*overrides, *own])
     task = prepare_task(recipe)
     model = task.build_model(attention_of(recipe))
-    flops = flops_per_token(model, recipe.context_length)
+    flops = flops_per_token(model, recipe.data.context_length)
     trainer, stamps = SysgenTrainer(recipe, model, task), Stamps()
     trainer.add_callback(stamps)
     trainer.train()
     seconds = [after - before for before, after in zip(stamps.times, stamps.times[1:], strict=False)][WARM_UP - 1 :]
-    assert recipe.batch_size is not None
-    speed = recipe.batch_size * recipe.context_length / statistics.median(seconds)
+    speed = tokens_of_update(recipe) / statistics.median(seconds)
     return {
         "recipe": name,
         "overrides": overrides,
-        "length_groups": recipe.length_groups,
+        "length_buckets": getattr(recipe.batches, "length_buckets", 1),
         "parameters": model.num_parameters(),
         "tokens_per_second": speed,
         "seconds": seconds,
@@ -142,7 +148,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipes", nargs="*", help="e.g. pretrain_134M_12; default: all but the quick ones")
     parser.add_argument("--steps", type=int, default=20, help="timed updates")
-    parser.add_argument("--override", action="append", default=[], help="key=value, e.g. length_groups=2")
+    parser.add_argument("--override", action="append", default=[], help="e.g. batches.length_buckets=2")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)  # of the text: measure here, print JSON

@@ -7,8 +7,8 @@ do one step in turn, round after round, so that a busy machine slows them alike;
 timed by the processor time it got, several and a GPU by the clock. Rows:
 
 - `padded`: one batch, padded to its longest example.
-- `grouped`: the same update from `length_groups` parts of similar length, gradients accumulated (what recipes do).
-- `bf16`: `grouped` under autocast, what `precision=bf16` of a recipe is.
+- `grouped`: the same update from `length_buckets` parts of similar length, gradients accumulated (what recipes do).
+- `bf16`: `grouped` under autocast, what `training.bf16=true` of a recipe is.
 - `compiled`: `padded` under torch.compile, with static shapes (only with `--compile`; takes minutes on a CPU).
 - `decode`: greedy sequences a second for a fixed number of steps, ours through `greedy_decode`, all through `generate`.
 """
