@@ -510,7 +510,7 @@ def test_first_cell_of_shipped_files(path, tmp_path, monkeypatch):
     overrides = [*run.overrides, *shrunk(run.recipe), f"output_dir={tmp_path / 'run'}"]
     if run.recipe.benchmark == "c4":
         overrides.append(f"data.tokenizer={write_tokenizer(tmp_path / 'tokenizer')}")
-    assert run_recipe(load_recipe(run.file, overrides))["steps"] == 2
+    assert run_recipe(load_recipe(run.file, overrides)).steps == 2
 
 
 @pytest.mark.slow
