@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from hf_sysgen.files import write_whole
-from hf_sysgen.results.record import RESULTS, read_results
+from hf_sysgen.results.record import RESULTS, Record, read_record
 from hf_sysgen.tables import table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,7 +29,7 @@ OVERRIDES = (
 )  # fmt: skip
 
 
-def train(variant: str, seed: int, runs: Path, extra: tuple[str, ...] = ()) -> dict | None:
+def train(variant: str, seed: int, runs: Path, extra: tuple[str, ...] = ()) -> Record | None:
     """The results record of one run, or None (with its log printed) if it failed."""
     run_dir = runs / f"scan_length26_{variant}" / f"seed{seed}"
     recipe = ROOT / "recipes" / "csordas2021" / f"scan_length26_{variant}.yaml"
@@ -41,7 +41,7 @@ def train(variant: str, seed: int, runs: Path, extra: tuple[str, ...] = ()) -> d
     if done.returncode:
         print(done.stderr[-2000:], file=sys.stderr, flush=True)
         return None
-    return read_results(run_dir / RESULTS)
+    return read_record(run_dir / RESULTS)
 
 
 def main() -> None:
@@ -58,7 +58,7 @@ def main() -> None:
         record = train("relative_universal", 0, arguments.runs / "time", ("training.eval_steps=null", "training.save_steps=50000", *extra))
         if record is None:
             sys.exit(1)
-        print(f"{record['steps']} steps in {record['train_seconds']} s on {record['device']} (goal: 50,000 in 90 s)")
+        print(f"{record.steps} steps in {record.train_seconds} s on {record.environment.device} (goal: 50,000 in 90 s)")
         write_whole(arguments.output / "gpu_scan_time.json", json.dumps(record, indent=1) + "\n")
         return
     jobs = [(variant, seed) for variant in VARIANTS for seed in range(arguments.seeds)]
@@ -68,7 +68,7 @@ def main() -> None:
     for variant in VARIANTS:
         mine = [record for (name, _), record in zip(jobs, records, strict=True) if name == variant and record]
         for split in ("validation", "test"):
-            values = [record["splits"][split]["accuracy"] for record in mine]
+            values = [record.splits[split].accuracy or 0.0 for record in mine]
             spread = statistics.stdev(values) if len(values) > 1 else float("nan")
             mean = statistics.mean(values) if values else float("nan")
             rows.append((variant, split, len(values), f"{mean:.4f}", f"{spread:.4f}"))

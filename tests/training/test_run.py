@@ -344,7 +344,7 @@ def test_what_shows_only_with_the_data(changes, message, tmp_path, few_examples,
 
 @pytest.mark.parametrize("model", ["edge_transformer", "graph_attention_network", "relation_aware_transformer"])
 def test_attention_that_a_model_does_not_have(model, tmp_path):
-    keys = {"model": model, "benchmark": "clutrr", "config": "k_234"}
+    keys = {"model": model, "benchmark": "clutrr", "config": "gen_train234_test2to10"}
     with pytest.raises(RecipeError, match=r"model\.attn_implementation=sdpa"):
         attention_of(tiny_recipe(tmp_path, **keys, attn_implementation="sdpa"))
     assert attention_of(tiny_recipe(tmp_path, **keys, attn_implementation="eager")) == "eager"
@@ -397,7 +397,7 @@ def test_a_wrong_recipe_does_not_hold_its_folder(tmp_path, few_examples):
     """A folder belongs to a recipe only once data and model have shown that it can run."""
     with pytest.raises(RecipeError, match="length_buckets=3"):
         run_recipe(tiny_recipe(tmp_path, length_buckets=3))
-    assert run_recipe(tiny_recipe(tmp_path, length_buckets=2, max_steps=2))["steps"] == 2
+    assert run_recipe(tiny_recipe(tmp_path, length_buckets=2, max_steps=2)).steps == 2
 
 
 @pytest.mark.parametrize(

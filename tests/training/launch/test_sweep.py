@@ -56,11 +56,7 @@ def stand_in_command(processes, file, overrides) -> list[str]:
     accuracy = recipe.training.learning_rate if recipe.training.learning_rate < 1 else 0.5
     split = {"examples": 2, "accuracy": accuracy, "loss": 1.0, "by_length": [[1, 2, accuracy]]}
     results = {
-        "schema_version": 1, "name": recipe.name, "recipe": recipe.to_dict(), "recipe_hash": recipe.hash,
-        "git_commit": None, "versions": {}, "seed": recipe.seed, "steps": 2, "num_parameters": 1,
-        "splits": {"validation": split, "test": split}, "history": [], "train_seconds": 1.0, "device": "none",
-        "num_processes": 1, "num_threads": 1,
-    }  # fmt: skip
+@@RESULTS@@
     plan = {"run_dir": str(recipe.run_dir), "recipe": dump_recipe(recipe), "seed": recipe.seed, "results": results}
     path = Path("plans") / f"{recipe.hash}.json"
     path.parent.mkdir(exist_ok=True)
@@ -84,17 +80,17 @@ def test_runs_of_a_file(folder):
     path = write_sweep(
         folder,
         recipes=["tiny.yaml", "other.yaml"],
-        cells=[{}, {"config": "length", "max_steps": 7}],
-        axes={"learning_rate": [0.01, 1e-05], "dropout": [0.0]},
+        cells=[{}, {"data.config": "length", "training.max_steps": 7}],
+        axes={"training.learning_rate": [0.01, 1e-05], "model.dropout": [0.0]},
         seeds=[3, 1],
     )
     write_recipe(folder, "other", model="universal_transformer")
     loaded = load_sweep(path)
     assert len(loaded.runs) == 2 * 2 * 2 * 2
     assert [run.name for run in loaded.runs[:3]] == [
-        "runs/tiny,dropout=0.0/seed3",
-        "runs/tiny,dropout=0.0/seed1",
-        "runs/tiny,dropout=0.0,learning_rate=1e-05/seed3",
+        "runs/tiny,model.dropout=0.0/seed3",
+        "runs/tiny,model.dropout=0.0/seed1",
+        "runs/tiny,model.dropout=0.0,training.learning_rate=1e-05/seed3",
     ]
     last = loaded.runs[-1]
     assert last.overrides == (
@@ -104,24 +100,25 @@ def test_runs_of_a_file(folder):
         "training.max_steps=7",
         "seed=1",
     )
-    assert last.recipe == load_recipe(last.file, last.overrides)
-    assert (last.recipe.config, last.recipe.steps, last.recipe.learning_rate) == ("length", 7, 1e-5)
+    assert last.recipe == load_recipe(last.path, last.overrides)
+    recipe = last.recipe
+    assert (recipe.data.config, recipe.training.max_steps, recipe.training.learning_rate) == ("length", 7, 1e-5)
 
 
 def test_overrides(folder):
-    path = write_sweep(folder, cells=[{"max_steps": 3}, {"max_steps": 4}], axes={"dropout": [0.1, 0.2]})
+    path = write_sweep(folder, cells=[{"training.max_steps": 3}, {"training.max_steps": 4}], axes={"model.dropout": [0.1, 0.2]})
     quick = load_sweep(path, ["training.max_steps=5", "seeds=[7]"])
     assert [run.name for run in quick.runs] == [
-        "runs/tiny,steps=5/seed7",  # 0.1 is the default
-        "runs/tiny,dropout=0.2,steps=5/seed7",
+        "runs/tiny,training.max_steps=5/seed7",  # 0.1 is the default
+        "runs/tiny,model.dropout=0.2,training.max_steps=5/seed7",
     ]
-    assert [run.recipe.model_fields["dropout"] for run in load_sweep(path, ["model.dropout=0.5"]).runs] == [0.5] * 8
+    assert [run.recipe.model.fields["dropout"] for run in load_sweep(path, ["model.dropout=0.5"]).runs] == [0.5] * 8
     # values that YAML would read otherwise
-    write_sweep(folder, axes={"paper_cell": ["null", "3", None], "report_to": ["none"]}, seeds=[0])
+    write_sweep(folder, axes={"paper.cell": ["null", "3", None], "training.report_to": ["none"]}, seeds=[0])
     with pytest.raises(SweepError, match="two runs are one"):
         load_sweep(path)
-    write_sweep(folder, axes={"paper_cell": ["3"]}, seeds=[0])
-    assert load_sweep(path).runs[0].recipe.paper_cell == "3"
+    write_sweep(folder, axes={"paper.cell": ["3"]}, seeds=[0])
+    assert load_sweep(path).runs[0].recipe.paper.cell == "3"
 
 
 @pytest.mark.parametrize(
@@ -222,7 +219,7 @@ def test_what_the_rule_selects(folder):
     """Of each recipe and config the best mean over seeds; of losses the lowest."""
     rates = [0.02, 0.03, 0.01]
     path = write_sweep(
-        folder, axes={"config": ["length", "simple"], "learning_rate": rates}, seeds=[0, 1], select="test accuracy"
+        folder, axes={"data.config": ["length", "simple"], "training.learning_rate": rates}, seeds=[0, 1], select="test accuracy"
     )
     result = sweep(path)
     assert result.exit_code == 0
@@ -407,7 +404,7 @@ def sbatch(folder, monkeypatch):
 
 
 def test_slurm(folder, sbatch):
-    path = write_sweep(folder, axes={"paper_cell": ["it's $HOME"]})
+    path = write_sweep(folder, axes={"paper.cell": ["it's $HOME"]})
     assert sweep(path, "--run", "runs/tiny/seed0").exit_code == 0
     result = sweep(path, "training.max_steps=6", "--slurm", "--partition 'my gpus' --gres gpu:1", "--jobs", 2)
     assert result.exit_code == 0, result.output
@@ -500,7 +497,7 @@ def test_shipped_files(path):
     loaded = load_sweep(path, corner)
     assert corner or len(loaded.runs) == count
     # a cell that is the recipe itself keeps the paper's number
-    assert all(run.recipe.paper_cell or len(run.overrides) > 1 for run in loaded.runs)
+    assert all(run.recipe.paper.cell or len(run.overrides) > 1 for run in loaded.runs)
 
 
 @pytest.mark.slow
@@ -509,9 +506,9 @@ def test_first_cell_of_shipped_files(path, tmp_path, monkeypatch):
     monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark)
     run = load_sweep(path, ["seeds=[0]"]).runs[0]
     overrides = [*run.overrides, *shrunk(run.recipe), f"output_dir={tmp_path / 'run'}"]
-    if run.recipe.benchmark == "c4":
+    if run.recipe.data.benchmark == "c4":
         overrides.append(f"data.tokenizer={write_tokenizer(tmp_path / 'tokenizer')}")
-    assert run_recipe(load_recipe(run.file, overrides))["steps"] == 2
+    assert run_recipe(load_recipe(run.path, overrides)).steps == 2
 
 
 @pytest.mark.slow
