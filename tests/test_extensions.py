@@ -257,7 +257,10 @@ def test_commands_that_read_it_say_so(words, tmp_path):
 
 
 def test_a_recipe_says_where_a_variant_may_be(tmp_path):
-    (tmp_path / "mine.yaml").write_text("model: linear_bias_transformer\n")
+    (tmp_path / "mine.yaml").write_text(
+        "model: {type: linear_bias_transformer}\ndata: {benchmark: scan, config: simple}\n"
+        "batches: {sampling: epochs, size: 2}\ntraining: {max_steps: 1, learning_rate: 1.0}\n"
+    )
     result = CliRunner().invoke(app, ["train", str(tmp_path / "mine.yaml")])
     assert result.exit_code == 2
     assert EXTENSIONS_VARIABLE in result.stderr

@@ -182,7 +182,7 @@ def test_groups_make_the_same_update(sampling, label_smoothing, tmp_path, few_ex
             label_smoothing_factor=label_smoothing,
         )  # fmt: skip
         history = run_recipe(recipe).history
-        histories.append([(entry["loss"], entry["grad_norm"]) for entry in history if "loss" in entry])
+        histories.append([(entry.loss, entry.grad_norm) for entry in history if entry.loss is not None])
         models.append(load_file(recipe.run_dir / "model" / "model.safetensors"))
     assert len(histories[0]) == 6
     # the Trainer sums losses in float32

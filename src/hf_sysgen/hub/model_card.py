@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -198,14 +197,17 @@ def _base_model(recipe: Recipe) -> str | None:
 
 
 def what_is(model_type: str) -> str:
-    """What the configuration of a model type says that it is. Raises PublishError: no such model is known."""
+    """
+    What the config class of a model type says that it is, in its `title`; for a user's own model without one, its
+    model type. Raises PublishError: no such model is known.
+    """
     from hf_sysgen.evaluation.checkpoints import unknown_model_type
     from hf_sysgen.models import CONFIGS
 
     if model_type not in CONFIGS:
         raise PublishError(f"the model is a {unknown_model_type(model_type)}")
-    about = " ".join((sys.modules[CONFIGS[model_type].__module__].__doc__ or "").split())
-    return about.removeprefix("Configuration of ").rstrip(".")
+    # its own, because a user's variant may extend a config of a paper
+    return vars(CONFIGS[model_type]).get("title", f"the model type {model_type}")
 
 
 def _quoted(record: Record) -> str:

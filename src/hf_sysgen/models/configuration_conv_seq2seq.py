@@ -26,6 +26,7 @@ class ConvSeq2SeqConfig(Seq2SeqConfig):
     """
 
     model_type = "conv_seq2seq"
+    title = "the convolutional encoder-decoder, a baseline in the SCAN table of Chaabouni et al. 2021"
     paper = "chaabouni2021"
     # the files in bin-data of robertodessi/SCAN-CNN hold words and one end symbol
     source_starts = False

@@ -64,6 +64,7 @@ class DepthWidthConfig(CheckedConfig):
     """
 
     model_type = "depth_width_decoder"
+    title = 'the decoders of Petty et al. 2023, "The Impact of Depth and Width on ... Generalization"'
     paper = "petty2023"
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
     no_effect = {  # noqa: RUF012

@@ -62,6 +62,7 @@ class EdgeTransformerConfig(CheckedConfig):
     """
 
     model_type = "edge_transformer"
+    title = 'the Edge Transformer of Bergen et al. 2021, "Systematic Generalization with Edge Transformers"'
     paper = "bergen2021"
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
 
@@ -132,6 +133,7 @@ class EdgeDependencyParserConfig(EdgeTransformerConfig):
     """
 
     model_type = "edge_dependency_parser"
+    title = "the Edge Transformer of Bergen et al. 2021 as a dependency parser"
     paper = "bergen2021"
 
     hidden_size: int = 360

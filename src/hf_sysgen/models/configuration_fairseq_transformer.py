@@ -44,6 +44,7 @@ class FairseqTransformerConfig(EncoderDecoderConfig):
     """
 
     model_type = "fairseq_transformer"
+    title = "fairseq's Transformer (v0.10.2), the base of Chaabouni et al. 2021"
     paper = "chaabouni2021"
     # fairseq reads `words </s>` (data/dictionary.py:292-317 of 0.10.2)
     source_starts = False
@@ -138,6 +139,7 @@ class SagTransformerConfig(FairseqTransformerConfig):
     """
 
     model_type = "sag_transformer"
+    title = "the Transformer with a self-attention gate (SAG) of Chaabouni et al. 2021"
     paper = "chaabouni2021"
 
     self_attention_gate: bool = True
@@ -151,6 +153,7 @@ class SagConvTransformerConfig(SagTransformerConfig):
     """
 
     model_type = "sag_conv_transformer"
+    title = "the gated Transformer with convolution as self-attention of Chaabouni et al. 2021"
     paper = "chaabouni2021"
 
     self_attention: Literal["full", "fixed_span", "t5", "convolution"] = "convolution"
@@ -164,6 +167,7 @@ class SagFixedSpanTransformerConfig(SagTransformerConfig):
     """
 
     model_type = "sag_fixed_span_transformer"
+    title = "the gated Transformer with fixed-span self-attention of Chaabouni et al. 2021"
     paper = "chaabouni2021"
 
     self_attention: Literal["full", "fixed_span", "t5", "convolution"] = "fixed_span"
@@ -177,6 +181,7 @@ class SagT5TransformerConfig(SagTransformerConfig):
     """
 
     model_type = "sag_t5_transformer"
+    title = "the gated Transformer with T5 attention of Chaabouni et al. 2021"
     paper = "chaabouni2021"
 
     self_attention: Literal["full", "fixed_span", "t5", "convolution"] = "t5"

@@ -36,6 +36,7 @@ class GraphAttentionNetworkConfig(CheckedConfig):
     """
 
     model_type = "graph_attention_network"
+    title = "the graph attention network on CLUTRR, a baseline of Sinha et al. 2019 and Bergen et al. 2021"
     paper = "bergen2021"
     no_effect = {"max_nodes": ("node_init", ("zeros",))}  # noqa: RUF012
 

@@ -31,6 +31,7 @@ class LstmSeq2SeqConfig(Seq2SeqConfig):
     """
 
     model_type = "lstm_seq2seq"
+    title = "the LSTM encoder-decoder with attention, a baseline in the papers' SCAN tables"
     paper = "chaabouni2021"
     # Lake & Baroni 2018 tell of no start symbol
     source_starts = False

@@ -35,6 +35,7 @@ class RelationAwareTransformerConfig(CheckedConfig):
     """
 
     model_type = "relation_aware_transformer"
+    title = "the Relation-aware Transformer on graphs, a baseline of Bergen et al. 2021"
     paper = "bergen2021"
 
     hidden_size: int = 320

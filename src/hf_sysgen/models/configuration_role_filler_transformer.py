@@ -46,6 +46,7 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
     """
 
     model_type = "role_filler_transformer"
+    title = "the role/filler Transformer of Chakravarthy et al. 2022"
     paper = "chakravarthy2022"
     no_effect = {"renormalization": ("attention_threshold", (None,))}  # noqa: RUF012
 

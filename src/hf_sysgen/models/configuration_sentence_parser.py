@@ -108,6 +108,7 @@ class TransformerGraphParserConfig(SentenceEncoderConfig):
     """
 
     model_type = "transformer_graph_parser"
+    title = "the Transformer that predicts graphs over words, a baseline of Bergen et al. 2021"
     paper = "bergen2021"
 
     share_layers: bool = True
@@ -143,6 +144,7 @@ class BiaffineDependencyParserConfig(SentenceEncoderConfig):
     """
 
     model_type = "biaffine_dependency_parser"
+    title = "dependency parsers with a biaffine head, baselines of Bergen et al. 2021"
     paper = "bergen2021"
     no_effect = {  # noqa: RUF012
         **SentenceEncoderConfig.no_effect,

@@ -34,6 +34,7 @@ class SysgenTransformerConfig(EncoderDecoderConfig):
     """
 
     model_type = "sysgen_transformer"
+    title = 'the encoder-decoder Transformer of Csordas et al. 2021, "The Devil is in the Detail"'
     paper = "csordas2021"
 
     position_scheme: Literal["absolute", "relative"] = "absolute"
@@ -71,6 +72,7 @@ class UniversalTransformerConfig(SysgenTransformerConfig):
     """
 
     model_type = "universal_transformer"
+    title = "the Universal Transformer of Csordas et al. 2021"
     paper = "csordas2021"
 
     share_layers: bool = True
@@ -87,6 +89,7 @@ class RelativeTransformerConfig(SysgenTransformerConfig):
     """
 
     model_type = "relative_transformer"
+    title = "the Transformer with relative positions of Csordas et al. 2021"
     paper = "csordas2021"
 
     position_scheme: Literal["absolute", "relative"] = "relative"
@@ -101,6 +104,7 @@ class RelativeUniversalTransformerConfig(RelativeTransformerConfig):
     """
 
     model_type = "relative_universal_transformer"
+    title = "the Universal Transformer with relative positions of Csordas et al. 2021"
     paper = "csordas2021"
 
     share_layers: bool = True

@@ -19,6 +19,7 @@ class TorchTransformerConfig(EncoderDecoderConfig):
     """
 
     model_type = "torch_transformer"
+    title = "the Transformer that Chakravarthy et al. 2022 compare with (Table 1)"
     paper = "chakravarthy2022"
     # read by `EmbeddingInput`
     position_scheme = "absolute"

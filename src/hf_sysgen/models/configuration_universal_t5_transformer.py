@@ -34,6 +34,7 @@ class UniversalT5TransformerConfig(CheckedConfig):
     """
 
     model_type = "universal_t5_transformer"
+    title = "T5 with one block for all depths, the Universal Transformer that Bergen et al. 2021 train on CFQ"
     paper = "bergen2021"
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
     # names that T5's layers use

@@ -152,7 +152,7 @@ def test_parses_of_other_sentences(tmp_path: Path) -> None:
 
     # what parsers do to brackets, quotes and blanks is no difference
     assert [len(words) for words in parsed("-LRB- A resp onse -RRB-", "a `` source '' .")] == [5, 5]
-    with pytest.raises(DataError, match=r"ends before sentence 2, 'a “source”\.'; parse the sentences that"):
+    with pytest.raises(DataError, match=r"ends before sentence 2, 'a “source”\.';"):
         list(parsed("A response"))
     with pytest.raises(DataError, match=r"parse 1 is of 'A', not of '.A response.'; .* each line as one sentence"):
         list(parsed("A", "response", "a source"))
