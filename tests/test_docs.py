@@ -129,9 +129,19 @@ def test_a_new_variant_is_trained_and_travels(tmp_path):
     """The document's file and recipe as they are, made small; then its snippet, where this package cannot be had."""
     paths = written(DOCS / "new_variant.md", tmp_path)
     assert {path.parent.name for path in paths.values() if path.suffix == ".py"} == {"my_extensions"}
-    small = ["training.max_steps=2", "batches.size=8", "training.eval_steps=2", "evaluation.examples=3", "model.hidden_size=16", "model.intermediate_size=16",
-             "model.num_attention_heads=2", "model.encoder_layers=1", "model.decoder_layers=1", "output_dir=runs/linear_bias/seed0",
-             "training.report_to=none"]  # fmt: skip
+    small = [
+        "training.max_steps=2",
+        "batches.size=8",
+        "training.eval_steps=2",
+        "evaluation.examples=3",
+        "model.hidden_size=16",
+        "model.intermediate_size=16",
+        "model.num_attention_heads=2",
+        "model.encoder_layers=1",
+        "model.decoder_layers=1",
+        "output_dir=runs/linear_bias/seed0",
+        "training.report_to=none",
+    ]
     prepare = functools.partial(use_own_models, tmp_path / "my_extensions")
     done = train_process([str(paths["linear_bias.yaml"]), *small], tmp_path, prepare)
     assert done.status == 0, done.err
@@ -149,7 +159,13 @@ def test_a_new_variant_is_trained_and_travels(tmp_path):
 def test_the_commands_of_the_new_variant(tmp_path):
     """In processes of their own, which learn of the variant from the variable alone."""
     written(DOCS / "new_variant.md", tmp_path)
-    small = ["training.max_steps=2", "model.hidden_size=16", "model.num_attention_heads=2", "training.report_to=none", "output_dir=runs/linear_bias/seed0"]
+    small = [
+        "training.max_steps=2",
+        "model.hidden_size=16",
+        "model.num_attention_heads=2",
+        "training.report_to=none",
+        "output_dir=runs/linear_bias/seed0",
+    ]
     for words in commands(DOCS / "new_variant.md")[1:]:
         words = [*words[1:], *(small if words[1] == "train" else [])]
         done = command(["-m", "hf_sysgen.cli", *words], tmp_path, **{EXTENSIONS_VARIABLE: "my_extensions"})

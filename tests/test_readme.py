@@ -13,8 +13,19 @@ from documents import ROOT, blocks, commands
 from tiny_runs import command, forked
 
 README = ROOT / "README.md"
-TINY = ["training.max_steps=2", "training.eval_steps=1", "evaluation.examples=3", "model.hidden_size=16", "model.intermediate_size=16", "model.num_attention_heads=2",
-        "model.encoder_layers=1", "model.decoder_layers=1", "batches.size=8", "evaluation.batch_size=1024", "training.report_to=none"]  # fmt: skip
+TINY = [
+    "training.max_steps=2",
+    "training.eval_steps=1",
+    "evaluation.examples=3",
+    "model.hidden_size=16",
+    "model.intermediate_size=16",
+    "model.num_attention_heads=2",
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+    "batches.size=8",
+    "evaluation.batch_size=1024",
+    "training.report_to=none",
+]
 CHECKPOINT = "runs/scan_length26_quick_relative_universal/seed0/model"
 
 

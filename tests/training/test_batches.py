@@ -154,12 +154,12 @@ def test_loader_yields_ready_batches():
 
 
 def test_a_batch_that_cannot_be_shared():
-    with pytest.raises(ValueError, match="batches.length_buckets=2 x processes=3"):
+    with pytest.raises(ValueError, match=r"batches\.length_buckets=2 x processes=3"):
         StepBatches(split_of(20), 10, 1, seed=0, length_buckets=2, world=3)
 
 
 def test_a_batch_larger_than_an_epoch():
-    with pytest.raises(ValueError, match="batches.size=21 is more than the 20"):
+    with pytest.raises(ValueError, match=r"batches\.size=21 is more than the 20"):
         StepBatches(split_of(20), 21, 1, seed=0, sampling="epochs")
     assert len(StepBatches(split_of(20), 21, 1, seed=0).rows(0)) == 21
 

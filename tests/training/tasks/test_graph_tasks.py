@@ -29,7 +29,7 @@ from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.tasks.graphs import COLUMNS
 
-SHARED = {"model": "edge_transformer", "num_hidden_layers": 2}
+SHARED: dict[str, Any] = {"model": "edge_transformer", "num_hidden_layers": 2, "decoder_layers": ...}
 KEYS = {
     "clutrr": {"benchmark": "clutrr", "config": "gen_train234_test2to10"},
     "rrat": {
@@ -188,7 +188,8 @@ def test_keys_that_are_about_texts(key, tmp_path, few_examples):
 
 def test_a_model_without_the_head(tmp_path, few_examples):
     with pytest.raises(
-        RecipeError, match=r"cannot be trained on data.benchmark=cogs_graph.*models that can: edge_transformer, transformer_"
+        RecipeError,
+        match=r"cannot be trained on data.benchmark=cogs_graph.*models that can: edge_transformer, transformer_",
     ):
         run_recipe(tiny(tmp_path, KEYS["cogs_graph"], model="relation_aware_transformer"))
 
@@ -284,9 +285,7 @@ def test_a_stranger_parses_dependencies(name, runs):
         assert row["exact"] == all(arc == right for arc, right, it in zip(arcs, gold, content, strict=True) if it)
     metrics = read_record(runs(name) / "results.json").splits["test"].metrics
     test = [row for row in rows if row["split"] == "test"]
-    assert metrics["las"] == sum(row["correct_arcs"] for row in test) / sum(
-        row["tokens"] for row in test
-    )
+    assert metrics["las"] == sum(row["correct_arcs"] for row in test) / sum(row["tokens"] for row in test)
     assert metrics["uas"] >= metrics["las"] > 0
 
 

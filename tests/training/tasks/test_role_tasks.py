@@ -382,7 +382,8 @@ def test_every_row_has_a_recipe():
         fields = recipe.model.fields
         assert (recipe.data.role_scheme, fields["role_loss"], fields["attention_threshold"], recipe.paper.test) == row
         assert fields.get("swap_streams", False) == (name == "roles_fillers")
-        assert (recipe.training.learning_rate, recipe.max_grad_norm, recipe.schedule.type) == (2.5e-4, 0.0, "constant")
+        training = recipe.training
+        assert (training.learning_rate, training.max_grad_norm, recipe.schedule.type) == (2.5e-4, 0.0, "constant")
     names = {path.stem for path in Path(shipped_recipes(), "chakravarthy2022").glob("*.yaml")}
     assert {name.removesuffix("_quick") for name in names} == {f"scan_jump_{name}" for name in (*ROWS, "transformer")}
 
