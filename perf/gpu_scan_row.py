@@ -55,7 +55,12 @@ def main() -> None:
     arguments = parser.parse_args()
     extra = tuple(arguments.override)
     if arguments.what == "time":
-        record = train("relative_universal", 0, arguments.runs / "time", ("training.eval_steps=null", "training.save_steps=50000", *extra))
+        record = train(
+            "relative_universal",
+            0,
+            arguments.runs / "time",
+            ("training.eval_steps=null", "training.save_steps=50000", *extra),
+        )
         if record is None:
             sys.exit(1)
         print(f"{record.steps} steps in {record.train_seconds} s on {record.environment.device} (goal: 50,000 in 90 s)")

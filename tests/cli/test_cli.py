@@ -72,10 +72,17 @@ def test_help_and_import_load_nothing_heavy(words, tmp_path):
 def test_list():
     result = invoke("list", "--recipes", Path(__file__).parents[2] / "recipes")
     assert result.exit_code == 0
-    for text in ("relative_universal_transformer", "365,831", "AutoModelForSeq2SeqLM", "length_cutoff_26",
-                 "train 16,458 / validation 1,828 / test 2,624", "BSD",
-                 "scan_length26_quick_universal.yaml", "134,110,464",
-                 "csordas2021/sweeps/table3_scan.yaml"):  # fmt: skip
+    for text in (
+        "relative_universal_transformer",
+        "365,831",
+        "AutoModelForSeq2SeqLM",
+        "length_cutoff_26",
+        "train 16,458 / validation 1,828 / test 2,624",
+        "BSD",
+        "scan_length26_quick_universal.yaml",
+        "134,110,464",
+        "csordas2021/sweeps/table3_scan.yaml",
+    ):
         assert text in result.output
     assert "Recipes: none in nowhere" in invoke("list", "recipes", "--recipes", "nowhere").output
     assert "none of models, benchmarks, recipes, sweeps, zoo, all" in invoke("list", "fruit").stderr

@@ -59,7 +59,7 @@ def test_every_recipe_runs_two_steps(path, tmp_path, monkeypatch):
         overrides.append(f"data.tokenizer={write_tokenizer(tmp_path / 'tokenizer')}")
     results = run_recipe(load_recipe(path, overrides))
     assert results.steps == 2
-    assert read_record(tmp_path / "run" / "results.json").recipe["model"]["type"] == recipe.model.type
+    assert read_record(tmp_path / "run" / "results.json").recipe.model.type == recipe.model.type
 
 
 def counted_seeds(path: Path) -> list[int] | None:

@@ -386,7 +386,7 @@ def test_a_run_that_was_moved_keeps_its_best_weights(tmp_path, few_examples, mon
         run_recipe(recipe)
     scheduler.rename(moved / "checkpoint-3" / "scheduler.pt")
     (tmp_path / "run" / "checkpoint-3").mkdir(parents=True)
-    assert run_recipe(recipe)["best_step"] == 3
+    assert run_recipe(recipe).best_step == 3
     assert weights(moved / "model") == weights(moved / "checkpoint-3")
 
 

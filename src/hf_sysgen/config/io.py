@@ -265,7 +265,6 @@ def dump_recipe(recipe: Recipe) -> str:
     """The recipe as YAML, every field with its value: what a run's folder keeps."""
     from ruamel.yaml import YAML
 
-    # typed as if it could only be None
     yaml: Any = YAML(typ="safe", pure=True)
     stream = StringIO()
     yaml.default_flow_style, yaml.width, yaml.sort_base_mapping_type_on_output = False, 120, False

@@ -113,7 +113,7 @@ def test_the_loss_is_the_mean_over_the_targets_tokens(tmp_path, few_examples):
         start, ids = int(train.sources.lengths[row]), batch["input_ids"][0].tolist()
         scores += [-float(logits[place - 1, ids[place]]) for place in range(start, len(ids))]
     history = run_recipe(recipe).history
-    assert [entry["loss"] for entry in history if "loss" in entry] == [
+    assert [entry.loss for entry in history if entry.loss is not None] == [
         pytest.approx(sum(scores) / len(scores), rel=1e-5)
     ]
 

@@ -29,7 +29,7 @@ from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.tasks.graphs import COLUMNS
 
-SHARED = {"model": "edge_transformer", "num_hidden_layers": 2}
+SHARED: dict[str, Any] = {"model": "edge_transformer", "num_hidden_layers": 2, "decoder_layers": ...}
 KEYS = {
     "clutrr": {"benchmark": "clutrr", "config": "gen_train234_test2to10"},
     "rrat": {

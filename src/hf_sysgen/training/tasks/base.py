@@ -98,21 +98,21 @@ class Task(ABC):
     def batches(self, steps: int, rank: int, world: int) -> Batches:
         """What one of `world` processes trains on in that many updates. Errors as [`StepBatches`]."""
         batches, seed = self.recipe.batches, self.recipe.seed
-        common: dict[str, Any] = {"steps": steps, "seed": seed, "rank": rank, "world": world}
+        common: dict[str, Any] = {
+            "split": self.splits["train"], "steps": steps, "seed": seed, "rank": rank, "world": world,
+        }  # fmt: skip
         if isinstance(batches, MaxTokens):
             return MaxTokensBatches(
-                self.splits["train"],
-                batches.max_tokens,
+                **common,
+                max_tokens=batches.max_tokens,
                 batches_per_update=batches.per_update,
                 resample=batches.resample,
-                **common,
             )
         return StepBatches(
-            self.splits["train"],
-            batches.size,
+            **common,
+            batch_size=batches.size,
             sampling=batches.sampling,
             length_buckets=batches.length_buckets,
-            **common,
         )
 
     def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
