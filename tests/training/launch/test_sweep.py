@@ -247,8 +247,10 @@ def test_what_the_rule_selects(folder):
     wrong = sweep(path, "select=test bleu")
     assert wrong.exit_code == 2
     assert "test has no metric 'bleu'; it has accuracy, loss" in wrong.stderr
-    for record in (folder / "runs").rglob(RESULTS):
-        record.write_text(record.read_text().replace('"test"', '"other"'))
+    for file in (folder / "runs").rglob(RESULTS):
+        record = json.loads(file.read_text())
+        record["splits"]["other"] = record["splits"].pop("test")
+        file.write_text(json.dumps(record))
     wrong = sweep(path)
     assert wrong.exit_code == 2
     assert "results.json: has no split 'test'; it has validation, other" in wrong.stderr
