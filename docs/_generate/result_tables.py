@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from kept import kept, records_of, reports
 from pictures import CLUTRR, QUICK, by_length, printed
 
-from hf_sysgen.reports.comparison import SMALLER, Comparison, TableReport
+from hf_sysgen.reports.comparison import REACHED, SMALLER, Comparison, TableReport
 from hf_sysgen.reports.papers import papers
-from hf_sysgen.reports.report import HEADER, document, remarks, rows_of, rule
+from hf_sysgen.reports.report import HEADER, SUMMARY, document, remarks, rows_of, rule, summary_rows
 from hf_sysgen.results.record import Record
 from hf_sysgen.tables import markdown
 
@@ -28,7 +27,7 @@ def _part(report: TableReport, smaller: bool) -> TableReport:
 
 
 def _only(cell: Comparison, smaller: bool) -> Comparison:
-    kept = [number for number, verdict in enumerate(cell.verdicts) if (verdict == SMALLER) is smaller]
+    kept = [number for number, verdict in enumerate(cell.verdicts) if (verdict in (REACHED, SMALLER)) is smaller]
     names = ("ours", "centres", "differences", "intervals", "verdicts")
     return replace(cell, **{name: tuple(getattr(cell, name)[number] for number in kept) for name in names})
 
@@ -41,22 +40,8 @@ def _rows(report: TableReport, shown: Sequence[str]) -> list[list[str]]:
 
 def summary() -> str:
     """A row a paper: how many cells of its tables have a recipe, and what the measured ones came to."""
-    rows = []
-    for paper in papers():
-        cells = [cell for report in reports() if report.paper.id == paper.id for cell in report]
-        verdicts = [verdict for cell in cells for verdict in cell.verdicts[:1]]
-        counts = Counter(verdicts)
-        full = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if verdict != SMALLER)
-        rows.append(
-            (
-                f"[{paper.authors}]({paper.id}.md)",
-                f"{sum(cell.cell.run is not None for cell in cells):,}",
-                full or "none",
-                str(counts[SMALLER]),
-            )
-        )
-    header = ("paper", "cells with a recipe", "measured at the paper's budget", "measured at a smaller budget")
-    return markdown(header, rows, numbers=False)
+    links = {paper.authors: f"[{paper.authors}]({paper.id}.md)" for paper in papers()}
+    return markdown(SUMMARY, [(links.get(row[0], row[0]), *row[1:]) for row in summary_rows(reports())])
 
 
 def full_budget() -> str:

@@ -27,6 +27,7 @@ from hf_sysgen.reports.comparison import (
     compare,
     difference_interval,
     reproduce,
+    summarize,
     unplaced,
 )
 from hf_sysgen.reports.papers import Cell, Run, Table, find_tables, papers, whole_of
@@ -144,7 +145,6 @@ def test_recorded_runs_have_their_cells():
         "clutrr_rat_234",
         "clutrr_rrat_234",
         "clutrr_gat_234",
-        "clutrr_edge_234,training.bf16",
         "cfq_dependencies_edge",
     )
     assert all(name.startswith(others) for name in unplaced(records))
@@ -308,7 +308,10 @@ def test_a_spread_printed_as_zero_is_half_a_digit():
         ("0.81 ± 0.01", measurement(0.5, 0.51, 0.49, 0.5, 0.5), reproduction.DIFFERS),
         ("0.81 ± 0.01", measurement(0.91, 0.9, 0.92), reproduction.DIFFERS),
         ("0.81 ± 0.20", measurement(0.8, 0.81, 0.82), reproduction.OPEN),
-        ("0.81 ± 0.01", measurement(0.81, 0.81, 0.81, budget=0.5), reproduction.SMALLER),
+        ("0.81 ± 0.01", measurement(0.81, 0.81, 0.81, budget=0.5), reproduction.REACHED),
+        ("0.81 ± 0.01", measurement(0.95, 0.93, 0.94, budget=0.5), reproduction.REACHED),
+        ("0.81 ± 0.01", measurement(0.7, 0.71, 0.72, budget=0.5), reproduction.SMALLER),
+        ("0.81", measurement(0.81, budget=0.5), reproduction.SMALLER),
         ("0.81 ± 0.01", measurement(0.81, 0.81, 0.81, budget=1.5), reproduction.LARGER),
         ("0.81 ± 0.01", measurement(0.81, 0.81, 0.81, changes=("dropout: 0.2 for 0.1",)), reproduction.OTHER),
         ("", measurement(0.81), reproduction.NO_NUMBER),
@@ -318,6 +321,64 @@ def test_a_spread_printed_as_zero_is_half_a_digit():
 def test_verdicts(printed, ours, verdict):
     table, cell = table_and_cell(printed)
     assert compare(cell, table, [ours]).verdict == verdict
+
+
+def test_of_perplexities_less_is_reached_from_below():
+    table, cell = table_and_cell("50.0 ± 0.1", unit="perplexity")
+    assert compare(cell, table, [measurement(45.0, 45.1, 45.2, budget=0.5)]).verdict == reproduction.REACHED
+    assert compare(cell, table, [measurement(55.0, 55.1, 55.2, budget=0.5)]).verdict == reproduction.SMALLER
+
+
+def test_precision_is_marked_and_makes_no_other_cell():
+    """Runs in both precisions are one measurement; of a seed in both the paper's precision counts."""
+    cell = "bergen2021-table5", "k=2,3,4, Base", "10"
+    half = {"training.bf16": True}
+    records = [
+        made("clutrr_edge_234", 0, 0.5, half, test={"by_category": {"k=10": [5, 0.25]}}),
+        made("clutrr_edge_234", 0, 0.5, test={"by_category": {"k=10": [5, 0.75]}}),
+        made("clutrr_edge_234", 1, 0.5, half, test={"by_category": {"k=10": [5, 0.5]}}),
+    ]
+    assert unplaced(records) == []
+    (one,) = found(*cell, records).ours
+    assert (one.seeds, one.values, one.changes) == ((0, 1), (75.0, 50.0), ())
+    assert one.precision.startswith("1 of 2 runs in bfloat16")
+    (alone,) = found(*cell, records[1:2]).ours
+    assert alone.precision == ""
+    # the paper's is mixed precision, of another kind
+    records = [made("pcfg_transformer", 0, 0.5, {"training.fp16": False, **half})]
+    cells = [one for table in reproduce("csordas2021", records) for one in table.measured]
+    assert cells
+    assert {ours.precision for one in cells for ours in one.ours} == {""}
+
+
+def test_the_authors_choice_on_the_test_set_has_a_row_of_its_own():
+    """Of the best evaluation during training, only where evaluations were over all test examples."""
+    name, cell = "scan_jump_role_loss_threshold", ("chakravarthy2022-table1", "Filler + Role loss, thresh", "Add jump")
+    record = made(name, 0, 0.05)
+    last, chosen = found(*cell, [record]).ours
+    assert (last.values, last.chosen) == ((5.0,), False)
+    assert (chosen.values, chosen.chosen) == ((10.0,), True)
+    one = found(*cell, [record])
+    assert (one.verdict, one.verdicts[1]) == (one.verdicts[0], reproduction.CHOSEN)
+    sampled = made(name, 0, 0.05, recipe_values={"evaluation.examples": 1000})
+    assert [one.chosen for one in found(*cell, [sampled]).ours] == [False]
+
+
+def test_summary_counts_cells_by_verdict():
+    table = find_tables("csordas2021-table3")[0][1]
+    records = [
+        made("scan_length26_transformer", seed, value) for seed, value in enumerate((0.30, 0.31, 0.29, 0.3, 0.3))
+    ]
+    reports = reproduce("csordas2021-table3", records)
+    (one,) = summarize(reports)
+    assert one.with_recipe == sum(cell.run is not None for cell in table)
+    verdict = found("csordas2021-table3", "SCAN (length cutoff=26)", "Trafo", records).verdict
+    assert (one.measured, dict(one.verdicts), one.counts) == (1, {verdict: 1}, 0)
+    *papers_, whole = summarize(reproduce("all", records))
+    assert len(papers_) == len(papers())
+    assert whole.measured == sum(paper.measured for paper in papers_)
+    assert whole.with_recipe == sum(paper.with_recipe for paper in papers_)
+    assert whole.others == sum(paper.others for paper in papers_)
 
 
 def test_a_difference_without_weight_is_reproduced_in_percent_and_not_in_share():

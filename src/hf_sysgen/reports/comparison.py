@@ -4,29 +4,47 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.recipe import SECTIONS, Recipe, changes_of
-from hf_sysgen.reports.papers import Cell, Paper, Table, find_tables, measured, papers, whole_of
+from hf_sysgen.reports.papers import (
+    BEST,
+    PRECISION,
+    Cell,
+    Paper,
+    Table,
+    best_measured,
+    find_tables,
+    measured,
+    papers,
+    whole_of,
+)
 from hf_sysgen.results.record import RESULTS, Record, ResultsError, read_record
 
 # what a difference may be between results that are called the same, by unit: in it, or as a share of the paper's
 MARGINS = {"share": 0.02, "percent": 2.0, "bleu": 0.5, "perplexity": 0.02}
 RELATIVE = ("perplexity",)
+LOWER_IS_BETTER = ("perplexity",)
 # names of kept records, see `Record.kept_at`
 KEPT = "*-seed[0-9]*.json"
 REPRODUCED, DIFFERS, OPEN, SINGLE = "reproduced", "differs", "inconclusive", "single runs"
-SMALLER, LARGER, OTHER = "smaller budget", "larger budget", "other setup"
+REACHED, SMALLER, LARGER, OTHER = "reached with less", "smaller budget", "larger budget", "other setup"
+CHOSEN = "chosen on the test set"
 NOT_MEASURED, NO_RECIPE, NO_NUMBER = "not measured", "no recipe", "paper has no number"
 
 # what each verdict means, in the order in which they are asked
 RULE = {
+    CHOSEN: "the authors report the best of several evaluations on the test set; this row does so too, for comparison",
+    REACHED: (
+        "our runs saw fewer examples in training than the paper's, and the interval lies above the paper's number, or "
+        "at most 2 percentage points (BLEU: 0.5; perplexity: 2 %) on the worse side of it"
+    ),
     SMALLER: "our runs saw fewer examples in training than the paper's",
     LARGER: "our runs saw more examples in training than the paper's",
     OTHER: "another key of the recipe is not the paper's",
@@ -72,6 +90,8 @@ class Measurement:
         paper_steps: those of the recipe of the paper's cell, `None` where epochs end it.
         changes: how the runs' recipe differs from that of the cell: "key: ours for theirs".
         records: the runs.
+        precision: how many of them trained in another precision than the paper's, in words; empty if none.
+        chosen: whether the values are chosen as the paper does it, on the test set.
     """
 
     name: str
@@ -82,6 +102,8 @@ class Measurement:
     paper_steps: int | None
     changes: tuple[str, ...]
     records: tuple[Record, ...]
+    precision: str = ""
+    chosen: bool = False
 
     @property
     def mean(self) -> float:
@@ -150,6 +172,50 @@ class TableReport:
         return [comparison for comparison in self if comparison.ours]
 
 
+@dataclass(frozen=True)
+class Summary:
+    """
+    How far a paper's tables are measured.
+
+    Attributes:
+        name: the paper's authors, or of how many papers it is.
+        with_recipe: cells that a recipe makes.
+        verdicts: verdict -> how many measured cells have it, those of parameter counts left out.
+        counts: measured numbers of parameters.
+    """
+
+    name: str
+    with_recipe: int
+    verdicts: Mapping[str, int]
+    counts: int
+
+    @property
+    def measured(self) -> int:
+        return sum(self.verdicts.values()) + self.counts
+
+    @property
+    def others(self) -> int:
+        """Measured cells that are neither reproduced, nor reached with less, nor different."""
+        return sum(count for verdict, count in self.verdicts.items() if verdict not in (REPRODUCED, REACHED, DIFFERS))
+
+
+def summarize(reports: Iterable[TableReport]) -> list[Summary]:
+    """A summary of each paper, and of several one of all; only tables that are compared count."""
+    cells: dict[str, list[Comparison]] = defaultdict(list)
+    for report in reports:
+        if report.table.compared:
+            cells[report.paper.authors] += report
+    found = [_summary(name, own) for name, own in cells.items()]
+    return found if len(found) < 2 else [*found, _summary("all", [cell for own in cells.values() for cell in own])]
+
+
+def _summary(name: str, cells: Sequence[Comparison]) -> Summary:
+    done = [cell for cell in cells if cell.ours]
+    verdicts = Counter(cell.verdict for cell in done if cell.cell.unit != "count")
+    counts = sum(cell.cell.unit == "count" for cell in done)
+    return Summary(name, sum(cell.cell.run is not None for cell in cells), verdicts, counts)
+
+
 def collect(folders: Iterable[Path]) -> Collection:
     """
     All records of the folders at any depth: `results.json` of runs, and kept records, `NAME-seedN.json`. What cannot be
@@ -193,7 +259,7 @@ def reproduce(name: str, records: Sequence[Record]) -> list[TableReport]:
             paper,
             table,
             {
-                row: tuple(compare(cell, table, _measurements(cell, by_recipe)) for cell in cells)
+                row: tuple(compare(cell, table, _measurements(cell, table, by_recipe)) for cell in cells)
                 for row, cells in table.cells.items()
             },
         )
@@ -214,31 +280,61 @@ def shipped_recipe(name: str) -> Recipe:
     return read_recipe(next(path for file, path in shipped_files().items() if Path(file).name == name))
 
 
-def _measurements(cell: Cell, by_recipe: Mapping[str, Sequence[Record]]) -> list[Measurement]:
+def _measurements(cell: Cell, table: Table, by_recipe: Mapping[str, Sequence[Record]]) -> list[Measurement]:
     run = cell.run
     if run is None or not any(run.is_of(one.file, one.overrides) for one in by_recipe.get(run.recipe, ())):
         return []
-    scale = 100.0 if cell.unit == "percent" else 1.0
     setup = run.setup(shipped_recipe(run.recipe))
-    groups: dict[tuple[str, Any, float | None, tuple[str, ...]], dict[int, tuple[float, Record]]] = defaultdict(dict)
-    for record in by_recipe[run.recipe]:
-        value = measured(record, run.measure)
-        if value is not None and run.is_of(record.file, record.overrides):
+    groups: dict[tuple[str, Any, float | None, tuple[str, ...]], dict[int, Record]] = defaultdict(dict)
+    # the paper's precision last: of two runs of a seed that one counts
+    for record in sorted(by_recipe[run.recipe], key=lambda one: not _other_precision(one, setup)):
+        if measured(record, run.measure) is not None and run.is_of(record.file, record.overrides):
             # one run a seed: a copy of its record is no second one
             length = f"{record.recipe.epochs} epochs" if _ended_by_epochs(record) else record.steps
-            key = record.name, length, _budget(record, setup), _changes(record, setup)
-            groups[key].setdefault(record.seed, (value * scale, record))
+            key = record.name_without(PRECISION), length, _budget(record, setup), _changes(record, setup)
+            groups[key][record.seed] = record
     found = []
     for (name, _, budget, changes), runs in groups.items():
-        seeds = sorted(runs)
-        records = tuple(runs[seed][1] for seed in seeds)
-        values = tuple(runs[seed][0] for seed in seeds)
+        records = [runs[seed] for seed in sorted(runs)]
         steps = [record.steps for record in records]
-        theirs = None if setup.epochs else setup.training.max_steps
-        found.append(
-            Measurement(name, values, tuple(seeds), budget, (min(steps), max(steps)), theirs, changes, records)
+        ours = Measurement(
+            name=name,
+            values=_values(cell, records, measured),
+            seeds=tuple(sorted(runs)),
+            budget=budget,
+            steps=(min(steps), max(steps)),
+            paper_steps=None if setup.epochs else setup.training.max_steps,
+            changes=changes,
+            records=tuple(records),
+            precision=_precisions(records, setup),
         )
-    return sorted(found, key=lambda one: (-min(one.budget or 0.0, 1.0), len(one.changes), one.name))
+        found.append(ours)
+        # a sample of the test set is not what the authors choose on
+        if table.selection == BEST and all(one.recipe.evaluation.examples is None for one in records):
+            found.append(replace(ours, values=_values(cell, records, best_measured), chosen=True))
+    return sorted(found, key=lambda one: (one.chosen, -min(one.budget or 0.0, 1.0), len(one.changes), one.name))
+
+
+def _values(cell: Cell, records: Iterable[Record], measure: Callable[[Record, str], float | None]) -> tuple[float, ...]:
+    scale = 100.0 if cell.unit == "percent" else 1.0
+    assert cell.run is not None
+    return tuple(scale * (measure(record, cell.run.measure) or 0.0) for record in records)
+
+
+def _precision(recipe: Recipe) -> str:
+    return "float16" if recipe.training.fp16 else "bfloat16" if recipe.training.bf16 else "float32"
+
+
+def _other_precision(record: Record, setup: Recipe) -> bool:
+    """Whether the run is in another precision than the paper's; either kind of 16 bits is mixed precision."""
+    return (_precision(record.recipe) == "float32") != (_precision(setup) == "float32")
+
+
+def _precisions(records: Sequence[Record], setup: Recipe) -> str:
+    others = [_precision(record.recipe) for record in records if _other_precision(record, setup)]
+    if not others:
+        return ""
+    return f"{len(others)} of {len(records)} runs in {others[0]}, the paper's in {_precision(setup)}"
 
 
 def _examples(recipe: Recipe, steps: int) -> float:
@@ -267,7 +363,7 @@ def _changes(record: Record, setup: Recipe) -> tuple[str, ...]:
     return tuple(
         f"{key}: {_text(ours)} for {_text(theirs)}"
         for key, ours, theirs in _differing(record.recipe.to_dict(), setup.to_dict())
-        if changes_of(key) == "result"
+        if changes_of(key) == "result" and key not in PRECISION
     )
 
 
@@ -307,19 +403,26 @@ def _verdict(cell: Cell, one: Measurement, difference: float | None, interval: t
         return NO_NUMBER
     if cell.unit == "count":
         return REPRODUCED if abs(difference) <= cell.rounding else DIFFERS
+    if one.chosen:
+        return CHOSEN
+    margin = MARGINS[cell.unit] * (cell.mean if cell.unit in RELATIVE else 1)
     if one.budget is not None and one.budget < 1:
-        return SMALLER
+        return REACHED if interval is not None and _not_worse(cell, interval, margin) else SMALLER
     if one.budget is not None and one.budget > 1:
         return LARGER
     if one.changes or one.budget is None:
         return OTHER
     if interval is None:
         return SINGLE
-    margin = MARGINS[cell.unit] * (cell.mean if cell.unit in RELATIVE else 1)
     low, high = interval
     if max(abs(low), abs(high)) <= margin:
         return REPRODUCED
     return DIFFERS if low > 0 or high < 0 else OPEN
+
+
+def _not_worse(cell: Cell, interval: tuple[float, float], margin: float) -> bool:
+    low, high = interval
+    return high <= margin if cell.unit in LOWER_IS_BETTER else low >= -margin
 
 
 def difference_interval(cell: Cell, table: Table, ours: Measurement) -> tuple[float, float] | None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from hf_sysgen.reports import comparison
-from hf_sysgen.reports.comparison import INTERVAL, RULE, Collection, Comparison, TableReport, unplaced
+from hf_sysgen.reports.comparison import INTERVAL, RULE, Collection, Comparison, TableReport, summarize, unplaced
 from hf_sysgen.reports.curves import SERIES, Curve, Point, draw_comparison, draw_curves
-from hf_sysgen.reports.report import UNITS, headline, label, measured_cells, number, remarks
+from hf_sysgen.reports.report import SUMMARY, UNITS, headline, label, measured_cells, number, remarks, summary_rows
 from hf_sysgen.results.record import Record
 
 # how a verdict looks: a class of the style, and a sign, so that colour is not needed
@@ -19,9 +19,11 @@ LOOKS = {
     comparison.DIFFERS: ("bad", "✗"),
     comparison.OPEN: ("open", "?"),
     comparison.SINGLE: ("open", "1"),
+    comparison.REACHED: ("good", "↓"),
     comparison.SMALLER: ("open", "↓"),
     comparison.LARGER: ("open", "↑"),
     comparison.OTHER: ("open", "≠"),
+    comparison.CHOSEN: ("open", "*"),
     comparison.NOT_MEASURED: ("none", ""),
     comparison.NO_RECIPE: ("none", ""),
     comparison.NO_NUMBER: ("none", ""),
@@ -61,6 +63,7 @@ def page(reports: Sequence[TableReport], found: Collection) -> str:
         papers=papers.values(),
         authors=_names([tables[0].paper.authors for tables in papers.values()]),
         tiles=_tiles(reports, records),
+        summary=(SUMMARY, summary_rows(reports)),
         skipped=found.skipped,
         rule=RULE,
         interval=INTERVAL,
@@ -79,18 +82,18 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _tiles(reports: Sequence[TableReport], records: Sequence[Record]) -> list[tuple[int, str]]:
-    cells = [cell for report in reports if report.table.compared for cell in report]
-    counts: dict[str, int] = defaultdict(int)
-    for cell in cells:
-        if cell.ours:
-            counts[cell.verdict] += 1
-    return [
-        (len(records), "runs read"),
-        (sum(cell.cell.mean is not None for cell in cells), "numbers in the papers' tables"),
-        (sum(cell.cell.run is not None for cell in cells), "cells with a recipe"),
-        (sum(counts.values()), "cells measured"),
-        *((count, verdict) for verdict, count in sorted(counts.items(), key=lambda item: -item[1])),
-    ]
+    found = summarize(reports)
+    tiles = [(len(records), "runs read")]
+    if found:
+        whole = found[-1]
+        tiles += [
+            (whole.with_recipe, "cells with a recipe"),
+            (whole.measured, "cells measured"),
+            (whole.verdicts.get(comparison.REPRODUCED, 0), comparison.REPRODUCED),
+            (whole.verdicts.get(comparison.REACHED, 0), comparison.REACHED),
+            (whole.verdicts.get(comparison.DIFFERS, 0), comparison.DIFFERS),
+        ]
+    return tiles
 
 
 def _cell(report: TableReport, one: Comparison) -> dict[str, Any]:

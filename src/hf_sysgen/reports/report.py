@@ -9,7 +9,10 @@ from pathlib import Path
 
 from hf_sysgen.files import write_whole
 from hf_sysgen.reports.comparison import (
+    DIFFERS,
     INTERVAL,
+    REACHED,
+    REPRODUCED,
     RULE,
     Collection,
     Comparison,
@@ -17,6 +20,7 @@ from hf_sysgen.reports.comparison import (
     TableReport,
     collect,
     reproduce,
+    summarize,
     unplaced,
 )
 from hf_sysgen.reports.papers import Cell, Table
@@ -93,6 +97,24 @@ def rows_of(report: TableReport, measured_only: bool = False) -> list[tuple[str,
     return rows
 
 
+SUMMARY = ("paper", "cells with a recipe", "measured", "reproduced", "reached with less", "differs", "other", "sizes")
+
+
+def summary_rows(reports: Sequence[TableReport]) -> list[tuple[str, ...]]:
+    """The rows under `SUMMARY`: a paper each, and all; sizes are numbers of parameters, which need no training."""
+    return [
+        (
+            one.name,
+            f"{one.with_recipe:,}",
+            str(one.measured),
+            *(str(one.verdicts.get(verdict, 0)) for verdict in (REPRODUCED, REACHED, DIFFERS)),
+            str(one.others),
+            str(one.counts),
+        )
+        for one in summarize(reports)
+    ]
+
+
 def title(report: TableReport) -> str:
     return f"{report.paper.authors}, {report.table.name}"
 
@@ -109,6 +131,8 @@ def remarks(report: TableReport) -> list[str]:
     lines += [f"Erratum: {text}" for text in one.errata]
     changed = {f"{ours.name}: {', '.join(ours.changes)}" for cell in report for ours in cell.ours if ours.changes}
     lines += [f"Other than the paper's setup, {text}." for text in sorted(changed)]
+    precisions = {f"{ours.name}: {ours.precision}" for cell in report for ours in cell.ours if ours.precision}
+    lines += [f"Precision, {text}." for text in sorted(precisions)]
     return lines
 
 
@@ -143,13 +167,16 @@ def terminal(reports: Sequence[TableReport], found: Collection) -> str:
         body = table(HEADER, rows_of(report)) if report.rows else "no numbers"
         parts.append("\n".join([head, body, *remarks(report)]))
     if any(report.table.compared for report in reports):
-        parts.append(rule())
+        parts += [table(SUMMARY, summary_rows(reports)), rule()]
     return "\n\n".join([*parts, *_skipped(found)])
 
 
 def document(reports: Sequence[TableReport], found: Collection) -> str:
     """Markdown: the cells that were measured, table by table, which tables have none, and runs that make no cell."""
-    parts = ["# Ours beside the papers", rule()]
+    parts = ["# Ours beside the papers"]
+    if rows := summary_rows(reports):
+        parts.append(markdown(SUMMARY, rows))
+    parts.append(rule())
     for report in reports:
         if report.measured:
             able = sum(cell.cell.run is not None for cell in report)
@@ -163,8 +190,11 @@ def document(reports: Sequence[TableReport], found: Collection) -> str:
     missing = [title(report) for report in reports if report.table.compared and not report.measured]
     if missing:
         parts.append(f"Not measured at all: {'; '.join(missing)}.")
-    if rows := list(_other_runs([record for _, record in found.records])):
-        parts += ["## Runs that make no cell of any table", markdown(("run", "split", "measure", "mean", "runs"), rows)]
+    if others := list(_other_runs([record for _, record in found.records])):
+        parts += [
+            "## Runs that make no cell of any table",
+            markdown(("run", "split", "measure", "mean", "runs"), others),
+        ]
     return "\n\n".join([*parts, *_skipped(found)]) + "\n"
 
 

@@ -168,7 +168,12 @@ class Record(_Typed):
     @property
     def name(self) -> str:
         """For people: the file's name, and the overrides; never read back."""
-        return ",".join([Path(self.file).name, *(f"{key}={value}" for key, value in sorted(self.overrides.items()))])
+        return self.name_without(())
+
+    def name_without(self, keys: Iterable[str]) -> str:
+        """The name without overrides of these keys."""
+        shown = sorted((key, value) for key, value in self.overrides.items() if key not in keys)
+        return ",".join([Path(self.file).name, *(f"{key}={value}" for key, value in shown)])
 
     @property
     def title(self) -> str:

@@ -9,7 +9,8 @@ One file a paper in papers/, all scalars text, so that a number keeps the digits
   - `kind`: `results` (default), `count` (of parameters), `setup`, `text`, `figure`; only the first two are compared.
   - `unit`: `share` (0 to 1), `percent`, `bleu`, `perplexity`; `units`: row or column -> another one.
   - `statistic`: `mean` (default) or `median`; `spread`: what follows ±, `std` or `sem`; `seeds`: runs behind a number,
-    left out where the paper does not say; `exceptions`: row -> `spread` and `seeds` of its own, "" for not said.
+    left out where the paper does not say; `selection: best` where a number is the best of several evaluations on the
+    test set; `exceptions`: row -> `spread` and `seeds` of its own, "" for not said.
   - `runs`: `rows`, `columns`: label -> a part of the run. A row's `{}` takes the column's part, else that is appended;
     `cells`: row -> column -> the whole, also of a cell that the paper leaves empty. A run is "RECIPE dotted.key=value
     ... @MEASURE": a recipe file's name, overrides as they are given to it, and what is measured, a
@@ -40,6 +41,9 @@ SCALES = {"": 1.0, "k": 1e3, "M": 1e6}
 
 # what only says how long a run is; its share of the paper's is its budget
 BUDGET = "training.max_steps"
+# with or without mixed precision a run makes the same cell, and is marked
+PRECISION = ("training.bf16", "training.fp16")
+BEST = "best"
 
 
 @dataclass(frozen=True)
@@ -63,10 +67,13 @@ class Run:
         return " ".join([self.recipe, *(f"{key}={text}" for key, text in zip(self.overrides, texts, strict=True))])
 
     def is_of(self, file: str, overrides: Mapping[str, Any]) -> bool:
-        """Whether a run of this file with these overrides makes the cell, whatever its budget."""
+        """Whether a run of this file with these overrides makes the cell, whatever its budget and precision."""
         if self.recipe != whole_of(file):
             return False
-        wanted, given = ({**one, BUDGET: None} for one in (self.overrides, overrides))
+        free = (BUDGET, *PRECISION)
+        wanted, given = (
+            {key: value for key, value in one.items() if key not in free} for one in (self.overrides, overrides)
+        )
         return wanted == given
 
     def setup(self, recipe: Recipe) -> Recipe:
@@ -136,6 +143,7 @@ class Table:
     seeds: int | None
     notes: tuple[str, ...]
     errata: tuple[str, ...]
+    selection: str | None = None
 
     @property
     def name(self) -> str:
@@ -227,6 +235,7 @@ def _table(name: str, keys: dict[str, Any]) -> Table:
         seeds=_count(seeds),
         notes=tuple(keys.get("notes", ())),
         errata=tuple(keys.get("errata", ())),
+        selection=keys.get("selection"),
     )
 
 
@@ -274,3 +283,10 @@ def measured(record: Record, measure: str) -> float | None:
         score = record.splits[split].by_category.get(category)
         return None if score is None else score.accuracy
     return record.splits[split].metrics.get(metric)
+
+
+def best_measured(record: Record, measure: str) -> float | None:
+    """The best of that number's evaluations, those during training and the last one; `None` as of [`measured`]."""
+    last = measured(record, measure)
+    split, _, metric = measure.partition(".")
+    return None if last is None else max([last, *(value for _, value in record.curve(split, metric))])
