@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,37 @@ def test_convergence_takes_the_best_scaling_and_the_median_run():
     }
     with pytest.raises(AnalysisError, match="absolute"):
         devil.convergence(relative)
+
+
+def test_convergence_of_three_runs_is_their_median_or_as_worded_their_mean():
+    """Runs that need 80, 180 and 680 steps: 180, or 940 / 3."""
+
+    def run(model, seed, before):
+        return made(model, seed, {"type": model}, test_accuracy=every(100, *[0.0] * before, 1.0))
+
+    absolute = [run("sysgen_transformer", seed, before) for seed, before in enumerate((0, 1, 6))]
+    steps = [100.0, 180.0, 680.0]
+    relative = [run("relative_transformer", 0, 1)]
+    assert devil.convergence([*absolute, *relative])["cogs current"]["relative_transformer"] == pytest.approx(1.0)
+    worded = devil.convergence([*absolute, *relative], as_worded=True)["cogs current"]["relative_transformer"]
+    assert worded == pytest.approx(statistics.fmean(steps) / 180)
+
+
+def test_convergence_leaves_upscaled_embeddings_out_on_pcfg_as_the_authors():
+    def run(benchmark, model, scaling, before):
+        fields = {"type": model, "benchmark": benchmark, "embedding_scaling": scaling}
+        return made(f"{model}{scaling}", 0, fields, test_accuracy=every(100, *[0.0] * before, 1.0))
+
+    for benchmark, steps in (("pcfg_set", 280), ("cogs", 180)):
+        runs = [
+            run(benchmark, "sysgen_transformer", "teu", 1),
+            run(benchmark, "sysgen_transformer", "ped", 2),
+            run(benchmark, "relative_transformer", "none", 3),
+        ]
+        (ratios,) = devil.convergence(runs).values()
+        assert ratios["relative_transformer"] == pytest.approx(steps / 380)
+        (ratios,) = devil.convergence(runs, as_worded=True).values()
+        assert ratios["relative_transformer"] == pytest.approx(180 / 380)
 
 
 def test_table_8_takes_the_scaling_that_generalizes_best():

@@ -144,10 +144,11 @@ def _banded(label: str, points: Sequence[tuple[int, float, float]]) -> Line:
 
 
 def loss_accuracy(runs: Runs, loss_split: str | None, accuracy_split: str | None, first_step: int) -> Finding:
-    """Csordas et al. 2021, Figures 2 and 4: IID against IID and generalization against itself, or the splits given."""
+    """Csordas et al. 2021, Figure 4, IID and generalization each against itself, and Figure 2; or the splits given."""
     records = _records(runs)
     if loss_split is None and accuracy_split is None:
-        pairs = [(split, split) for split in ("validation", "test") if all(split in one.splits for one in records)]
+        both = [split for split in ("validation", "test") if all(split in one.splits for one in records)]
+        pairs = [(split, split) for split in both] + ([("validation", "test")] if len(both) == 2 else [])
         if not pairs:
             raise AnalysisError("the runs share neither validation nor test; name splits by --loss-split and "
                                 "--accuracy-split, or give fewer runs")  # fmt: skip

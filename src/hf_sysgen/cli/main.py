@@ -283,14 +283,28 @@ def report(
 @app.command()
 def score(
     run: Annotated[Path, typer.Argument(help="the folder of a finished run, or a predictions.jsonl")],
-    metric: Annotated[str, typer.Option(help="name of a metric; a wrong one lists all")] = "recorded",
+    metric: Annotated[
+        str | None, typer.Option(help="name of a metric; a wrong one lists all; against: accuracy, comp, bleu, loss")
+    ] = None,
     setup: Annotated[str | None, typer.Option(help="of bleu: what it is taken over")] = None,
+    against: Annotated[Path | None, typer.Option(help="another run's folder: test whether it is better")] = None,
+    split: Annotated[str, typer.Option(help="of two runs: which split")] = "test",
 ) -> None:
-    """Measure a run's predictions again, by split, category and output length; needs no GPU and no model."""
-    with reported() as outcome:
-        from hf_sysgen.evaluation.score import score_predictions
+    """Measure a run's predictions again, by split, category and output length; needs no GPU and no model.
 
-        print(score_predictions(run, metric, setup))
+    With --against: the difference of two runs on the same examples, and a paired test of it.
+    """
+    with reported() as outcome:
+        from hf_sysgen.errors import UserError
+        from hf_sysgen.evaluation.score import score_predictions
+        from hf_sysgen.evaluation.significance import compare_runs
+
+        if against is None:
+            print(score_predictions(run, metric or "recorded", setup))
+        elif setup is not None:
+            raise UserError("--setup has no effect with --against, where bleu is taken as the benchmark has it")
+        else:
+            print(compare_runs(run, against, metric or "accuracy", split))
     raise typer.Exit(outcome.status)
 
 

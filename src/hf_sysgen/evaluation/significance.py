@@ -18,6 +18,10 @@ from hf_sysgen.evaluation.metrics.comp import comp_hits
 from hf_sysgen.evaluation.metrics.sequences import MetricError
 from hf_sysgen.results.predictions import GraphRow, Row, read_predictions
 from hf_sysgen.results.record import PREDICTIONS, RESULTS, read_record
+from hf_sysgen.tables import table
+
+# what an example has right or wrong
+MATCHED = ("accuracy", "comp")
 
 
 class Significance(NamedTuple):
@@ -166,6 +170,72 @@ def runs_test(first: str | Path, second: str | Path, metric: str = "accuracy", s
         MetricError: the runs are not of the same examples, or these have no such metric; ResultsError: a folder does
             not hold a finished run.
     """
+    if metric in MATCHED:
+        return match_test(*runs_hits(first, second, metric, split))
+    names, before, after = _predictions(first, second, split)
+    if metric == "bleu":
+        _texts(before, after, split, metric)
+        references = _columns(before, after, "target", split, metric)[0]
+        predictions = _columns(before, after, "prediction", split, metric)
+        return bleu_test(*predictions, references, setup=bleu_setup(*names, split))
+    scores = _columns(before, after, metric, split, metric)
+    if not all(isinstance(value, int | float) for column in scores for value in column):
+        raise MetricError(f"{metric!r} is no number of each prediction of {split}; take e.g. loss")
+    return permutation_test(*scores)
+
+
+def runs_hits(
+    first: str | Path, second: str | Path, metric: str = "accuracy", split: str = "test"
+) -> tuple[list[bool], list[bool]]:
+    """
+    Whether each example of a split is right, in two runs.
+
+    Args:
+        first, second, split: as of [`runs_test`].
+        metric: `accuracy` or `comp`.
+
+    Raises:
+        as [`runs_test`].
+    """
+    _, before, after = _predictions(first, second, split)
+    if metric == "accuracy":
+        return _columns(before, after, "exact", split, metric)
+    _texts(before, after, split, metric)
+    old, new = _columns(before, after, "prediction", split, metric)
+    references = _columns(before, after, "target", split, metric)[0]
+    pairs = _columns(before, after, "pairs", split, metric)[0]
+    return comp_hits(old, references, pairs), comp_hits(new, references, pairs)
+
+
+def right_where_wrong(one: Sequence[bool], other: Sequence[bool]) -> float:
+    """
+    Chaabouni et al. 2021, section 7: of the examples that the other model gets wrong, the share that this one gets
+    right; NaN if there are none.
+    """
+    hits = [hit for hit, known in zip(one, other, strict=True) if not known]
+    return sum(hits) / len(hits) if hits else math.nan
+
+
+def compare_runs(first: str | Path, second: str | Path, metric: str = "accuracy", split: str = "test") -> str:
+    """
+    What `hf-sysgen score FIRST --against SECOND` prints: both runs, their difference and its p-value, and of `accuracy`
+    and `comp` what either gets right where the other is wrong.
+
+    Args, raises: as [`runs_test`].
+    """
+    found = runs_test(first, second, metric, split)
+    rows = [(f"{metric}, {second} minus {first}", f"{found.difference:+.4f}"), ("p-value", f"{found.p_value:.2g}")]
+    if metric in MATCHED:
+        hits = runs_hits(first, second, metric, split)
+        names = (str(first), str(second))
+        for one, other in ((0, 1), (1, 0)):
+            share = right_where_wrong(hits[one], hits[other])
+            rows.append((f"{names[one]} right where {names[other]} is wrong", f"{share:.4f}"))
+    return table((split, ""), rows)
+
+
+def _predictions(first: str | Path, second: str | Path, split: str) -> tuple[tuple[str, str], list[Row], list[Row]]:
+    """Benchmark and config, and the rows of both runs, which are of the same examples."""
     data = [read_record(Path(run) / RESULTS).recipe.data for run in (first, second)]
     names = [(one.benchmark, one.config) for one in data]
     if names[0] != names[1]:
@@ -175,28 +245,21 @@ def runs_test(first: str | Path, second: str | Path, metric: str = "accuracy", s
     before, after = (read_predictions(Path(run) / PREDICTIONS, split) for run in (first, second))
     if _examples(before) != _examples(after):
         raise MetricError(f"{first} and {second} have other examples in {split}: a paired test needs the same ones")
+    return names[0], before, after
 
-    def columns(name: str) -> tuple[list[Any], list[Any]]:
-        old, new = ([getattr(row, name, None) for row in rows] for rows in (before, after))
-        if None in old or None in new:
-            raise MetricError(f"predictions of {split} have no {name!r}, which {metric} needs")
-        return old, new
 
-    if metric == "accuracy":
-        return match_test(*columns("exact"))
-    if metric not in ("bleu", "comp"):
-        scores = columns(metric)
-        if not all(isinstance(value, int | float) for column in scores for value in column):
-            raise MetricError(f"{metric!r} is no number of each prediction of {split}; take e.g. loss")
-        return permutation_test(*scores)
+def _columns(
+    before: Sequence[Row], after: Sequence[Row], name: str, split: str, metric: str
+) -> tuple[list[Any], list[Any]]:
+    old, new = ([getattr(row, name, None) for row in rows] for rows in (before, after))
+    if None in old or None in new:
+        raise MetricError(f"predictions of {split} have no {name!r}, which {metric} needs")
+    return old, new
+
+
+def _texts(before: Sequence[Row], after: Sequence[Row], split: str, metric: str) -> None:
     if any(isinstance(row, GraphRow) for row in (*before, *after)):
         raise MetricError(f"predictions of {split} are no texts, which {metric} needs")
-    old, new = columns("prediction")
-    references = columns("target")[0]
-    if metric == "bleu":
-        return bleu_test(old, new, references, setup=bleu_setup(*names[0], split))
-    pairs = columns("pairs")[0]
-    return match_test(comp_hits(old, references, pairs), comp_hits(new, references, pairs))
 
 
 def _examples(rows: Sequence[Row]) -> list[tuple[Any, Any]]:

@@ -10,13 +10,23 @@ from collections import Counter
 import numpy as np
 import pytest
 from made_records import made_record
+from typer.testing import CliRunner
 
+from hf_sysgen.cli.main import app
 from hf_sysgen.data.noun_adjective.rule import HELD_OUT, TRAIN_PAIRS
 from hf_sysgen.evaluation.metrics.bleu import SETUPS, bleu
 from hf_sysgen.evaluation.metrics.comp import LEXICON, comp, comp_match, words
 from hf_sysgen.evaluation.metrics.modules import load_metric
 from hf_sysgen.evaluation.metrics.sequences import MetricError
-from hf_sysgen.evaluation.significance import bleu_test, match_test, permutation_test, runs_test, seeds_test
+from hf_sysgen.evaluation.significance import (
+    bleu_test,
+    match_test,
+    permutation_test,
+    right_where_wrong,
+    runs_hits,
+    runs_test,
+    seeds_test,
+)
 from hf_sysgen.results.predictions import write_predictions
 from hf_sysgen.results.record import ResultsError, write_record
 
@@ -338,6 +348,27 @@ def test_two_runs_are_compared_by_comp(tmp_path):
     first = written_run(tmp_path / "a", texts, "noun_adjective", "modified", pairs=pairs)
     second = written_run(tmp_path / "b", texts[:3] * 4, "noun_adjective", "modified", pairs=pairs)
     assert runs_test(first, second, "comp") == (0.75, pytest.approx(2 / 512))
+
+
+def test_right_where_the_other_is_wrong(tmp_path):
+    """Section 7 of Chaabouni et al.: of what one model has wrong, the share that the other has right."""
+    texts = ["une nouvelle réponse", "une réponse"]
+    pairs = [["new response"]] * 8
+    first = written_run(tmp_path / "a", texts[:1] * 5 + texts[1:] * 3, "noun_adjective", "modified", pairs=pairs)
+    second = written_run(tmp_path / "b", texts[1:] * 2 + texts[:1] * 4 + texts[1:] * 2, "noun_adjective", "modified",
+                         pairs=pairs)  # fmt: skip
+    hits = runs_hits(first, second, "comp")
+    assert hits == ([True] * 5 + [False] * 3, [False] * 2 + [True] * 4 + [False] * 2)
+    assert right_where_wrong(*hits) == 2 / 4
+    assert right_where_wrong(*reversed(hits)) == 1 / 3
+    assert math.isnan(right_where_wrong([True], [True]))
+    done = CliRunner().invoke(app, ["score", str(first), "--against", str(second), "--metric", "comp"])
+    assert done.exit_code == 0, done.output
+    assert "-0.1250" in done.stdout
+    assert "0.5000" in done.stdout
+    assert "0.3333" in done.stdout
+    done = CliRunner().invoke(app, ["score", str(first), "--against", str(second), "--setup", "iwslt14"])
+    assert done.exit_code == 2
 
 
 def test_what_no_test_can_do():
