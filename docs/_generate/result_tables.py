@@ -82,7 +82,7 @@ def _coverage(own: Sequence[TableReport]) -> str:
         (
             report.table.name,
             report.table.caption,
-            str(sum(cell.cell.run is not None for cell in report)) if report.table.compared else "-",
+            str(sum(cell.cell.able for cell in report)) if report.table.compared else "-",
             str(len(report.measured)) if report.table.compared else "described, not compared",
         )
         for report in own

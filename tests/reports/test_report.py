@@ -364,6 +364,38 @@ def test_the_authors_choice_on_the_test_set_has_a_row_of_its_own():
     assert [one.chosen for one in found(*cell, [sampled]).ours] == [False]
 
 
+def test_the_other_embedding_scaling_stands_beside_the_cell_and_the_better_is_chosen():
+    name, cell = "scan_length26_transformer", ("csordas2021-table1", "Trafo", "26")
+    stated = shipped(name).model.fields["embedding_scaling"]
+    other = next(scaling for scaling in ("none", "ped") if scaling != stated)
+    own = [made(name, seed, 0.25) for seed in (0, 1)]
+    changed = [made(name, seed, 0.5, {"model.embedding_scaling": other}) for seed in (0, 1)]
+    assert unplaced(changed) == []
+    first, second, chosen = found(*cell, [*own, *changed]).ours
+    assert (first.mean, first.changes) == (0.25, ())
+    assert (second.mean, second.changes) == (0.5, (f"model.embedding_scaling: {other} for {stated}",))
+    assert (chosen.mean, chosen.chosen) == (0.5, True)
+    verdicts = found(*cell, [*own, *changed]).verdicts
+    assert verdicts[1:] == (reproduction.OTHER, reproduction.CHOSEN)
+    # of one scaling nothing is chosen
+    assert [one.chosen for one in found(*cell, own).ours] == [False]
+
+
+def test_a_mean_of_cells_is_over_the_seeds_that_all_have():
+    cell = "bergen2021-table3", "Edge Transformer", "MCD avg."
+    configs = {"mcd1": {}, "mcd2": {"data.config": "mcd2_edge"}, "mcd3": {"data.config": "mcd3_edge"}}
+    records = [
+        made("cfq_edge", seed, accuracy + seed / 10, overrides)
+        for accuracy, overrides in zip((0.5, 0.1, 0.3), configs.values(), strict=True)
+        for seed in range(2)
+    ]
+    (one,) = found(*cell, records).ours
+    assert one.seeds == (0, 1)
+    assert one.values == pytest.approx((30.0, 40.0))
+    assert [one.seeds for one in found(*cell, records[:-1]).ours] == [(0,)]
+    assert found(*cell, records[:2]).verdict == reproduction.NOT_MEASURED
+
+
 def test_summary_counts_cells_by_verdict():
     table = find_tables("csordas2021-table3")[0][1]
     records = [
@@ -371,7 +403,7 @@ def test_summary_counts_cells_by_verdict():
     ]
     reports = reproduce("csordas2021-table3", records)
     (one,) = summarize(reports)
-    assert one.with_recipe == sum(cell.run is not None for cell in table)
+    assert one.with_recipe == sum(cell.able for cell in table)
     verdict = found("csordas2021-table3", "SCAN (length cutoff=26)", "Trafo", records).verdict
     assert (one.measured, dict(one.verdicts), one.counts) == (1, {verdict: 1}, 0)
     *papers_, whole = summarize(reproduce("all", records))
@@ -647,7 +679,8 @@ def test_markdown_has_the_measured_cells(whole_report):
     assert "Edge Transformer, MCD3, EM | 89.1 ± 0.2 | 90.00 |" in text
     assert "| cell | paper | ours |" in text
     lines = [line for line in text.splitlines() if line.startswith("|")]
-    assert {line.count(" | ") for line in lines} == {9, 4}
+    # cells, runs that make none, the summary
+    assert {line.count(" | ") for line in lines} == {9, 4, 7}
     other = next(line for line in lines if "model.dropout=0.3" in line and "| test |" in line)
     assert other.endswith("| test | accuracy | 0.400 | 1 |")
 

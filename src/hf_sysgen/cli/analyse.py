@@ -47,12 +47,8 @@ def early_stopping(
 def loss_accuracy(
     runs: Paths,
     output: Output = HERE,
-    loss_split: Annotated[
-        str | None, typer.Option(help="default: validation, test, validation")
-    ] = None,
-    accuracy_split: Annotated[
-        str | None, typer.Option(help="default: validation, test, test")
-    ] = None,
+    loss_split: Annotated[str | None, typer.Option(help="default: validation, test, validation")] = None,
+    accuracy_split: Annotated[str | None, typer.Option(help="default: validation, test, test")] = None,
     first_step: Annotated[int, typer.Option(min=0, help="evaluations before it are left out")] = 1000,
 ) -> None:
     """Loss against accuracy, coloured by step (Csordas et al. 2021, Figures 2 and 4)."""

@@ -150,7 +150,7 @@ class Comparison:
         """That of the runs with most of the paper's budget, or why there is none."""
         if self.verdicts:
             return self.verdicts[0]
-        if self.cell.run:
+        if self.cell.able:
             return NOT_MEASURED
         return NO_RECIPE if self.cell.mean is not None else NO_NUMBER
 
@@ -213,7 +213,7 @@ def _summary(name: str, cells: Sequence[Comparison]) -> Summary:
     done = [cell for cell in cells if cell.ours]
     verdicts = Counter(cell.verdict for cell in done if cell.cell.unit != "count")
     counts = sum(cell.cell.unit == "count" for cell in done)
-    return Summary(name, sum(cell.cell.run is not None for cell in cells), verdicts, counts)
+    return Summary(name, sum(cell.cell.able for cell in cells), verdicts, counts)
 
 
 def collect(folders: Iterable[Path]) -> Collection:
@@ -255,16 +255,32 @@ def reproduce(name: str, records: Sequence[Record]) -> list[TableReport]:
     for record in records:
         by_recipe[whole_of(record.file)].append(record)
     return [
-        TableReport(
-            paper,
-            table,
-            {
-                row: tuple(compare(cell, table, _measurements(cell, table, by_recipe)) for cell in cells)
-                for row, cells in table.cells.items()
-            },
-        )
+        TableReport(paper, table, {row: _row(table, cells, by_recipe) for row, cells in table.cells.items()})
         for paper, table in find_tables(name)
     ]
+
+
+def _row(table: Table, cells: Sequence[Cell], by_recipe: Mapping[str, Sequence[Record]]) -> tuple[Comparison, ...]:
+    found = {cell.column: _measurements(cell, table, by_recipe) for cell in cells}
+    for cell in cells:
+        if cell.mean_of:
+            found[cell.column] = _means([found[column] for column in cell.mean_of])
+    return tuple(compare(cell, table, found[cell.column]) for cell in cells)
+
+
+def _means(parts: Sequence[Sequence[Measurement]]) -> list[Measurement]:
+    """The mean of cells over the seeds that all have, of the first measurement of each; none where one has none."""
+    if not all(parts):
+        return []
+    firsts = [one[0] for one in parts]
+    seeds = sorted(set.intersection(*(set(one.seeds) for one in firsts)))
+    alike = len({(one.budget, one.changes) for one in firsts}) == 1
+    if not seeds or not alike:
+        return []
+    by_seed = [dict(zip(one.seeds, one.values, strict=True)) for one in firsts]
+    values = tuple(statistics.fmean(values[seed] for values in by_seed) for seed in seeds)
+    records = tuple(record for one in firsts for record in one.records)
+    return [replace(firsts[0], values=values, seeds=tuple(seeds), records=records)]
 
 
 def unplaced(records: Sequence[Record]) -> list[str]:
@@ -291,7 +307,8 @@ def _measurements(cell: Cell, table: Table, by_recipe: Mapping[str, Sequence[Rec
         if measured(record, run.measure) is not None and run.is_of(record.file, record.overrides):
             # one run a seed: a copy of its record is no second one
             length = f"{record.recipe.epochs} epochs" if _ended_by_epochs(record) else record.steps
-            key = record.name_without(PRECISION), length, _budget(record, setup), _changes(record, setup)
+            changes = _changes(record, setup, run.choices)
+            key = record.name_without(PRECISION), length, _budget(record, setup), changes
             groups[key][record.seed] = record
     found = []
     for (name, _, budget, changes), runs in groups.items():
@@ -312,7 +329,17 @@ def _measurements(cell: Cell, table: Table, by_recipe: Mapping[str, Sequence[Rec
         # a sample of the test set is not what the authors choose on
         if table.selection == BEST and all(one.recipe.evaluation.examples is None for one in records):
             found.append(replace(ours, values=_values(cell, records, best_measured), chosen=True))
+    if run.choices:
+        found += _chosen(found, run.choices)
     return sorted(found, key=lambda one: (one.chosen, -min(one.budget or 0.0, 1.0), len(one.changes), one.name))
+
+
+def _chosen(found: Sequence[Measurement], choices: Sequence[str]) -> list[Measurement]:
+    """Of measurements that differ in what the authors chose alone the best one, marked."""
+    alike: dict[tuple[float | None, tuple[str, ...]], list[Measurement]] = defaultdict(list)
+    for one in found:
+        alike[one.budget, tuple(text for text in one.changes if not text.startswith(tuple(choices)))].append(one)
+    return [replace(max(some, key=lambda one: one.mean), chosen=True) for some in alike.values() if len(some) > 1]
 
 
 def _values(cell: Cell, records: Iterable[Record], measure: Callable[[Record, str], float | None]) -> tuple[float, ...]:
@@ -358,13 +385,18 @@ def _budget(record: Record, setup: Recipe) -> float | None:
     return _examples(recipe, record.steps) / _examples(setup, setup.training.max_steps)
 
 
-def _changes(record: Record, setup: Recipe) -> tuple[str, ...]:
+def _changes(record: Record, setup: Recipe, choices: Sequence[str] = ()) -> tuple[str, ...]:
     """How the recipe differs from the paper's setup in what decides the result."""
-    return tuple(
-        f"{key}: {_text(ours)} for {_text(theirs)}"
+    changes = [
+        (key, ours, theirs)
         for key, ours, theirs in _differing(record.recipe.to_dict(), setup.to_dict())
-        if changes_of(key) == "result" and key not in PRECISION
-    )
+        if changes_of(key) == "result" and key not in (*PRECISION, *choices)
+    ]
+    # a file may leave out what the run chose
+    both = record.recipe.flat(), setup.flat()
+    pairs = [(key, both[0].get(key), both[1].get(key, "the default")) for key in choices]
+    changes += [(key, ours, theirs) for key, ours, theirs in pairs if ours is not None and ours != theirs]
+    return tuple(f"{key}: {_text(ours)} for {_text(theirs)}" for key, ours, theirs in changes)
 
 
 def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:

@@ -98,7 +98,7 @@ def _tiles(reports: Sequence[TableReport], records: Sequence[Record]) -> list[tu
 
 def _cell(report: TableReport, one: Comparison) -> dict[str, Any]:
     """What stands in a cell of a table: the paper's number, ours below it, the verdict."""
-    if not report.table.compared or (not one.cell.run and one.cell.mean is None):
+    if not report.table.compared or (not one.cell.able and one.cell.mean is None):
         return {"printed": one.cell.printed, "ours": None, "verdict": None}
     ours = None
     if one.ours:

@@ -179,7 +179,7 @@ def document(reports: Sequence[TableReport], found: Collection) -> str:
     parts.append(rule())
     for report in reports:
         if report.measured:
-            able = sum(cell.cell.run is not None for cell in report)
+            able = sum(cell.cell.able for cell in report)
             parts += [
                 f"## {title(report)}",
                 report.table.caption,

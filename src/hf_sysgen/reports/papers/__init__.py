@@ -9,8 +9,10 @@ One file a paper in papers/, all scalars text, so that a number keeps the digits
   - `kind`: `results` (default), `count` (of parameters), `setup`, `text`, `figure`; only the first two are compared.
   - `unit`: `share` (0 to 1), `percent`, `bleu`, `perplexity`; `units`: row or column -> another one.
   - `statistic`: `mean` (default) or `median`; `spread`: what follows ±, `std` or `sem`; `seeds`: runs behind a number,
-    left out where the paper does not say; `selection: best` where a number is the best of several evaluations on the
-    test set; `exceptions`: row -> `spread` and `seeds` of its own, "" for not said.
+    left out where the paper does not say; `exceptions`: row -> `spread` and `seeds` of its own, "" for not said.
+  - `selection`: how the authors chose on the test set: `best`, of several evaluations; `scaling`, of the embedding
+    scalings. Ours are not chosen; beside them stands what the authors' way would have given.
+  - `means`: column -> the columns that it is the mean of, of runs of one seed.
   - `runs`: `rows`, `columns`: label -> a part of the run. A row's `{}` takes the column's part, else that is appended;
     `cells`: row -> column -> the whole, also of a cell that the paper leaves empty. A run is "RECIPE dotted.key=value
     ... @MEASURE": a recipe file's name, overrides as they are given to it, and what is measured, a
@@ -43,7 +45,9 @@ SCALES = {"": 1.0, "k": 1e3, "M": 1e6}
 BUDGET = "training.max_steps"
 # with or without mixed precision a run makes the same cell, and is marked
 PRECISION = ("training.bf16", "training.fp16")
-BEST = "best"
+BEST, SCALING = "best", "scaling"
+# what an authors' selection chooses among
+CHOICES = {SCALING: ("model.embedding_scaling",)}
 
 
 @dataclass(frozen=True)
@@ -56,21 +60,23 @@ class Run:
         overrides: dotted key -> value that replaces the file's.
         measure: where the number stands in the record: a split, a metric of it, of `by_category` a category; or
             `num_parameters`.
+        choices: keys that the authors chose the value of on the test set, so that a run may have another one.
     """
 
     recipe: str
     overrides: Mapping[str, Any]
     measure: str
+    choices: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         texts = (value if isinstance(value, str) else json.dumps(value) for value in self.overrides.values())
         return " ".join([self.recipe, *(f"{key}={text}" for key, text in zip(self.overrides, texts, strict=True))])
 
     def is_of(self, file: str, overrides: Mapping[str, Any]) -> bool:
-        """Whether a run of this file with these overrides makes the cell, whatever its budget and precision."""
+        """Whether a run of this file with these overrides makes the cell; budget, precision and choices are free."""
         if self.recipe != whole_of(file):
             return False
-        free = (BUDGET, *PRECISION)
+        free = (BUDGET, *PRECISION, *self.choices)
         wanted, given = (
             {key: value for key, value in one.items() if key not in free} for one in (self.overrides, overrides)
         )
@@ -92,6 +98,7 @@ class Cell:
         corrected: what ours is compared with instead, where the text is a misprint; the same forms.
         unit, deviation, seeds: see the module's first lines, where `deviation` is called `spread`.
         run: what makes it, `None` where nothing does.
+        mean_of: the columns of its row that it is the mean of.
     """
 
     row: str
@@ -102,6 +109,12 @@ class Cell:
     seeds: int | None
     run: Run | None
     corrected: str | None = None
+    mean_of: tuple[str, ...] = ()
+
+    @property
+    def able(self) -> bool:
+        """Whether our recipes make it."""
+        return self.run is not None or bool(self.mean_of)
 
     @property
     def _read(self) -> re.Match[str] | None:
@@ -208,6 +221,7 @@ def _table(name: str, keys: dict[str, Any]) -> Table:
     if keys.get("kind") == "count":
         unit = "count"
     spread, seeds = keys.get("spread"), keys.get("seeds")
+    choices = CHOICES.get(keys.get("selection"), ())
     cells = {}
     for row, texts in keys.get("rows", {}).items():
         own = keys.get("exceptions", {}).get(row, {})
@@ -219,8 +233,9 @@ def _table(name: str, keys: dict[str, Any]) -> Table:
                 unit=units.get(row, units.get(column, unit)),
                 deviation=own.get("spread", spread),
                 seeds=_count(own.get("seeds", seeds)),
-                run=_run(runs, row, column, bool(text)),
+                run=_run(runs, row, column, bool(text), choices),
                 corrected=keys.get("corrected", {}).get(row, {}).get(column),
+                mean_of=tuple(keys.get("means", {}).get(column, ())) if row in runs.get("rows", {}) else (),
             )
             for column, text in zip(columns, texts, strict=True)
         )
@@ -243,7 +258,7 @@ def _count(seeds: str | None) -> int | None:
     return int(seeds) if seeds else None
 
 
-def _run(runs: Mapping[str, Any], row: str, column: str, filled: bool) -> Run | None:
+def _run(runs: Mapping[str, Any], row: str, column: str, filled: bool, choices: tuple[str, ...] = ()) -> Run | None:
     text = runs.get("cells", {}).get(row, {}).get(column)
     if text is None:
         # what the paper leaves out need not be possible: it must be asked for by itself
@@ -256,7 +271,8 @@ def _run(runs: Mapping[str, Any], row: str, column: str, filled: bool) -> Run | 
     recipe, *words = text.split()
     measures = [word[1:] for word in words if word.startswith("@")]
     given = dict(word.split("=", 1) for word in words if not word.startswith("@"))
-    return Run(recipe, {key: _value(value) for key, value in given.items()}, measures[0] if measures else MEASURE)
+    overrides = {key: _value(value) for key, value in given.items()}
+    return Run(recipe, overrides, measures[0] if measures else MEASURE, choices)
 
 
 @cache
