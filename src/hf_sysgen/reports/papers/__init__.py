@@ -47,7 +47,7 @@ BUDGET = "training.max_steps"
 PRECISION = ("training.bf16", "training.fp16")
 BEST, SCALING = "best", "scaling"
 # what an authors' selection chooses among
-CHOICES = {SCALING: ("model.embedding_scaling",)}
+CHOICES: dict[str | None, tuple[str, ...]] = {SCALING: ("model.embedding_scaling",)}
 
 
 @dataclass(frozen=True)
