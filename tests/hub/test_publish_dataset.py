@@ -270,6 +270,17 @@ def test_restricted(hub: FakeHub, cache: Path, monkeypatch: pytest.MonkeyPatch) 
     assert b"**Restriction.** No commercial use." in hub.repos["dataset", "org/scan"].files["README.md"]
 
 
+def test_a_withheld_split_is_not_published(hub: FakeHub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = replace(SCAN.config("length"), withheld={"test": "it is kept in an archive"})
+    monkeypatch.setitem(benchmarks(), "scan", replace(SCAN, configs={"length": info}))
+    done = publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub))
+    assert list(done.files) == ["README.md", "length/train.parquet"]
+    card = hub.repos["dataset", "org/scan"].files["README.md"].decode()
+    assert "it is kept in an archive" in card
+    (entry,) = yaml.safe_load(card.split("---\n")[1])["configs"]
+    assert [file["split"] for file in entry["data_files"]] == ["train"]
+
+
 def test_full_disk(hub: FakeHub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")

@@ -100,6 +100,7 @@ class ConfigInfo:
         citation: BibTeX of the papers that add this split family.
         tests: split name to one sentence on what the split tests: drawn like `train`, or the compositional test.
         errata: known errors of upstream or the paper in this split family, one sentence each.
+        withheld: split name to why it is never published anew, of splits that upstream keeps out of the open.
     """
 
     name: str
@@ -109,6 +110,7 @@ class ConfigInfo:
     citation: str = ""
     tests: Mapping[str, str] = field(default_factory=dict)
     errata: tuple[str, ...] = ()
+    withheld: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -221,11 +223,12 @@ class SplitEntry(Entry):
 
     Attributes:
         examples: how many, null if unknown.
-        tests: see `ConfigInfo`.
+        tests, withheld: see `ConfigInfo`.
     """
 
     examples: int | None
     tests: str = ""
+    withheld: str = ""
 
 
 class ConfigEntry(Entry):
@@ -387,6 +390,7 @@ def _config(name: str, entry: ConfigEntry, sources: Mapping[str, Source]) -> Con
         _bibliography(entry.citation),
         {split: value.tests for split, value in splits.items() if value.tests},
         entry.errata,
+        {split: value.withheld for split, value in splits.items() if value.withheld},
     )
 
 

@@ -30,7 +30,8 @@ def publish_dataset(
     cache_dir: str | Path | None = None,
     api: HfApi | None = None,
 ) -> Published:
-    """Write a benchmark's configs as parquet, and push them with a card to a dataset repository of the hub.
+    """Write a benchmark's configs as parquet, and push them with a card to a dataset repository of the hub. Splits that
+    upstream keeps out of the open (`ConfigInfo.withheld`) are left out, and the card says why.
 
     The repository is made if it does not exist. One that exists must be empty or hold the same benchmark; its data
     files are then replaced: it has the configs named here and no others. An upload that was interrupted is gone on with
@@ -70,7 +71,7 @@ def publish_dataset(
             if builder.STREAMED:
                 raise PublishError(f"{name} is too large to be published anew; it is at {benchmark.homepage}")
             builder.download_and_prepare()
-            parts = builder.as_dataset()
+            parts = {split: part for split, part in builder.as_dataset().items() if split not in info.withheld}
             counts[info.name] = {split: len(part) for split, part in parts.items()}
             for split, part in parts.items():
                 path = Path(folder, parquet_path(info.name, split))
