@@ -91,8 +91,8 @@ def _coverage(own: Sequence[TableReport]) -> str:
 
 
 def other_runs() -> str:
-    """Runs that make no cell of any table."""
-    title = "## Runs that make no cell of any table"
+    """Runs that belong to no cell of a paper."""
+    title = "## Runs outside the papers' tables"
     return document([], kept()).partition(title)[2].strip()
 
 
