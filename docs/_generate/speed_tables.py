@@ -76,7 +76,7 @@ def authors_code() -> str:
     note = (
         f"Speed relative to the authors' code, on one thread of an {record['device']}, by processor time (load average "
         f"{max(record['load_average']):.0f}): medians of the ratios of {record['rounds']} rounds, half as many for "
-        "evaluation. SCAN, cutoff 26. Grouped: the same update from length buckets, four for batches of 256 and two for "
+        "evaluation. SCAN, cutoff 26. Grouped: the same update from length buckets, four for batches of 256, two for "
         "64. bf16: ours under autocast, theirs in float32. Evaluation: the shipped small models on whole splits."
     )
     return f"{markdown(('times as fast', *kinds), rows)}\n\n{note}"
@@ -107,7 +107,7 @@ def gated() -> str:
         f"{record['device']} shared with others (load average {min(record['load_average']):.0f} to "
         f"{max(record['load_average']):.0f}), by processor time. Models are as in their recipes; the baselines are "
         f"{bases}. Updates of {record['batch_size']} sentences from {record['length_groups']} length buckets; greedy "
-        f"decoding with a cache. Ratios are within a round: medians and quartiles of {record['rounds']} training rounds "
+        f"decoding with a cache. Ratios within a round: medians and quartiles of {record['rounds']} training rounds "
         f"and {record['decode_rounds']} decoding rounds."
     )
     return "\n\n".join((*tables, note))
