@@ -1,7 +1,7 @@
 """
-`python perf/kept_records.py` writes what comes from the records in results: numbers into the heads of recipes, after
-"# Measured here:", and the cards in model_cards. `--keep RUN_DIR ...` first copies those runs' records into results. A
-test holds that all agree.
+`python perf/kept_records.py` writes what is made from the records in results: the numbers in the heads of recipes,
+after "# Measured here:", and the cards in model_cards. `--keep RUN_DIR ...` first copies the records of these runs into
+results. A test holds that recipes, cards and records agree.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from hf_sysgen.zoo import zoo_names
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 RESULTS_FOLDER = ROOT / "results"
-# what stands in a recipe's head until it is measured, or what was
+# the entry of a recipe's head, before and after it is measured
 MEASURED = re.compile(r"# Measured here: .*\n(?:#   .*\n)*")
-# other ways to count, of the test split
+# other metrics of the test split
 WAYS = {"accuracy_oracle": "with oracle length", "exact_teacher": "under teacher forcing"}
 
 
 def keep(record: Record, folder: Path = RESULTS_FOLDER) -> None:
-    """Put a run's record beside those of other cells and seeds."""
+    """Write a run's record into results."""
     write_record(record.kept_at(folder), record)
 
 
 def kept_records() -> list[Record]:
-    """All of them. Raises SystemExit: a file is none."""
+    """All records in results. Raises SystemExit: a file is no record."""
     found = collect([RESULTS_FOLDER])
     if found.skipped:
         raise SystemExit("\n".join(found.skipped))
@@ -45,7 +45,7 @@ def kept_records() -> list[Record]:
 
 
 def kept_cells() -> dict[str, list[Record]]:
-    """The records of every cell by seed; a cell is a recipe file with overrides, here under its name."""
+    """The records of each cell, by seed. A cell is a recipe file with overrides; the key is its name."""
     cells: dict[str, list[Record]] = {}
     for record in kept_records():
         cells.setdefault(record.name, []).append(record)
@@ -53,12 +53,12 @@ def kept_cells() -> dict[str, list[Record]]:
 
 
 def in_order(text: str) -> list[tuple[str, int]]:
-    """A key that sorts numbers within texts by their size."""
+    """A sort key that orders numbers in texts by value."""
     return [(word, int(digits or -1)) for word, digits in re.findall(r"(\D*)(\d*)", text)]
 
 
 def cards(cells: Mapping[str, Sequence[Record]]) -> dict[Path, str]:
-    """The card of every cell with kept records, of the zoo's models where they are its."""
+    """The card of each cell with kept records; where the zoo has its model, the zoo's card."""
     return {
         ROOT / "model_cards" / f"{file_name(name)}.md": run_card(
             name if name in zoo_names() else records[0].kept_at(RESULTS_FOLDER)
@@ -69,10 +69,10 @@ def cards(cells: Mapping[str, Sequence[Record]]) -> dict[Path, str]:
 
 def measured_heads(cells: Mapping[str, Sequence[Record]]) -> dict[Path, str]:
     """
-    The text of every recipe with kept records, with their numbers in its head.
+    The text of each recipe with kept records, with their numbers in its head.
 
     Raises:
-        SystemExit: records without their recipe, or of another state of it.
+        SystemExit: a record's recipe is gone or has changed since.
     """
     of_file: dict[str, list[Sequence[Record]]] = {}
     for records in cells.values():
@@ -84,7 +84,7 @@ def measured_heads(cells: Mapping[str, Sequence[Record]]) -> dict[Path, str]:
 
 
 def head(path: Path, cells: Sequence[Sequence[Record]]) -> str:
-    """The text of a recipe's file with the numbers of its cells, with what their runs change."""
+    """The text of a recipe's file with the numbers of its cells, each after its overrides."""
     recipe, parts = read_recipe(path), []
     for records in cells:
         for record in records:
@@ -92,8 +92,8 @@ def head(path: Path, cells: Sequence[Sequence[Record]]) -> str:
         changes = records[0].name.partition(",")[2]
         parts.append((f"{changes}: " if changes else "") + measured(records))
     parts[0] = f"# Measured here: {parts[0]}"
-    parts[-1] += " (results)."
-    # a folder that a change names is not to be broken, nor "%" to be parted from its number
+    parts[-1] += f"; records in {cells[0][0].kept_at(RESULTS_FOLDER).parent.relative_to(ROOT).as_posix()}."
+    # keeps paths in overrides whole, and "%" beside its number
     wrap = partial(textwrap.wrap, width=118, break_long_words=False, break_on_hyphens=False)
     lines = [
         line
@@ -108,11 +108,11 @@ def head(path: Path, cells: Sequence[Sequence[Record]]) -> str:
 
 
 def check_state(recipe: Recipe, record: Record) -> None:
-    """Raises SystemExit: a record of another state of the recipe than the file's, but for its overrides."""
+    """Raises SystemExit: apart from the overrides, the record's recipe differs from the file."""
     differing = [
         f"{key}={ours} for {theirs}"
         for key, (ours, theirs) in record.recipe.differences(recipe, "result").items()
-        # a field of the model that a file leaves out has its default
+        # where a file leaves out a field of the model, its default holds
         if key not in record.overrides and (theirs is not None or not key.startswith("model."))
     ]
     if differing:
@@ -120,7 +120,7 @@ def check_state(recipe: Recipe, record: Record) -> None:
 
 
 def measured(records: Sequence[Record]) -> str:
-    """Of all seeds of a cell: each split's accuracy, that of categories if they are few, or perplexity."""
+    """Over the seeds of a cell: accuracy or perplexity of each split, and of categories if there are few."""
     texts = []
     for name, split in records[0].splits.items():
         splits = [record.splits[name] for record in records]
@@ -137,10 +137,10 @@ def measured(records: Sequence[Record]) -> str:
                 f"{case} {100 * statistics.fmean(one.by_category[case].accuracy for one in splits):.1f}"
                 for case in sorted(split.by_category, key=in_order)
             )
-            texts.append(f"by category {' '.join(means)}")
+            texts.append(f"by category: {' '.join(means)}")
     seeds = [str(record.seed) for record in records]
     which = f"seed {seeds[0]}" if len(seeds) == 1 else f"mean and standard deviation of seeds {', '.join(seeds)}"
-    return f"{', '.join(texts)}; {which}, {records[0].num_parameters:,} parameters"
+    return f"{', '.join(texts)}; {which}; {records[0].num_parameters:,} parameters"
 
 
 def percent(splits: Sequence[SplitMetrics], key: str) -> str:
@@ -153,7 +153,7 @@ def spread(values: Sequence[float], digits: int) -> str:
 
 
 def texts() -> dict[Path, str]:
-    """Every file that is written from records."""
+    """The text of each file that is made from records."""
     cells = kept_cells()
     return measured_heads(cells) | cards(cells)
 
@@ -163,7 +163,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, nargs="*", default=[], help="folders of runs whose records to keep")
     for run_dir in parser.parse_args().keep:
         keep(read_record(run_dir / RESULTS))
-    # all is made before anything is written
+    # an error leaves all files as they were
     for path, text in texts().items():
         write_whole(path, text)
 

@@ -1,4 +1,4 @@
-"""The API reference: every module of a package of ours, for mkdocstrings."""
+"""The API reference: the modules of each package, for mkdocstrings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ SOURCE = ROOT / "src" / "hf_sysgen"
 
 
 def modules(package: str) -> str:
-    """A block for each module of a package, or for the modules that lie at the top."""
+    """A block for each module of a package; of hf_sysgen, for the modules at the top."""
     if package == "hf_sysgen":
         paths = sorted(path for path in SOURCE.glob("*.py") if path.name != "__main__.py")
     else:

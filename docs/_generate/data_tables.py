@@ -1,4 +1,4 @@
-"""Benchmarks, from what the package says of them without loading any data."""
+"""Tables of benchmarks, from their info.yaml. No data is loaded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hf_sysgen.data.info import ConfigInfo, Source
 from hf_sysgen.hub.dataset_card import errata_lines
 from hf_sysgen.tables import markdown
 
-# configs of a benchmark that are shown with a table each
+# up to so many configs have a table each
 FEW = 3
 
 
@@ -56,7 +56,7 @@ def benchmark(name: str) -> str:
         "## Recipes",
         _folded(f"{len(recipes)} recipes", "\n".join(f"- `recipes/{one}.yaml`" for one in recipes))
         if recipes
-        else "None is shipped.",
+        else "No recipe is shipped.",
         "## Source",
         info.homepage and f"<{info.homepage}>",
         _folded(f"{len(sources)} file{'s' * (len(sources) != 1)}", files),
@@ -75,7 +75,7 @@ def _config(config: ConfigInfo) -> str:
 
 
 def _table(configs: Sequence[ConfigInfo]) -> str:
-    """A row for each config; what a split tests, once for all configs in which it tests the same."""
+    """A row for each config; below, what each split tests, once for all configs with the same text."""
     rows = [
         (f"`{config.name}`", counts_text(config).replace(" / ", "<br>"), config.description.replace("|", "\\|"))
         for config in configs
@@ -99,7 +99,7 @@ def _joined(names: Sequence[str]) -> str:
 def _source(source: Source) -> str:
     if not source.url:
         return f"`{source.mirror}`, made on your machine"
-    member = f", its member `{source.path}`" if getattr(source, "archive", None) else ""
+    member = f", member `{source.path}`" if getattr(source, "archive", None) else ""
     checksum = f", {source.checksum_kind} `{source.checksum}`" if source.checksum else ""
     return f"<{source.url}>{member}{checksum}"
 
@@ -110,7 +110,7 @@ def _folded(title: str, text: str) -> str:
 
 
 def cited(citation: str) -> str:
-    """Authors and year of the first BibTeX entry, as a text names them."""
+    """Authors and year of the first BibTeX entry, as in a text."""
     entry = citation.split("\n@")[0]
     authors = re.search(r"author = \{(.+?)\},?\n", entry, flags=re.DOTALL)
     year = re.search(r"year = \{?(\d{4})", entry)
@@ -121,7 +121,7 @@ def cited(citation: str) -> str:
 
 
 def plain(name: str) -> str:
-    """A name of BibTeX without its commands: {\\'e} is é."""
+    """A BibTeX name without its commands: {\\'e} is é."""
     accents = {"'": "\u0301", "`": "\u0300", '"': "\u0308", "~": "\u0303", "^": "\u0302"}
     text = re.sub(r"\{?\\(['`\"~^])\{?(\w)\}?\}?", lambda found: found[2] + accents[found[1]], name)
     return unicodedata.normalize("NFC", text)

@@ -1,8 +1,8 @@
 """
-What mkdocs runs while it builds the site.
+What mkdocs runs when it builds the site.
 
-`<!-- table: NAME ARGUMENTS -->` becomes that table, made from the package and its records. Formulas become MathML, so
-that no page needs a script from elsewhere. Plots of records are drawn, and CONTRIBUTING.md becomes a page.
+`<!-- table: NAME ARGUMENTS -->` becomes that table, made from the package and the records. Formulas become MathML, so
+that no page loads a script from elsewhere. Plots of records are drawn, and CONTRIBUTING.md becomes a page.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TABLES: dict[str, Callable[..., str]] = {
     for function in module.TABLES
 }
 MARK = re.compile(r"^<!-- table: (\S+)((?: \S+)*) -->$", re.MULTILINE)
-# as pymdownx.arithmatex leaves formulas
+# the form in which pymdownx.arithmatex leaves formulas
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.+?)\\[)\]]</\1>', re.DOTALL)
 
 

@@ -30,12 +30,12 @@ def reports() -> list[TableReport]:
 
 
 def records_of(name: str) -> list[Record]:
-    """The records of a recipe as its file has it, by seed."""
+    """The records of a recipe file without overrides, by seed."""
     found = (record for _, record in kept().records if record.name == name)
     return sorted(found, key=lambda record: record.seed)
 
 
 @cache
 def shipped() -> dict[str, Recipe]:
-    """The shipped recipes by their files, e.g. csordas2021/cogs_relative."""
+    """The shipped recipes by file, e.g. csordas2021/cogs_relative."""
     return {name: read_recipe(path) for name, path in shipped_files().items()}

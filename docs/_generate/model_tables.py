@@ -17,14 +17,14 @@ from hf_sysgen.models import CONFIGS, MODELS
 from hf_sysgen.tables import markdown
 from hf_sysgen.training.tasks.base import TASKS, has_needed
 
-# of a docstring: "name, other: meaning", whose further lines are indented more
+# "name, other: meaning" in a docstring; its next lines are indented more
 ARGUMENT = re.compile(r"^    (\w+(?:, \w+)*): (.*(?:\n     .*)*)", re.MULTILINE)
 SECTION = re.compile(r"^(?:Args|Attributes):\n((?:    .*\n|\n)*)", re.MULTILINE)
 REFERENCE = re.compile(r"\[`(\w+)`\]")
 
 
 def page_of(model_type: str) -> str:
-    """The page, in docs/models, that shows a model's fields. Raises KeyError: none does."""
+    """The page in docs/models that shows a model's fields. Raises KeyError: there is none."""
     for path in sorted((ROOT / "docs" / "models").glob("*.md")):
         if f"<!-- table: model {model_type} -->" in path.read_text(encoding="utf-8"):
             return path.name
@@ -32,7 +32,7 @@ def page_of(model_type: str) -> str:
 
 
 def models() -> str:
-    """Every model type with its page, what it is and its size."""
+    """A row for each model type: its page, what it is, its size."""
     rows = [
         (
             f"[`{name}`]({page_of(name)}#{name})",
@@ -45,20 +45,20 @@ def models() -> str:
 
 
 def crossing() -> str:
-    """Which benchmarks a model type has shipped recipes for, and which others it can be trained on."""
+    """For each model type: benchmarks with a shipped recipe, and others that it can be trained on."""
     recipes = {(one.model.type, one.data.benchmark) for one in shipped().values()}
     rows = []
     for name, config in CONFIGS.items():
         tasks = {task for task, needed, _ in TASKS if has_needed(config, needed)}
         cells = ["●" if (name, one.name) in recipes else "○" if one.task in tasks else "" for one in list_benchmarks()]
         rows.append((f"`{name}`", *cells))
-    # with a place to break a line at
+    # <wbr>: a line may break there
     header = ("", *(one.name.replace("_", "_<wbr>") for one in list_benchmarks()))
     return markdown(header, rows, numbers=False)
 
 
 def model(model_type: str) -> str:
-    """A model type: what its config class says of it, its size, its recipes, and its fields."""
+    """A model type: the docstring of its config class, its size, its fields and its recipes."""
     config = CONFIGS[model_type]
     own = own_fields(config)
     rows = [(f"`{name}`", f"`{_text(default)}`", meaning) for name, (default, meaning) in own.items()]
@@ -76,8 +76,8 @@ def model(model_type: str) -> str:
 
 def own_fields(config: Any) -> dict[str, tuple[Any, str]]:
     """
-    Fields of a config class that a recipe may give, with default and meaning. Of a class that is another one of ours
-    but for what differs, only the fields with another default.
+    Fields of a config class that a recipe may give, with default and meaning. Of a subclass of another model's config,
+    only the fields with another default.
     """
     parent = next((one for one in config.__mro__[1:] if one in MODELS), None)
     theirs = {} if parent is None else {field.name: field.default for field in dataclasses.fields(parent)}
@@ -95,7 +95,7 @@ def own_fields(config: Any) -> dict[str, tuple[Any, str]]:
 
 
 def _arguments(config: Any) -> dict[str, str]:
-    """Argument -> meaning, of a docstring."""
+    """Argument -> meaning, from a docstring."""
     found: dict[str, str] = {}
     for section in SECTION.findall(inspect.cleandoc(vars(config).get("__doc__") or "") + "\n"):
         for names, meaning in ARGUMENT.findall(section):
@@ -104,7 +104,7 @@ def _arguments(config: Any) -> dict[str, str]:
 
 
 def _described(config: Any) -> str:
-    """A docstring before its sections."""
+    """A docstring without its sections."""
     text = inspect.cleandoc(config.__doc__ or "")
     return _inline(re.split(r"^(?:Args|Attributes|Raises):$", text, maxsplit=1, flags=re.MULTILINE)[0].strip()).replace(
         "except:\n-", "except:\n\n-"
@@ -112,7 +112,7 @@ def _described(config: Any) -> str:
 
 
 def _inline(text: str) -> str:
-    """References to classes as code; a bar would end a cell."""
+    """References to classes as code; bars escaped, as a bar ends a cell."""
     return REFERENCE.sub(r"`\1`", text).replace("|", "\\|")
 
 

@@ -1,6 +1,6 @@
 """
-Plots of the kept records. The site's are drawn while it is built; `python docs/_generate/pictures.py` draws the
-README's anew, which is kept in the repository.
+Plots of the kept records. The site's plots are drawn when it is built. `python docs/_generate/pictures.py` redraws the
+README's plot, which is kept in the repository.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hf_sysgen.reports.curves import plot_accuracies
 from hf_sysgen.reports.papers import Cell, find_tables
 from hf_sysgen.results.record import Record
 
-# recipes of the paper's setup, and what the models are called in its Figure 3; of the small ones beside them
+# recipes of the paper's setup, and the names of the models in its Figure 3; small models add QUICK
 CLUTRR = {
     "clutrr_edge_234": "Edge Transformer", "clutrr_rat_234": "RAT", "clutrr_rrat_234": "RRAT", "clutrr_gat_234": "GAT",
 }  # fmt: skip
@@ -27,27 +27,27 @@ README_PICTURE = ROOT / "docs" / "clutrr_by_k.png"
 
 
 def by_length(records: Sequence[Record]) -> dict[int, list[float]]:
-    """k -> percent right of the test stories of that length, a number for each record."""
+    """k -> accuracy in percent on test stories of that length, a number for each record."""
     splits = [record.splits["test"].by_category for record in records]
     lengths = sorted(int(category.removeprefix("k=")) for category in splits[0])
     return {k: [100 * split[f"k={k}"].accuracy for split in splits] for k in lengths}
 
 
 def printed(name: str) -> dict[int, Cell]:
-    """k -> the paper's number of a recipe as its file has it, where it prints one."""
+    """k -> the paper's number for a recipe without overrides, where it prints one."""
     cells = (cell for _, table in find_tables("bergen2021-table5") for cell in table)
     return {int(cell.column): cell for cell in cells if cell.run and cell.run.recipe == name and not cell.run.overrides}
 
 
 def clutrr_by_k(path: Path) -> None:
-    """The paper's setup beside the small models: means over seeds with their range, and what the paper prints."""
+    """The paper's setup and small models: means over seeds with their range, and the paper's numbers."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.2, 4.0), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
     found: dict[int, list[float]] = {}
     for number, ((name, model), colour, marker) in enumerate(zip(CLUTRR.items(), COLOURS, MARKERS, strict=False)):
-        # beside each other, or they hide one another
+        # side by side, as points of one k would hide each other
         shift = 0.1 * (number - 1)
         for axes, recipe, width in zip(panels, (name, name + QUICK), (1.8, 1.0), strict=True):
             if not (records := records_of(recipe)):
@@ -70,7 +70,7 @@ def clutrr_by_k(path: Path) -> None:
         axes.set_xlabel("relations in a test story, k (2, 3 and 4 in training)")
         axes.set_xticks(list(found))
         axes.grid(alpha=0.3)
-    panels[0].set_ylabel("percent right")
+    panels[0].set_ylabel("accuracy (%)")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
     save(figure, path)
@@ -83,12 +83,12 @@ def _seeds(records: Sequence[Record]) -> str:
 
 
 def _curves(names: Sequence[str], path: Path) -> None:
-    """Accuracy over training of the first seed of each recipe."""
+    """Accuracy during training of the first seed of each recipe."""
     plot_accuracies([records_of(name)[0] for name in names], path)
 
 
 def _depths(analysis: str, start: str, path: Path) -> None:
-    """A figure of Petty et al. 2023, from the records of the recipes whose names start so."""
+    """A figure of Petty et al. 2023, from the records whose names have this start."""
     records = [record for _, record in kept().records if record.name.startswith(start)]
     save(getattr(commands, analysis)([(RESULTS, record) for record in records]).draw(), path)
 
@@ -103,7 +103,7 @@ PICTURES = {
 
 
 def main() -> None:
-    """The README's picture, in few colours, because every clone carries it."""
+    """Draw the README's plot, in few colours, as every clone has the file."""
     from PIL import Image
 
     clutrr_by_k(README_PICTURE)

@@ -1,4 +1,4 @@
-"""The recipe's fields, from their declarations, and the shipped recipes."""
+"""The fields of a recipe, from their declarations, and the shipped recipes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hf_sysgen.tables import markdown
 
 
 def fields() -> str:
-    """Every declared field, by section."""
+    """All declared fields, by section."""
     parts = []
-    for section, about in {**SECTIONS, "": "Beside the sections."}.items():
+    for section, about in {**SECTIONS, "": "Keys outside the sections."}.items():
         own = [field for field in FIELDS if field.key.rpartition(".")[0] == section and field.key not in SECTIONS]
         kinds = dict.fromkeys(field.kind for field in own)
         parts += [f"### {f'`{section}`' if section else 'At the top'}", " ".join(about.split())]
@@ -41,7 +41,7 @@ def _row(field: FieldNote) -> tuple[str, ...]:
 
 
 def passed_through() -> str:
-    """What other fields of Seq2SeqTrainingArguments change."""
+    """What other fields of Seq2SeqTrainingArguments change if they get another value."""
     rows = [(f"`{pattern}`", change) for pattern, change in PASSED_THROUGH]
     return markdown(("field", "changes"), [*rows, ("any other", "result")], numbers=False)
 

@@ -1,4 +1,4 @@
-"""Ours beside the papers', from the records in results/."""
+"""Our numbers beside the papers', from the records in results/."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHOWN = ("cell", "paper", "ours", "sd", "runs", "budget", "95 % interval", "verd
 
 
 def _part(report: TableReport, smaller: bool) -> TableReport:
-    """The table with those of our measurements that have a smaller budget than the paper's, or with the others."""
+    """The table with only those of our measurements that have a smaller budget than the paper, or that have not."""
     return replace(
         report, rows={row: tuple(_only(cell, smaller) for cell in cells) for row, cells in report.rows.items()}
     )
@@ -39,13 +39,13 @@ def _rows(report: TableReport, shown: Sequence[str]) -> list[list[str]]:
 
 
 def summary() -> str:
-    """A row a paper: how many cells of its tables have a recipe, and what the measured ones came to."""
+    """A row for each paper: how many cells of its tables have a recipe, and the verdicts of the measured ones."""
     links = {paper.authors: f"[{paper.authors}]({paper.id}.md)" for paper in papers()}
     return markdown(SUMMARY, [(links.get(row[0], row[0]), *row[1:]) for row in summary_rows(reports())])
 
 
 def full_budget() -> str:
-    """All cells that are measured at the paper's budget."""
+    """All cells measured at the paper's budget."""
     shown = ("cell", "paper", "ours", "runs", "95 % interval", "verdict")
     rows = [
         (f"[{report.paper.authors}]({report.paper.id}.md), {report.table.name}: {row[0]}", *row[1:])
@@ -61,7 +61,7 @@ def verdicts() -> str:
 
 
 def paper(name: str) -> str:
-    """A paper's tables: first what is measured at its budget, then with a smaller one, then what is not."""
+    """A paper's tables: cells measured at its budget, cells measured with a smaller one, and coverage."""
     own = [report for report in reports() if report.paper.id == name]
     parts = []
     for title, smaller in (("At the paper's budget", False), ("With a smaller budget", True)):
@@ -83,16 +83,16 @@ def _coverage(own: Sequence[TableReport]) -> str:
             report.table.name,
             report.table.caption,
             str(sum(cell.cell.able for cell in report)) if report.table.compared else "-",
-            str(len(report.measured)) if report.table.compared else "described, not compared",
+            str(len(report.measured)) if report.table.compared else "not compared",
         )
         for report in own
     ]
-    return markdown(("table or figure", "what it has", "cells with a recipe", "measured"), rows, numbers=False)
+    return markdown(("table or figure", "what it shows", "cells with a recipe", "measured"), rows, numbers=False)
 
 
 def other_runs() -> str:
-    """Runs that make no cell of any table."""
-    title = "## Runs that make no cell of any table"
+    """Runs that belong to no cell of a paper."""
+    title = "## Runs outside the papers' tables"
     return document([], kept()).partition(title)[2].strip()
 
 
@@ -120,7 +120,7 @@ def _spread(values: Sequence[float]) -> str:
 
 
 def main_job() -> str:
-    """What `make run` gives."""
+    """The results of `make run`."""
     rows = []
     for name in ("scan_length26_quick_relative_universal", "scan_length26_quick_universal"):
         records = records_of(name)

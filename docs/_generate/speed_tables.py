@@ -14,7 +14,7 @@ SETUPS = {
     "scan": "SCAN: batches of 256, width 128, 27 steps of decoding.",
     "cogs": "COGS: batches of 128, width 512, 64 steps of decoding.",
 }
-# ways of training -> head of its column, and what the note says
+# way of training -> column head, and its part of the note
 WAYS = {
     "train padded": ("steps/s", ""),
     "train grouped": ("buckets", "Buckets: the same update from four length buckets"),
@@ -32,7 +32,7 @@ def _threads(count: int) -> str:
 
 
 def speed() -> str:
-    """Training and decoding beside T5 and BART of equal width and depth, from seq2seq.json."""
+    """Training and decoding compared with T5 and BART of equal width and depth, from seq2seq.json."""
     record = _read("seq2seq")
     results = record["results"]
     found = {(row["threads"], row["setup"], row["what"], row["name"]): row["per_second"] for row in results}
@@ -58,14 +58,14 @@ def speed() -> str:
     setups = " ".join(SETUPS[setup] for setup in dict.fromkeys(row["setup"] for row in results))
     said = "; ".join(text for _, text in WAYS.values() if text)
     note = (
-        f"{record['device']}, medians of {record['rounds']} rounds, all contenders in turn in one run, by processor "
-        f"time. {setups} {said}. Sequences: greedy `generate`."
+        f"{record['device']}. Processor time, medians of {record['rounds']} rounds; models take turns in one process. "
+        f"{setups} {said}. Sequences: greedy `generate`."
     )
     return "\n\n".join([*tables, note])
 
 
 def authors_code() -> str:
-    """Training and evaluation beside the code of Csordás et al. 2021, from authors_code.json."""
+    """Training and evaluation compared with the code of Csordás et al. 2021, from authors_code.json."""
     record = _read("authors_code")
     ratios = {(row["what"], row["name"]): row["times_as_fast"] for row in record["results"]}
     kinds = list(dict.fromkeys(what for what, _ in ratios))
@@ -74,16 +74,16 @@ def authors_code() -> str:
         for name in dict.fromkeys(name for _, name in ratios)
     ]
     note = (
-        f"Times as fast as the authors' code, on one thread of an {record['device']}, by processor time (load average "
-        f"{max(record['load_average']):.0f}): medians of the ratios within {record['rounds']} rounds, of evaluation "
-        "half as many. SCAN, cutoff 26. Grouped: the same update from length buckets, four of 256 and two of 64. bf16: "
-        "ours under autocast, theirs in float32. Evaluation: of the shipped small models, whole splits."
+        f"Speed relative to the authors' code, on one thread of an {record['device']}, by processor time (load average "
+        f"{max(record['load_average']):.0f}): medians of the ratios of {record['rounds']} rounds, half as many for "
+        "evaluation. SCAN, cutoff 26. Grouped: the same update from length buckets, four for batches of 256, two for "
+        "64. bf16: ours under autocast, theirs in float32. Evaluation: the shipped small models on whole splits."
     )
     return f"{markdown(('times as fast', *kinds), rows)}\n\n{note}"
 
 
 def gated() -> str:
-    """Models of Chaabouni et al. and Chakravarthy et al. beside their bases, from gated_attention.json."""
+    """Models of Chaabouni et al. and Chakravarthy et al. and their baselines, from gated_attention.json."""
     record = _read("gated_attention")
     tables = []
     for threads in sorted({row["threads"] for row in record["results"]}):
@@ -98,23 +98,23 @@ def gated() -> str:
                 cells += [f"{row['per_second']:.{digits}f}", f"{row['times_base']:.2f}{spread}"]
             rows.append((f"`{name}`", *cells))
         header = (
-            f"SCAN add-jump, {_threads(threads)}", "updates/s", "x time of its base", "sequences/s",
-            "x time of its base",
+            f"SCAN add-jump, {_threads(threads)}", "updates/s", "time / baseline", "sequences/s",
+            "time / baseline",
         )  # fmt: skip
         tables.append(markdown(header, rows))
     bases = " and ".join(f"`{name}`" for name in dict.fromkeys(row["base"] for row in record["results"]))
     note = (
         f"{record['device']} shared with others (load average {min(record['load_average']):.0f} to "
-        f"{max(record['load_average']):.0f}), by processor time. Every model as its recipe builds it; the bases are "
+        f"{max(record['load_average']):.0f}), by processor time. Models are as in their recipes; the baselines are "
         f"{bases}. Updates of {record['batch_size']} sentences from {record['length_groups']} length buckets; greedy "
-        f"decoding with a cache. Ratios within a round: medians and quartiles of {record['rounds']} rounds of training "
-        f"and {record['decode_rounds']} of decoding."
+        f"decoding with a cache. Ratios within a round: medians and quartiles of {record['rounds']} training rounds "
+        f"and {record['decode_rounds']} decoding rounds."
     )
     return "\n\n".join((*tables, note))
 
 
 def triangular() -> str:
-    """Triangular attention beside the authors' einsums, from triangular_attention.json."""
+    """Triangular attention compared with the authors' einsums, from triangular_attention.json."""
     record = _read("triangular_attention")
     kinds, rows = ("einsum", "compiled", "blocked"), []
     for setup, one in record["setups"].items():
@@ -134,7 +134,7 @@ def triangular() -> str:
 
 
 def edge_decoding() -> str:
-    """Decoding with and without the Edge Transformer's cache, from edge_decoding.json."""
+    """Decoding of the Edge Transformer with and without a cache, from edge_decoding.json."""
     record = _read("edge_decoding")
     rows = [
         (
@@ -153,7 +153,7 @@ def edge_decoding() -> str:
 
 
 def pretraining() -> str:
-    """Updates of a depth-width decoder beside GPT-2 and Llama of equal size, from pretraining.json."""
+    """Updates of a depth-width decoder compared with GPT-2 and Llama of equal size, from pretraining.json."""
     record = _read("pretraining")
     results, on_gpu = record["results"], record["measured_peak_flops"] is not None
     modes = dict.fromkeys(row["mode"] for row in results)
@@ -175,16 +175,16 @@ def pretraining() -> str:
             rows.append(tuple(row))
         header = [f"{size_class}, {layers} layer{'s' * (layers > 1)}", "parameters"]
         for mode in modes:
-            header += [f"{mode}: tokens/s", "x best peer", "MiB", *["MFU"] * on_gpu]
+            header += [f"{mode}: tokens/s", "/ best peer", "MiB", *["MFU"] * on_gpu]
         tables.append(markdown(tuple(header), rows))
     row = results[0]
     measured = "by the clock" if on_gpu else f"{_threads(record['num_threads'])}, by processor time"
     note = (
-        f"{record['device']}, {measured}, medians of {len(row['seconds'])} rounds, all contenders in turn. Updates of "
+        f"{record['device']}, {measured}, medians of {len(row['seconds'])} rounds; models take turns. Updates of "
         f"{row['batch']} x {row['context']} random tokens in {row['precision']}: forward, backward, clipping and "
         "AdamW. "
-        "Equal size: the same depth, width, heads and vocabulary, untied embeddings. Memory is the peak, weights and "
-        "optimizer included."
+        "Equal size: the same depth, width, heads and vocabulary, untied embeddings. Memory is the peak, with weights "
+        "and optimizer."
     )
     return "\n\n".join((*tables, note))
 
@@ -200,8 +200,8 @@ def statistics() -> str:
         if "note" in entry and entry["ours"] is not None
     ]
     text = (
-        "As loaded; lengths are the greatest of inputs and outputs. In brackets: the paper's number where the file was "
-        "not at hand; `?`: a length that needs such a file."
+        "Counted in the loaded data; lengths are the longest input and output. In brackets: the paper's number, where "
+        "a file was not available; `?`: a length that needs such a file."
     )
     return f"{markdown(('', *next(iter(record.values()))), rows)}\n\n{' '.join([text, *notes])}"
 
@@ -232,7 +232,7 @@ def loading() -> str:
     setup, device = record["setup"], record["environment"]["device"]
     note = (
         f"Medians of {setup['rounds']} rounds on one core of an {device} shared with others (load average "
-        f"{min(setup['load_average']):.0f}): rows per second of processor time, loading by the clock."
+        f"{min(setup['load_average']):.0f}). Preparing: rows per second of processor time. Loading: wall-clock time."
     )
     return f"{markdown(header, rows)}\n\n{note}"
 

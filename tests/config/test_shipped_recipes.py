@@ -68,6 +68,16 @@ def counted_seeds(path: Path) -> list[int] | None:
     return [*range(int(found[1]), int(found[2]) + 1)] if found else None
 
 
+def test_heads_name_files_and_overrides_that_exist():
+    for path in FILES:
+        head = " ".join(line.lstrip("# ") for line in path.read_text("utf-8").splitlines() if line.startswith("#"))
+        for file in re.findall(r"(?:recipes|perf)/[\w./-]+\w", head):
+            assert (ROOT / file).is_file(), path
+        for code in re.findall(r"`([^`]*)`", head):
+            if "=" in code:
+                load_recipe(path, [word.replace("cutoff_N", "cutoff_22") for word in code.split()])
+
+
 def test_heads_name_the_seeds_of_the_sweeps_that_run_them():
     """But for quick sweeps, which run the paper's setup less often, and a footnote's runs, which it counts apart."""
     heads = {path.stem: seeds for path in FILES if (seeds := counted_seeds(path))}

@@ -172,7 +172,7 @@ def terminal(reports: Sequence[TableReport], found: Collection) -> str:
 
 
 def document(reports: Sequence[TableReport], found: Collection) -> str:
-    """Markdown: the cells that were measured, table by table, which tables have none, and runs that make no cell."""
+    """Markdown: the cells that were measured, table by table, which tables have none, and runs outside the tables."""
     parts = ["# Ours beside the papers"]
     if rows := summary_rows(reports):
         parts.append(markdown(SUMMARY, rows))
@@ -192,7 +192,7 @@ def document(reports: Sequence[TableReport], found: Collection) -> str:
         parts.append(f"Not measured at all: {'; '.join(missing)}.")
     if others := list(_other_runs([record for _, record in found.records])):
         parts += [
-            "## Runs that make no cell of any table",
+            "## Runs outside the papers' tables",
             markdown(("run", "split", "measure", "mean", "runs"), others),
         ]
     return "\n\n".join([*parts, *_skipped(found)]) + "\n"

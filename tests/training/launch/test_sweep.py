@@ -503,7 +503,7 @@ def test_shipped_files_have_names_of_their_own():
 def test_shipped_files(path):
     """Every cell is checked. Of the grids a corner: they differ from one another in nothing that is checked."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    assert re.match(r"# (Tables?|Figure|Appendix) .* of \w+ et al. 20\d\d", lines[0])
+    assert re.match(r"# (Tables?|Figures?|Appendix) .* of \w+ et al. 20\d\d", lines[0])
     assert f"# Command: hf-sysgen sweep {path.relative_to(ROOT)}" in lines
     keys = yaml.safe_load(path.read_text(encoding="utf-8"))
     sizes = [len(values) for values in keys.get("axes", {}).values()]
