@@ -16,7 +16,7 @@ from tiny_runs import read_lines, small_scan, tiny_recipe, train_process, weight
 from transformers import TrainerControl, TrainerState
 
 import hf_sysgen.training.trainer
-from hf_sysgen.errors import RunFailed
+from hf_sysgen.errors import RunFailed, UserError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint
 from hf_sysgen.evaluation.evaluate import evaluate_split
 from hf_sysgen.evaluation.metrics.summary import summarize
@@ -24,7 +24,6 @@ from hf_sysgen.models import CONFIGS
 from hf_sysgen.results.record import read_record
 from hf_sysgen.train import main
 from hf_sysgen.training.batches import StepBatches
-from hf_sysgen.training.checkpointing import CheckpointDamaged
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.trainer import Progress, SysgenTrainer, last_checkpoint, training_arguments
@@ -382,7 +381,7 @@ def test_a_run_that_was_moved_keeps_its_best_weights(tmp_path, few_examples, mon
         run_recipe(recipe)
     best.rename(moved / "checkpoint-3")
     scheduler = (moved / "checkpoint-3" / "scheduler.pt").rename(tmp_path / "scheduler.pt")
-    with pytest.raises(CheckpointDamaged, match=r"scheduler\.pt, of the best weights so far, is missing: put a whole"):
+    with pytest.raises(UserError, match=r"scheduler\.pt, of the best weights so far, is missing: put a whole"):
         run_recipe(recipe)
     scheduler.rename(moved / "checkpoint-3" / "scheduler.pt")
     (tmp_path / "run" / "checkpoint-3").mkdir(parents=True)

@@ -211,8 +211,8 @@ def card(
 ) -> None:
     """Write the card of a trained model from its records."""
     with reported() as outcome:
+        from hf_sysgen.errors import UserError
         from hf_sysgen.hub.publish_model import run_card
-        from hf_sysgen.results.record import ResultsError
 
         text = run_card(run)
         if output is None:
@@ -221,7 +221,7 @@ def card(
             try:
                 write_whole(output, text)
             except OSError as error:
-                raise ResultsError(f"{output}: cannot be written: {error}") from error
+                raise UserError(f"{output}: cannot be written: {error}") from error
     raise typer.Exit(outcome.status)
 
 
@@ -248,11 +248,12 @@ def sweep(
     from hf_sysgen.train import INTERRUPTED
 
     with reported(INTERRUPTED) as outcome:
-        from hf_sysgen.config.sweep import SweepError, load_sweep
+        from hf_sysgen.config.recipe import RecipeError
+        from hf_sysgen.config.sweep import load_sweep
 
         loaded = load_sweep(file, overrides or [])
         if accelerate is not None and not accelerate.is_file():
-            raise SweepError(f"--accelerate: there is no file {accelerate}; recipes/accelerate has some to start from")
+            raise RecipeError(f"--accelerate: there is no file {accelerate}; recipes/accelerate has some to start from")
         loaded = loaded.only(run) if run else loaded
         from hf_sysgen.training.launch.sweep import run_sweep, states_text, submit_sweep
 

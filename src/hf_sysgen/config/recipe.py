@@ -27,7 +27,7 @@ LONGEST_VALUE = 80
 
 class RecipeError(UserError):
     """
-    A recipe that cannot be run.
+    A recipe or a sweep that cannot be run.
 
     Attributes:
         key: the dotted key that is wrong, e.g. `training.max_steps`; None where the file as a whole is.

@@ -14,25 +14,12 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from hf_sysgen.config.io import RecipeFile, find_shipped, parse_overrides, read_yaml, write_override
-from hf_sysgen.config.recipe import Below32Bits, Recipe, closest, cut
+from hf_sysgen.config.recipe import Below32Bits, Recipe, RecipeError, closest, cut
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import UserError
 
 # seeds have a key of their own, and runs that share a folder would be one run
 NOT_AXES = {"seed": "`seeds`", "output_dir": "the folder that you start in"}
-
-
-class SweepError(UserError):
-    """
-    A sweep that cannot be run.
-
-    Attributes:
-        key: the key that is wrong; None where the file as a whole is.
-    """
-
-    def __init__(self, message: str, key: str | None = None):
-        super().__init__(message)
-        self.key = key
 
 
 class SweepFile(BaseModel):
@@ -136,13 +123,13 @@ class Sweep:
         These runs of it.
 
         Raises:
-            SweepError: a name is none of its runs'.
+            RecipeError: a name is none of its runs'.
         """
         known = {run.name: run for run in self.runs}
         for name in names:
             if name not in known:
                 meant = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-                raise SweepError(f"{self.path} has no run {name!r}, did you mean {meant!r}? See --dry-run", "run")
+                raise RecipeError(f"{self.path} has no run {name!r}, did you mean {meant!r}? See --dry-run", "run")
         return dataclasses.replace(self, runs=tuple(known[name] for name in dict.fromkeys(names)), complete=False)
 
 
@@ -156,7 +143,7 @@ def load_sweep(path: str | Path, overrides: Iterable[str] = ()) -> Sweep:
             of all runs, and an axis of that key falls away.
 
     Raises:
-        SweepError: names the key: the file is wrong; two runs have one folder; a recipe, or a cell of it, is wrong.
+        RecipeError: names the key: the file is wrong; two runs have one folder; a recipe, or a cell of it, is wrong.
     """
     path = find_shipped(path)
     try:
@@ -169,7 +156,7 @@ def load_sweep(path: str | Path, overrides: Iterable[str] = ()) -> Sweep:
         return Sweep(path, runs, _selection(file.select, runs))
     except UserError as error:
         text = str(error)
-        raise SweepError(
+        raise RecipeError(
             text if text.startswith(str(path)) else f"{path}: {text}", getattr(error, "key", None)
         ) from error
 
@@ -192,20 +179,20 @@ def _parsed(keys: Mapping[str, Any]) -> SweepFile:
         key = str(first["loc"][0]) if first["loc"] else None
         if first["type"] == "extra_forbidden":
             meant = closest(str(key), SweepFile.model_fields)
-            raise SweepError(
+            raise RecipeError(
                 f"unknown key {key!r}, did you mean {meant!r}? Keys of recipes belong to `axes`", key
             ) from None
         if first["type"] == "missing":
-            raise SweepError(f"`{key}` is missing", key) from None
+            raise RecipeError(f"`{key}` is missing", key) from None
         said = first["msg"].removeprefix("Value error, ")
         where = ".".join(map(str, first["loc"]))
-        raise SweepError(f"{where}: {said}, got {cut(first['input'])}" if where else said, key) from None
+        raise RecipeError(f"{where}: {said}, got {cut(first['input'])}" if where else said, key) from None
 
 
 def _runs(path: Path, file: SweepFile, given: Mapping[str, Any]) -> Iterator[Run]:
     for key in (*given, *file.axes, *(key for cell in file.cells for key in cell)):
         if key in NOT_AXES:
-            raise SweepError(f"{key}: is decided by {NOT_AXES[key]}, remove it", key)
+            raise RecipeError(f"{key}: is decided by {NOT_AXES[key]}, remove it", key)
     # what an override decides is no axis any more
     axes = {key: values for key, values in file.axes.items() if key not in given}
     crossed = [
@@ -229,7 +216,7 @@ def _check_folders(runs: Sequence[Run]) -> None:
         other = seen.setdefault(run.recipe.run_dir, run)
         if other is not run:
             first, second = (f"{one.path} {' '.join(one.overrides)}" for one in (other, run))
-            raise SweepError(f"two runs are one, in {run.name}: {first}, and {second}")
+            raise RecipeError(f"two runs are one, in {run.name}: {first}, and {second}")
 
 
 def _selection(text: str | None, runs: Sequence[Run]) -> Selection | None:
@@ -237,15 +224,15 @@ def _selection(text: str | None, runs: Sequence[Run]) -> Selection | None:
         return None
     words = text.split()
     if len(words) != 2:
-        raise SweepError(
+        raise RecipeError(
             f"select: expected a split and a metric, such as `validation accuracy`, got {cut(text)}", "select"
         )
     if words[0] == "train":
-        raise SweepError("select: the training split is not measured; name another split", "select")
+        raise RecipeError("select: the training split is not measured; name another split", "select")
     for data in (run.recipe.data for run in runs):
         splits = benchmark_info(data.benchmark).config(data.config).splits
         if words[0] not in splits:
-            raise SweepError(
+            raise RecipeError(
                 f"select: {data.benchmark} {data.config} has no split {words[0]!r}; it has {', '.join(splits)}",
                 "select",
             )

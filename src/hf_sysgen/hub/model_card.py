@@ -10,12 +10,13 @@ from hf_sysgen.config.io import dump_recipe
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.registry import benchmark_info
+from hf_sysgen.errors import UserError
 from hf_sysgen.files import file_name
 from hf_sysgen.hub.dataset_card import count_rows, errata_lines
 from hf_sysgen.hub.papers import paper_of
-from hf_sysgen.hub.repository import TAG, PublishError
+from hf_sysgen.hub.repository import TAG
 from hf_sysgen.hub.templates import render
-from hf_sysgen.results.record import Record, ResultsError, SplitMetrics
+from hf_sysgen.results.record import Record, SplitMetrics
 
 # of a split's summary, what is a score: key to what it is called
 SCORES = {
@@ -97,9 +98,8 @@ def model_card(
         step: of these weights, the last one by default; the scores are those of the last.
 
     Raises:
-        ResultsError: a record of another version, without an example for the snippet.
+        UserError: a record of another version, without an example for the snippet, or of an unknown model.
         DataError: a benchmark that this version does not have.
-        PublishError: a model that it does not have.
     """
     from huggingface_hub import ModelCardData
 
@@ -199,20 +199,20 @@ def _base_model(recipe: Recipe) -> str | None:
 def what_is(model_type: str) -> str:
     """
     What the config class of a model type says that it is, in its `title`; for a user's own model without one, its
-    model type. Raises PublishError: no such model is known.
+    model type. Raises UserError: no such model is known.
     """
     from hf_sysgen.evaluation.checkpoints import unknown_model_type
     from hf_sysgen.models import CONFIGS
 
     if model_type not in CONFIGS:
-        raise PublishError(f"the model is a {unknown_model_type(model_type)}")
+        raise UserError(f"the model is a {unknown_model_type(model_type)}")
     # its own, because a user's variant may extend a config of a paper
     return vars(CONFIGS[model_type]).get("title", f"the model type {model_type}")
 
 
 def _quoted(record: Record) -> str:
     if not record.example:
-        raise ResultsError(f"the record of {record.title} has no example, as an older version wrote it; train it again")
+        raise UserError(f"the record of {record.title} has no example, as an older version wrote it; train it again")
     return '"' + record.example.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hf_sysgen.data.registry import benchmark_builder, benchmark_info
+from hf_sysgen.errors import UserError
 from hf_sysgen.hub.dataset_card import benchmark_tag, dataset_card, parquet_path
-from hf_sysgen.hub.repository import CARD, Published, PublishError, Repository, space_for
+from hf_sysgen.hub.repository import CARD, Published, Repository, space_for
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -51,14 +52,14 @@ def publish_dataset(
         api: the hub and the token to use, default that of HF_ENDPOINT with the token of HF_TOKEN or of the login.
 
     Raises:
-        PublishError: restricted licence; a benchmark that is read as a stream; no space for the files; a tag that
+        UserError: restricted licence; a benchmark that is read as a stream; no space for the files; a tag that
             stands for other data; an unknown collection; see also `Repository`.
         DataError: unknown benchmark or config, or data that cannot be had.
     """
     benchmark = benchmark_info(name)
     infos = [benchmark.config(config) for config in dict.fromkeys(configs)] or list(benchmark.configs.values())
     if benchmark.restriction and not allow_restricted:
-        raise PublishError(
+        raise UserError(
             f"{name} is restricted: {benchmark.restriction} If you may publish it, pass --allow-restricted "
             "(allow_restricted=True)"
         )
@@ -69,7 +70,7 @@ def publish_dataset(
         for info in infos:
             builder = benchmark_builder(name, info.name, data_dir=data_dir, cache_dir=cache_dir)
             if builder.STREAMED:
-                raise PublishError(f"{name} is too large to be published anew; it is at {benchmark.homepage}")
+                raise UserError(f"{name} is too large to be published anew; it is at {benchmark.homepage}")
             builder.download_and_prepare()
             parts = {split: part for split, part in builder.as_dataset().items() if split not in info.withheld}
             counts[info.name] = {split: len(part) for split, part in parts.items()}

@@ -21,10 +21,6 @@ TAG = "hf-sysgen"
 CONTENT = (".safetensors", ".parquet")
 
 
-class PublishError(UserError):
-    """Something cannot be published. The message is one line and never shows the token."""
-
-
 @dataclass(frozen=True)
 class Published:
     """What was published in one commit, or would be.
@@ -56,7 +52,7 @@ class Repository:
         api: the hub and the token to use, default that of HF_ENDPOINT with the token of HF_TOKEN or of the login.
 
     Raises:
-        PublishError: wrong name of the repository or the collection; no token, or one that nobody has; the repository
+        UserError: wrong name of the repository or the collection; no token, or one that nobody has; the repository
             has something else, or is not private or public as asked; the hub cannot be reached.
     """
 
@@ -72,7 +68,7 @@ class Repository:
     ):
         _check_repo_id(repo_id)
         if collection is not None and collection not in ORIGINS:
-            raise PublishError(f"no collection {collection!r}; there is one for each of {', '.join(ORIGINS)}")
+            raise UserError(f"no collection {collection!r}; there is one for each of {', '.join(ORIGINS)}")
         self.repo_id, self.mark = repo_id, mark
         self.kind: Literal["model", "dataset"] = kind
         self.private, self.collection, self.dry_run = private, collection, dry_run
@@ -96,13 +92,13 @@ class Repository:
                 card = self.api.hf_hub_download(self.repo_id, CARD, repo_type=self.kind)
             refs = self.api.list_repo_refs(self.repo_id, repo_type=self.kind)
         if files and (card is None or self.mark not in _tags(Path(card))):
-            raise PublishError(
+            raise UserError(
                 f"{self.repo_id} exists and holds something other than {self.mark.removeprefix(f'{TAG}-')} "
                 f"({', '.join(sorted(files)[:3])}, ...); choose another name, or empty it first"
             )
         if bool(info.private) != self.private:
             now, asked = ("private", "public") if info.private else ("public", "private")
-            raise PublishError(
+            raise UserError(
                 f"{self.repo_id} exists and is {now}, not {asked}; change that in its settings, or the command"
             )
         self.tags = {tag.name: tag.target_commit for tag in refs.tags}
@@ -112,7 +108,7 @@ class Repository:
         Whether all of these tags are there already, on the weights or data of that folder.
 
         Raises:
-            PublishError: one of them is there on others: a tag does not move.
+            UserError: one of them is there on others: a tag does not move.
         """
         known = [tag for tag in tags if tag in self.tags]
         paths = [path for path in folder.rglob("*") if known and path.suffix in CONTENT]
@@ -122,7 +118,7 @@ class Repository:
                 entries = self.api.get_paths_info(self.repo_id, list(content), repo_type=self.kind, revision=tag)
             there = {entry.path: lfs.sha256 for entry in entries if (lfs := getattr(entry, "lfs", None))}
             if there != content:
-                raise PublishError(
+                raise UserError(
                     f"{self.repo_id} has a tag {tag!r} already, of other weights or data; tags do not move: choose "
                     "another tag or repository, or remove that one on the hub"
                 )
@@ -190,20 +186,18 @@ class Repository:
             reason = one_line(root)
             if isinstance(self.api.token, str):
                 reason = reason.replace(self.api.token, "<token>")
-            raise PublishError(
-                f"cannot publish to {self.repo_id} at {self.api.endpoint}: {advice} ({reason})"
-            ) from error
+            raise UserError(f"cannot publish to {self.repo_id} at {self.api.endpoint}: {advice} ({reason})") from error
 
 
 @contextmanager
 def space_for(what: str, folder: str) -> Iterator[None]:
-    """A full disk as a PublishError that says where and what did not fit."""
+    """A full disk as a UserError that says where and what did not fit."""
     try:
         yield
     except OSError as error:
         if not no_space(error):
             raise
-        raise PublishError(
+        raise UserError(
             f"no space left in {folder} ({one_line(error)}) for {what}; set TMPDIR to a folder on another disk"
         ) from error
 
@@ -217,7 +211,7 @@ def _check_repo_id(repo_id: str) -> None:
         if "/" not in repo_id:
             raise HFValidationError("it has no owner")
     except HFValidationError as error:
-        raise PublishError(f"{repo_id!r} is no name of a repository ({one_line(error)}); give owner/name") from error
+        raise UserError(f"{repo_id!r} is no name of a repository ({one_line(error)}); give owner/name") from error
 
 
 def _sha256(path: Path) -> str:
@@ -243,5 +237,5 @@ def _api() -> HfApi:
 
     token = get_token()
     if token is None:
-        raise PublishError("no token of the hub: run `hf auth login`, or set HF_TOKEN to a token that may write")
+        raise UserError("no token of the hub: run `hf auth login`, or set HF_TOKEN to a token that may write")
     return HfApi(token=token)

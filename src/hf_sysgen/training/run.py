@@ -169,10 +169,10 @@ def run_recipe(recipe: Recipe) -> Record:
         the results record.
 
     Raises:
-        RecipeError, DataError, ResultsError: see `load_recipe`, `load_benchmark`, `check_run_dir`, `read_record`.
-        RecipeError: also, another process is training in the folder.
-        CheckpointDamaged: the last checkpoint is.
-        TrainingDiverged: the loss became infinite or NaN.
+        RecipeError, DataError, UserError: see `load_recipe`, `load_benchmark`, `check_run_dir`, `read_record`.
+        RecipeError: another process is training in the folder.
+        UserError: the last checkpoint is damaged.
+        RunFailed: the loss became infinite or NaN.
     """
     if (record := finished_results(recipe)) is not None:
         logger.info("%s is finished, nothing to do", recipe.run_dir)

@@ -50,10 +50,6 @@ from hf_sysgen.training.schedules import learning_rate_of
 from hf_sysgen.training.tasks.base import Task
 
 
-class TrainingDiverged(RunFailed):
-    """The loss or a weight is no longer a finite number."""
-
-
 class Clock(TrainerCallback, ExportableState):
     """Seconds of training, evaluation excluded, over all starts of a run."""
 
@@ -143,7 +139,7 @@ class SysgenTrainer(Seq2SeqTrainer):
     - weight decay is of all parameters, biases and norms included.
     - evaluation is the task's, over exactly the examples of every split, on any number of processes.
     - a checkpoint counts only once it is complete, so that a run killed at any moment resumes.
-    - a loss or weight that is not finite raises [`TrainingDiverged`] before another checkpoint is written.
+    - a loss or weight that is not finite raises [`RunFailed`] before another checkpoint is written.
 
     Args:
         recipe: a checked recipe.
@@ -295,7 +291,7 @@ class SysgenTrainer(Seq2SeqTrainer):
         # NaN stays in the running sum until it is logged, so looking here misses no step; a finite loss may still have
         # had a gradient that was not
         if not all(tensor.isfinite().all() for tensor in (self._tr_loss, *self.model.parameters())):
-            raise TrainingDiverged(
+            raise RunFailed(
                 f"the loss ({float(self._tr_loss)}) or a weight is not finite at or before step "
                 f"{self.state.global_step}; good checkpoints are kept in {self.args.output_dir}. Try a lower "
                 "training.learning_rate, training.max_grad_norm, or neither bf16 nor fp16"
@@ -458,7 +454,7 @@ def state_to_resume(checkpoint: Path) -> TrainerState:
 
     Raises:
         RunFailed: the best checkpoint is absent.
-        CheckpointDamaged: it is not whole.
+        UserError: it is not whole.
     """
     state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
     if state.best_global_step:

@@ -44,8 +44,8 @@ def compare_recipes(
     Raises:
         RecipeError: a recipe is wrong, two recipes share a folder, or they have no metric in common that tells whose
             checkpoint is to translate.
-        AnalysisError: the plot's name ends otherwise.
-        CheckpointError, DataError: that checkpoint writes no texts, or cannot read a sentence.
+        UserError: the plot's name ends otherwise, or that checkpoint writes no texts. DataError: it cannot read a
+            sentence.
     """
     if plot is not None:
         check_picture(plot)

@@ -13,7 +13,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, 
 from hf_sysgen.config.recipe import Recipe, RecipeError
 from hf_sysgen.data.text.splits import IGNORED, RaggedIds, TokenizedSplit, unlabelled
 from hf_sysgen.data.text.vocabulary import Vocabulary, build_vocabulary
-from hf_sysgen.evaluation.checkpoints import CheckpointError, checkpoint_folder, read_checkpoint
+from hf_sysgen.errors import UserError
+from hf_sysgen.evaluation.checkpoints import checkpoint_folder, read_checkpoint
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.training.tasks.base import Seq2SeqTask
 
@@ -92,7 +93,7 @@ class CausalSeq2SeqTask(Seq2SeqTask):
         else:
             try:
                 folder = checkpoint_folder(self.recipe.model.pretrained)
-            except CheckpointError as error:
+            except UserError as error:
                 raise RecipeError(f"model.pretrained: {error}", "model.pretrained") from error
             tokenizer = load_tokenizer(str(folder))
             require_written(tokenizer, targets, self.recipe.model.pretrained)
@@ -173,7 +174,7 @@ def load_pretrained(recipe: Recipe, attention: str) -> PreTrainedModel:
     free = {key: value for key, value in recipe.model.fields.items() if key in FREE_FIELDS}
     try:
         model, _ = read_checkpoint(str(recipe.model.pretrained), writes=True, attn_implementation=attention, **free)
-    except CheckpointError as error:
+    except UserError as error:
         raise RecipeError(f"model.pretrained: {error}", "model.pretrained") from error
     if not isinstance(model.config, CONFIGS[recipe.model.type]):
         raise _unusable(recipe.model.pretrained, f"it holds a {model.config.model_type}, not a {recipe.model.type}")

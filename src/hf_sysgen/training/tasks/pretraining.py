@@ -35,10 +35,6 @@ AHEAD = 4
 DOCUMENTS = 16
 
 
-class StreamEnded(RunFailed):
-    """There is less text than the updates of a run take."""
-
-
 class Update(NamedTuple):
     """Examples (b, L) that one process has in an update, and the place of each of its streams behind them."""
 
@@ -65,7 +61,7 @@ class StreamBatches:
 
     Raises:
         ValueError: streams, shards, batch and processes do not fit together.
-        StreamEnded: (while iterating) there is no more text.
+        RunFailed: (while iterating) there is no more text.
         DataError: (while iterating) a shard cannot be read.
     """
 
@@ -132,7 +128,7 @@ class StreamBatches:
         for number, stream in zip(self.numbers, examples, strict=True):
             found = [block["input_ids"] for block in islice(stream, self.each)]
             if len(found) < self.each:
-                raise StreamEnded(
+                raise RunFailed(
                     f"the text of stream {number} ends before update {step + 1} of {self.steps}, and no example is "
                     f"shown twice; give more shards, or at most training.max_steps={step}"
                 )
