@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import functools
+import inspect
 import json
 import math
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import kills
@@ -13,7 +17,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tiny_runs import read_lines, small_scan, tiny_recipe, train_process, weights, write_recipe
-from transformers import TrainerControl, TrainerState
+from transformers import Seq2SeqTrainer, Trainer, TrainerControl, TrainerState
 
 import hf_sysgen.training.trainer
 from hf_sysgen.errors import RunFailed, UserError
@@ -26,7 +30,7 @@ from hf_sysgen.train import main
 from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.base import prepare_task
-from hf_sysgen.training.trainer import Progress, SysgenTrainer, last_checkpoint, training_arguments
+from hf_sysgen.training.trainer import Milestones, Progress, SysgenTrainer, last_checkpoint, training_arguments
 
 
 def losses(record) -> list[float]:
@@ -408,7 +412,7 @@ def test_divergence(learning_rate, saved, tmp_path, few_examples, capsys):
     assert main([str(path)]) == 1
     lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("step ")]
     assert len(lines) == 1, lines
-    assert lines[0].startswith("error: the loss (")
+    assert lines[0].startswith("error: ")
     assert str(tmp_path / "run") in lines[0]
     assert not (tmp_path / "run" / "results.json").exists()
     assert (last_checkpoint(tmp_path / "run") is not None) == saved
@@ -436,6 +440,36 @@ def test_divergence_between_checkpoints(tmp_path, few_examples, monkeypatch, cap
     # and the same command tries again from there
     monkeypatch.setattr(SysgenTrainer, "compute_loss", compute)
     assert main([str(path)]) == 0
+
+
+# the Trainer's own
+
+
+def test_nothing_private_of_the_trainer_is_used():
+    """transformers may change or drop at any time what begins with an underscore."""
+    source = ast.parse(Path(hf_sysgen.training.trainer.__file__).read_text())
+    used = {
+        node.attr if isinstance(node, ast.Attribute) else node.name
+        for node in ast.walk(source)
+        if isinstance(node, ast.Attribute | ast.FunctionDef)
+    }
+    theirs = {name for name in vars(Trainer) | vars(Seq2SeqTrainer) if name.startswith("_")}
+    theirs |= set(re.findall(r"self\.(_\w+) = ", inspect.getsource(Trainer)))
+    assert {name for name in used & theirs if not name.startswith("__")} == set()
+
+
+@pytest.mark.parametrize("hook", ["on_step_end", "on_save"])
+def test_the_public_hooks_are_called(hook, tmp_path, few_examples, monkeypatch):
+    """Once for each update or checkpoint, at which the Trainer has not moved on."""
+    steps, called = [], getattr(Milestones, hook)
+
+    def noted(self, args, state, control, **kwargs):
+        steps.append(state.global_step)
+        called(self, args, state, control, **kwargs)
+
+    monkeypatch.setattr(Milestones, hook, noted)
+    run_recipe(tiny_recipe(tmp_path, save_steps=2, max_steps=4, length_buckets=2))
+    assert steps == ([1, 2, 3, 4] if hook == "on_step_end" else [2, 4])
 
 
 # checkpoints

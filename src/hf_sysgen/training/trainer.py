@@ -26,6 +26,7 @@ from transformers import (
     Seq2SeqTrainer,
     Seq2SeqTrainingArguments,
     TrainerCallback,
+    TrainerControl,
     TrainerState,
 )
 from transformers.trainer import TRAINER_STATE_NAME
@@ -131,6 +132,19 @@ class Progress(TrainerCallback):
             self.bar = None
 
 
+class Milestones(TrainerCallback):
+    """Tells the trainer that an update, or that a checkpoint is done."""
+
+    def __init__(self, trainer: SysgenTrainer):
+        self.trainer = trainer
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self.trainer.after_update(control)
+
+    def on_save(self, args, state, control, **kwargs):
+        self.trainer.complete_checkpoint()
+
+
 class SysgenTrainer(Seq2SeqTrainer):
     """
     Identical to [`Seq2SeqTrainer`] except:
@@ -140,6 +154,8 @@ class SysgenTrainer(Seq2SeqTrainer):
     - evaluation is the task's, over exactly the examples of every split, on any number of processes.
     - a checkpoint counts only once it is complete, so that a run killed at any moment resumes.
     - a loss or weight that is not finite raises [`RunFailed`] before another checkpoint is written.
+
+    Only public methods are overridden; the rest are callbacks and a hook of the model.
 
     Args:
         recipe: a checked recipe.
@@ -159,7 +175,7 @@ class SysgenTrainer(Seq2SeqTrainer):
             )
         recipe = recipe.with_(**{"training.max_steps": steps})
         self.recipe, self.task, self.splits = recipe, task, task.splits
-        callbacks: list[TrainerCallback] = [Clock(), Progress()]
+        callbacks: list[TrainerCallback] = [Clock(), Progress(), Milestones(self)]
         if (stopping := recipe.evaluation.early_stopping) is not None:
             callbacks.append(EarlyStoppingCallback(stopping.patience))
         super().__init__(
@@ -172,6 +188,8 @@ class SysgenTrainer(Seq2SeqTrainer):
         )
         for unwanted in (ProgressCallback, PrinterCallback):
             self.remove_callback(unwanted)
+        model.register_load_state_dict_post_hook(forget_tied)
+        self.loss_sum = torch.tensor(0.0, device=self.args.device)
 
     def smoothed_loss(self, outputs, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int) -> torch.Tensor:
         """(1 - eps) * cross-entropy + eps * its mean over the vocabulary, a mean over the whole batch."""
@@ -192,6 +210,12 @@ class SysgenTrainer(Seq2SeqTrainer):
             read = plain.training_input(inputs["labels"], **source)
             inputs = {**inputs, "decoder_input_ids": read}
         return super().compute_loss(model, inputs, *args, **kwargs)
+
+    def training_step(self, *args, **kwargs) -> torch.Tensor:
+        loss = super().training_step(*args, **kwargs)
+        # what is not finite stays in the sum, which is looked at only where a device may be waited for
+        self.loss_sum += loss
+        return loss
 
     @property
     def plain_model(self) -> Any:
@@ -287,36 +311,31 @@ class SysgenTrainer(Seq2SeqTrainer):
             return np.arange(total)
         return np.sort(np.random.default_rng(0).choice(total, self.recipe.evaluation.examples, replace=False))
 
-    def _require_finite(self) -> None:
-        # NaN stays in the running sum until it is logged, so looking here misses no step; a finite loss may still have
-        # had a gradient that was not
-        if not all(tensor.isfinite().all() for tensor in (self._tr_loss, *self.model.parameters())):
-            raise RunFailed(
-                f"the loss ({float(self._tr_loss)}) or a weight is not finite at or before step "
-                f"{self.state.global_step}; good checkpoints are kept in {self.args.output_dir}. Try a lower "
-                "training.learning_rate, training.max_grad_norm, or neither bf16 nor fp16"
-            )
+    def after_update(self, control: TrainerControl) -> None:
+        """
+        Before anything is logged, evaluated or saved: what is due at a kept step, and whether all numbers are finite.
 
-    def _maybe_log_save_evaluate(self, tr_loss, *args, **kwargs):
+        Raises:
+            RunFailed: the loss of an update, or a weight, is not.
+        """
         kept = self.state.global_step in self.recipe.training.kept_steps
-        self.control.should_evaluate |= kept
+        control.should_evaluate |= kept
         # it may be the best one, whose weights must be among the saved ones
-        self.control.should_save |= kept and self.recipe.evaluation.early_stopping is not None
-        if self.control.should_log or self.control.should_save or self.control.should_evaluate:
-            self._require_finite()
+        control.should_save |= kept and self.recipe.evaluation.early_stopping is not None
+        looked_at = control.should_log or control.should_save or control.should_evaluate
+        # a finite loss may have had a gradient that was not
+        if looked_at and not all(tensor.isfinite().all() for tensor in (self.loss_sum, *self.model.parameters())):
+            raise RunFailed(
+                f"the loss or a weight is not finite at or before step {self.state.global_step}; good checkpoints are "
+                f"kept in {self.args.output_dir}. Try a lower training.learning_rate, training.max_grad_norm, or "
+                "neither bf16 nor fp16"
+            )
         if kept:
             # before the checkpoint of this step, from which a killed run would not come back here
             self.save_weights(Path(self.args.output_dir) / f"step-{self.state.global_step}")
-        super()._maybe_log_save_evaluate(tr_loss, *args, **kwargs)
 
-    def _issue_warnings_after_load(self, load_result) -> None:
-        # a tied weight is stored once, under its other name
-        tied = self.model.all_tied_weights_keys
-        load_result.missing_keys[:] = [key for key in load_result.missing_keys if key not in tied]
-        super()._issue_warnings_after_load(load_result)
-
-    def _save_checkpoint(self, model, trial) -> None:
-        super()._save_checkpoint(model, trial)
+    def complete_checkpoint(self) -> None:
+        """Add the place in the data to the checkpoint that the Trainer has written, and mark it as complete."""
         checkpoint = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
         self.batches.save(checkpoint)
         self.accelerator.wait_for_everyone()
@@ -345,6 +364,12 @@ class SysgenTrainer(Seq2SeqTrainer):
             flush_to_disk(unfinished)
             unfinished.rename(folder)
         self.accelerator.wait_for_everyone()
+
+
+def forget_tied(model: PreTrainedModel, incompatible: Any) -> None:
+    """Not to call a tied weight missing, which is stored once, under its other name."""
+    tied = model.all_tied_weights_keys
+    incompatible.missing_keys[:] = [key for key in incompatible.missing_keys if key not in tied]
 
 
 @contextlib.contextmanager
