@@ -9,7 +9,7 @@ from torch import nn
 from transformers import initialization as init
 
 from .attention import SelfAttention
-from .linear import UniformLinear
+from .linear import uniform_linear
 from .positions import sinusoids
 
 
@@ -51,7 +51,7 @@ class RelativeSelfAttention(SelfAttention):
     def __init__(self, config, is_causal: bool):
         super().__init__(config, is_causal)
         # never with a bias: it would add as much to all scores of a query
-        self.pos_proj = UniformLinear(self.width, self.width, self.weight_bound(), bias=False)
+        self.pos_proj = uniform_linear(self.width, self.width, self.weight_bound(), bias=False)
         self.u = nn.Parameter(torch.zeros(self.num_heads, self.head_dim))
         self.v = nn.Parameter(torch.zeros(self.num_heads, self.head_dim))
 

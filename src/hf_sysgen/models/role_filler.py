@@ -12,7 +12,7 @@ from transformers import initialization as init
 from .attention import CrossAttention, MultiHeadAttention, SelfAttention, masked
 from .dropout import dropout
 from .layers import DecoderLayer, EncoderLayer, FeedForward
-from .linear import UniformLinear
+from .linear import uniform_linear
 from .positions import TokenEmbedding, sinusoids
 from .relative_attention import RelativeSelfAttention
 from .seq2seq import Decoder, Encoder, Seq2SeqModel, Stack
@@ -39,9 +39,9 @@ class TwoStreamAttention(MultiHeadAttention):
     - projections have biases and start at PyTorch's Linear default.
     """
 
-    def projection(self, parts: int = 1, in_features: int | None = None) -> UniformLinear:
+    def projection(self, parts: int = 1, in_features: int | None = None) -> nn.Linear:
         width = in_features or self.width
-        return UniformLinear(width, parts * self.width, 1 / math.sqrt(width))
+        return uniform_linear(width, parts * self.width, 1 / math.sqrt(width))
 
     def output_projection(self) -> nn.Module:
         return Streams(self.projection(), self.projection())

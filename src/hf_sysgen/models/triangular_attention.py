@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from .dropout import dropout as apply_dropout
-from .linear import UniformLinear
+from .linear import uniform_linear
 from .triangular_blocked import blocked_triangular_attention
 from .triangular_kernels import can_run_triton, triton_triangular_attention
 
@@ -147,8 +147,8 @@ class TriangularAttention(nn.Module):
         self.parts = 3 if config.value_ablation else 4
         width = config.hidden_size
         bound = math.sqrt(3 / width)
-        self.in_proj = UniformLinear(width, self.parts * width, bound, bias=config.attention_bias)
-        self.o_proj = UniformLinear(width, width, bound, bias=config.attention_bias)
+        self.in_proj = uniform_linear(width, self.parts * width, bound, bias=config.attention_bias)
+        self.o_proj = uniform_linear(width, width, bound, bias=config.attention_bias)
 
     def project(self, edges: torch.Tensor) -> torch.Tensor:
         """(..., E) -> query, key, left and, without the value ablation, right: (..., parts, H, D)."""
