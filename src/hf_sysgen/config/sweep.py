@@ -152,7 +152,7 @@ def load_sweep(path: str | Path, overrides: Iterable[str] = ()) -> Sweep:
         keys |= {key: given.pop(key) for key in SweepFile.model_fields if key in given}
         file = _parsed(keys)
         runs = tuple(_runs(path, file, given))
-        _check_folders(runs)
+        check_folders(runs)
         return Sweep(path, runs, _selection(file.select, runs))
     except UserError as error:
         text = str(error)
@@ -210,7 +210,8 @@ def _runs(path: Path, file: SweepFile, given: Mapping[str, Any]) -> Iterator[Run
                 yield Run(recipe_file.path, (*texts, f"seed={seed}"), recipe.with_(seed=seed))
 
 
-def _check_folders(runs: Sequence[Run]) -> None:
+def check_folders(runs: Sequence[Run]) -> None:
+    """Raises RecipeError: two of the runs have one folder."""
     seen: dict[Path, Run] = {}
     for run in runs:
         other = seen.setdefault(run.recipe.run_dir, run)

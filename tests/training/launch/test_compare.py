@@ -19,7 +19,7 @@ def trained(monkeypatch) -> list:
 
     def done(self, work, items):
         asked.extend(items)
-        return [0] * len(items)
+        return [(0, "")] * len(items)
 
     monkeypatch.setattr(TrainingProcesses, "map", done)
     return asked
@@ -49,4 +49,5 @@ def test_the_best_of_several_metrics(trained, tmp_path):
 def test_a_word_that_no_model_knows(trained, learned):
     line = refused(learned / "recipe.yaml", "--translate", "jump", "--translate", "foo jump")
     assert "'foo'" in line
-    assert len(trained) == 1
+    # it is finished
+    assert trained == []
