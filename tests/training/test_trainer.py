@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 from tiny_runs import read_lines, small_scan, tiny_recipe, train_process, weights, write_recipe
 from transformers import Seq2SeqTrainer, Trainer, TrainerControl, TrainerState
 
+import hf_sysgen.training.callbacks
 import hf_sysgen.training.trainer
 from hf_sysgen.errors import RunFailed, UserError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint
@@ -28,9 +29,10 @@ from hf_sysgen.models import CONFIGS
 from hf_sysgen.results.record import read_record
 from hf_sysgen.train import main
 from hf_sysgen.training.batches import StepBatches
+from hf_sysgen.training.callbacks import Milestones, Progress
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.base import prepare_task
-from hf_sysgen.training.trainer import Milestones, Progress, SysgenTrainer, last_checkpoint, training_arguments
+from hf_sysgen.training.trainer import SysgenTrainer, last_checkpoint, training_arguments
 
 
 def losses(record) -> list[float]:
@@ -270,7 +272,7 @@ def test_clock_leaves_evaluation_out(tmp_path, few_examples, monkeypatch):
         now[0] += 1
         return now[0]
 
-    monkeypatch.setattr(hf_sysgen.training.trainer.time, "perf_counter", tick)
+    monkeypatch.setattr(hf_sysgen.training.callbacks.time, "perf_counter", tick)
     monkeypatch.setattr(hf_sysgen.training.tasks.base, "evaluate_split", slow)
     assert 1 < run_recipe(tiny_recipe(tmp_path)).train_seconds < 1000
 
@@ -506,7 +508,7 @@ def test_progress_lines(tmp_path, few_examples, capfd):
 def test_progress_between_evaluations(monkeypatch, capsys):
     """Also where nothing is logged for long."""
     now = [0.0]
-    monkeypatch.setattr(hf_sysgen.training.trainer.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(hf_sysgen.training.callbacks.time, "monotonic", lambda: now[0])
     progress, state = Progress(), TrainerState(max_steps=90)
     quiet, logging = TrainerControl(), TrainerControl(should_log=True)
     for step, control in ((1, quiet), (2, quiet), (3, logging), (4, quiet)):
