@@ -48,7 +48,7 @@ def check_best(checkpoint: Path) -> None:
 
 @contextlib.contextmanager
 def going_on_from(checkpoint: Path) -> Iterator[None]:
-    """Errors, where a file of the checkpoint cannot be read, as UserError; others as they are."""
+    """Raises UserError: a file of the checkpoint cannot be read. Other errors stay as they are."""
     try:
         yield
     except (UserError, RunFailed):
@@ -105,19 +105,6 @@ def _unreadable(checkpoint: Path) -> tuple[str, str] | None:
 
 
 def _damaged(checkpoint: Path, name: str, what: str) -> UserError:
-    """Its message names what is to be removed and what the run then goes on from."""
-    step = step_of(checkpoint)
-    older = [folder for folder in checkpoint.parent.glob("checkpoint-*") if step_of(folder) < step]
-    removed, left = [checkpoint], "begins anew"
-    for folder in sorted(older, key=step_of, reverse=True):
-        if is_complete(folder) and _unreadable(folder) is None and _has_best(folder):
-            left = f"goes on from {folder.name}"
-            break
-        removed.append(folder)
-    return UserError(f"{checkpoint / name} {what}: remove {' and '.join(map(str, removed))}, and the run {left}")
-
-
-def _has_best(checkpoint: Path) -> bool:
-    """Whether the best checkpoint of its time is still there, without which nothing goes on from this one."""
-    best = json.loads((checkpoint / TRAINER_STATE_NAME).read_bytes()).get("best_global_step")
-    return not best or checkpoint.with_name(f"checkpoint-{best}").is_dir()
+    return UserError(
+        f"{checkpoint / name} {what}: remove {checkpoint}, and the run goes on from the one before it, or begins anew"
+    )
