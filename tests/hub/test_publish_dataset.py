@@ -108,7 +108,7 @@ def test_nested_columns(
 
 
 def test_streamed_is_not_published(hub: FakeHub) -> None:
-    with pytest.raises(UserError, match=r"^c4 is too large to be published anew; it is at https://"):
+    with pytest.raises(UserError, match=r"^c4 is too large to be published again; it is at https://"):
         publish_dataset("c4", "org/c4", dry_run=True, api=api(hub))
 
 

@@ -111,7 +111,7 @@ def predict(
 
         stdin: Any = sys.stdin
         if not texts and stdin is not None:
-            # so that a text that is no UTF-8 is refused by what says which one it is
+            # so that a text that is not UTF-8 is refused later, where its number is known
             stdin.reconfigure(errors="surrogateescape")
             texts = [line.rstrip("\n") for line in stdin]
         for line in predict_lines(DEFAULT if checkpoint is None else checkpoint, texts or [], beams, max_new_tokens):
@@ -169,10 +169,10 @@ def publish(
 ) -> None:
     """Push a trained model with its code and card to the hub, or a benchmark as parquet files with its card.
 
-    A model needs no package to be loaded, and has the tag seed<seed>-step<step>. The token is that of HF_TOKEN, or of
-    `hf auth login`. What was interrupted is gone on with by the same command.
+    A model loads without this package, and has the tag seed<seed>-step<step>. The token is that of HF_TOKEN, or of `hf
+    auth login`. Repeat an interrupted command to continue it.
     """
-    with reported("interrupted; the same command goes on with the upload") as outcome:
+    with reported("interrupted; repeat the command to continue the upload") as outcome:
         from hf_sysgen.hub.publish import publish as push
 
         with data_cli.quiet():
@@ -241,7 +241,7 @@ def sweep(
         str | None, typer.Option(help="hand the runs to Slurm, with these options of sbatch, e.g. '--gres gpu:1'")
     ] = None,
 ) -> None:
-    """Train recipes over axes and seeds, several runs at once; finished runs are not repeated, killed ones go on.
+    """Train recipes over axes and seeds, several runs at once. Finished runs are skipped, killed runs resume.
 
     Keys of a sweep file: recipes, axes, cells, seeds, select.
     """

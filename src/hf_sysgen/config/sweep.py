@@ -23,7 +23,7 @@ NOT_AXES = {"seed": "`seeds`", "output_dir": "the folder that you start in"}
 
 
 class SweepFile(BaseModel):
-    """What a sweep file has."""
+    """The keys of a sweep file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 
@@ -114,7 +114,7 @@ class Sweep:
 
     @property
     def folder(self) -> Path:
-        """What belongs to the sweep as a whole, named after the file and, of recipes/PAPER/sweeps/FILE, its paper."""
+        """Where the files of the whole sweep go: named after the file and, for recipes/PAPER/sweeps/FILE, its paper."""
         parts = self.path.resolve().with_suffix("").parts
         return Path("runs") / "sweeps" / (f"{parts[-3]}-{parts[-1]}" if parts[-2] == "sweeps" else parts[-1])
 
@@ -139,8 +139,8 @@ def load_sweep(path: str | Path, overrides: Iterable[str] = ()) -> Sweep:
 
     Args:
         path: the file, or the path of one of `shipped_recipes`, with or without the leading "recipes/".
-        overrides: `key=value` texts; of the keys of a sweep file they replace the file's, dotted keys of recipes those
-            of all runs, and an axis of that key falls away.
+        overrides: `key=value` texts. A key of the sweep file replaces the file's value. A dotted key of a recipe sets
+            it in all runs, and removes an axis of that key.
 
     Raises:
         RecipeError: names the key: the file is wrong; two runs have one folder; a recipe, or a cell of it, is wrong.
@@ -162,7 +162,7 @@ def load_sweep(path: str | Path, overrides: Iterable[str] = ()) -> Sweep:
 
 
 def distinct(values: list[Any]) -> list[Any]:
-    """Each value once, which need not be hashable."""
+    """Each value once; values need not be hashable."""
     return [value for index, value in enumerate(values) if value not in values[:index]]
 
 
@@ -193,7 +193,7 @@ def _runs(path: Path, file: SweepFile, given: Mapping[str, Any]) -> Iterator[Run
     for key in (*given, *file.axes, *(key for cell in file.cells for key in cell)):
         if key in NOT_AXES:
             raise RecipeError(f"{key}: is decided by {NOT_AXES[key]}, remove it", key)
-    # what an override decides is no axis any more
+    # an override replaces the axis of its key
     axes = {key: values for key, values in file.axes.items() if key not in given}
     crossed = [
         # sorted, because a run's name has them in order: the same cell of two sweeps is one run

@@ -18,7 +18,7 @@ from hf_sysgen.hub.repository import TAG
 from hf_sysgen.hub.templates import render
 from hf_sysgen.results.record import Record, SplitMetrics
 
-# of a split's summary, what is a score: key to what it is called
+# the scores in a split's summary: key to name
 SCORES = {
     "accuracy": "exact match",
     "accuracy_oracle": "exact match, oracle length",
@@ -31,7 +31,7 @@ SCORES = {
 }
 # rows of a table over lengths; more lengths are joined
 LENGTHS = 12
-# task of the benchmark: what the hub calls it
+# task of the benchmark: the hub's name for it
 PIPELINES = {
     "seq2seq": "text-generation",
     "translation": "translation",
@@ -94,7 +94,7 @@ def model_card(
         records: of the runs of one cell over seeds, `main` among them.
         main: of the run whose checkpoint this is.
         load: how the snippet begins: lines of Python that define `checkpoint`.
-        names: what the repository's tags stand for: tag to a sentence.
+        names: the repository's tags: tag to a sentence on its meaning.
         step: of these weights, the last one by default; the scores are those of the last.
 
     Raises:
@@ -189,7 +189,7 @@ def snippet(record: Record, benchmark: BenchmarkInfo, load: str) -> str:
 
 
 def _base_model(recipe: Recipe) -> str | None:
-    """What the hub links to: the checkpoint on it that the model goes on from."""
+    """The checkpoint on the hub that was fine-tuned, which the hub links to."""
     from hf_sysgen.evaluation.checkpoints import is_hub_id
 
     pretrained = recipe.model.pretrained
@@ -206,7 +206,7 @@ def what_is(model_type: str) -> str:
 
     if model_type not in CONFIGS:
         raise UserError(f"the model is a {unknown_model_type(model_type)}")
-    # its own, because a user's variant may extend a config of a paper
+    # declared by the class itself: a user's variant may extend a config of a paper
     return vars(CONFIGS[model_type]).get("title", f"the model type {model_type}")
 
 
@@ -231,7 +231,7 @@ def _scores_of(split: SplitMetrics) -> dict[str, float]:
 
 
 def _called(key: str, benchmark: BenchmarkInfo) -> str:
-    """What a score is called; of a language model a token is an example."""
+    """The name of a score; for a language model an example is a token."""
     if key == "accuracy" and benchmark.task == "language_modeling":
         return "accuracy of the next token"
     return SCORES.get(key, key)

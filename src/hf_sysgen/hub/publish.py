@@ -31,7 +31,7 @@ def publish(
     api: HfApi | None = None,
 ) -> list[Published]:
     """
-    Push what a name stands for: a benchmark, else a run, a folder of runs, or a model of the zoo.
+    Push what a name means: a benchmark, else a run, a folder of runs, or a model of the zoo.
 
     Args:
         for_models: further arguments of `publish_model`.

@@ -62,14 +62,14 @@ def publish_model(
 
     Each is a commit with the tag `seed<seed>-step<step>`; the last one, which `main` shows, is that of the lowest seed.
     It has weights, config, code that loads them without this package, tokenizer, record and card. The repository is
-    made if it does not exist; one that exists must be empty or hold checkpoints of the same cell. An upload that was
-    interrupted is gone on with by the same call: the hub is not sent what it has.
+    made if it does not exist; one that exists must be empty or hold checkpoints of the same cell. Repeat the call to
+    continue an interrupted upload: files that the hub has are not sent again.
 
     Args:
         run: a run's folder, a folder with runs `seed*`, or the name of a model of the zoo.
         repo_id: "owner/name".
         private: whether a new repository is private; an existing one must be what is asked for.
-        dry_run: make the files and say which they are, ask nothing of the hub.
+        dry_run: make and list the files without contacting the hub.
         checkpoints: also those of earlier steps that are in the folders of the runs.
         tags: further names for the last commit.
         collection: a name in `ORIGINS`: the repository joins its owner's collection of that paper.
@@ -105,8 +105,8 @@ def publish_model(
 
 def run_card(run: str | Path) -> str:
     """
-    The card of a run, of the lowest seed of a cell's runs, or of a model of the zoo; or, by the file of its record, of
-    one whose weights are elsewhere, with the numbers of the seeds whose files stand beside it (NAME-seedN.json). Errors
+    The card of a run, of the lowest seed of a cell's runs, or of a model of the zoo; or, given the file of a record, of
+    a run whose weights are elsewhere, with the scores of all seeds that have a file beside it (NAME-seedN.json). Errors
     as `publish_model`.
     """
     file = Path(run)
@@ -128,7 +128,7 @@ def run_card(run: str | Path) -> str:
 
 def find_runs(run: str | Path) -> list[Path]:
     """
-    The folders of finished runs that a name stands for, by seed: a run's own, those of a cell's folder, or the zoo's.
+    The folders of finished runs that a name means, by seed: a run's own, those of a cell's folder, or the zoo's.
 
     Raises:
         UserError: there is none.
@@ -149,7 +149,7 @@ def find_runs(run: str | Path) -> list[Path]:
 
 def sibling_records(runs: Sequence[Path]) -> list[Record]:
     """
-    The records of these runs, and of those that stand beside them, or in the zoo below them, for other seeds; by seed.
+    The records of these runs, and of other seeds beside them (in the zoo, below them), by seed.
 
     Raises:
         UserError: they are not of one cell.

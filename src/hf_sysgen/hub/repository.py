@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 CARD = "README.md"
 # tells a repository that this program filled from any other
 TAG = "hf-sysgen"
-# files that make out what a tag stands for; cards may be written anew
+# files that decide what a tag means; cards may change
 CONTENT = (".safetensors", ".parquet")
 
 
@@ -48,11 +48,11 @@ class Repository:
         mark: the tag in a card that tells a repository of this content from others.
         private: whether a new repository is private; an existing one must be what is asked for.
         collection: a name in `ORIGINS`, for `collect`.
-        dry_run: only say what would be sent; the hub is asked nothing.
+        dry_run: only list what would be sent, without contacting the hub.
         api: the hub and the token to use, default that of HF_ENDPOINT with the token of HF_TOKEN or of the login.
 
     Raises:
-        UserError: wrong name of the repository or the collection; no token, or one that nobody has; the repository
+        UserError: wrong name of the repository or the collection; no token, or an invalid one; the repository
             has something else, or is not private or public as asked; the hub cannot be reached.
     """
 
@@ -126,8 +126,8 @@ class Repository:
 
     def push(self, folder: Path, message: str, tags: Sequence[str] = (), delete: Sequence[str] = ()) -> Published:
         """
-        Make the repository if need be, and have one commit add or replace the folder's files and remove those others
-        that match `delete`. What the hub has already is not sent again, so an interrupted push goes on by repeating it.
+        Make the repository if it is missing. One commit adds or replaces the folder's files and removes others that
+        match `delete`. Files that the hub has are not sent again, so repeating an interrupted push continues it.
         """
         files = {
             path.relative_to(folder).as_posix(): path.stat().st_size
@@ -152,7 +152,7 @@ class Repository:
         return Published(self.repo_id, files, commit.commit_url, tuple(tags))
 
     def collect(self) -> None:
-        """Put the repository into its owner's collection of the paper, which is made if need be."""
+        """Put the repository into its owner's collection of the paper, which is made if it is missing."""
         if self.collection is None or self.dry_run:
             return
         paper = cited(self.collection)
@@ -173,7 +173,7 @@ class Repository:
 
         try:
             yield
-        # beside the hub's own errors, what its layers raise: no such host, refused, timed out, offline
+        # the hub's own errors, and those of its layers: no such host, refused, timed out, offline
         except Exception as error:
             # an upload's error comes wrapped
             root = next((one for one in (error, error.__cause__) if isinstance(one, HfHubHTTPError)), error)
@@ -227,7 +227,7 @@ def _tags(card: Path) -> list[str]:
 
     try:
         return (metadata_load(card) or {}).get("tags") or []
-    # a card of somebody else, who may have written anything
+    # somebody else's card may hold anything
     except (yaml.YAMLError, ValueError, AttributeError):
         return []
 

@@ -92,7 +92,7 @@ class FixedSpanSelfAttention(PositionsWithoutWeights, FairseqSelfAttention):
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         allowed = attention_mask if attention_mask.dtype == torch.bool else attention_mask >= 0
         blind = ~allowed.any(-1)[..., None]  # (B, 1, Q, 1)
-        # they may look at everything, so that no kernel divides by a sum of zero; what they read is dropped
+        # blind queries see everything, so that no kernel divides by a sum of zero; what they read is dropped
         output, weights = super().read(query, key, value, allowed | blind, blind=blind, **kwargs)
         # where there are weights, those of the blind are zero
         return output if weights is not None else output.masked_fill(blind.transpose(1, 2), 0.0), weights

@@ -22,14 +22,14 @@ def linear(
     bias: Callable[[torch.Tensor], Any] | None = None,
 ) -> nn.Linear:
     """
-    A plain [`torch.nn.Linear`], which quantization and adapters know, with what sets its initial values.
+    A plain [`torch.nn.Linear`], which quantization and adapters know, that carries what sets its initial values.
 
     Args:
-        weight: sets the weight's in place.
-        bias: the same of the bias; without, the layer has none.
+        weight: sets the weight's initial values in place.
+        bias: the same for the bias; None for a layer without.
     """
     layer = nn.Linear(in_features, out_features, bias is not None)
-    # around `nn.Module`'s own attributes, which are tensors and modules
+    # not by assignment, which is typed for tensors and modules
     vars(layer)["initial_values"] = weight, bias
     return layer
 

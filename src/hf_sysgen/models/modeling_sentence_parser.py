@@ -32,8 +32,8 @@ class TransformerGraphParserModel(SentenceTransformer):
 @register
 class TransformerForGraphParsing(WordGraphHeads, SysgenPreTrainedModel):
     """
-    Semantic graphs over tokens (COGS): role, category, noun type and verb from a token's state; its parent is what one
-    head of attention, with its own distances, looks at most ("attention decoder").
+    Semantic graphs over tokens (COGS): role, category, noun type and verb from a token's state; its parent has the
+    largest weight of one attention head, which has distances of its own ("attention decoder").
     """
 
     config_class = TransformerGraphParserConfig

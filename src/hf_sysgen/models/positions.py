@@ -90,7 +90,7 @@ class TokenEmbedding(nn.Embedding):
 
     def reset_weights(self):
         reset_table(self.weight, self.distribution)
-        # asked here, because a row does not know that its table was loaded
+        # checked here, because a row does not know whether its table was loaded
         if self.zero_id is not None and not getattr(self.weight, "_is_hf_initialized", False):
             row = self.zero_id - self.id_offset
             if 0 <= row < len(self.weight):

@@ -72,7 +72,7 @@ class RelativeSelfAttention(SelfAttention):
             shape (H, D, R): R = K + 1 for causal attention of a whole sequence, else K + Q - 1.
         """
         queries = hidden_states.shape[1]
-        # a causal layer never looks ahead: half of the distances are enough, plus one so that rows can be aligned
+        # a causal layer needs half of the distances, plus one so that rows can be aligned
         whole_causal = self.is_causal and queries == key_length
         distances = key_length + 1 if whole_causal else key_length + queries - 1
         positions = torch.arange(distances, device=hidden_states.device) - (queries - 1) - first_position

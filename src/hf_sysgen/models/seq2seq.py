@@ -46,10 +46,10 @@ class ShiftedLabels:
 
     def check_labels(self, labels: torch.Tensor) -> None:
         """
-        Check on a CPU that the decoder's table has every id; not on a GPU nor while compiling, where it costs time.
+        Check that the decoder's table has every id. Only on a CPU and not while compiling, because it costs time.
 
         Raises:
-            ValueError: there is one.
+            ValueError: an id is outside the table.
         """
         if labels.device.type != "cpu" or torch.compiler.is_compiling() or not labels.numel():
             return
@@ -369,8 +369,8 @@ def table_head(config, bias: Callable[[torch.Tensor], Any] | None = init.zeros_)
     return linear(settings.hidden_size, config.decoder_rows, start, bias)
 
 
-def beside_states(outputs: Seq2SeqModelOutput) -> dict[str, Any]:
-    """What a model with a head hands on of the bare model's outputs: all but the states that the head has read."""
+def other_outputs(outputs: Seq2SeqModelOutput) -> dict[str, Any]:
+    """The bare model's outputs that a model with a head returns too: all but the states that the head has read."""
     return {name: value for name, value in outputs.items() if name != "last_hidden_state"}
 
 
@@ -399,7 +399,10 @@ class Seq2SeqLM(ShiftedLabels, Seq2SeqPreTrainedModel, GenerationMixin):
         return resized
 
     def states(self, labels: torch.Tensor | None, use_cache: bool | None, **inputs) -> Seq2SeqModelOutput:
-        """What [`Seq2SeqModel`] returns for its `inputs`. With labels it keeps no cache, and reads them if need be."""
+        """
+        What [`Seq2SeqModel`] returns for its `inputs`. With labels no cache is kept, and without decoder input the
+        labels make it.
+        """
         if labels is not None:
             use_cache = False
             if inputs["decoder_input_ids"] is None and inputs["decoder_inputs_embeds"] is None:
@@ -453,4 +456,4 @@ class Seq2SeqLM(ShiftedLabels, Seq2SeqPreTrainedModel, GenerationMixin):
         )
         logits = self.lm_head(outputs.last_hidden_state)
         loss = None if labels is None else token_loss(logits, labels, num_items_in_batch)
-        return Seq2SeqLMOutput(loss=loss, logits=logits, **beside_states(outputs))
+        return Seq2SeqLMOutput(loss=loss, logits=logits, **other_outputs(outputs))

@@ -112,13 +112,13 @@ SMALL = 6
 
 
 def chosen_implementation(configured: str, projected: torch.Tensor, ablated: bool, with_weights: bool = False) -> str:
-    """What `"auto"` means for these projections (B, N, N, parts, H, D); anything else is taken at its word."""
+    """What `"auto"` means for these projections (B, N, N, parts, H, D); any other value stays."""
     if configured != "auto":
         return configured
     if with_weights:
         return "plain"
-    # a graph that is exported should hold no operator of ours, and on no device there is no time to save; before 2026
-    # PyTorch says so of a graph that is compiled too
+    # an exported graph should hold no operator of ours, and the meta device has no time to save; PyTorch before 2026
+    # calls a compiled graph exported too
     if torch.compiler.is_exporting() or projected.device.type == "meta":
         return "plain"
     if not ablated and can_run_triton(projected):

@@ -1,4 +1,4 @@
-"""Callbacks of the trainer: the time of training, its progress on a terminal, what is due behind an update."""
+"""Callbacks of the trainer: the time of training, its progress on a terminal, calls after updates and checkpoints."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Progress(TrainerCallback):
 
 
 class Milestones(TrainerCallback):
-    """Tells the trainer that an update, or that a checkpoint is done."""
+    """Calls the trainer after each update and each checkpoint."""
 
     def __init__(self, trainer: SysgenTrainer):
         self.trainer = trainer

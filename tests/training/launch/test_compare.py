@@ -42,7 +42,9 @@ def test_a_picture_that_could_not_be_written(trained, tmp_path):
 def test_the_best_of_several_metrics(trained, tmp_path):
     """Nobody knows which one that is."""
     recipes = [write_recipe(tmp_path, name, paper_metric=name, seed=0) for name in ("accuracy", "bleu")]
-    assert "which have several metrics (accuracy, bleu)" in refused(*recipes, "--translate", "jump")
+    assert "--translate needs one metric to choose the best recipe by, these have accuracy, bleu" in refused(
+        *recipes, "--translate", "jump"
+    )
     assert trained == []
 
 

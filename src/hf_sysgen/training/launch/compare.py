@@ -43,8 +43,8 @@ def compare_recipes(
         exit status, as of `run_sweep`; 1 also where the checkpoint does not load elsewhere.
 
     Raises:
-        RecipeError: a recipe is wrong, two recipes share a folder, or they have no metric in common that tells whose
-            checkpoint is to translate.
+        RecipeError: a recipe is wrong, two recipes share a folder, or they are judged by several metrics, so that no
+            checkpoint is the best to translate.
         UserError: the plot's name ends otherwise, or that checkpoint writes no texts. DataError: it cannot read a
             sentence.
     """
@@ -61,10 +61,9 @@ def compare_recipes(
     metrics = sorted({recipe.paper.metric for recipe in recipes})
     if sentences and len(metrics) > 1:
         raise RecipeError(
-            f"--translate: is by the best of the recipes, which have several metrics ({', '.join(metrics)}); "
-            "leave it out"
+            f"--translate needs one metric to choose the best recipe by, these have {', '.join(metrics)}; leave it out"
         )
-    # of no file of its own, so that other runs may go on beside it
+    # not complete, so that its folder, which it shares with other comparisons, is not locked
     if status := run_sweep(Sweep(Path("compare"), runs, select=None, complete=False), processes):
         return status
     records = [read_record(recipe.run_dir / RESULTS) for recipe in recipes]
@@ -79,7 +78,7 @@ def compare_recipes(
 
 
 def _table(recipes: Sequence[Recipe], records: Sequence[Record]) -> str:
-    # runs of one table are judged alike: by exact match, or of translation by what the first one's paper reports
+    # one metric for all rows: that of the first recipe's paper
     metric = recipes[0].paper.metric
 
     def paper(recipe: Recipe, value: float | None) -> str:
@@ -124,7 +123,7 @@ def _translate(recipe: Recipe, sentences: Sequence[str]) -> int:
     import hf_sysgen.hub
 
     checkpoint = recipe.run_dir / MODEL
-    # told in one line, before a process stumbles on it: a word that the model does not know
+    # raises here, in one line, if a word is unknown to the model
     model, tokenizer = load_checkpoint(checkpoint)
     encode_sources(tokenizer, list(sentences), source_ids(model))
     script = Path(hf_sysgen.hub.__file__).with_name("stranger.py")

@@ -27,7 +27,7 @@ from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
 from hf_sysgen.training.launch.states import ENDED, STATES, failure_of, last_line, state_of
 from hf_sysgen.training.run import being_trained, finished_results
 
-# between looks at a run that another process trains
+# between checks of a run that another process trains
 WAIT_SECONDS = 1.0
 
 
@@ -107,7 +107,7 @@ class _Training:
         try:
             while not self.processes.stopping:
                 with locked(run.log) as log:
-                    # of a run that `train` has in hand the log is nobody's
+                    # a run that was started by `train` has no process that locks its log
                     if log is not None and not being_trained(run.recipe.run_dir):
                         return self._attempt(run, slot, log)
                     said = last_line(run.log) if log is None else ""
