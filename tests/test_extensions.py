@@ -18,15 +18,14 @@ from typer.testing import CliRunner
 
 import hf_sysgen
 from hf_sysgen.cli.main import app
+from hf_sysgen.errors import UserError
 from hf_sysgen.extensions import (
     EXTENSIONS_VARIABLE,
-    ExtensionError,
     extension_files,
     own_benchmarks,
     register_own_models,
 )
 from hf_sysgen.hub.model_card import what_is
-from hf_sysgen.hub.repository import PublishError
 from hf_sysgen.models import CONFIGS, MODELS
 
 PACKAGE_MODELS = Path(hf_sysgen.__file__).parent / "models"
@@ -72,7 +71,7 @@ def test_other_files_are_left_alone(folder):
 def test_a_folder_without_a_file_of_a_right_name(folder):
     (folder / "linear_bias.py").write_text(VARIANT)
     for kind in ("modeling", "benchmark"):
-        with pytest.raises(ExtensionError, match=r"modeling_\*\.py"):
+        with pytest.raises(UserError, match=r"modeling_\*\.py"):
             extension_files(kind)
 
 
@@ -161,14 +160,14 @@ class OtherForConditionalGeneration(LinearBiasForConditionalGeneration):
 )
 def test_what_is_wrong_with_a_variant(text, names, folder):
     (folder / "modeling_mine.py").write_text(text)
-    with pytest.raises(ExtensionError, match=rf"modeling_mine\.py.*{names}") as caught:
+    with pytest.raises(UserError, match=rf"modeling_mine\.py.*{names}") as caught:
         register_own_models()
     assert "\n" not in str(caught.value)
 
 
 def test_a_name_that_the_package_has(folder):
     (folder / "modeling_edge_transformer.py").write_text(VARIANT)
-    with pytest.raises(ExtensionError, match=r"modeling_edge_transformer\.py"):
+    with pytest.raises(UserError, match=r"modeling_edge_transformer\.py"):
         register_own_models()
 
 
@@ -198,13 +197,13 @@ def test_what_is_built_on_and_what_may_be_lacking(folder):
 )
 def test_what_is_wrong_with_a_benchmark(text, taken, message, folder):
     (folder / "benchmark_reverse.py").write_text(text)
-    with pytest.raises(ExtensionError, match=message):
+    with pytest.raises(UserError, match=message):
         own_benchmarks(taken)
 
 
 def test_what_is_no_benchmark_info(folder):
     (folder / "benchmark_reverse.py").write_text("class Reverse:\n    BENCHMARK = 'reverse'\n")
-    with pytest.raises(ExtensionError, match=r"reverse\.py: BENCHMARK of Reverse must be a BenchmarkInfo, not str"):
+    with pytest.raises(UserError, match=r"reverse\.py: BENCHMARK of Reverse must be a BenchmarkInfo, not str"):
         own_benchmarks(())
 
 
@@ -228,7 +227,7 @@ def test_a_folder_at_home(folder, monkeypatch):
 
 def test_a_folder_that_is_not_there(monkeypatch, tmp_path):
     monkeypatch.setenv(EXTENSIONS_VARIABLE, str(tmp_path / "none"))
-    with pytest.raises(ExtensionError, match="none is no folder; name one, or unset it"):
+    with pytest.raises(UserError, match="none is no folder; name one, or unset it"):
         extension_files("modeling")
 
 
@@ -275,7 +274,7 @@ def test_a_checkpoint_says_where_its_variant_may_be(tmp_path):
 
 
 def test_a_card_says_where_its_variant_may_be():
-    with pytest.raises(PublishError, match=f"'linear_bias_transformer', which is none .* {EXTENSIONS_VARIABLE}"):
+    with pytest.raises(UserError, match=f"'linear_bias_transformer', which is none .* {EXTENSIONS_VARIABLE}"):
         what_is("linear_bias_transformer")
 
 

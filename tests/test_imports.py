@@ -26,7 +26,7 @@ MAY_USE = {
     "evaluation": {"errors", "files", "tables", "data", "models", "results", "zoo"},
     "convert": {"evaluation", "models"},
     "analysis": {"errors", "files", "tables", "config", "data", "evaluation", "models", "results"},
-    "reports": {"files", "tables", "analysis", "config", "results"},
+    "reports": {"errors", "files", "tables", "analysis", "config", "results"},
     "hub": {"errors", "files", "tables", "config", "data", "evaluation", "models", "reports", "results", "zoo"},
     "training": {
         "errors", "files", "tables", "analysis", "config", "data", "evaluation", "hub", "models", "reports", "results",

@@ -27,26 +27,22 @@ KINDS = ("modeling", "benchmark")
 EVERYWHERE = {"torch", "transformers", "huggingface_hub"}
 
 
-class ExtensionError(UserError):
-    """A file of one's own that cannot be used: says which, and what to change."""
-
-
 def extension_files(kind: str) -> list[Path]:
     """
     The files `<kind>_*.py` of the folder that the variable names, by name; none where it is not set.
 
     Raises:
-        ExtensionError: there is no such folder, or it has no file of any kind.
+        UserError: there is no such folder, or it has no file of any kind.
     """
     named = os.environ.get(EXTENSIONS_VARIABLE)
     if not named:
         return []
     folder = Path(named).expanduser().resolve()
     if not folder.is_dir():
-        raise ExtensionError(f"{EXTENSIONS_VARIABLE}={named} is no folder; name one, or unset it")
+        raise UserError(f"{EXTENSIONS_VARIABLE}={named} is no folder; name one, or unset it")
     files = {one: sorted(folder.glob(f"{one}_*.py")) for one in KINDS}
     if not any(files.values()):
-        raise ExtensionError(
+        raise UserError(
             f"{EXTENSIONS_VARIABLE}={named} has no file modeling_*.py or benchmark_*.py; name a variant's or "
             "benchmark's file so, or unset it"
         )
@@ -61,7 +57,7 @@ def own_benchmarks(taken: Collection[str]) -> dict[str, Any]:
         taken: names of the package's benchmarks.
 
     Raises:
-        ExtensionError: a file cannot be imported or has no builder, a builder's `BENCHMARK` is none, or a name is wrong
+        UserError: a file cannot be imported or has no builder, a builder's `BENCHMARK` is none, or a name is wrong
             or taken.
     """
     found: dict[str, Any] = {}
@@ -69,18 +65,18 @@ def own_benchmarks(taken: Collection[str]) -> dict[str, Any]:
         module = _imported(path, path.stem, path.parent)
         builders = [one for one in _own_classes(module) if hasattr(one, "BENCHMARK")]
         if not builders:
-            raise ExtensionError(f"{path}: no subclass of BenchmarkBuilder with a BENCHMARK in it")
+            raise UserError(f"{path}: no subclass of BenchmarkBuilder with a BENCHMARK in it")
         for builder in builders:
             info, right = builder.BENCHMARK, f"{path.stem}:{builder.__name__}"
             # told by what it has: nothing is imported from `data` here
             if not all(hasattr(info, one) for one in ("name", "builder", "configs")):
-                raise ExtensionError(
+                raise UserError(
                     f"{path}: BENCHMARK of {builder.__name__} must be a BenchmarkInfo, not {type(info).__name__}"
                 )
             if info.builder != right:
-                raise ExtensionError(f"{path}: builder={info.builder!r} of {info.name} must be {right!r}")
+                raise UserError(f"{path}: builder={info.builder!r} of {info.name} must be {right!r}")
             if info.name in taken or info.name in found:
-                raise ExtensionError(f"{path}: there is a benchmark {info.name!r} already; choose another name")
+                raise UserError(f"{path}: there is a benchmark {info.name!r} already; choose another name")
             found[info.name] = info
     return found
 
@@ -97,7 +93,7 @@ def register_own_models() -> None:
     the package's model files: `save_pretrained` copies a module and the siblings that stand beside it.
 
     Raises:
-        ExtensionError: a file cannot be imported, registers nothing, would not travel with a checkpoint, or has the
+        UserError: a file cannot be imported, registers nothing, would not travel with a checkpoint, or has the
             name of a file of the package; or a config class does not work without arguments.
     """
     global _folder
@@ -106,7 +102,7 @@ def register_own_models() -> None:
     package = importlib.import_module("hf_sysgen.models")
     package_files = sorted(Path(str(package.__file__)).parent.glob("*.py"))
     if taken := {path.name for path in package_files} & {path.name for path in paths}:
-        raise ExtensionError(f"{paths[0].parent / min(taken)}: the package has a file of that name; choose another")
+        raise UserError(f"{paths[0].parent / min(taken)}: the package has a file of that name; choose another")
     if _folder is None:
         _folder = tempfile.TemporaryDirectory(prefix="hf_sysgen_extensions_")
     for path in (*package_files, *paths):
@@ -117,12 +113,12 @@ def register_own_models() -> None:
         _imported(path, name, Path(_folder.name))
         configs = [config for config in package.MODELS if config.__module__ == name]
         if not configs:
-            raise ExtensionError(f"{path}: no model in it; put @register above each model class (docs/new_variant.md)")
+            raise UserError(f"{path}: no model in it; put @register above each model class (docs/new_variant.md)")
         for config in configs:
             try:
                 config()
             except Exception as error:
-                raise ExtensionError(
+                raise UserError(
                     f"{path}: {config.__name__}() must work, give every field a valid default: {_one_line(error)}"
                 ) from error
 
@@ -134,21 +130,21 @@ def _check_travels(copy: Path, path: Path) -> None:
     text = copy.read_text(encoding="utf-8")
     wrong = re.search(r"^\s*from\s+\.+\s+import\b.*|^\s*from\s+\.\..*", text, re.MULTILINE)
     if wrong:
-        raise ExtensionError(
+        raise UserError(
             f"{path}: {wrong[0].strip()!r} does not travel with a checkpoint; write `from .sibling import name`"
         )
     try:
         get_relative_import_files(copy)
         missing = {name.partition(".")[0] for name in get_imports(copy)} - EVERYWHERE - sys.stdlib_module_names
     except FileNotFoundError as error:
-        raise ExtensionError(
+        raise UserError(
             f"{path}: hf_sysgen/models has no {Path(str(error.filename)).name}; a variant is one file, put what it "
             "needs into it"
         ) from error
     except SyntaxError as error:
-        raise ExtensionError(f"{path}, line {error.lineno}: {error.msg}") from error
+        raise UserError(f"{path}, line {error.lineno}: {error.msg}") from error
     if missing:
-        raise ExtensionError(
+        raise UserError(
             f"{path}: who loads the checkpoint may lack {', '.join(sorted(missing))}; use only "
             f"{', '.join(sorted(EVERYWHERE))} and the standard library, or import it inside `try` and do without it"
         )
@@ -172,7 +168,7 @@ def _imported(path: Path, name: str, folder: Path) -> ModuleType:
             frame = frame.tb_next
         line = error.lineno if isinstance(error, SyntaxError) else line
         where = f"{path}, line {line}" if line else str(path)
-        raise ExtensionError(f"{where}: {_one_line(error)}") from error
+        raise UserError(f"{where}: {_one_line(error)}") from error
     return module
 
 

@@ -12,7 +12,6 @@ import pytest
 from made_records import made_record
 from typer.testing import CliRunner
 
-from hf_sysgen.analysis import AnalysisError
 from hf_sysgen.analysis import commands as analyse
 from hf_sysgen.analysis import csordas2021 as devil
 from hf_sysgen.analysis.commands import feed_forward_ranks, read_runs
@@ -34,6 +33,7 @@ from hf_sysgen.analysis.plotting import (
     check_picture,
 )
 from hf_sysgen.cli.main import app
+from hf_sysgen.errors import UserError
 from hf_sysgen.results.evaluations import Evaluation, read_evaluations, write_evaluation
 from hf_sysgen.results.record import Logged, Record, write_record
 
@@ -98,14 +98,14 @@ def test_figure_1_of_a_cell():
     assert found.stopped == pytest.approx((0.2 + 0.4 + 0.5) / 3)
     assert found.final == pytest.approx((0.8 + 0.9 + 1.0) / 3)
     assert found.accuracies[0] == pytest.approx((500, 0.2, 0.1))
-    with pytest.raises(AnalysisError, match="no loss of validation during training"):
+    with pytest.raises(UserError, match="no loss of validation during training"):
         devil.early_stopping([made(test_accuracy=accuracy)])
 
 
 def test_loss_against_accuracy_leaves_the_first_steps_out():
     record = made(validation_loss=every(500, 3, 2, 1), test_accuracy=every(500, 0.1, 0.2, 0.3))
     assert devil.loss_against_accuracy([record], "validation", "test") == [(2, 0.2, 1000), (1, 0.3, 1500)]
-    with pytest.raises(AnalysisError, match="no evaluation from step 9000"):
+    with pytest.raises(UserError, match="no evaluation from step 9000"):
         devil.loss_against_accuracy([record], "validation", "test", first_step=9000)
 
 
@@ -153,7 +153,7 @@ def test_convergence_takes_the_best_scaling_and_the_median_run():
     assert devil.convergence([*absolute, *relative]) == {
         "cogs current": {"relative_transformer": pytest.approx(280 / 160)}
     }
-    with pytest.raises(AnalysisError, match="absolute"):
+    with pytest.raises(UserError, match="absolute"):
         devil.convergence(relative)
 
 
@@ -219,7 +219,7 @@ def test_table_9():
     assert row.big == pytest.approx((4096, 0.4, math.sqrt(0.02)))
     assert row.small == pytest.approx((512, 0.15, math.sqrt(0.005)))
     assert row.ratio == pytest.approx(0.15 / 0.4)
-    with pytest.raises(AnalysisError, match="two batch sizes"):
+    with pytest.raises(UserError, match="two batch sizes"):
         devil.batch_table(runs[:2])
 
 
@@ -240,9 +240,9 @@ def test_perplexities_are_relative_to_the_best_of_a_class():
     assert [(one.depth, one.ratio, one.perplexity, one.relative) for one in found["0.0k"]] == [
         (1, 0.125, 40.0, 2.0), (2, 0.25, 20.0, 1.0), (4, 0.5, 30.0, 1.5),
     ]  # fmt: skip
-    with pytest.raises(AnalysisError, match="no perplexity"):
+    with pytest.raises(UserError, match="no perplexity"):
         perplexities([sized(1)])
-    with pytest.raises(AnalysisError, match=r"no model\.hidden_size"):
+    with pytest.raises(UserError, match=r"no model\.hidden_size"):
         perplexities([made(recipe={"num_hidden_layers": 1})])
 
 
@@ -264,7 +264,7 @@ def test_lexical_and_structural_cases_count_examples():
     record = sized(2, splits={"test": {"accuracy": 0.5, "by_category": categories}})
     assert lexical_structural(record) == pytest.approx((2.5 / 4, 1 / 5))
     assert generalization([record]) == {"cogs current": {"0.0k": [(2, 0.5)]}}
-    with pytest.raises(AnalysisError, match="cp_recursion"):
+    with pytest.raises(UserError, match="cp_recursion"):
         lexical_structural(sized(2, splits={"test": {"accuracy": 0.5, "by_category": {"active_to_passive": [1, 1.0]}}}))
 
 
@@ -297,7 +297,7 @@ def test_means_are_over_seeds_alone():
         ),
     ):
         for analysis in (generalization, by_structure, lambda runs: at_equal_loss(runs, 1.0)):
-            with pytest.raises(AnalysisError, match=f"2 layers 8 seed 0 and 2 layers 8 seed 0 are not.*: {message};"):
+            with pytest.raises(UserError, match=f"2 layers 8 seed 0 and 2 layers 8 seed 0 are not.*: {message};"):
                 analysis([seeds[0], other])
     # early stopping ends each seed elsewhere
     early = {"evaluation.early_stopping": {"metric": "loss", "patience": 5}}
@@ -307,7 +307,7 @@ def test_means_are_over_seeds_alone():
         sized(2, recipe=recipe, splits={"validation": {"accuracy": 0.0, "perplexity": 20.0}})
         for recipe in ({}, {"share_layers": True})
     ]
-    with pytest.raises(AnalysisError, match="share_layers is False and True"):
+    with pytest.raises(UserError, match="share_layers is False and True"):
         perplexities(pretrained)
 
 
@@ -379,7 +379,7 @@ def test_checkpoints_of_equal_perplexity():
     longer = gone.model_copy(update={"steps": 35, "splits": made(splits=ends).splits})
     (matches,) = matched_perplexity([runs[0], longer]).values()
     assert [(one.step, one.perplexity) for one in matches[1:]] == [(35, 18.0), (35, 18.0)]
-    with pytest.raises(AnalysisError, match="second run of depth 1"):
+    with pytest.raises(UserError, match="second run of depth 1"):
         matched_perplexity([runs[0], runs[0]])
 
 
@@ -601,11 +601,11 @@ def test_shipped_recipes_of_pretraining_keep_what_figure_6_takes(size_class):
 
 def test_what_cannot_be_written_is_told_before_the_work(tmp_path):
     (tmp_path / "folder.png").mkdir()
-    with pytest.raises(AnalysisError, match=r"folder\.png: is a folder"):
+    with pytest.raises(UserError, match=r"folder\.png: is a folder"):
         check_picture(tmp_path / "folder.png")
     check_picture(tmp_path / "folder.png" / "deeper" / "x.png")
     # where even root can write nothing
-    with pytest.raises(AnalysisError, match=r"/proc/x\.png: cannot be written to"):
+    with pytest.raises(UserError, match=r"/proc/x\.png: cannot be written to"):
         check_picture("/proc/x.png")
 
 

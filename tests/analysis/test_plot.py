@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 import hf_sysgen.analysis.plot
 import hf_sysgen.data
 import hf_sysgen.training.tasks.base
-from hf_sysgen.analysis import AnalysisError
 from hf_sysgen.analysis.attention import (
     attention_maps,
     distance_preferences,
@@ -35,6 +34,7 @@ from hf_sysgen.analysis.stories import Story, parse_story
 from hf_sysgen.cli.main import app
 from hf_sysgen.data.cogs.graph_forms import to_graph
 from hf_sysgen.data.text.vocabulary import build_vocabulary, sentence_tokenizer
+from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import load_any_checkpoint
 from hf_sysgen.models import CONFIGS, MODELS
 from hf_sysgen.models.positions import sinusoids
@@ -173,9 +173,9 @@ def test_both_nodes_in_question():
 def test_stories():
     assert parse_story("Ann wife Bob, Bob son Cy , Ann ? Cy") == STORY
     for text in ("Ann wife", "Ann wife Ann, Ann ? Bob", "Ann wife Bob", "Ann ? Bob", "A son B, A ? B, B ? A"):
-        with pytest.raises(AnalysisError, match="expected"):
+        with pytest.raises(UserError, match="expected"):
             parse_story(text)
-    with pytest.raises(AnalysisError, match="'friend' is no relation that the model knows: son, wife"):
+    with pytest.raises(UserError, match="'friend' is no relation that the model knows: son, wife"):
         read_input(edge_on_stories(), None, "Ann friend Bob, Ann ? Bob")
 
 
@@ -283,11 +283,11 @@ def test_sentences_that_are_labelled():
 def test_what_a_model_has_not():
     model = tiny("sysgen_transformer")
     reading = read_input(model, VOCABULARY.tokenizer, "jump", "I_JUMP")
-    with pytest.raises(AnalysisError, match="has no biases by distance"):
+    with pytest.raises(UserError, match="has no biases by distance"):
         distance_preferences(model)
-    with pytest.raises(AnalysisError, match="positions add nothing"):
+    with pytest.raises(UserError, match="positions add nothing"):
         position_maps(model, reading)
-    with pytest.raises(AnalysisError, match="writes nothing"):
+    with pytest.raises(UserError, match="writes nothing"):
         read_input(edge_on_stories(), None, "Ann wife Bob, Ann ? Bob", "son")
 
 
@@ -338,7 +338,7 @@ def test_queries():
     assert parse_query(text) == graph
     assert parse_query("SELECT count ( * ) WHERE { M0 a b }").selected == frozenset()
     for wrong in ("SELECT DISTINCT ?x0 WHERE { ?x0 a film.actor", "", "SELECT count ( * ) WHERE { M0 a b c }"):
-        with pytest.raises(AnalysisError):
+        with pytest.raises(UserError):
             parse_query(wrong)
     right, predicted = draw_queries(graph, None, "").axes
     assert "gender" in [text.get_text() for text in right.texts]

@@ -363,7 +363,7 @@ def test_compare_trains_side_by_side_and_loads_elsewhere(tmp_path):
     words = ["-m", "hf_sysgen.cli", "compare", *map(str, recipes), "--plot", "plots/a.png", "--translate", sentence]
     done = forked(words, tmp_path)
     assert done.returncode == 0, done.stderr
-    for text in ("[one] step", "[two] step", "relative_universal_transformer", "generalization", "0.50",
+    for text in ("one/seed0] step", "two/seed0] step", "relative_universal_transformer", "generalization", "0.50",
                  "in a process without this package", sentence):  # fmt: skip
         assert text in done.stdout
     assert (tmp_path / "plots" / "a.png").stat().st_size > 10_000
@@ -377,6 +377,6 @@ def test_compare_where_a_run_fails_or_cannot_be(tmp_path):
     words = ["-m", "hf_sysgen.cli", "compare", recipe, "--override"]
     failing = forked([*words, "training.learning_rate=1e30"], tmp_path)
     assert failing.returncode == 1
-    assert "one,training.learning_rate=1e+30 failed" in failing.stderr
+    assert "one,training.learning_rate=1e+30/seed0 failed" in failing.stderr
     assert forked([*words, "batches.length_buckets=3"], tmp_path).returncode == 2
-    assert_one_line_error(invoke("compare", recipe, recipe), "two of the recipes have one folder")
+    assert_one_line_error(invoke("compare", recipe, recipe), "two runs are one")

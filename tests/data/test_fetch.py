@@ -330,9 +330,14 @@ def test_no_server(tmp_path: Path, upstream: Upstream, monkeypatch: pytest.Monke
 def test_offline(tmp_path: Path, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     import datasets
 
+    upstream.faults = ["cut", 404]
+    refused(SOURCE, cache_dir=tmp_path)
+    begun, gets = files_below(tmp_path), len(upstream.gets)
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     assert "in offline mode; unset HF_HUB_OFFLINE" in refused(SOURCE, cache_dir=tmp_path)
-    assert upstream.gets == []
+    assert len(upstream.gets) == gets
+    # online again, the download goes on
+    assert files_below(tmp_path) == begun != []
 
 
 def test_proxy(tmp_path: Path, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,10 @@ from tiny_runs import command
 from typer.testing import CliRunner
 
 from hf_sysgen.cli.main import app
-from hf_sysgen.evaluation.metrics.sequences import MetricError
+from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.score import score_predictions
 from hf_sysgen.results.predictions import read_predictions, write_predictions
-from hf_sysgen.results.record import ResultsError, write_record
+from hf_sysgen.results.record import write_record
 
 
 def row(split, target, prediction, **more):
@@ -114,7 +114,7 @@ def test_translations_are_measured_as_the_run_did(tmp_path):
 
 
 def test_bleu_is_that_of_the_benchmark(run):
-    with pytest.raises(ResultsError, match=r"results\.json: cannot read results"):
+    with pytest.raises(UserError, match=r"results\.json: cannot read results"):
         score_predictions(run, "bleu")
     assert cells(score_predictions(run, "bleu", "tokenized"))[0][2][:2] == ["test", "3"]
 
@@ -148,7 +148,7 @@ def test_what_cannot_be_measured(run, words, message):
 )
 def test_rows_of_other_tasks_and_damaged_ones(rows, metric, message, tmp_path):
     write_predictions(tmp_path / "predictions.jsonl", rows)
-    with pytest.raises(MetricError, match=message):
+    with pytest.raises(UserError, match=message):
         score_predictions(tmp_path, metric, "tokenized" if metric == "bleu" else None)
 
 
@@ -165,10 +165,10 @@ def test_rows_of_other_tasks_and_damaged_ones(rows, metric, message, tmp_path):
 )
 def test_damaged_predictions(text, message, tmp_path):
     path = tmp_path / "predictions.jsonl"
-    with pytest.raises(ResultsError, match="give the folder of a finished run"):
+    with pytest.raises(UserError, match="give the folder of a finished run"):
         read_predictions(path)
     path.write_text(text)
-    with pytest.raises(ResultsError, match=message) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         score_predictions(tmp_path)
     assert str(path) in str(caught.value)
 

@@ -18,9 +18,10 @@ import hf_sysgen.training.run
 import hf_sysgen.training.tasks.base
 from hf_sysgen.cli.main import app
 from hf_sysgen.data.clutrr.kinship import TARGETS
+from hf_sysgen.errors import UserError
 from hf_sysgen.hub.model_card import model_card
 from hf_sysgen.hub.publish_model import run_card
-from hf_sysgen.results.record import ResultsError, read_record
+from hf_sysgen.results.record import read_record
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks import translation as translation_task
 
@@ -118,5 +119,5 @@ def test_a_card_that_cannot_be_written(runs: dict[str, Path], tmp_path: Path) ->
 
 def test_a_record_without_an_example(runs: dict[str, Path]) -> None:
     record = read_record(runs["decoder"] / "results.json").model_copy(update={"example": None})
-    with pytest.raises(ResultsError, match="tiny seed 0 has no example"):
+    with pytest.raises(UserError, match="tiny seed 0 has no example"):
         model_card([record], record, 'checkpoint = "x"')

@@ -21,9 +21,9 @@ from hf_sysgen.cli.main import app
 from hf_sysgen.data import DataError, benchmark_info, list_benchmarks, load_benchmark
 from hf_sysgen.data.info import BenchmarkInfo
 from hf_sysgen.data.registry import benchmarks
+from hf_sysgen.errors import UserError
 from hf_sysgen.hub.dataset_card import dataset_card, hub_licence
 from hf_sysgen.hub.publish_dataset import publish_dataset
-from hf_sysgen.hub.repository import PublishError
 
 pytestmark = pytest.mark.filterwarnings(f"{CLIENT_WARNING}:DeprecationWarning")
 CONFIGS = ["length", "length_cutoff_40"]
@@ -108,7 +108,7 @@ def test_nested_columns(
 
 
 def test_streamed_is_not_published(hub: FakeHub) -> None:
-    with pytest.raises(PublishError, match=r"^c4 is too large to be published anew; it is at https://"):
+    with pytest.raises(UserError, match=r"^c4 is too large to be published again; it is at https://"):
         publish_dataset("c4", "org/c4", dry_run=True, api=api(hub))
 
 
@@ -125,7 +125,7 @@ def test_dry_run(hub: FakeHub, cache: Path) -> None:
 
 def test_interrupted_upload_is_gone_on_with(hub: FakeHub, cache: Path) -> None:
     hub.puts_before_failure = 3
-    with pytest.raises(PublishError, match=r"cannot publish to org/scan .*: run it again: .*413"):
+    with pytest.raises(UserError, match=r"cannot publish to org/scan .*: run it again: .*413"):
         publish_dataset("scan", "org/scan", CONFIGS, cache_dir=cache, api=api(hub))
     assert len(hub.objects) == 3
     # nothing is seen before all is there
@@ -141,7 +141,7 @@ def test_a_benchmark_whose_name_begins_alike_is_a_clash(hub: FakeHub, cache: Pat
     publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub))
     card = hub.repos["dataset", "org/scan"].files["README.md"]
     hub.repos["dataset", "org/scan"].files["README.md"] = card.replace(b"- hf-sysgen-scan\n", b"- hf-sysgen-scan_two\n")
-    with pytest.raises(PublishError, match="org/scan exists and holds something other than scan"):
+    with pytest.raises(UserError, match="org/scan exists and holds something other than scan"):
         publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub))
 
 
@@ -153,9 +153,7 @@ def test_tags_and_collection(hub: FakeHub, cache: Path) -> None:
     ((title, items),) = ((one["title"], one["items"]) for one in hub.collections.values())
     assert title == "hf-sysgen: Csordás et al. 2021"
     assert [(item["type"], item["id"]) for item in items] == [("dataset", "org/scan")]
-    with pytest.raises(
-        PublishError, match="org/scan has a tag 'v1' already, of other weights or data; tags do not move"
-    ):
+    with pytest.raises(UserError, match="org/scan has a tag 'v1' already, of other weights or data; tags do not move"):
         publish_dataset("scan", "org/scan", CONFIGS, **options)
     assert sorted(repo.state("v1").files) == [
         ".gitattributes",
@@ -163,7 +161,7 @@ def test_tags_and_collection(hub: FakeHub, cache: Path) -> None:
         "length/test.parquet",
         "length/train.parquet",
     ]
-    with pytest.raises(PublishError, match="no collection 'devil'; there is one for each of csordas2021"):
+    with pytest.raises(UserError, match="no collection 'devil'; there is one for each of csordas2021"):
         publish_dataset("scan", "org/scan", ["length"], collection="devil", api=api(hub))
 
 
@@ -182,16 +180,14 @@ def test_again(hub: FakeHub, cache: Path) -> None:
 def test_private(hub: FakeHub, cache: Path) -> None:
     publish_dataset("scan", "org/scan", ["length"], private=True, cache_dir=cache, api=api(hub))
     assert hub.repos["dataset", "org/scan"].private
-    with pytest.raises(PublishError, match="org/scan exists and is private, not public"):
+    with pytest.raises(UserError, match="org/scan exists and is private, not public"):
         publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub))
 
 
 @pytest.mark.parametrize("files", [{"README.md": b"# mine"}, {"data.csv": b"mine"}], ids=list)
 def test_name_clash(hub: FakeHub, files: dict[str, bytes], cache: Path) -> None:
     hub.repos["dataset", "org/scan"] = Repo("dataset", "org/scan", files=dict(files))
-    with pytest.raises(
-        PublishError, match=rf"org/scan exists and holds something other than scan \({next(iter(files))}"
-    ):
+    with pytest.raises(UserError, match=rf"org/scan exists and holds something other than scan \({next(iter(files))}"):
         publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub))
     assert hub.repos["dataset", "org/scan"].files == files
 
@@ -207,7 +203,7 @@ def test_a_model_of_that_name_is_no_clash(hub: FakeHub, cache: Path) -> None:
     [("hf_nobody", "the token is wrong or has expired"), ("hf_reader", "the token may not write to org")],
 )
 def test_wrong_token(hub: FakeHub, cache: Path, token: str, message: str) -> None:
-    with pytest.raises(PublishError, match=message) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub, token))
     assert token not in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -243,14 +239,14 @@ def test_dry_run_on_the_command_line(cache: Path) -> None:
 
 def test_no_hub(cache: Path) -> None:
     nowhere = HfApi(endpoint="http://127.0.0.1:9", token="hf_secret")
-    with pytest.raises(PublishError, match=r"cannot publish to org/scan at http://127.0.0.1:9: run it again") as caught:
+    with pytest.raises(UserError, match=r"cannot publish to org/scan at http://127.0.0.1:9: run it again") as caught:
         publish_dataset("scan", "org/scan", cache_dir=cache, api=nowhere)
     assert "hf_secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("repo", ["", "scan", "org/", "a/b/c", "org/sc an", "org/..scan"])
 def test_wrong_name(hub: FakeHub, repo: str) -> None:
-    with pytest.raises(PublishError, match=f"'{repo}' is no name of a repository .*; give owner/name"):
+    with pytest.raises(UserError, match=f"'{repo}' is no name of a repository .*; give owner/name"):
         publish_dataset("scan", repo, api=api(hub))
 
 
@@ -263,7 +259,7 @@ def test_wrong_benchmark(hub: FakeHub) -> None:
 
 def test_restricted(hub: FakeHub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(benchmarks(), "scan", replace(SCAN, restriction="No commercial use."))
-    with pytest.raises(PublishError, match=r"scan is restricted: No commercial use\. .* pass --allow-restricted"):
+    with pytest.raises(UserError, match=r"scan is restricted: No commercial use\. .* pass --allow-restricted"):
         publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub))
     assert hub.requests == []
     publish_dataset("scan", "org/scan", ["length"], allow_restricted=True, cache_dir=cache, api=api(hub))
@@ -286,7 +282,7 @@ def test_full_disk(hub: FakeHub, cache: Path, monkeypatch: pytest.MonkeyPatch) -
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(datasets.Dataset, "to_parquet", full)
-    with pytest.raises(PublishError, match=r"no space left in .* set TMPDIR"):
+    with pytest.raises(UserError, match=r"no space left in .* set TMPDIR"):
         publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub))
     assert hub.repos == {}
 

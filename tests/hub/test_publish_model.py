@@ -22,14 +22,14 @@ from typer.testing import CliRunner
 from hf_sysgen.cli.main import app
 from hf_sysgen.config.io import parse_recipe, parse_yaml
 from hf_sysgen.data import DataError, load_benchmark
-from hf_sysgen.evaluation.checkpoints import CheckpointError, load_checkpoint, predict
+from hf_sysgen.errors import UserError
+from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.hub.model_card import model_card
 from hf_sysgen.hub.papers import ORIGINS
 from hf_sysgen.hub.publish import publish
 from hf_sysgen.hub.publish_model import find_runs, publish_model, run_card
-from hf_sysgen.hub.repository import PublishError
 from hf_sysgen.models import CONFIGS
-from hf_sysgen.results.record import Record, ResultsError, read_record, write_record
+from hf_sysgen.results.record import Record, read_record, write_record
 from hf_sysgen.zoo import DEFAULT, ZOO, zoo_folder, zoo_names
 
 pytestmark = pytest.mark.filterwarnings(f"{CLIENT_WARNING}:DeprecationWarning")
@@ -132,7 +132,7 @@ def test_dry_run_lists_every_file(cell: Path) -> None:
 
 def test_interrupted_between_commits_and_within(hub: FakeHub, cell: Path) -> None:
     hub.puts_before_failure = 1
-    with pytest.raises(PublishError, match=r"cannot publish to org/model .*: run it again: .*413"):
+    with pytest.raises(UserError, match=r"cannot publish to org/model .*: run it again: .*413"):
         publish_model(cell, "org/model", api=api(hub))
     repo = hub.repos["model", "org/model"]
     assert list(repo.tags) == ["seed1-step300"]
@@ -151,19 +151,19 @@ def test_tags_do_not_move(hub: FakeHub, cell: Path, tmp_path: Path) -> None:
     publish_model(cell / "seed0", "org/model", api=api(hub))
     shutil.copytree(cell / "seed0", tmp_path / "seed0")
     shift_weights(tmp_path / "seed0" / "model")
-    with pytest.raises(PublishError, match="has a tag 'seed0-step300' already, of other weights"):
+    with pytest.raises(UserError, match="has a tag 'seed0-step300' already, of other weights"):
         publish_model(tmp_path / "seed0", "org/model", api=api(hub))
     assert len(hub.repos["model", "org/model"].commits) == 1
 
 
 def test_repository_of_something_else(hub: FakeHub, cell: Path) -> None:
     publish_model(DEFAULT, "org/model", private=True, api=api(hub))
-    with pytest.raises(PublishError, match=r"org/model exists and holds something other than tiny \(README.md"):
+    with pytest.raises(UserError, match=r"org/model exists and holds something other than tiny \(README.md"):
         publish_model(cell, "org/model", private=True, api=api(hub))
-    with pytest.raises(PublishError, match="org/model exists and is private, not public"):
+    with pytest.raises(UserError, match="org/model exists and is private, not public"):
         publish_model(DEFAULT, "org/model", api=api(hub))
     hub.repos["model", "org/broken"] = Repo("model", "org/broken", files={"README.md": b"---\na: [\n---\n"})
-    with pytest.raises(PublishError, match="org/broken exists and holds something other"):
+    with pytest.raises(UserError, match="org/broken exists and holds something other"):
         publish_model(cell, "org/broken", api=api(hub))
     assert hub.repos["model", "org/broken"].commits == []
 
@@ -173,7 +173,7 @@ def test_repository_of_something_else(hub: FakeHub, cell: Path) -> None:
     [("hf_nobody", "the token is wrong or has expired"), ("hf_reader", "the token may not write to org")],
 )
 def test_wrong_token(hub: FakeHub, cell: Path, token: str, message: str) -> None:
-    with pytest.raises(PublishError, match=message) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         publish_model(cell / "seed0", "org/model", api=api(hub, token))
     assert token not in str(caught.value)
     assert hub.repos == {}
@@ -182,20 +182,20 @@ def test_wrong_token(hub: FakeHub, cell: Path, token: str, message: str) -> None
 def test_what_cannot_be_published(cell: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="folder of runs 'scam', did you mean 'scan'"):
         publish("scam", "org/model")
-    with pytest.raises(ResultsError, match=r"no finished run here, results\.json is missing"):
+    with pytest.raises(UserError, match=r"no finished run here, results\.json is missing"):
         publish(str(tmp_path), "org/model")
-    with pytest.raises(PublishError, match="--checkpoints has no meaning for scan, which is a benchmark"):
+    with pytest.raises(UserError, match="--checkpoints has no meaning for scan, which is a benchmark"):
         publish("scan", "org/scan", for_models={"checkpoints": True})
-    with pytest.raises(PublishError, match=r"--config has no meaning for .*, which is no benchmark"):
+    with pytest.raises(UserError, match=r"--config has no meaning for .*, which is no benchmark"):
         publish(DEFAULT, "org/scan", for_data={"configs": ["length"], "data_dir": None})
     shutil.copytree(cell, tmp_path / "cell")
     weights = tmp_path / "cell" / "seed0" / "model" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(CheckpointError, match=r"seed0/model: cannot be loaded, it may be cut short"):
+    with pytest.raises(UserError, match=r"seed0/model: cannot be loaded, it may be cut short"):
         publish(str(tmp_path / "cell" / "seed0"), "org/model", dry_run=True)
     path = tmp_path / "cell" / "seed1" / "results.json"
     path.write_text(path.read_text().replace('"size": 32', '"size": 64'))
-    with pytest.raises(ResultsError, match=r"not one cell over seeds \(they differ in batches.size\)"):
+    with pytest.raises(UserError, match=r"not one cell over seeds \(they differ in batches.size\)"):
         publish(str(tmp_path / "cell"), "org/model", dry_run=True)
 
 
@@ -268,7 +268,7 @@ def test_card_of_kept_records_has_their_seeds(tmp_path: Path) -> None:
     assert "0.6250" in card
     assert "another" not in card
     write_record(first.with_name("copy-seed7.json"), read_record(first).model_copy(update={"seed": 7}))
-    with pytest.raises(ResultsError, match="not one cell"):
+    with pytest.raises(UserError, match="not one cell"):
         run_card(first)
 
 

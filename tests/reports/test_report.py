@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from hf_sysgen.cli.main import app
 from hf_sysgen.config.io import load_recipe, shipped_files, write_override
 from hf_sysgen.config.sweep import load_sweep
+from hf_sysgen.errors import UserError
 from hf_sysgen.reports import comparison as reproduction
 from hf_sysgen.reports.comparison import (
     Measurement,
@@ -32,7 +33,7 @@ from hf_sysgen.reports.comparison import (
 )
 from hf_sysgen.reports.papers import Cell, Run, Table, find_tables, papers, whole_of
 from hf_sysgen.reports.report import document, measured_cells, number, remarks, terminal, write_report
-from hf_sysgen.results.record import Record, ResultsError, write_record
+from hf_sysgen.results.record import Record, write_record
 
 ROOT = Path(__file__).parent.parent.parent
 FILES = {Path(file).name: path for file, path in shipped_files().items()}
@@ -583,7 +584,7 @@ def test_command_with_bad_input(words, message, tmp_path, monkeypatch):
 
 def test_an_output_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ResultsError, match="cannot be written"):
+    with pytest.raises(UserError, match="cannot be written"):
         write_report("csordas2021-table3", [tmp_path], tmp_path / "file" / "report.md")
 
 

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from made_records import made_record, shipped
 
+from hf_sysgen.errors import UserError
 from hf_sysgen.files import write_whole
 from hf_sysgen.reports.curves import plot_accuracies, told_apart
 from hf_sysgen.results import environment as surroundings
 from hf_sysgen.results.environment import starts_of, write_starts
 from hf_sysgen.results.predictions import GraphRow, ModelingRow, TextRow, TreeRow, read_predictions, write_predictions
-from hf_sysgen.results.record import Logged, Record, ResultsError, read_record, write_record
+from hf_sysgen.results.record import Logged, Record, read_record, write_record
 from hf_sysgen.tables import table
 
 KEPT = Path(__file__).parents[2] / "results"
@@ -106,7 +107,7 @@ def test_a_wrong_value_is_named(content, place, value, tmp_path):
     for key in keys:
         inner = inner[key]
     inner[last] = value
-    with pytest.raises(ResultsError) as caught:
+    with pytest.raises(UserError) as caught:
         read(content, tmp_path)
     (line,) = str(caught.value).splitlines()
     assert line.startswith(f"{tmp_path / 'read.json'}: {place.split('.')[0]}")
@@ -115,7 +116,7 @@ def test_a_wrong_value_is_named(content, place, value, tmp_path):
 @pytest.mark.parametrize("key", ["file", "recipe", "splits", "history", "starts", "environment", "seed", "steps"])
 def test_a_missing_key_is_named(content, key, tmp_path):
     del content[key]
-    with pytest.raises(ResultsError, match=key):
+    with pytest.raises(UserError, match=key):
         read(content, tmp_path)
 
 
@@ -149,7 +150,7 @@ def test_nothing_else_escapes(version, content, tmp_path):
         message = None
         try:
             read_record(path)
-        except ResultsError as error:
+        except UserError as error:
             message = str(error)
         outcomes.add(message is None)
         if message is not None:
@@ -168,12 +169,12 @@ def test_unreadable_files(record, content, tmp_path):
         '{"schema_version": 3}',
         '{"a": ' + "9" * 5000 + "}",
     ):
-        with pytest.raises(ResultsError):
+        with pytest.raises(UserError):
             read(text, tmp_path)
-    with pytest.raises(ResultsError, match="absent"):
+    with pytest.raises(UserError, match="absent"):
         read_record(tmp_path / "absent.json")
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe")
-    with pytest.raises(ResultsError):
+    with pytest.raises(UserError):
         read_record(tmp_path / "bytes.json")
 
 
@@ -246,7 +247,7 @@ def test_a_name_of_version_1_that_was_cut_has_its_overrides(tmp_path):
 
 def test_static_batches_of_version_1_are_refused(tmp_path):
     recipe = VERSION_1["recipe"] | {"static_batches": True}
-    with pytest.raises(ResultsError, match="static_batches"):
+    with pytest.raises(UserError, match="static_batches"):
         read({**VERSION_1, "recipe": recipe}, tmp_path)
 
 

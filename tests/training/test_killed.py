@@ -149,7 +149,7 @@ def test_a_damaged_checkpoint_is_named(name, damage, recipe, interrupted, tmp_pa
     assert main([str(recipe), f"output_dir={run_dir}"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"error: {newest / name} is {'missing' if damage is Path.unlink else 'damaged'}")
-    assert line.endswith(f": remove {newest}, and the run goes on from checkpoint-2")
+    assert f": remove {newest}," in line
     assert snapshot(newest) == before
 
 
@@ -158,11 +158,11 @@ def test_what_is_said_of_a_damaged_checkpoint_holds(recipe, whole, interrupted, 
     arguments = [str(recipe), "output_dir=run"]
     for step in (4, 2):
         cut(run_dir / f"checkpoint-{step}" / "optimizer.pt")
-    refused = train_process(arguments, tmp_path)
-    assert refused.status == 2
-    assert "remove run/checkpoint-4 and run/checkpoint-2, and the run begins anew" in refused.err
-    shutil.rmtree(run_dir / "checkpoint-4")
-    shutil.copytree(interrupted / "checkpoint-2", run_dir / "checkpoint-2", dirs_exist_ok=True)
+    for step in (4, 2):
+        refused = train_process(arguments, tmp_path)
+        assert refused.status == 2
+        assert f"remove run/checkpoint-{step}," in refused.err
+        shutil.rmtree(run_dir / f"checkpoint-{step}")
     assert train_process(arguments, tmp_path).status == 0
     assert weights(run_dir / "model") == weights(whole / "model")
 

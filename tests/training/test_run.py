@@ -24,7 +24,7 @@ from hf_sysgen.files import locked
 from hf_sysgen.results.evaluations import read_evaluations
 from hf_sysgen.results.record import SplitMetrics, read_record
 from hf_sysgen.train import main
-from hf_sysgen.training.run import LOOK_SECONDS, attention_of, run_recipe
+from hf_sysgen.training.run import WAIT_SECONDS, attention_of, run_recipe
 from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.trainer import SysgenTrainer
 
@@ -170,7 +170,7 @@ def test_a_look_at_a_run_does_not_keep_it_from_starting(tmp_path, few_examples, 
 
         monkeypatch.setattr(hf_sysgen.training.run.time, "sleep", wait)
         run_recipe(recipe)
-    assert waits[:2] == [0, LOOK_SECONDS]
+    assert waits[:2] == [0, WAIT_SECONDS]
 
 
 def test_a_run_that_another_process_has_just_finished(tmp_path, few_examples, monkeypatch):
@@ -208,9 +208,7 @@ def test_losses_that_a_run_has_not_kept(tmp_path, few_examples, capsys):
     assert main([path]) == 0
     before = snapshot(tmp_path)
     capsys.readouterr()
-    assert "was started without, whose evaluations have left none; choose" in refused(
-        [path, "evaluation.save_example_losses=true"], capsys
-    )
+    assert "evaluation.save_example_losses=true" in refused([path, "evaluation.save_example_losses=true"], capsys)
     assert snapshot(tmp_path) == before
     words = [path, "evaluation.save_example_losses=true", f"output_dir={tmp_path / 'other'}"]
     assert main(words) == main([*words, "evaluation.save_example_losses=false"]) == 0

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hf_sysgen.analysis import AnalysisError
 from hf_sysgen.analysis.stories import Story
 from hf_sysgen.data.text.vocabulary import encode_sources, encode_targets
+from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import source_ids
 from hf_sysgen.models.positions import sinusoids
 
@@ -96,8 +96,7 @@ def read_input(model: Any, tokenizer: PreTrainedTokenizerFast | None, text: str,
         target: what the decoder is given; `None` for what the model writes by itself, greedily.
 
     Raises:
-        DataError, AnalysisError: a word is unknown, or there is no decoder for a target.
-        AnalysisError: see `parse_story`.
+        DataError: a word is unknown. UserError: there is no decoder for a target; see also `parse_story`.
     """
     if tokenizer is None:
         from hf_sysgen.analysis.stories import parse_story
@@ -136,16 +135,16 @@ def read_story(model: Any, story: Story) -> Reading:
     A graph of relations as the model takes it.
 
     Raises:
-        AnalysisError: a relation that the model does not know, or a model that reads no graph of relations.
+        UserError: a relation that the model does not know, or a model that reads no graph of relations.
     """
     labels = getattr(model.config, "edge_labels", None)
     if not labels:
-        raise AnalysisError(f"a {type(model).__name__} reads no graph of relations")
+        raise UserError(f"a {type(model).__name__} reads no graph of relations")
     size = len(story.people)
     edge_ids = torch.zeros(1, size, size, dtype=torch.int64)
     for (first, last), relation in zip(story.edges, story.relations, strict=True):
         if relation not in labels:
-            raise AnalysisError(f"{relation!r} is no relation that the model knows: {', '.join(filter(None, labels))}")
+            raise UserError(f"{relation!r} is no relation that the model knows: {', '.join(filter(None, labels))}")
         edge_ids[0, first, last] = labels.index(relation)
     inputs = {
         "edge_ids": edge_ids,
@@ -164,7 +163,7 @@ def attention_maps(model: Any, reading: Reading) -> list[Maps]:
     from which words are labelled and written; of a graph of relations those from the query's first node.
 
     Raises:
-        AnalysisError: the model records no attention.
+        UserError: the model records no attention.
     """
     outputs = record(model, reading)
     found = []
@@ -173,7 +172,7 @@ def attention_maps(model: Any, reading: Reading) -> list[Maps]:
         if layers:
             found.append(_maps(kind, [_heads(weights) for weights in layers], reading))
     if not found:
-        raise AnalysisError(f"a {type(model).__name__} has no attention to look at")
+        raise UserError(f"a {type(model).__name__} has no attention to look at")
     return found
 
 
@@ -234,7 +233,7 @@ def position_maps(model: Any, reading: Reading) -> list[Maps]:
     query.
 
     Raises:
-        AnalysisError: positions add nothing to the model's scores.
+        UserError: positions add nothing to the model's scores.
     """
     found = []
     with contextlib.ExitStack() as stack:
@@ -252,7 +251,7 @@ def position_maps(model: Any, reading: Reading) -> list[Maps]:
         rows = reading.written if kind == "decoder" else words
         found.append(Maps(f"{kind}, positions alone", layers, rows, words, "softmax of what positions add to scores"))
     if not found:
-        raise AnalysisError(f"positions add nothing to the scores of a {type(model).__name__}")
+        raise UserError(f"positions add nothing to the scores of a {type(model).__name__}")
     return found
 
 
@@ -294,7 +293,7 @@ def distance_preferences(model: Any, reach: int = 8) -> list[Preferences]:
         reach: largest distance shown where distances are not capped.
 
     Raises:
-        AnalysisError: the model has no biases by distance.
+        UserError: the model has no biases by distance.
     """
     found = []
     for kind, layers in _stacks(model).items():
@@ -307,7 +306,7 @@ def distance_preferences(model: Any, reach: int = 8) -> list[Preferences]:
         distances, layers = list(range(-reach, after + 1)), [weights.float().cpu().softmax(-1)]
         found.append(Preferences("encoder" if kind == "encoder" else "decoder", distances, layers))
     if not found:
-        raise AnalysisError(
+        raise UserError(
             f"a {type(model).__name__} has no biases by distance; such that have: sag_t5_transformer, "
             "relative_transformer, relative_universal_transformer, transformer_graph_parser, universal_t5_transformer, "
             "depth_width_decoder (position_scheme=relative_bias)"
@@ -380,7 +379,7 @@ def story_attention(model: Any, reading: Reading) -> tuple[list[torch.Tensor], t
         heads = _heads(weights)
         layers.append(heads[:, first, :, last] if heads.dim() == 4 else heads[:, [first, last]].mean(1))
     if not layers:
-        raise AnalysisError(f"a {type(model).__name__} has no attention to look at")
+        raise UserError(f"a {type(model).__name__} has no attention to look at")
     return layers, outputs.logits[0].softmax(-1).float().cpu()
 
 
@@ -394,4 +393,4 @@ def _batch(model: Any, ids: list[int]) -> torch.Tensor:
 
 def _no_target(model: Any, target: str | None) -> None:
     if target is not None:
-        raise AnalysisError(f"a {type(model).__name__} writes nothing; leave the target out")
+        raise UserError(f"a {type(model).__name__} writes nothing; leave the target out")

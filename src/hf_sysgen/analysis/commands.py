@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_sysgen.analysis import AnalysisError
 from hf_sysgen.analysis import csordas2021 as devil_analyses
 from hf_sysgen.analysis import petty2023 as depth_analyses
 from hf_sysgen.analysis.csordas2021 import benchmark_of, cells, curve, mean_curve
@@ -29,6 +28,7 @@ from hf_sysgen.analysis.plotting import (
     draw_with_histograms,
     save,
 )
+from hf_sysgen.errors import UserError
 from hf_sysgen.files import write_whole
 from hf_sysgen.results.evaluations import read_evaluations
 from hf_sysgen.results.record import MODEL, RESULTS, Record, read_record
@@ -66,13 +66,13 @@ def read_runs(paths: Sequence[Path]) -> list[tuple[Path, Record]]:
     Folder and record of every finished run in the folders given, or below them.
 
     Raises:
-        AnalysisError: there is none in one of them; ResultsError: a record cannot be read.
+        UserError: there is none in one of them, or a record cannot be read.
     """
     found: dict[Path, Record] = {}
     for path in paths:
         files = sorted(path.rglob(RESULTS))
         if not files:
-            raise AnalysisError(f"{path}: no {RESULTS} here or below; give the folders of finished runs")
+            raise UserError(f"{path}: no {RESULTS} here or below; give the folders of finished runs")
         found |= {file.parent: read_record(file) for file in files}
     return list(found.items())
 
@@ -82,7 +82,7 @@ def analyse(paths: Sequence[Path], output: Path, find: Callable[[list[tuple[Path
     Have `find` analyse the runs, write `NAME.csv` and `NAME.png` into a folder, and return the table with their paths.
 
     Raises:
-        AnalysisError, ResultsError: runs lack something, or the folder cannot be written to.
+        UserError: runs lack something, or the folder cannot be written to.
     """
     check_picture(output / "figure.png")
     finding = find(read_runs(paths))
@@ -150,7 +150,7 @@ def loss_accuracy(runs: Runs, loss_split: str | None, accuracy_split: str | None
         both = [split for split in ("validation", "test") if all(split in one.splits for one in records)]
         pairs = [(split, split) for split in both] + ([("validation", "test")] if len(both) == 2 else [])
         if not pairs:
-            raise AnalysisError("the runs share neither validation nor test; name splits by --loss-split and "
+            raise UserError("the runs share neither validation nor test; name splits by --loss-split and "
                                 "--accuracy-split, or give fewer runs")  # fmt: skip
     else:
         one, other = str(loss_split), str(accuracy_split)
@@ -338,7 +338,7 @@ def matched_perplexity(runs: Runs, recipe: str) -> Finding:
     pretraining = [(folder, one) for folder, one in runs if one.recipe.model.pretrained is None]
     tuned = [one for _, one in runs if one.recipe.model.pretrained is not None]
     if not pretraining:
-        raise AnalysisError("no run of pretraining among these, all have model.pretrained; give theirs too")
+        raise UserError("no run of pretraining among these, all have model.pretrained; give theirs too")
     by_class = depth_analyses.classes(_records(pretraining))
     folders = {id(record): folder for folder, record in pretraining}
     by_checkpoint: dict[Path, dict[str, list[Record]]] = {}

@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hf_sysgen.analysis import AnalysisError
+from hf_sysgen.errors import UserError
 from hf_sysgen.results.evaluations import Evaluation
 from hf_sysgen.results.record import Record
 
@@ -36,11 +36,11 @@ def curve(record: Record, split: str, metric: str) -> Curve:
     What a run's evaluations measured on a split.
 
     Raises:
-        AnalysisError: nothing was.
+        UserError: nothing was.
     """
     found = record.curve(split, metric)
     if not found:
-        raise AnalysisError(
+        raise UserError(
             f"{record.title}: no {metric} of {split} during training; set training.eval_steps, on a benchmark "
             f"with that split (it has: {', '.join(record.splits) or 'none'})"
         )
@@ -114,7 +114,7 @@ class Stopping:
 def early_stopping(
     records: Sequence[Record], patience: int = PATIENCE, as_worded: bool = False, split: str = "test"
 ) -> Stopping:
-    """What early stopping would have chosen in the runs of a cell. Raises AnalysisError: see `curve`."""
+    """What early stopping would have chosen in the runs of a cell. Raises UserError: see `curve`."""
     accuracies = [curve(record, split, "accuracy") for record in records]
     steps = [stopping_step(curve(record, "validation", "loss"), patience, as_worded) for record in records]
     return Stopping(
@@ -130,7 +130,7 @@ def loss_against_accuracy(
 ) -> list[tuple[float, float, int]]:
     """
     Figures 2 and 4: (loss, accuracy, step) of every evaluation of every run from `first_step` on
-    (plot_loss_accuracy.py:54-59). Raises AnalysisError: see `curve`.
+    (plot_loss_accuracy.py:54-59). Raises UserError: see `curve`.
     """
     points = []
     for record in records:
@@ -141,7 +141,7 @@ def loss_against_accuracy(
             if step >= first_step and step in losses
         ]
     if not points:
-        raise AnalysisError(f"no evaluation from step {first_step} on; give an earlier --first-step")
+        raise UserError(f"no evaluation from step {first_step} on; give an earlier --first-step")
     return points
 
 
@@ -246,7 +246,7 @@ def convergence(records: Sequence[Record], share: float = 0.8, as_worded: bool =
         benchmark and config -> relative model -> ratio, of those pairs of which both models have runs.
 
     Raises:
-        AnalysisError: there is no such pair, or see `curve`.
+        UserError: there is no such pair, or see `curve`.
     """
     needed: dict[tuple[str, str], float] = {}
     for runs in cells(records).values():
@@ -267,7 +267,7 @@ def convergence(records: Sequence[Record], share: float = 0.8, as_worded: bool =
                 ratio = needed[benchmark, absolute] / needed[benchmark, relative]
                 ratios.setdefault(benchmark, {})[relative] = ratio
     if not ratios:
-        raise AnalysisError(
+        raise UserError(
             "no benchmark has runs of a model with absolute and of one with relative positions: "
             + ", or ".join(" and ".join(pair) for pair in PAIRS)
         )
@@ -280,10 +280,10 @@ def benchmark_of(record: Record) -> str:
 
 
 def accuracies(records: Sequence[Record], split: str) -> list[float]:
-    """Of the final weights, on all examples of a split. Raises AnalysisError: a run has none."""
+    """Of the final weights, on all examples of a split. Raises UserError: a run has none."""
     for record in records:
         if split not in record.splits or record.splits[split].accuracy is None:
-            raise AnalysisError(f"{record.title}: no accuracy of {split}")
+            raise UserError(f"{record.title}: no accuracy of {split}")
     return [record.splits[split].accuracy or 0.0 for record in records]
 
 
@@ -301,7 +301,7 @@ def iid_table(records: Sequence[Record]) -> list[tuple[str, dict[str, tuple[floa
         if model not in row or general > row[model][2]:
             row[model] = (statistics.fmean(iid), spread(iid), general)
     if not rows:
-        raise AnalysisError("no run has both splits, validation (of mathematics: test_iid) and test")
+        raise UserError("no run has both splits, validation (of mathematics: test_iid) and test")
     return list(rows.items())
 
 
@@ -328,7 +328,7 @@ def batch_table(records: Sequence[Record]) -> list[tuple[str, dict[str, BatchRow
     smallest batch that it was trained with; of cells with the same batch the better one.
 
     Raises:
-        AnalysisError: no model was trained with two batch sizes.
+        UserError: no model was trained with two batch sizes.
     """
     found: dict[str, dict[str, dict[int, tuple[int, float, float]]]] = {}
     for runs in cells(records).values():
@@ -347,5 +347,5 @@ def batch_table(records: Sequence[Record]) -> list[tuple[str, dict[str, BatchRow
         if rows:
             table.append((benchmark, rows))
     if not table:
-        raise AnalysisError("no model has runs with two batch sizes")
+        raise UserError("no model has runs with two batch sizes")
     return table

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hf_sysgen.analysis import AnalysisError
 from hf_sysgen.data.cogs.graph_forms import NO_PARENT, Graph, to_graph
+from hf_sysgen.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -87,18 +87,18 @@ def queries(row: Mapping[str, Any]) -> tuple[QueryGraph, QueryGraph | None]:
     """Right and predicted query of a `cfq` record; a prediction that is no query has none."""
     try:
         predicted = parse_query(row["prediction"])
-    except AnalysisError:
+    except UserError:
         predicted = None
     return parse_query(row["target"]), predicted
 
 
 def parse_query(text: str) -> QueryGraph:
     """
-    A query of CFQ, its words separated by blanks. Raises AnalysisError: it is none.
+    A query of CFQ, its words separated by blanks. Raises UserError: it is none.
     """
     whole = re.fullmatch(r"SELECT (?:count \( \* \)|DISTINCT ((?:\?x\d+ ?)+)) ?WHERE \{ (.*) \}", text.strip())
     if whole is None:
-        raise AnalysisError(f"no query of CFQ: {text!r}")
+        raise UserError(f"no query of CFQ: {text!r}")
     types: dict[str, set[str]] = {}
     edges, filters = set(), set()
     for clause in whole[2].split(" . "):
@@ -110,7 +110,7 @@ def parse_query(text: str) -> QueryGraph:
             case [first, relation, last]:
                 edges.add((first, relation, last))
             case _:
-                raise AnalysisError(f"no clause of a query: {clause!r}")
+                raise UserError(f"no clause of a query: {clause!r}")
     selected = frozenset((whole[1] or "").split())
     return QueryGraph(
         selected, {node: frozenset(kinds) for node, kinds in types.items()}, frozenset(edges), frozenset(filters)

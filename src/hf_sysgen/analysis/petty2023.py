@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_sysgen.analysis import AnalysisError
 from hf_sysgen.analysis.csordas2021 import Curve, benchmark_of, curve
 from hf_sysgen.config.recipe import changes_of
 from hf_sysgen.data.cogs.files import STRUCTURAL
+from hf_sysgen.errors import UserError
 from hf_sysgen.results.record import Record, SplitMetrics
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ PROJECTIONS = {"gate_up_proj": ("gate", "input"), "fc1": ("input",), "down_proj"
 
 
 def size(record: Record, key: str) -> int:
-    """A field of the model's config, which the recipe gives or what it goes on from. Raises AnalysisError: neither."""
+    """A field of the model's config, which the recipe gives or what it goes on from. Raises UserError: neither."""
     fields = record.pretrained_fields | record.recipe.model.fields
     if key not in fields:
-        raise AnalysisError(f"{record.title}: its recipe has no model.{key}")
+        raise UserError(f"{record.title}: its recipe has no model.{key}")
     return fields[key]
 
 
@@ -41,7 +41,7 @@ def has_depth(record: Record) -> bool:
 
 
 def classes(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """Records by size class, the smallest class first, by depth. Raises AnalysisError: see `size`."""
+    """Records by size class, the smallest class first, by depth. Raises UserError: see `size`."""
     by_width: dict[int, list[Record]] = {}
     for record in sorted(records, key=lambda one: size(one, "num_hidden_layers")):
         by_width.setdefault(size(record, "hidden_size"), []).append(record)
@@ -84,14 +84,14 @@ def of_benchmarks_with(
     The runs of benchmarks on which one has what an analysis takes of a record, and the others by benchmark.
 
     Raises:
-        AnalysisError: that of a run, of those fine-tuned if there is one, because none has it.
+        UserError: that of a run, of those fine-tuned if there is one, because none has it.
     """
     having, errors = set(), []
     for record in records:
         try:
             what(record)
             having.add(benchmark_of(record))
-        except AnalysisError as error:
+        except UserError as error:
             errors.append((record.recipe.model.pretrained is None, error))
     if not having:
         raise min(errors, key=lambda one: one[0])[1]
@@ -103,13 +103,13 @@ def of_benchmarks_with(
 
 
 def check_seeds(records: Sequence[Record]) -> None:
-    """Raises AnalysisError: two of the records, of which a mean is to be taken, differ in more than the seed."""
+    """Raises UserError: two of the records, of which a mean is to be taken, differ in more than the seed."""
     for record in records[1:]:
         first, other = _cell(records[0]), _cell(record)
         for key in sorted({*first, *other}):
             values = [_value(one, key) for one in (first, other)]
             if values[0] != values[1]:
-                raise AnalysisError(
+                raise UserError(
                     f"{records[0].title} and {record.title} are not two seeds of one model: {key} is {values[0]} "
                     f"and {values[1]}; give runs of one of them"
                 )
@@ -160,7 +160,7 @@ def perplexities(records: Sequence[Record]) -> dict[str, list[Pretrained]]:
     Figures 2 and 3: the models of each size class by depth.
 
     Raises:
-        AnalysisError: a record has no perplexity, or see `check_seeds`.
+        UserError: a record has no perplexity, or see `check_seeds`.
     """
     found = {}
     for name, runs in classes(records).items():
@@ -177,10 +177,10 @@ def perplexities(records: Sequence[Record]) -> dict[str, list[Pretrained]]:
 
 
 def final_perplexity(record: Record) -> float:
-    """On validation, of the final weights. Raises AnalysisError: the record has none."""
+    """On validation, of the final weights. Raises UserError: the record has none."""
     perplexity = record.splits["validation"].perplexity if "validation" in record.splits else None
     if perplexity is None:
-        raise AnalysisError(f"{record.title}: no perplexity on validation")
+        raise UserError(f"{record.title}: no perplexity on validation")
     return perplexity
 
 
@@ -189,7 +189,7 @@ def generalization(records: Sequence[Record]) -> dict[str, dict[str, list[tuple[
     Figure 4: benchmark -> size class -> (depth, accuracy on `test`, mean over seeds).
 
     Raises:
-        AnalysisError: a record has no such split, or see `check_seeds`.
+        UserError: a record has no such split, or see `check_seeds`.
     """
     found: dict[str, dict[str, list[tuple[int, float]]]] = {}
     for name, runs in classes(records).items():
@@ -205,7 +205,7 @@ def by_structure(records: Sequence[Record]) -> dict[str, dict[str, dict[str, lis
     examples of each kind of category: three of COGS test a structure, the other 18 a word.
 
     Raises:
-        AnalysisError: a record has no such categories, or see `check_seeds`.
+        UserError: a record has no such categories, or see `check_seeds`.
     """
     found: dict[str, dict[str, dict[str, list[tuple[int, float]]]]] = {}
     for name, runs in classes(records).items():
@@ -220,25 +220,25 @@ def by_structure(records: Sequence[Record]) -> dict[str, dict[str, dict[str, lis
 
 
 def lexical_structural(record: Record) -> tuple[float, float]:
-    """Accuracy over all lexical and over all structural examples of `test`. Raises AnalysisError: there are none."""
+    """Accuracy over all lexical and over all structural examples of `test`. Raises UserError: there are none."""
     counts = {False: [0, 0.0], True: [0, 0.0]}
     for category, (examples, accuracy) in on_test(record).by_category.items():
         counts[category in STRUCTURAL][0] += examples
         counts[category in STRUCTURAL][1] += examples * accuracy
     if not all(examples for examples, _ in counts.values()):
-        raise AnalysisError(f"{record.title}: no accuracy by category with {', '.join(STRUCTURAL)} among them")
+        raise UserError(f"{record.title}: no accuracy by category with {', '.join(STRUCTURAL)} among them")
     return counts[False][1] / counts[False][0], counts[True][1] / counts[True][0]
 
 
 def on_test(record: Record) -> SplitMetrics:
-    """What the final weights have on `test`. Raises AnalysisError: the record has no such split."""
+    """What the final weights have on `test`. Raises UserError: the record has no such split."""
     if "test" not in record.splits:
-        raise AnalysisError(f"{record.title}: no split test")
+        raise UserError(f"{record.title}: no split test")
     return record.splits["test"]
 
 
 def _by_depth(records: Sequence[Record], values: Sequence[float]) -> list[tuple[int, float]]:
-    """Means over seeds. Raises AnalysisError: see `check_seeds`."""
+    """Means over seeds. Raises UserError: see `check_seeds`."""
     seeds: dict[int, list[tuple[Record, float]]] = {}
     for record, value in zip(records, values, strict=True):
         seeds.setdefault(size(record, "num_hidden_layers"), []).append((record, value))
@@ -260,7 +260,7 @@ def with_weights(record: Record) -> Curve:
     Validation perplexity at the steps whose weights a run keeps: `kept_steps`, and the last, whose weights are final.
 
     Raises:
-        AnalysisError: see `curve`.
+        UserError: see `curve`.
     """
     known = dict(curve(record, "validation", "perplexity"))
     final = record.splits["validation"].perplexity if "validation" in record.splits else None
@@ -288,7 +288,7 @@ def matched_perplexity(records: Sequence[Record]) -> dict[str, list[Match]]:
     be fine-tuned.
 
     Raises:
-        AnalysisError: a depth has several runs, or see `curve`.
+        UserError: a depth has several runs, or see `curve`.
     """
     found = {}
     for name, runs in classes(records).items():
@@ -296,7 +296,7 @@ def matched_perplexity(records: Sequence[Record]) -> dict[str, list[Match]]:
         for record in runs:
             depth = size(record, "num_hidden_layers")
             if depth in curves:
-                raise AnalysisError(f"{record.name}: a second run of depth {depth} in class {name}; give one of each")
+                raise UserError(f"{record.name}: a second run of depth {depth} in class {name}; give one of each")
             curves[depth] = with_weights(record)
         matches = []
         for reference, points in curves.items():
@@ -315,7 +315,7 @@ def ends_by_benchmark(runs: Mapping[str, Sequence[Record]]) -> dict[str, float]:
     Figure 6 (right): accuracy on `test` of the runs that were fine-tuned from one checkpoint, mean over seeds.
 
     Raises:
-        AnalysisError: a record has no such split, or see `check_seeds`.
+        UserError: a record has no such split, or see `check_seeds`.
     """
     for records in runs.values():
         check_seeds(records)
@@ -344,12 +344,12 @@ def accuracy_at_loss(losses: Curve, accuracies: Curve, loss: float) -> float | N
 
 
 def loss_and_accuracy(record: Record, metric: str = "loss_teacher") -> tuple[Curve, Curve]:
-    """In distribution and of generalization, during fine-tuning. Raises AnalysisError: see `curve`."""
+    """In distribution and of generalization, during fine-tuning. Raises UserError: see `curve`."""
     return curve(record, "validation", metric), curve(record, "test", "accuracy")
 
 
 def lowest_common_loss(records: Sequence[Record], metric: str = "loss_teacher") -> float:
-    """The smallest in-distribution loss that all runs have reached. Raises AnalysisError: see `curve`."""
+    """The smallest in-distribution loss that all runs have reached. Raises UserError: see `curve`."""
     return max(min(value for _, value in curve(record, "validation", metric)) for record in records)
 
 
@@ -364,7 +364,7 @@ def at_equal_loss(
         metric: the loss of the language model, teacher-forced.
 
     Raises:
-        AnalysisError: no run reaches it, or see `curve` and `check_seeds`.
+        UserError: no run reaches it, or see `curve` and `check_seeds`.
     """
     found: dict[str, dict[str, list[tuple[int, float]]]] = {}
     for name, runs in classes(records).items():
@@ -378,7 +378,7 @@ def at_equal_loss(
             found.setdefault(record_benchmark, {})[name] = _by_depth(own, values)
     if not any(points for by_class in found.values() for points in by_class.values()):
         smallest = min(value for record in records for _, value in curve(record, "validation", metric))
-        raise AnalysisError(f"no run reaches a loss of {loss:g} on validation; the smallest is {smallest:g}")
+        raise UserError(f"no run reaches a loss of {loss:g} on validation; the smallest is {smallest:g}")
     return found
 
 
@@ -424,7 +424,7 @@ def ranks(checkpoint: Path) -> list[Ranks]:
     Figures 9 and 10 of a checkpoint's feed-forward blocks, whose weights alone are read.
 
     Raises:
-        CheckpointError: there is no checkpoint, or it cannot be read; AnalysisError: it has no such blocks.
+        UserError: there is no checkpoint, it cannot be read, or it has no such blocks.
     """
     import numpy as np
 
@@ -434,7 +434,7 @@ def ranks(checkpoint: Path) -> list[Ranks]:
         for projection, part in zip(parts, np.split(weight, len(parts)), strict=True):
             found.setdefault(projection, []).append(np.linalg.svd(part, compute_uv=False))
     if not found:
-        raise AnalysisError(f"{checkpoint}: no feed-forward blocks with {', '.join(PROJECTIONS)}")
+        raise UserError(f"{checkpoint}: no feed-forward blocks with {', '.join(PROJECTIONS)}")
     return [
         Ranks(
             projection,
@@ -450,7 +450,7 @@ def feed_forward_weights(checkpoint: Path) -> list[tuple[str, np.ndarray]]:
     """Names, as in `PROJECTIONS`, and float64 weights (out, in) of all layers."""
     from safetensors import SafetensorError, safe_open
 
-    from hf_sysgen.evaluation.checkpoints import CheckpointError, checkpoint_folder
+    from hf_sysgen.evaluation.checkpoints import checkpoint_folder
 
     file = checkpoint_folder(checkpoint) / "model.safetensors"
     pattern = re.compile(rf"feed_forward\.({'|'.join(PROJECTIONS)})\.weight$")
@@ -459,4 +459,4 @@ def feed_forward_weights(checkpoint: Path) -> list[tuple[str, np.ndarray]]:
             names = [(match[1], key) for key in tensors.keys() if (match := pattern.search(key))]  # noqa: SIM118
             return [(name, tensors.get_tensor(key).double().numpy()) for name, key in names]
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{file}: cannot be read: {error}") from error
+        raise UserError(f"{file}: cannot be read: {error}") from error

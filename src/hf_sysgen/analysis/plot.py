@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.analysis import AnalysisError
 from hf_sysgen.analysis.plotting import check_picture, save
 from hf_sysgen.analysis.stories import Story, parse_story, story_of
 from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.errors import UserError
 from hf_sysgen.results.predictions import Row, read_predictions
 from hf_sysgen.results.record import PREDICTIONS, RESULTS, read_record
 
 
 def plot_attention(checkpoint: str | Path, text: str, output: Path, target: str | None, positions: bool) -> str:
-    """Maps of an input. Raises AnalysisError, CheckpointError, DataError."""
+    """Maps of an input. Raises UserError, UserError, DataError."""
     check_picture(output)
     from hf_sysgen.analysis.attention import attention_maps, position_maps, read_input
     from hf_sysgen.analysis.attention_plots import draw_maps
@@ -31,7 +31,7 @@ def plot_attention(checkpoint: str | Path, text: str, output: Path, target: str 
 
 
 def plot_biases(checkpoint: str | Path, output: Path, reach: int) -> str:
-    """Figure 1 of Chaabouni et al. 2021 of a checkpoint. Raises AnalysisError, CheckpointError."""
+    """Figure 1 of Chaabouni et al. 2021 of a checkpoint. Raises UserError, UserError."""
     check_picture(output)
     from hf_sysgen.analysis.attention import distance_preferences
     from hf_sysgen.analysis.attention_plots import draw_preferences
@@ -49,8 +49,7 @@ def plot_example(run: Path, output: Path, split: str, row: int, data_dir: Path |
     against the right graph, which its `predictions.jsonl` tells.
 
     Raises:
-        AnalysisError, ResultsError: the file is no picture, the folder no run, the example not there or no
-            graph; and what `plot_story` raises.
+        UserError: the file is no picture, the folder no run, the example absent or no graph; see also `plot_story`.
     """
     check_picture(output)
     recipe = read_record(run / RESULTS).recipe
@@ -61,7 +60,7 @@ def plot_example(run: Path, output: Path, split: str, row: int, data_dir: Path |
     from hf_sysgen.analysis.graphs import READERS, QueryGraph
 
     if benchmark not in READERS:
-        raise AnalysisError(f"{run}: examples of {benchmark} are no graphs; those of clutrr, {', '.join(READERS)} are")
+        raise UserError(f"{run}: examples of {benchmark} are no graphs; those of clutrr, {', '.join(READERS)} are")
     found = _prediction(run / PREDICTIONS, split, row)
     gold, predicted = READERS[benchmark](found.measured())
     said = "right" if found.exact else "wrong"
@@ -72,7 +71,7 @@ def plot_example(run: Path, output: Path, split: str, row: int, data_dir: Path |
 
 
 def plot_story(checkpoint: str | Path, story: Story | str, output: Path) -> str:
-    """A story with the attention of its query, layer by layer. Raises CheckpointError, AnalysisError."""
+    """A story with the attention of its query, layer by layer. Raises UserError, UserError."""
     check_picture(output)
     story = parse_story(story) if isinstance(story, str) else story
     from hf_sysgen.analysis.attention import read_story, story_attention
@@ -104,12 +103,12 @@ def _story(recipe: Recipe, split: str, row: int, data_dir: Path | None) -> Story
     data = load_benchmark(recipe.data.benchmark, recipe.data.config, data_dir=data_dir or recipe.data.data_dir)
     if split not in data or not 0 <= row < len(data[split]):
         sizes = ", ".join(f"{name} has {len(examples):,}" for name, examples in data.items())
-        raise AnalysisError(f"no example {row} of the split {split!r}: {sizes}")
+        raise UserError(f"no example {row} of the split {split!r}: {sizes}")
     return story_of(data[split][row])
 
 
 def _prediction(path: Path, split: str, row: int) -> Row:
     found = next((one for one in read_predictions(path, split) if one.row == row), None)
     if found is None:
-        raise AnalysisError(f"{path}: has no example {row} of the split {split!r}")
+        raise UserError(f"{path}: has no example {row} of the split {split!r}")
     return found

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_sysgen.analysis import AnalysisError
+from hf_sysgen.errors import UserError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,27 +33,27 @@ def check_picture(path: str | Path) -> None:
     Told before the work whose picture could not be kept.
 
     Raises:
-        AnalysisError: the name ends in none of `ENDINGS` or is a folder's, or its folder cannot be made or written to.
+        UserError: the name ends in none of `ENDINGS` or is a folder's, or its folder cannot be made or written to.
     """
     path = Path(path)
     if path.suffix.lower() not in ENDINGS:
-        raise AnalysisError(f"{path}: a picture's name ends in one of {', '.join(ENDINGS)}")
+        raise UserError(f"{path}: a picture's name ends in one of {', '.join(ENDINGS)}")
     if path.is_dir():
-        raise AnalysisError(f"{path}: is a folder; give the name of a file")
+        raise UserError(f"{path}: is a folder; give the name of a file")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
-        raise AnalysisError(f"{path}: cannot be written to: {error}") from error
+        raise UserError(f"{path}: cannot be written to: {error}") from error
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure to a file that `check_picture` has passed. Raises AnalysisError: it cannot be, all the same."""
+    """Write a figure to a file that `check_picture` has passed. Raises UserError: it cannot be, all the same."""
     try:
         figure.savefig(path, dpi=150)
     except OSError as error:
-        raise AnalysisError(f"{path}: cannot be written to: {error}") from error
+        raise UserError(f"{path}: cannot be written to: {error}") from error
 
 
 @dataclass(frozen=True)

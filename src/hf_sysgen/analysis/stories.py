@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hf_sysgen.analysis import AnalysisError
+from hf_sysgen.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ def parse_story(text: str) -> Story:
     numbered in the order of their names' first appearance.
 
     Raises:
-        AnalysisError: a part has not three words, a relation is of a person to themself, or there is not one question.
+        UserError: a part has not three words, a relation is of a person to themself, or there is not one question.
     """
     people: dict[str, int] = {}
     edges, relations, queries = [], [], []
     for part in text.split(","):
         words = part.split()
         if len(words) != 3 or words[0] == words[2]:
-            raise AnalysisError(f'{part.strip()!r}: expected "PERSON relation PERSON", as in "Ann wife Bob, Ann ? Bob"')
+            raise UserError(f'{part.strip()!r}: expected "PERSON relation PERSON", as in "Ann wife Bob, Ann ? Bob"')
         first, relation, last = words
         edge = (people.setdefault(first, len(people)), people.setdefault(last, len(people)))
         if relation == "?":
@@ -51,9 +51,7 @@ def parse_story(text: str) -> Story:
             edges.append(edge)
             relations.append(relation)
     if len(queries) != 1 or not edges:
-        raise AnalysisError(
-            f'{text!r}: expected relations and one question, as in "Ann wife Bob, Bob son Cy, Ann ? Cy"'
-        )
+        raise UserError(f'{text!r}: expected relations and one question, as in "Ann wife Bob, Bob son Cy, Ann ? Cy"')
     return Story(list(people), edges, relations, queries[0])
 
 

@@ -119,7 +119,7 @@ def matched_perplexity(
 ) -> None:
     """Checkpoints of equal perplexity, and commands that fine-tune them (Petty et al. 2023, Figure 6).
 
-    Give the runs of pretraining; with those of fine-tuning, their accuracies are told and drawn as well. Steps are
+    Give the runs of pretraining. With runs of fine-tuning, their accuracies are printed and plotted too. Steps are
     those of kept_steps, whose weights can be fine-tuned, and the last.
     """
     _run("matched_perplexity", runs, output, recipe=recipe)

@@ -49,7 +49,7 @@ def describe(
     data_dir: DataDir = None,
     cache_dir: CacheDir = None,
 ) -> None:
-    """Say on one page what each split tests, its size, its files, and what is known to be wrong with them."""
+    """Show on one page what each split tests, its size, its files, and known errors in them."""
     with reported() as outcome:
         from hf_sysgen.data.describe import describe_text
 
@@ -167,13 +167,13 @@ def _chosen(name: str | None, config: str | None, every: bool) -> Iterator[tuple
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No progress bars of `datasets` and the hub where nobody looks at a terminal."""
+    """Hide progress bars of `datasets` and the hub where the output is no terminal."""
     import datasets
     import huggingface_hub.constants
     import huggingface_hub.utils as hub
 
     with ExitStack() as stack:
-        # where the environment decides, trying to is warned of
+        # trying to would warn where the environment decides
         if not sys.stderr.isatty() and huggingface_hub.constants.HF_HUB_DISABLE_PROGRESS_BARS is None:
             stack.enter_context(hub.disable_progress_bars())
         decided = datasets.config.HF_DATASETS_DISABLE_PROGRESS_BARS is not None

@@ -1,4 +1,4 @@
-"""What there is: the texts of `hf-sysgen list`."""
+"""The texts of `hf-sysgen list`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def list_models_text() -> str:
 
 
 def num_parameters(config: Any) -> int:
-    """Of a config class's default, with the head that the last of its Auto classes finds."""
+    """Parameters of the default of a config class, with the head that the last of its Auto classes finds."""
     import torch
 
     from hf_sysgen.models import MODELS
@@ -83,7 +83,7 @@ def _files_text(title: str, pattern: str, folder: Path | None) -> str:
 
 
 def list_zoo_text() -> str:
-    """The trained models that come with the package, with what they get right."""
+    """The trained models that come with the package, with their accuracies."""
     from hf_sysgen.results.record import RESULTS, read_record
     from hf_sysgen.zoo import zoo_folder, zoo_names
 

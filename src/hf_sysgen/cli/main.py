@@ -111,7 +111,7 @@ def predict(
 
         stdin: Any = sys.stdin
         if not texts and stdin is not None:
-            # so that a text that is no UTF-8 is refused by what says which one it is
+            # so that a text that is not UTF-8 is refused later, where its number is known
             stdin.reconfigure(errors="surrogateescape")
             texts = [line.rstrip("\n") for line in stdin]
         for line in predict_lines(DEFAULT if checkpoint is None else checkpoint, texts or [], beams, max_new_tokens):
@@ -169,10 +169,10 @@ def publish(
 ) -> None:
     """Push a trained model with its code and card to the hub, or a benchmark as parquet files with its card.
 
-    A model needs no package to be loaded, and has the tag seed<seed>-step<step>. The token is that of HF_TOKEN, or of
-    `hf auth login`. What was interrupted is gone on with by the same command.
+    A model loads without this package, and has the tag seed<seed>-step<step>. The token is that of HF_TOKEN, or of `hf
+    auth login`. Repeat an interrupted command to continue it.
     """
-    with reported("interrupted; the same command goes on with the upload") as outcome:
+    with reported("interrupted; repeat the command to continue the upload") as outcome:
         from hf_sysgen.hub.publish import publish as push
 
         with data_cli.quiet():
@@ -211,8 +211,8 @@ def card(
 ) -> None:
     """Write the card of a trained model from its records."""
     with reported() as outcome:
+        from hf_sysgen.errors import UserError
         from hf_sysgen.hub.publish_model import run_card
-        from hf_sysgen.results.record import ResultsError
 
         text = run_card(run)
         if output is None:
@@ -221,7 +221,7 @@ def card(
             try:
                 write_whole(output, text)
             except OSError as error:
-                raise ResultsError(f"{output}: cannot be written: {error}") from error
+                raise UserError(f"{output}: cannot be written: {error}") from error
     raise typer.Exit(outcome.status)
 
 
@@ -241,18 +241,19 @@ def sweep(
         str | None, typer.Option(help="hand the runs to Slurm, with these options of sbatch, e.g. '--gres gpu:1'")
     ] = None,
 ) -> None:
-    """Train recipes over axes and seeds, several runs at once; finished runs are not repeated, killed ones go on.
+    """Train recipes over axes and seeds, several runs at once. Finished runs are skipped, killed runs resume.
 
     Keys of a sweep file: recipes, axes, cells, seeds, select.
     """
     from hf_sysgen.train import INTERRUPTED
 
     with reported(INTERRUPTED) as outcome:
-        from hf_sysgen.config.sweep import SweepError, load_sweep
+        from hf_sysgen.config.recipe import RecipeError
+        from hf_sysgen.config.sweep import load_sweep
 
         loaded = load_sweep(file, overrides or [])
         if accelerate is not None and not accelerate.is_file():
-            raise SweepError(f"--accelerate: there is no file {accelerate}; recipes/accelerate has some to start from")
+            raise RecipeError(f"--accelerate: there is no file {accelerate}; recipes/accelerate has some to start from")
         loaded = loaded.only(run) if run else loaded
         from hf_sysgen.training.launch.sweep import run_sweep, states_text, submit_sweep
 

@@ -1,4 +1,4 @@
-"""The second check of a recipe: of all that needs the model's config class, transformers and the benchmark."""
+"""The second check of a recipe: what needs the model's config class, transformers and the benchmark."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ OWNED = {
 
 def check_recipe(recipe: Recipe) -> Recipe:
     """
-    Check what the structure alone does not tell.
+    Check what the schema alone cannot.
 
     Returns:
         the recipe, with the sizes that `model.size_class` decides put in.
@@ -129,7 +129,7 @@ def own_fields(config_class: Any) -> set[str]:
 
 
 def known_fields(model_type: str) -> set[str]:
-    """As `own_fields`, of a model type; none of one that does not exist."""
+    """As `own_fields`, by model type; none for an unknown one."""
     return own_fields(CONFIGS[model_type]) if model_type in CONFIGS else set()
 
 

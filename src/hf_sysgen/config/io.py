@@ -14,7 +14,7 @@ from typing import Any
 
 from hf_sysgen.config.recipe import Recipe, RecipeError, changes_of, cut, flattened, merged, nested, recipe_of
 
-# where pyproject.toml has recipes put, below a place that the kind of installation decides
+# where pyproject.toml installs the recipes, below a folder that depends on the kind of installation
 INSTALLED = "share/hf-sysgen/recipes"
 BASE = "base"
 
@@ -37,7 +37,7 @@ def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
 
 class RecipeFile:
     """
-    A recipe file, read once, of which several cells are wanted.
+    A recipe file that is read once for several cells.
 
     Raises:
         RecipeError: as `load_recipe`.
@@ -60,7 +60,7 @@ class RecipeFile:
 
     @cached_property
     def _original(self) -> Recipe | None:
-        """Without overrides; None where the file alone is refused, which an override may mend."""
+        """The recipe without overrides; None if the file alone is refused, since an override may correct it."""
         from hf_sysgen.config.check import check_recipe
 
         with contextlib.suppress(RecipeError):
@@ -69,7 +69,9 @@ class RecipeFile:
 
 
 def _as_cell(recipe: Recipe, original: Recipe | None, overrides: Mapping[str, Any]) -> Recipe:
-    """The recipe with the overrides that make it another cell; then the file's numbers of the paper are not its."""
+    """
+    The recipe with the overrides that make it another cell, to which the paper's numbers in the file do not apply.
+    """
     from hf_sysgen.config.check import filled
 
     ours, theirs = filled(recipe), filled(original) if original is not None else {}
@@ -106,7 +108,7 @@ def parse_recipe(sections: Mapping[str, Any], file: str = "recipe") -> Recipe:
 
 @contextlib.contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Errors of a recipe with the file in front."""
+    """Put the file's path before errors of its recipe."""
     try:
         yield
     except RecipeError as error:
@@ -162,7 +164,7 @@ def file_of(path: Path) -> str:
 
 
 def shipped_recipes() -> Path:
-    """The folder of this package's recipes: that of the checkout, or where an installation puts them."""
+    """The folder of this package's recipes: in the checkout, or where the installation has put them."""
     checkout = Path(__file__).resolve().parents[3] / "recipes"
     usual = Path(sysconfig.get_path("data")) / INSTALLED
     return next((folder for folder in (checkout, *_recorded_recipes(), usual) if folder.is_dir()), usual)
@@ -183,7 +185,7 @@ def shipped_files() -> dict[str, Path]:
 
 
 def _recorded_recipes() -> Iterator[Path]:
-    """Where the installation of this package says that its recipes are, e.g. with `pip install --user`."""
+    """The folder of recipes that the installation recorded, e.g. with `pip install --user`."""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         package = importlib.metadata.distribution("hf-sysgen")
         for file in package.files or ():
@@ -191,16 +193,16 @@ def _recorded_recipes() -> Iterator[Path]:
             if folder:
                 yield Path(str(package.locate_file(before + folder))).resolve()
                 break
-    # `pip install --target` puts them beside the package, and writes down another place
+    # `pip install --target` puts them beside the package, but records another folder
     yield Path(__file__).resolve().parents[2] / INSTALLED
 
 
 def read_yaml(path: Path, what: str = "recipe") -> dict[str, Any]:
     """
-    The mapping that a YAML file is.
+    The mapping in a YAML file.
 
     Raises:
-        RecipeError: the file cannot be read, or is no mapping whose keys are words and stand once.
+        RecipeError: the file cannot be read, or is no mapping of distinct words.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -235,7 +237,7 @@ def parse_yaml(text: str, where: str) -> Any:
 
     try:
         return YAML(typ="safe", pure=True).load(text)
-    # the last three are ruamel's own, of tags that do not fit their value
+    # ruamel raises the last three, for tags that do not fit their values
     except (YAMLError, ValueError, AttributeError, LookupError, TypeError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f" in line {mark.line + 1}" if mark else ""

@@ -27,7 +27,7 @@ LONGEST_VALUE = 80
 
 class RecipeError(UserError):
     """
-    A recipe that cannot be run.
+    A recipe or a sweep that cannot be run.
 
     Attributes:
         key: the dotted key that is wrong, e.g. `training.max_steps`; None where the file as a whole is.
@@ -189,7 +189,7 @@ Batches: TypeAlias = Annotated[Union[WithReplacement, Epochs, MaxTokens], Field(
 class Training(Section):
     """
     Fields of transformers' Seq2SeqTrainingArguments, by their names and with our defaults; `kept_steps` is our own. Any
-    other of its fields may be given, but those that another key of a recipe or the runner decides.
+    other of its fields may be given, except those that the runner or another key of the recipe decides.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -330,7 +330,7 @@ class Evaluation(Section):
 
 
 class Paper(Section):
-    """The paper's number for this run. A `base` does not hand it on."""
+    """The paper's number for this run. It is not inherited from a `base`."""
 
     cell: Annotated[str | None, NOTHING] = None
     """Where the paper has it, e.g. "Table 3, SCAN (length cutoff=26)"."""
@@ -477,7 +477,7 @@ def recipe_of(sections: Mapping[str, Any], file: str = "recipe", overrides: Mapp
 
 
 def flattened(sections: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Values by dotted key; a mapping that is a value of a model's field stays one."""
+    """Values by dotted key; a mapping that is the value of a model's field stays whole."""
     flat: dict[str, Any] = {}
     for key, value in sections.items():
         dotted = f"{prefix}{key}"
@@ -513,8 +513,8 @@ def merged(
     prefix: str = "",
 ) -> dict[str, Any]:
     """
-    Sections with others laid over them, key by key. Where a section becomes one of another kind, of the base it keeps
-    only what that kind has too.
+    Sections overridden by others, key by key. If a section changes its kind, it keeps only those fields of the base
+    that the new kind has.
 
     Args:
         known_fields: names of the fields of a model type's config class; None keeps all fields of another type.
@@ -678,7 +678,7 @@ def changes_of(key: str) -> Change:
 
 
 def _wrong(key: str, problem: str) -> NoReturn:
-    """Refuse what fields say together; the key travels in the text that pydantic keeps."""
+    """Refuse a combination of fields. The key is part of the text, which is all that pydantic keeps."""
     raise ValueError(f"{key}\n{problem}")
 
 
@@ -704,11 +704,11 @@ def unknown_key(key: str, known: Iterable[str]) -> RecipeError:
 def _explained(error: ValidationError, sections: Mapping[str, Any]) -> RecipeError:
     """The first problem in one line that names the key and what would be right."""
     problems = error.errors(include_url=False)
-    # what is unknown first: it is often what is missing, misspelt
+    # unknown keys first: often one is a missing key, misspelt
     first = min(problems, key=lambda one: one["type"] != "extra_forbidden")
     place = [str(one) for one in first["loc"]]
     if place and place[0] in KINDS and len(place) > 1:
-        # the kind of a section stands in the place too
+        # pydantic puts the kind of a section into the place too
         del place[1]
     key, kind, value = ".".join(place), first["type"], first["input"]
     if kind == "value_error" and "\n" in str(first["ctx"]["error"]):

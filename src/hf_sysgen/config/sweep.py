@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from hf_sysgen.config.io import RecipeFile, find_shipped, parse_overrides, read_yaml, write_override
-from hf_sysgen.config.recipe import Below32Bits, Recipe, closest, cut
+from hf_sysgen.config.recipe import Below32Bits, Recipe, RecipeError, closest, cut
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import UserError
 
@@ -22,21 +22,8 @@ from hf_sysgen.errors import UserError
 NOT_AXES = {"seed": "`seeds`", "output_dir": "the folder that you start in"}
 
 
-class SweepError(UserError):
-    """
-    A sweep that cannot be run.
-
-    Attributes:
-        key: the key that is wrong; None where the file as a whole is.
-    """
-
-    def __init__(self, message: str, key: str | None = None):
-        super().__init__(message)
-        self.key = key
-
-
 class SweepFile(BaseModel):
-    """What a sweep file has."""
+    """The keys of a sweep file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 
@@ -127,7 +114,7 @@ class Sweep:
 
     @property
     def folder(self) -> Path:
-        """What belongs to the sweep as a whole, named after the file and, of recipes/PAPER/sweeps/FILE, its paper."""
+        """Where the files of the whole sweep go: named after the file and, for recipes/PAPER/sweeps/FILE, its paper."""
         parts = self.path.resolve().with_suffix("").parts
         return Path("runs") / "sweeps" / (f"{parts[-3]}-{parts[-1]}" if parts[-2] == "sweeps" else parts[-1])
 
@@ -136,13 +123,13 @@ class Sweep:
         These runs of it.
 
         Raises:
-            SweepError: a name is none of its runs'.
+            RecipeError: a name is none of its runs'.
         """
         known = {run.name: run for run in self.runs}
         for name in names:
             if name not in known:
                 meant = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-                raise SweepError(f"{self.path} has no run {name!r}, did you mean {meant!r}? See --dry-run", "run")
+                raise RecipeError(f"{self.path} has no run {name!r}, did you mean {meant!r}? See --dry-run", "run")
         return dataclasses.replace(self, runs=tuple(known[name] for name in dict.fromkeys(names)), complete=False)
 
 
@@ -152,11 +139,11 @@ def load_sweep(path: str | Path, overrides: Iterable[str] = ()) -> Sweep:
 
     Args:
         path: the file, or the path of one of `shipped_recipes`, with or without the leading "recipes/".
-        overrides: `key=value` texts; of the keys of a sweep file they replace the file's, dotted keys of recipes those
-            of all runs, and an axis of that key falls away.
+        overrides: `key=value` texts. A key of the sweep file replaces the file's value. A dotted key of a recipe sets
+            it in all runs, and removes an axis of that key.
 
     Raises:
-        SweepError: names the key: the file is wrong; two runs have one folder; a recipe, or a cell of it, is wrong.
+        RecipeError: names the key: the file is wrong; two runs have one folder; a recipe, or a cell of it, is wrong.
     """
     path = find_shipped(path)
     try:
@@ -165,17 +152,17 @@ def load_sweep(path: str | Path, overrides: Iterable[str] = ()) -> Sweep:
         keys |= {key: given.pop(key) for key in SweepFile.model_fields if key in given}
         file = _parsed(keys)
         runs = tuple(_runs(path, file, given))
-        _check_folders(runs)
+        check_folders(runs)
         return Sweep(path, runs, _selection(file.select, runs))
     except UserError as error:
         text = str(error)
-        raise SweepError(
+        raise RecipeError(
             text if text.startswith(str(path)) else f"{path}: {text}", getattr(error, "key", None)
         ) from error
 
 
 def distinct(values: list[Any]) -> list[Any]:
-    """Each value once, which need not be hashable."""
+    """Each value once; values need not be hashable."""
     return [value for index, value in enumerate(values) if value not in values[:index]]
 
 
@@ -192,21 +179,21 @@ def _parsed(keys: Mapping[str, Any]) -> SweepFile:
         key = str(first["loc"][0]) if first["loc"] else None
         if first["type"] == "extra_forbidden":
             meant = closest(str(key), SweepFile.model_fields)
-            raise SweepError(
+            raise RecipeError(
                 f"unknown key {key!r}, did you mean {meant!r}? Keys of recipes belong to `axes`", key
             ) from None
         if first["type"] == "missing":
-            raise SweepError(f"`{key}` is missing", key) from None
+            raise RecipeError(f"`{key}` is missing", key) from None
         said = first["msg"].removeprefix("Value error, ")
         where = ".".join(map(str, first["loc"]))
-        raise SweepError(f"{where}: {said}, got {cut(first['input'])}" if where else said, key) from None
+        raise RecipeError(f"{where}: {said}, got {cut(first['input'])}" if where else said, key) from None
 
 
 def _runs(path: Path, file: SweepFile, given: Mapping[str, Any]) -> Iterator[Run]:
     for key in (*given, *file.axes, *(key for cell in file.cells for key in cell)):
         if key in NOT_AXES:
-            raise SweepError(f"{key}: is decided by {NOT_AXES[key]}, remove it", key)
-    # what an override decides is no axis any more
+            raise RecipeError(f"{key}: is decided by {NOT_AXES[key]}, remove it", key)
+    # an override replaces the axis of its key
     axes = {key: values for key, values in file.axes.items() if key not in given}
     crossed = [
         # sorted, because a run's name has them in order: the same cell of two sweeps is one run
@@ -223,13 +210,14 @@ def _runs(path: Path, file: SweepFile, given: Mapping[str, Any]) -> Iterator[Run
                 yield Run(recipe_file.path, (*texts, f"seed={seed}"), recipe.with_(seed=seed))
 
 
-def _check_folders(runs: Sequence[Run]) -> None:
+def check_folders(runs: Sequence[Run]) -> None:
+    """Raises RecipeError: two of the runs have one folder."""
     seen: dict[Path, Run] = {}
     for run in runs:
         other = seen.setdefault(run.recipe.run_dir, run)
         if other is not run:
             first, second = (f"{one.path} {' '.join(one.overrides)}" for one in (other, run))
-            raise SweepError(f"two runs are one, in {run.name}: {first}, and {second}")
+            raise RecipeError(f"two runs are one, in {run.name}: {first}, and {second}")
 
 
 def _selection(text: str | None, runs: Sequence[Run]) -> Selection | None:
@@ -237,15 +225,15 @@ def _selection(text: str | None, runs: Sequence[Run]) -> Selection | None:
         return None
     words = text.split()
     if len(words) != 2:
-        raise SweepError(
+        raise RecipeError(
             f"select: expected a split and a metric, such as `validation accuracy`, got {cut(text)}", "select"
         )
     if words[0] == "train":
-        raise SweepError("select: the training split is not measured; name another split", "select")
+        raise RecipeError("select: the training split is not measured; name another split", "select")
     for data in (run.recipe.data for run in runs):
         splits = benchmark_info(data.benchmark).config(data.config).splits
         if words[0] not in splits:
-            raise SweepError(
+            raise RecipeError(
                 f"select: {data.benchmark} {data.config} has no split {words[0]!r}; it has {', '.join(splits)}",
                 "select",
             )

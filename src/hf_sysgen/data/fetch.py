@@ -258,7 +258,9 @@ def _fill(source: Source, path: Path, cache_dir: Dir, data_dir: Dir) -> None:
             )
         _check(source, path, open, advice, cache_dir)
     except (OSError, DataError) as error:
-        if resumable and isinstance(error, _DownloadError) and path.is_file() and path.stat().st_size:
+        # what came of it is the beginning for the next attempt, unless the disk is full or the content is wrong
+        broken_off = resumable and not isinstance(error, (OSError, DamagedData))
+        if broken_off and path.is_file() and path.stat().st_size:
             raise
         path.unlink(missing_ok=True)
         if not (resumed and isinstance(error, DataError)):
@@ -285,18 +287,16 @@ def _download(source: Source, path: Path) -> None:
         )
     try:
         _fetch(url, path, source.name)
-    except _DownloadError as error:
-        raise _DownloadError(
+    except DataError as error:
+        raise DataError(
             f"{source.name}: cannot download {url} ({error}); check the network and the address, or {advice}"
         ) from error
 
 
-class _DownloadError(DataError):
-    """A file cannot be had from its address; what came of it stays for the next attempt."""
-
-
 def _fetch(url: str, path: Path, title: str) -> None:
-    """Download with the hub's client: its proxies and certificates, its progress bar, dropped connections resumed.
+    """
+    Download with the hub's client: its proxies and certificates, its progress bar, dropped connections resumed. Raises
+    DataError: what went wrong, without the address.
 
     Not pooch, which begins anew after a break: the largest archive has 2.3 GB. A server's own errors (5xx) are not
     tried again by the client, but here.
@@ -308,7 +308,7 @@ def _fetch(url: str, path: Path, title: str) -> None:
         try:
             shutil.copyfile(url2pathname(urlsplit(url).path), path)
         except FileNotFoundError as error:
-            raise _DownloadError("there is no such file") from error
+            raise DataError("there is no such file") from error
         return
     for attempt in range(1, ATTEMPTS + 1):
         try:
@@ -324,9 +324,9 @@ def _fetch(url: str, path: Path, title: str) -> None:
                 # what was there is no beginning of this file
                 path.unlink()
             elif status < 500:
-                raise _DownloadError(what) from error
+                raise DataError(what) from error
             if attempt == ATTEMPTS:
-                raise _DownloadError(f"{what}; tried {attempt} times") from error
+                raise DataError(f"{what}; tried {attempt} times") from error
             wait = FIRST_WAIT * 2 ** (attempt - 1)
             log.warning("%s: %s; trying again in %g s", title, what, wait)
             time.sleep(wait)
@@ -335,7 +335,7 @@ def _fetch(url: str, path: Path, title: str) -> None:
             raise
         # what the client's layers raise: no such host, refused, timed out, no certificate
         except Exception as error:
-            raise _DownloadError(one_line(error)) from error
+            raise DataError(one_line(error)) from error
 
 
 def _unwritable(source: Source, folder: Path, error: OSError) -> DataError:

@@ -24,7 +24,7 @@ def benchmarks() -> dict[str, BenchmarkInfo]:
     """The package's benchmarks by name, in alphabetical order, then the user's own. Read at the first call.
 
     Raises:
-        ExtensionError: a file of the folder that `HF_SYSGEN_EXTENSIONS` names cannot be used.
+        UserError: a file of the folder that `HF_SYSGEN_EXTENSIONS` names cannot be used.
     """
     if not _BENCHMARKS:
         found: dict[str, BenchmarkInfo] = {}

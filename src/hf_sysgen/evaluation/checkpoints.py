@@ -27,16 +27,12 @@ if TYPE_CHECKING:
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
-class CheckpointError(UserError):
-    """A checkpoint that cannot be used: says which file is wrong and what would help."""
-
-
 def load_checkpoint(path: str | Path) -> tuple[Seq2SeqLM, PreTrainedTokenizerFast]:
     """
     A model of this package that turns texts into texts and its tokenizer, as [`load_any_checkpoint`] loads it.
 
     Raises:
-        CheckpointError: a file is absent or cut short, or the model is of another type.
+        UserError: a file is absent or cut short, or the model is of another type.
     """
     model, tokenizer = read_checkpoint(path, writes=True)
     if tokenizer is None:
@@ -54,7 +50,7 @@ def load_any_checkpoint(path: str | Path, dtype: Any = torch.float32) -> tuple[A
         dtype: of the weights; "auto" is the checkpoint's.
 
     Raises:
-        CheckpointError: a file is absent or cut short, or the model is none of this package's.
+        UserError: a file is absent or cut short, or the model is none of this package's.
     """
     model, tokenizer = read_checkpoint(path, dtype=dtype)
     return _to_device(model), tokenizer
@@ -78,17 +74,17 @@ def read_checkpoint(
         options: for `from_pretrained`, fields of the config among them; `dtype` is float32 if none is given.
 
     Raises:
-        CheckpointError: a file is absent or cut short, or the model is none of this package's, or not such a one.
+        UserError: a file is absent or cut short, or the model is none of this package's, or not such a one.
     """
     folder = checkpoint_folder(path)
     name, model_class, is_writer = _class_of(folder)
     if writes and not is_writer:
-        raise CheckpointError(
+        raise UserError(
             f"{folder / 'config.json'}: the model is a {name}, which does not turn texts into texts; its scores are "
             "in the results.json of its run"
         )
     if model_class is None:
-        raise CheckpointError(f"{folder / 'config.json'}: the model is a {name}, which is no model with a head of ours")
+        raise UserError(f"{folder / 'config.json'}: the model is a {name}, which is no model with a head of ours")
     if not (folder / "model.safetensors").exists():
         raise _missing(folder, "model.safetensors")
     try:
@@ -98,25 +94,23 @@ def read_checkpoint(
         tokenizer = AutoTokenizer.from_pretrained(folder) if (folder / "tokenizer.json").exists() else None
     except StrictDataclassError as error:
         config_type = model_class.config_class.model_type
-        raise CheckpointError(
-            f"{folder / 'config.json'}: not a {config_type}'s: {' '.join(str(error).split())}"
-        ) from error
+        raise UserError(f"{folder / 'config.json'}: not a {config_type}'s: {' '.join(str(error).split())}") from error
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
-        raise CheckpointError(f"{folder}: cannot be loaded, it may be cut short; copy it again ({error})") from error
+        raise UserError(f"{folder}: cannot be loaded, it may be cut short; copy it again ({error})") from error
     if missing := sorted(report["missing_keys"]):
-        raise CheckpointError(f"{folder}: model.safetensors lacks {', '.join(missing[:5])}; copy it again")
+        raise UserError(f"{folder}: model.safetensors lacks {', '.join(missing[:5])}; copy it again")
     if tokenizer is not None and tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model, tokenizer
 
 
 def checkpoint_folder(path: str | Path) -> Path:
-    """The folder that a name stands for, of a run its `model`. Raises CheckpointError: there is no config.json."""
+    """The folder that a name stands for, of a run its `model`. Raises UserError: there is no config.json."""
     path = local_folder(path)
     if (path / MODEL / "config.json").exists():
         path = path / MODEL
     if not (path / "config.json").exists():
-        raise CheckpointError(f"{path}: no checkpoint here, config.json is missing; give the folder `model` of a run")
+        raise UserError(f"{path}: no checkpoint here, config.json is missing; give the folder `model` of a run")
     return path
 
 
@@ -127,9 +121,9 @@ def _class_of(folder: Path) -> tuple[str, Any, bool]:
         keys = json.loads(config.read_text(encoding="utf-8"))
         model_type, architectures = keys.get("model_type"), keys.get("architectures") or []
     except (OSError, ValueError, AttributeError) as error:
-        raise CheckpointError(f"{config}: cannot be read: {error}") from error
+        raise UserError(f"{config}: cannot be read: {error}") from error
     if model_type not in CONFIGS:
-        raise CheckpointError(f"{config}: model_type is {unknown_model_type(model_type)}")
+        raise UserError(f"{config}: model_type is {unknown_model_type(model_type)}")
     heads = MODELS[CONFIGS[model_type]]
     writer = next((heads[one] for one in (AutoModelForSeq2SeqLM, AutoModelForCausalLM) if one in heads), None)
     if not architectures and writer is not None:
@@ -149,8 +143,8 @@ def unknown_model_type(model_type: Any) -> str:
     )
 
 
-def _missing(folder: Path, name: str) -> CheckpointError:
-    return CheckpointError(f"{folder}: {name} is missing; copy the whole folder")
+def _missing(folder: Path, name: str) -> UserError:
+    return UserError(f"{folder}: {name} is missing; copy the whole folder")
 
 
 def local_folder(name: str | Path) -> Path:
@@ -159,11 +153,11 @@ def local_folder(name: str | Path) -> Path:
     weights and tokenizer are downloaded to its cache.
 
     Raises:
-        CheckpointError: it is none of these, or cannot be had.
+        UserError: it is none of these, or cannot be had.
     """
     if name == "":
         # which would be the folder that one is in
-        raise CheckpointError(
+        raise UserError(
             f"the checkpoint's name is empty; give a run's folder, a model of the zoo ({', '.join(zoo_names())}) or "
             "owner/name on the hub"
         )
@@ -177,7 +171,7 @@ def local_folder(name: str | Path) -> Path:
         return Path(snapshot_download(str(name), allow_patterns=["*.json", "*.safetensors"]))
     # beside the hub's own errors, what its layers raise: no such host, refused, timed out, offline
     except Exception as error:
-        raise CheckpointError(
+        raise UserError(
             f"{name}: no folder here, and not to be had from the hub ({one_line(error)}); give a run's folder, a model "
             f"of the zoo ({', '.join(zoo_names())}) or owner/name on the hub"
         ) from error

@@ -15,7 +15,8 @@ from hf_sysgen.data import DataError, benchmark_info, load_benchmark
 from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.data.text.subwords import encode_subwords
 from hf_sysgen.data.text.vocabulary import encode_sources, encode_targets
-from hf_sysgen.evaluation.checkpoints import CheckpointError, load_checkpoint, predict, source_ids
+from hf_sysgen.errors import UserError
+from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict, source_ids
 from hf_sysgen.evaluation.evaluate import evaluate_split, mark_teacher_forced, with_columns, with_texts
 from hf_sysgen.evaluation.metrics.bleu import bleu_setup
 from hf_sysgen.evaluation.metrics.summary import summarize, summarize_translations
@@ -42,7 +43,7 @@ def evaluate_checkpoint(
     output: Path | None,
     batch_size: int,
 ) -> str:
-    """Metrics of a checkpoint on a benchmark as a table. Raises CheckpointError, DataError, ResultsError."""
+    """Metrics of a checkpoint on a benchmark as a table. Raises UserError, DataError, UserError."""
     transformers.utils.logging.disable_progress_bar()
     task = benchmark_info(benchmark).task
     if task == "language_modeling":
@@ -63,7 +64,7 @@ def evaluate_checkpoint(
             raise DataError(f"unknown split {name!r} of {benchmark} {config or ''}; it has: {', '.join(data)}")
     translates = task == "translation"
     if translates and not model.config.is_encoder_decoder:
-        raise CheckpointError(f"{checkpoint}: the model is a decoder, which {benchmark} is not for")
+        raise UserError(f"{checkpoint}: the model is a decoder, which {benchmark} is not for")
     metrics, rows = {}, []
     for name in names:
         examples = data[name]
@@ -128,7 +129,7 @@ def _translated(
 def predict_lines(
     checkpoint: str, texts: list[str], beams: int | None = None, max_new_tokens: int | None = None
 ) -> Iterator[str]:
-    """Translations of the texts in order, a line each. Raises CheckpointError, DataError (before any is decoded)."""
+    """Translations of the texts in order, a line each. Raises UserError, DataError (before any is decoded)."""
     transformers.utils.logging.disable_progress_bar()
     if not texts:
         raise DataError("nothing to translate: give sentences as arguments, or one per line on standard input")

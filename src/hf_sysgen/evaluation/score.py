@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.metrics.bleu import bleu, bleu_setup
 from hf_sysgen.evaluation.metrics.cogs_match import renaming_match, semantic_match
 from hf_sysgen.evaluation.metrics.comp import comp
-from hf_sysgen.evaluation.metrics.sequences import MetricError, exact_match, perplexity, shares
+from hf_sysgen.evaluation.metrics.sequences import exact_match, perplexity, shares
 from hf_sysgen.evaluation.metrics.summary import natural, summarize, summarize_text, summarize_translations
 from hf_sysgen.results.predictions import GraphRow, ModelingRow, Row, read_predictions
 from hf_sysgen.results.record import PREDICTIONS, RESULTS, Record, read_record
@@ -20,7 +21,7 @@ Rows = Sequence[Row]
 
 def _texts(rows: Rows) -> tuple[list[str], list[str]]:
     if any(isinstance(row, GraphRow) for row in rows):
-        raise MetricError("the predictions are no texts, which this metric is of; it is of another task")
+        raise UserError("the predictions are no texts, which this metric is of; it is of another task")
     return _column(rows, "prediction"), _column(rows, "target")
 
 
@@ -29,7 +30,7 @@ def _column(rows: Rows, name: str) -> list[Any]:
     if lacking := values.count(None):
         some = f"{lacking} of {len(rows)} lack it, as damaged lines do"
         why = "it is of another task" if lacking == len(rows) else some
-        raise MetricError(f"the predictions have no {name!r}, which this metric is of; {why}")
+        raise UserError(f"the predictions have no {name!r}, which this metric is of; {why}")
     return values
 
 
@@ -124,13 +125,12 @@ def score_predictions(path: Path, metric: str = "recorded", setup: str | None = 
         setup: of `bleu`, one of `hf_sysgen.evaluation.metrics.bleu.SETUPS`; by default that of the run's benchmark.
 
     Raises:
-        MetricError: no such metric, or the predictions lack what it needs.
-        ResultsError: there are no predictions, or a line of them is damaged.
+        UserError: no such metric, no predictions, a damaged line of them, or they lack what the metric needs.
     """
     if metric not in SCORES:
-        raise MetricError(f"no metric {metric!r}; there are {', '.join(SCORES)}")
+        raise UserError(f"no metric {metric!r}; there are {', '.join(SCORES)}")
     if setup is not None and metric != "bleu":
-        raise MetricError(f"setup={setup} has no effect on {metric}, only on bleu")
+        raise UserError(f"setup={setup} has no effect on {metric}, only on bleu")
     path = path / PREDICTIONS if path.is_dir() else path
     rows = read_predictions(path)
     results = path.with_name(RESULTS)

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.metrics.bleu import bleu_setup, setup_of
 from hf_sysgen.evaluation.metrics.comp import comp_hits
-from hf_sysgen.evaluation.metrics.sequences import MetricError
 from hf_sysgen.results.predictions import GraphRow, Row, read_predictions
 from hf_sysgen.results.record import PREDICTIONS, RESULTS, read_record
 from hf_sysgen.tables import table
@@ -46,7 +46,7 @@ def match_test(first: Sequence[bool], second: Sequence[bool]) -> Significance:
         first, second: whether each example is right.
 
     Raises:
-        MetricError: there are no examples, or not as many on both sides.
+        UserError: there are no examples, or not as many on both sides.
     """
     _paired(first, second)
     gained = sum(1 for before, after in zip(first, second, strict=True) if after and not before)
@@ -65,7 +65,7 @@ def permutation_test(
     sign. Exact where all assignments of signs are at most `samples`, else over that many random ones.
 
     Raises:
-        MetricError: there are no examples, or not as many on both sides, or a score is not finite.
+        UserError: there are no examples, or not as many on both sides, or a score is not finite.
     """
     import numpy as np
 
@@ -106,7 +106,7 @@ def bleu_test(
         samples: random exchanges.
 
     Raises:
-        MetricError: there are no examples, or not as many on both sides; DataError: a library is not installed.
+        UserError: there are no examples, or not as many on both sides; DataError: a library is not installed.
     """
     _paired(first, second)
     _paired(first, references)
@@ -129,11 +129,11 @@ def seeds_test(first: Sequence[float], second: Sequence[float], paired: bool = F
         paired: whether runs belong together, as of one seed. Their difference is tested then.
 
     Raises:
-        MetricError: fewer than two runs on a side, paired runs that are not as many, a score that is not finite, or
+        UserError: fewer than two runs on a side, paired runs that are not as many, a score that is not finite, or
             means that differ where nothing scatters.
     """
     if min(len(first), len(second)) < 2:
-        raise MetricError(f"{len(first)} and {len(second)} runs: a test over seeds needs at least two on each side")
+        raise UserError(f"{len(first)} and {len(second)} runs: a test over seeds needs at least two on each side")
     if paired:
         _paired(first, second)
     _finite(first, second)
@@ -145,7 +145,7 @@ def seeds_test(first: Sequence[float], second: Sequence[float], paired: bool = F
         # means of different numbers of runs differ by rounding
         if not any(samples[0]) if paired else _alike([*first, *second]):
             return Significance(0.0, 1.0)
-        raise MetricError("the scores do not scatter over seeds, so that a t-test has nothing to measure against")
+        raise UserError("the scores do not scatter over seeds, so that a t-test has nothing to measure against")
     with warnings.catch_warnings():
         # one side may be all alike, which scipy doubts
         warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)
@@ -167,8 +167,8 @@ def runs_test(first: str | Path, second: str | Path, metric: str = "accuracy", s
             a number of each example, such as `loss`, by `permutation_test`.
 
     Raises:
-        MetricError: the runs are not of the same examples, or these have no such metric; ResultsError: a folder does
-            not hold a finished run.
+        UserError: the runs are not of the same examples, or these have no such metric; a folder holds no
+            finished run.
     """
     if metric in MATCHED:
         return match_test(*runs_hits(first, second, metric, split))
@@ -180,7 +180,7 @@ def runs_test(first: str | Path, second: str | Path, metric: str = "accuracy", s
         return bleu_test(*predictions, references, setup=bleu_setup(*names, split))
     scores = _columns(before, after, metric, split, metric)
     if not all(isinstance(value, int | float) for column in scores for value in column):
-        raise MetricError(f"{metric!r} is no number of each prediction of {split}; take e.g. loss")
+        raise UserError(f"{metric!r} is no number of each prediction of {split}; take e.g. loss")
     return permutation_test(*scores)
 
 
@@ -239,12 +239,10 @@ def _predictions(first: str | Path, second: str | Path, split: str) -> tuple[tup
     data = [read_record(Path(run) / RESULTS).recipe.data for run in (first, second)]
     names = [(one.benchmark, one.config) for one in data]
     if names[0] != names[1]:
-        raise MetricError(
-            f"{first} is of {' '.join(names[0])}, {second} of {' '.join(names[1])}: compare like with like"
-        )
+        raise UserError(f"{first} is of {' '.join(names[0])}, {second} of {' '.join(names[1])}: compare like with like")
     before, after = (read_predictions(Path(run) / PREDICTIONS, split) for run in (first, second))
     if _examples(before) != _examples(after):
-        raise MetricError(f"{first} and {second} have other examples in {split}: a paired test needs the same ones")
+        raise UserError(f"{first} and {second} have other examples in {split}: a paired test needs the same ones")
     return names[0], before, after
 
 
@@ -253,13 +251,13 @@ def _columns(
 ) -> tuple[list[Any], list[Any]]:
     old, new = ([getattr(row, name, None) for row in rows] for rows in (before, after))
     if None in old or None in new:
-        raise MetricError(f"predictions of {split} have no {name!r}, which {metric} needs")
+        raise UserError(f"predictions of {split} have no {name!r}, which {metric} needs")
     return old, new
 
 
 def _texts(before: Sequence[Row], after: Sequence[Row], split: str, metric: str) -> None:
     if any(isinstance(row, GraphRow) for row in (*before, *after)):
-        raise MetricError(f"predictions of {split} are no texts, which {metric} needs")
+        raise UserError(f"predictions of {split} are no texts, which {metric} needs")
 
 
 def _examples(rows: Sequence[Row]) -> list[tuple[Any, Any]]:
@@ -274,9 +272,9 @@ def _alike(values: Sequence[float]) -> bool:
 
 def _finite(*scores: Sequence[float]) -> None:
     if wrong := [value for some in scores for value in some if not math.isfinite(value)]:
-        raise MetricError(f"a score is {wrong[0]}: a test needs finite ones; leave out the run that diverged")
+        raise UserError(f"a score is {wrong[0]}: a test needs finite ones; leave out the run that diverged")
 
 
 def _paired(first: Sequence, second: Sequence) -> None:
     if len(first) != len(second) or not len(first):
-        raise MetricError(f"{len(first)} and {len(second)} examples: a paired test needs the same ones, at least one")
+        raise UserError(f"{len(first)} and {len(second)} examples: a paired test needs the same ones, at least one")

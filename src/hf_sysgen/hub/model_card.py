@@ -10,14 +10,15 @@ from hf_sysgen.config.io import dump_recipe
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.registry import benchmark_info
+from hf_sysgen.errors import UserError
 from hf_sysgen.files import file_name
 from hf_sysgen.hub.dataset_card import count_rows, errata_lines
 from hf_sysgen.hub.papers import paper_of
-from hf_sysgen.hub.repository import TAG, PublishError
+from hf_sysgen.hub.repository import TAG
 from hf_sysgen.hub.templates import render
-from hf_sysgen.results.record import Record, ResultsError, SplitMetrics
+from hf_sysgen.results.record import Record, SplitMetrics
 
-# of a split's summary, what is a score: key to what it is called
+# the scores in a split's summary: key to name
 SCORES = {
     "accuracy": "exact match",
     "accuracy_oracle": "exact match, oracle length",
@@ -30,7 +31,7 @@ SCORES = {
 }
 # rows of a table over lengths; more lengths are joined
 LENGTHS = 12
-# task of the benchmark: what the hub calls it
+# task of the benchmark: the hub's name for it
 PIPELINES = {
     "seq2seq": "text-generation",
     "translation": "translation",
@@ -93,13 +94,12 @@ def model_card(
         records: of the runs of one cell over seeds, `main` among them.
         main: of the run whose checkpoint this is.
         load: how the snippet begins: lines of Python that define `checkpoint`.
-        names: what the repository's tags stand for: tag to a sentence.
+        names: the repository's tags: tag to a sentence on its meaning.
         step: of these weights, the last one by default; the scores are those of the last.
 
     Raises:
-        ResultsError: a record of another version, without an example for the snippet.
+        UserError: a record of another version, without an example for the snippet, or of an unknown model.
         DataError: a benchmark that this version does not have.
-        PublishError: a model that it does not have.
     """
     from huggingface_hub import ModelCardData
 
@@ -189,7 +189,7 @@ def snippet(record: Record, benchmark: BenchmarkInfo, load: str) -> str:
 
 
 def _base_model(recipe: Recipe) -> str | None:
-    """What the hub links to: the checkpoint on it that the model goes on from."""
+    """The checkpoint on the hub that was fine-tuned, which the hub links to."""
     from hf_sysgen.evaluation.checkpoints import is_hub_id
 
     pretrained = recipe.model.pretrained
@@ -199,20 +199,20 @@ def _base_model(recipe: Recipe) -> str | None:
 def what_is(model_type: str) -> str:
     """
     What the config class of a model type says that it is, in its `title`; for a user's own model without one, its
-    model type. Raises PublishError: no such model is known.
+    model type. Raises UserError: no such model is known.
     """
     from hf_sysgen.evaluation.checkpoints import unknown_model_type
     from hf_sysgen.models import CONFIGS
 
     if model_type not in CONFIGS:
-        raise PublishError(f"the model is a {unknown_model_type(model_type)}")
-    # its own, because a user's variant may extend a config of a paper
+        raise UserError(f"the model is a {unknown_model_type(model_type)}")
+    # declared by the class itself: a user's variant may extend a config of a paper
     return vars(CONFIGS[model_type]).get("title", f"the model type {model_type}")
 
 
 def _quoted(record: Record) -> str:
     if not record.example:
-        raise ResultsError(f"the record of {record.title} has no example, as an older version wrote it; train it again")
+        raise UserError(f"the record of {record.title} has no example, as an older version wrote it; train it again")
     return '"' + record.example.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
@@ -231,7 +231,7 @@ def _scores_of(split: SplitMetrics) -> dict[str, float]:
 
 
 def _called(key: str, benchmark: BenchmarkInfo) -> str:
-    """What a score is called; of a language model a token is an example."""
+    """The name of a score; for a language model an example is a token."""
     if key == "accuracy" and benchmark.task == "language_modeling":
         return "accuracy of the next token"
     return SCORES.get(key, key)

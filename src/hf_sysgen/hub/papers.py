@@ -34,9 +34,9 @@ def cited(name: str) -> CitedPaper:
 
 
 def paper_of(model_type: str) -> CitedPaper | None:
-    """The paper that a model type is from; `None` for one of the reader's own."""
+    """The paper that a model type is from; `None` for a user's own."""
     from hf_sysgen.models import CONFIGS
 
-    # its own, because a variant of the reader's may extend a config of a paper
+    # declared by the class itself: a user's variant may extend a config of a paper
     paper = vars(CONFIGS[model_type]).get("paper") if model_type in CONFIGS else None
     return None if paper is None else cited(paper)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from hf_sysgen.data.info import unknown
 from hf_sysgen.data.registry import list_benchmarks
+from hf_sysgen.errors import UserError
 from hf_sysgen.hub.publish_dataset import publish_dataset
 from hf_sysgen.hub.publish_model import publish_model
-from hf_sysgen.hub.repository import Published, PublishError
+from hf_sysgen.hub.repository import Published
 from hf_sysgen.zoo import zoo_names
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def publish(
     api: HfApi | None = None,
 ) -> list[Published]:
     """
-    Push what a name stands for: a benchmark, else a run, a folder of runs, or a model of the zoo.
+    Push what a name means: a benchmark, else a run, a folder of runs, or a model of the zoo.
 
     Args:
         for_models: further arguments of `publish_model`.
@@ -38,7 +39,7 @@ def publish(
 
     Raises:
         DataError: there is no such name.
-        PublishError: an argument that is for the other kind; see also the two functions.
+        UserError: an argument that is for the other kind; see also the two functions.
     """
     benchmarks = [benchmark.name for benchmark in list_benchmarks()]
     is_data = what in benchmarks
@@ -48,7 +49,7 @@ def publish(
         if value:
             option = f"--{key.removesuffix('s') if key == 'configs' else key}".replace("_", "-")
             kind = "a benchmark" if is_data else "no benchmark (see `hf-sysgen data list`)"
-            raise PublishError(f"{option} has no meaning for {what}, which is {kind}; remove it")
+            raise UserError(f"{option} has no meaning for {what}, which is {kind}; remove it")
     common: dict[str, Any] = {
         "private": private, "dry_run": dry_run, "tags": tags, "collection": collection, "api": api
     }  # fmt: skip

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hf_sysgen.data.registry import benchmark_builder, benchmark_info
+from hf_sysgen.errors import UserError
 from hf_sysgen.hub.dataset_card import benchmark_tag, dataset_card, parquet_path
-from hf_sysgen.hub.repository import CARD, Published, PublishError, Repository, space_for
+from hf_sysgen.hub.repository import CARD, Published, Repository, space_for
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -34,15 +35,15 @@ def publish_dataset(
     upstream keeps out of the open (`ConfigInfo.withheld`) are left out, and the card says why.
 
     The repository is made if it does not exist. One that exists must be empty or hold the same benchmark; its data
-    files are then replaced: it has the configs named here and no others. An upload that was interrupted is gone on with
-    by the same call: the hub is not sent what it has. All files appear at once, in one commit.
+    files are then replaced: it has the configs named here and no others. Repeat the call to continue an interrupted
+    upload: files that the hub has are not sent again. All files appear at once, in one commit.
 
     Args:
         name: a benchmark.
         repo_id: "owner/name".
         configs: its configs, default all.
         private: whether a new repository is private; an existing one must be what is asked for.
-        dry_run: make the files and say which they are, ask nothing of the hub.
+        dry_run: make and list the files without contacting the hub.
         allow_restricted: publish a benchmark whose licence is restricted, see `BenchmarkInfo.restriction`.
         tags: names for the commit.
         collection: a name in `ORIGINS`: the repository joins its owner's collection of that paper.
@@ -51,25 +52,25 @@ def publish_dataset(
         api: the hub and the token to use, default that of HF_ENDPOINT with the token of HF_TOKEN or of the login.
 
     Raises:
-        PublishError: restricted licence; a benchmark that is read as a stream; no space for the files; a tag that
+        UserError: restricted licence; a benchmark that is read as a stream; no space for the files; a tag that
             stands for other data; an unknown collection; see also `Repository`.
         DataError: unknown benchmark or config, or data that cannot be had.
     """
     benchmark = benchmark_info(name)
     infos = [benchmark.config(config) for config in dict.fromkeys(configs)] or list(benchmark.configs.values())
     if benchmark.restriction and not allow_restricted:
-        raise PublishError(
+        raise UserError(
             f"{name} is restricted: {benchmark.restriction} If you may publish it, pass --allow-restricted "
             "(allow_restricted=True)"
         )
-    # before minutes of preparation
+    # checked before minutes of preparation
     repository = Repository(repo_id, "dataset", benchmark_tag(benchmark), private, collection, dry_run, api)
     with tempfile.TemporaryDirectory(prefix="hf-sysgen-publish-") as folder, space_for("the parquet files", folder):
         counts = {}
         for info in infos:
             builder = benchmark_builder(name, info.name, data_dir=data_dir, cache_dir=cache_dir)
             if builder.STREAMED:
-                raise PublishError(f"{name} is too large to be published anew; it is at {benchmark.homepage}")
+                raise UserError(f"{name} is too large to be published again; it is at {benchmark.homepage}")
             builder.download_and_prepare()
             parts = {split: part for split, part in builder.as_dataset().items() if split not in info.withheld}
             counts[info.name] = {split: len(part) for split, part in parts.items()}

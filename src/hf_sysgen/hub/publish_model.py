@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hf_sysgen.errors import UserError
 from hf_sysgen.files import file_name
 from hf_sysgen.hub.model_card import cell_mark, model_card
 from hf_sysgen.hub.repository import CARD, Published, Repository, space_for
-from hf_sysgen.results.record import MODEL, RESULTS, Record, ResultsError, read_record, write_record
+from hf_sysgen.results.record import MODEL, RESULTS, Record, read_record, write_record
 from hf_sysgen.zoo import zoo_folder, zoo_names
 
 if TYPE_CHECKING:
@@ -61,14 +62,14 @@ def publish_model(
 
     Each is a commit with the tag `seed<seed>-step<step>`; the last one, which `main` shows, is that of the lowest seed.
     It has weights, config, code that loads them without this package, tokenizer, record and card. The repository is
-    made if it does not exist; one that exists must be empty or hold checkpoints of the same cell. An upload that was
-    interrupted is gone on with by the same call: the hub is not sent what it has.
+    made if it does not exist; one that exists must be empty or hold checkpoints of the same cell. Repeat the call to
+    continue an interrupted upload: files that the hub has are not sent again.
 
     Args:
         run: a run's folder, a folder with runs `seed*`, or the name of a model of the zoo.
         repo_id: "owner/name".
         private: whether a new repository is private; an existing one must be what is asked for.
-        dry_run: make the files and say which they are, ask nothing of the hub.
+        dry_run: make and list the files without contacting the hub.
         checkpoints: also those of earlier steps that are in the folders of the runs.
         tags: further names for the last commit.
         collection: a name in `ORIGINS`: the repository joins its owner's collection of that paper.
@@ -78,9 +79,8 @@ def publish_model(
         the commits, in their order.
 
     Raises:
-        PublishError: a tag that stands for other weights; no space for the files; see also `Repository`.
-        ResultsError: no finished run there, or runs of several cells.
-        CheckpointError: weights or config that cannot be read.
+        UserError: no finished run there, or runs of several cells; weights or config that cannot be read; a tag that
+            stands for other weights; no space for the files; see also `Repository`.
     """
     runs = find_runs(run)
     records = sibling_records(runs)
@@ -105,8 +105,8 @@ def publish_model(
 
 def run_card(run: str | Path) -> str:
     """
-    The card of a run, of the lowest seed of a cell's runs, or of a model of the zoo; or, by the file of its record, of
-    one whose weights are elsewhere, with the numbers of the seeds whose files stand beside it (NAME-seedN.json). Errors
+    The card of a run, of the lowest seed of a cell's runs, or of a model of the zoo; or, given the file of a record, of
+    a run whose weights are elsewhere, with the scores of all seeds that have a file beside it (NAME-seedN.json). Errors
     as `publish_model`.
     """
     file = Path(run)
@@ -128,10 +128,10 @@ def run_card(run: str | Path) -> str:
 
 def find_runs(run: str | Path) -> list[Path]:
     """
-    The folders of finished runs that a name stands for, by seed: a run's own, those of a cell's folder, or the zoo's.
+    The folders of finished runs that a name means, by seed: a run's own, those of a cell's folder, or the zoo's.
 
     Raises:
-        ResultsError: there is none.
+        UserError: there is none.
     """
     if str(run) in zoo_names():
         return [zoo_folder(str(run))]
@@ -140,7 +140,7 @@ def find_runs(run: str | Path) -> list[Path]:
         return [folder]
     runs = [path.parent for path in folder.glob(f"seed*/{RESULTS}")]
     if not runs:
-        raise ResultsError(
+        raise UserError(
             f"{run}: no finished run here, {RESULTS} is missing; give the folder of a run or of its seeds, or a model "
             f"of the zoo ({', '.join(zoo_names())})"
         )
@@ -149,10 +149,10 @@ def find_runs(run: str | Path) -> list[Path]:
 
 def sibling_records(runs: Sequence[Path]) -> list[Record]:
     """
-    The records of these runs, and of those that stand beside them, or in the zoo below them, for other seeds; by seed.
+    The records of these runs, and of other seeds beside them (in the zoo, below them), by seed.
 
     Raises:
-        ResultsError: they are not of one cell.
+        UserError: they are not of one cell.
     """
     folders = {run.resolve() for run in runs}
     others = {path.parent for run in folders for at in (run, run.parent) for path in at.glob(f"seed*/{RESULTS}")}
@@ -164,14 +164,14 @@ def one_cell(records: Iterable[Record], where: Path) -> list[Record]:
     These records by seed.
 
     Raises:
-        ResultsError: they are not of one cell; names `where` they are.
+        UserError: they are not of one cell; names `where` they are.
     """
     records = sorted(records, key=lambda record: record.seed)
     for before, record in itertools.combinations(records, 2):
         differing = [key for key in ("file", "overrides") if getattr(before, key) != getattr(record, key)]
         differing += record.recipe.differences(before.recipe, "result")
         if differing or record.seed == before.seed:
-            raise ResultsError(
+            raise UserError(
                 f"{where}: the runs {before.title} and {record.title} are not one cell over seeds (they differ in "
                 f"{', '.join(differing) or 'no key'}); keep them in folders of their own"
             )

@@ -17,12 +17,8 @@ if TYPE_CHECKING:
 CARD = "README.md"
 # tells a repository that this program filled from any other
 TAG = "hf-sysgen"
-# files that make out what a tag stands for; cards may be written anew
+# files that decide what a tag means; cards may change
 CONTENT = (".safetensors", ".parquet")
-
-
-class PublishError(UserError):
-    """Something cannot be published. The message is one line and never shows the token."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +48,11 @@ class Repository:
         mark: the tag in a card that tells a repository of this content from others.
         private: whether a new repository is private; an existing one must be what is asked for.
         collection: a name in `ORIGINS`, for `collect`.
-        dry_run: only say what would be sent; the hub is asked nothing.
+        dry_run: only list what would be sent, without contacting the hub.
         api: the hub and the token to use, default that of HF_ENDPOINT with the token of HF_TOKEN or of the login.
 
     Raises:
-        PublishError: wrong name of the repository or the collection; no token, or one that nobody has; the repository
+        UserError: wrong name of the repository or the collection; no token, or an invalid one; the repository
             has something else, or is not private or public as asked; the hub cannot be reached.
     """
 
@@ -72,7 +68,7 @@ class Repository:
     ):
         _check_repo_id(repo_id)
         if collection is not None and collection not in ORIGINS:
-            raise PublishError(f"no collection {collection!r}; there is one for each of {', '.join(ORIGINS)}")
+            raise UserError(f"no collection {collection!r}; there is one for each of {', '.join(ORIGINS)}")
         self.repo_id, self.mark = repo_id, mark
         self.kind: Literal["model", "dataset"] = kind
         self.private, self.collection, self.dry_run = private, collection, dry_run
@@ -96,13 +92,13 @@ class Repository:
                 card = self.api.hf_hub_download(self.repo_id, CARD, repo_type=self.kind)
             refs = self.api.list_repo_refs(self.repo_id, repo_type=self.kind)
         if files and (card is None or self.mark not in _tags(Path(card))):
-            raise PublishError(
+            raise UserError(
                 f"{self.repo_id} exists and holds something other than {self.mark.removeprefix(f'{TAG}-')} "
                 f"({', '.join(sorted(files)[:3])}, ...); choose another name, or empty it first"
             )
         if bool(info.private) != self.private:
             now, asked = ("private", "public") if info.private else ("public", "private")
-            raise PublishError(
+            raise UserError(
                 f"{self.repo_id} exists and is {now}, not {asked}; change that in its settings, or the command"
             )
         self.tags = {tag.name: tag.target_commit for tag in refs.tags}
@@ -112,7 +108,7 @@ class Repository:
         Whether all of these tags are there already, on the weights or data of that folder.
 
         Raises:
-            PublishError: one of them is there on others: a tag does not move.
+            UserError: one of them is there on others: a tag does not move.
         """
         known = [tag for tag in tags if tag in self.tags]
         paths = [path for path in folder.rglob("*") if known and path.suffix in CONTENT]
@@ -122,7 +118,7 @@ class Repository:
                 entries = self.api.get_paths_info(self.repo_id, list(content), repo_type=self.kind, revision=tag)
             there = {entry.path: lfs.sha256 for entry in entries if (lfs := getattr(entry, "lfs", None))}
             if there != content:
-                raise PublishError(
+                raise UserError(
                     f"{self.repo_id} has a tag {tag!r} already, of other weights or data; tags do not move: choose "
                     "another tag or repository, or remove that one on the hub"
                 )
@@ -130,8 +126,8 @@ class Repository:
 
     def push(self, folder: Path, message: str, tags: Sequence[str] = (), delete: Sequence[str] = ()) -> Published:
         """
-        Make the repository if need be, and have one commit add or replace the folder's files and remove those others
-        that match `delete`. What the hub has already is not sent again, so an interrupted push goes on by repeating it.
+        Make the repository if it is missing. One commit adds or replaces the folder's files and removes others that
+        match `delete`. Files that the hub has are not sent again, so repeating an interrupted push continues it.
         """
         files = {
             path.relative_to(folder).as_posix(): path.stat().st_size
@@ -156,7 +152,7 @@ class Repository:
         return Published(self.repo_id, files, commit.commit_url, tuple(tags))
 
     def collect(self) -> None:
-        """Put the repository into its owner's collection of the paper, which is made if need be."""
+        """Put the repository into its owner's collection of the paper, which is made if it is missing."""
         if self.collection is None or self.dry_run:
             return
         paper = cited(self.collection)
@@ -177,7 +173,7 @@ class Repository:
 
         try:
             yield
-        # beside the hub's own errors, what its layers raise: no such host, refused, timed out, offline
+        # the hub's own errors, and those of its layers: no such host, refused, timed out, offline
         except Exception as error:
             # an upload's error comes wrapped
             root = next((one for one in (error, error.__cause__) if isinstance(one, HfHubHTTPError)), error)
@@ -190,20 +186,18 @@ class Repository:
             reason = one_line(root)
             if isinstance(self.api.token, str):
                 reason = reason.replace(self.api.token, "<token>")
-            raise PublishError(
-                f"cannot publish to {self.repo_id} at {self.api.endpoint}: {advice} ({reason})"
-            ) from error
+            raise UserError(f"cannot publish to {self.repo_id} at {self.api.endpoint}: {advice} ({reason})") from error
 
 
 @contextmanager
 def space_for(what: str, folder: str) -> Iterator[None]:
-    """A full disk as a PublishError that says where and what did not fit."""
+    """A full disk as a UserError that says where and what did not fit."""
     try:
         yield
     except OSError as error:
         if not no_space(error):
             raise
-        raise PublishError(
+        raise UserError(
             f"no space left in {folder} ({one_line(error)}) for {what}; set TMPDIR to a folder on another disk"
         ) from error
 
@@ -217,7 +211,7 @@ def _check_repo_id(repo_id: str) -> None:
         if "/" not in repo_id:
             raise HFValidationError("it has no owner")
     except HFValidationError as error:
-        raise PublishError(f"{repo_id!r} is no name of a repository ({one_line(error)}); give owner/name") from error
+        raise UserError(f"{repo_id!r} is no name of a repository ({one_line(error)}); give owner/name") from error
 
 
 def _sha256(path: Path) -> str:
@@ -233,7 +227,7 @@ def _tags(card: Path) -> list[str]:
 
     try:
         return (metadata_load(card) or {}).get("tags") or []
-    # a card of somebody else, who may have written anything
+    # somebody else's card may hold anything
     except (yaml.YAMLError, ValueError, AttributeError):
         return []
 
@@ -243,5 +237,5 @@ def _api() -> HfApi:
 
     token = get_token()
     if token is None:
-        raise PublishError("no token of the hub: run `hf auth login`, or set HF_TOKEN to a token that may write")
+        raise UserError("no token of the hub: run `hf auth login`, or set HF_TOKEN to a token that may write")
     return HfApi(token=token)

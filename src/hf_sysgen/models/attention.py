@@ -12,7 +12,7 @@ from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .dropout import dropout as apply_dropout
-from .linear import UniformLinear
+from .linear import uniform_linear
 
 
 def eager_attention_forward(
@@ -77,11 +77,11 @@ class MultiHeadAttention(nn.Module):
         """Half-width of the uniform start of every projection: Glorot on the E x E blocks (:107-112)."""
         return math.sqrt(3 / self.width)
 
-    def projection(self, parts: int = 1, in_features: int | None = None) -> UniformLinear:
+    def projection(self, parts: int = 1, in_features: int | None = None) -> nn.Linear:
         """(B, L, E or `in_features`) -> (B, L, parts * E)."""
-        return UniformLinear(in_features or self.width, parts * self.width, self.weight_bound(), bias=False)
+        return uniform_linear(in_features or self.width, parts * self.width, self.weight_bound(), bias=False)
 
-    def output_projection(self) -> UniformLinear:
+    def output_projection(self) -> nn.Linear:
         """All heads together (B, L, E) -> (B, L, E)."""
         return self.projection()
 

@@ -14,7 +14,10 @@ def answer_auto_model(config: PreTrainedConfig, headless: type[PreTrainedModel])
 
 
 class SysgenPreTrainedModel(PreTrainedModel):
-    """Each module with parameters initialises them in `reset_weights`."""
+    """
+    A module with parameters sets their initial values in `reset_weights`; a linear layer is given its own, see
+    [`linear`].
+    """
 
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
@@ -26,6 +29,10 @@ class SysgenPreTrainedModel(PreTrainedModel):
     def _init_weights(self, module: nn.Module):
         if hasattr(module, "reset_weights"):
             module.reset_weights()
+        elif hasattr(module, "initial_values"):
+            for parameter, reset in zip((module.weight, module.bias), module.initial_values, strict=True):
+                if reset is not None:
+                    reset(parameter)
         elif isinstance(module, nn.LayerNorm):
             init.ones_(module.weight)
             init.zeros_(module.bias)

@@ -5,7 +5,7 @@
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-# room is made for so many nodes at once, which shares the cost of moving what is there
+# the cache grows by so many nodes at once, so that it is copied rarely
 GROWTH = 16
 
 

@@ -74,7 +74,7 @@ class EdgeDecoder(EdgePreTrainedModel):
         Returns:
             last_hidden_state: edges of the target's tokens from which they are predicted, (B, T, E). hidden_states
             that are asked for are those of all edges, (B, N, N, E), or of the new ones: before the first round and
-            after each. attentions as of [`EdgeEncoder`], but none of edges that follow a cached beginning.
+            after each. attentions as of [`EdgeEncoder`], but none of edges after a cached beginning.
         """
         source, new = encoder_hidden_states.shape[1], inputs_embeds.shape[1]
         past = 0 if past_key_values is None else past_key_values.get_seq_length()

@@ -10,7 +10,7 @@ from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .dropout import dropout
-from .linear import UniformLinear
+from .linear import uniform_linear
 from .positions import TokenEmbedding
 from .triangular_attention import TriangularAttention
 
@@ -22,8 +22,8 @@ class EdgeFeedForward(nn.Module):
         super().__init__()
         self.dropout = config.dropout
         bound = math.sqrt(6 / (config.hidden_size + config.intermediate_size))
-        self.fc1 = UniformLinear(config.hidden_size, config.intermediate_size, bound)
-        self.fc2 = UniformLinear(config.intermediate_size, config.hidden_size, bound)
+        self.fc1 = uniform_linear(config.hidden_size, config.intermediate_size, bound)
+        self.fc2 = uniform_linear(config.intermediate_size, config.hidden_size, bound)
 
     def forward(self, edges: torch.Tensor) -> torch.Tensor:
         edges = nn.functional.relu(self.fc1(edges))

@@ -12,7 +12,7 @@ from transformers import initialization as init
 from transformers.cache_utils import Cache, EncoderDecoderCache
 
 from .attention import CrossAttention, MultiHeadAttention, SelfAttention
-from .linear import UniformLinear
+from .linear import uniform_linear
 from .positions import real_columns
 
 
@@ -24,13 +24,13 @@ class FairseqProjections(MultiHeadAttention):
       width (:98-112).
     """
 
-    def projection(self, parts: int = 1, in_features: int | None = None) -> UniformLinear:
+    def projection(self, parts: int = 1, in_features: int | None = None) -> nn.Linear:
         width = in_features or self.width
         gain = math.sqrt(0.5) if self.memory_width == self.width else 1.0
-        return UniformLinear(width, parts * self.width, gain * math.sqrt(6 / (width + self.width)))
+        return uniform_linear(width, parts * self.width, gain * math.sqrt(6 / (width + self.width)))
 
     def output_projection(self) -> nn.Module:
-        return UniformLinear(self.width, self.width, math.sqrt(3 / self.width), zero_bias=True)
+        return uniform_linear(self.width, self.width, math.sqrt(3 / self.width), zero_bias=True)
 
 
 class FairseqSelfAttention(FairseqProjections, SelfAttention):
@@ -92,7 +92,7 @@ class FixedSpanSelfAttention(PositionsWithoutWeights, FairseqSelfAttention):
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         allowed = attention_mask if attention_mask.dtype == torch.bool else attention_mask >= 0
         blind = ~allowed.any(-1)[..., None]  # (B, 1, Q, 1)
-        # they may look at everything, so that no kernel divides by a sum of zero; what they read is dropped
+        # blind queries see everything, so that no kernel divides by a sum of zero; what they read is dropped
         output, weights = super().read(query, key, value, allowed | blind, blind=blind, **kwargs)
         # where there are weights, those of the blind are zero
         return output if weights is not None else output.masked_fill(blind.transpose(1, 2), 0.0), weights

@@ -11,7 +11,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .attention import CrossAttention, SelfAttention
 from .dropout import dropout
-from .linear import UniformLinear
+from .linear import uniform_linear
 from .relative_attention import RelativeSelfAttention
 
 SELF_ATTENTION = {"absolute": SelfAttention, "relative": RelativeSelfAttention}
@@ -29,8 +29,8 @@ class FeedForward(nn.Module):
         width, inner = settings.hidden_size, settings.intermediate_size
         self.dropout = settings.activation_dropout
         bounds = self.weight_bounds(width, inner)
-        self.fc1 = UniformLinear(width, inner, bounds[0])
-        self.fc2 = UniformLinear(inner, width, bounds[1])
+        self.fc1 = uniform_linear(width, inner, bounds[0])
+        self.fc2 = uniform_linear(inner, width, bounds[1])
 
     def weight_bounds(self, width: int, inner: int) -> tuple[float, float]:
         bound = math.sqrt(6 / (width + inner))

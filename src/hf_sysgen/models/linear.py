@@ -1,37 +1,50 @@
-"""Linear layers with their own initial distribution."""
+"""Linear layers with initial values of their own."""
 
 import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
+import torch
 from torch import nn
 from transformers import initialization as init
 
 
-class UniformLinear(nn.Linear):
+def uniform(bound: float) -> Callable[[torch.Tensor], Any]:
+    """Values from U(-bound, bound)."""
+    return partial(init.uniform_, a=-bound, b=bound)
+
+
+def linear(
+    in_features: int,
+    out_features: int,
+    weight: Callable[[torch.Tensor], Any],
+    bias: Callable[[torch.Tensor], Any] | None = None,
+) -> nn.Linear:
     """
-    [`torch.nn.Linear`] with weights from U(-bound, bound), and biases at PyTorch's default U(+-1/sqrt(fan-in)), or at
-    0 with `zero_bias`.
+    A plain [`torch.nn.Linear`], which quantization and adapters know, that carries what sets its initial values.
 
-    It is a class because transformers initialises, in code from outside its package, only modules that have
-    parameters of their own: an attention or feed-forward module cannot initialise its projections.
+    Args:
+        weight: sets the weight's initial values in place.
+        bias: the same for the bias; None for a layer without.
     """
-
-    def __init__(self, in_features: int, out_features: int, bound: float, bias: bool = True, zero_bias: bool = False):
-        super().__init__(in_features, out_features, bias)
-        self.bound = bound
-        self.zero_bias = zero_bias
-
-    def reset_weights(self):
-        init.uniform_(self.weight, -self.bound, self.bound)
-        if self.bias is not None:
-            limit = 0.0 if self.zero_bias else 1 / math.sqrt(self.in_features)
-            init.uniform_(self.bias, -limit, limit)
+    layer = nn.Linear(in_features, out_features, bias is not None)
+    # not by assignment, which is typed for tensors and modules
+    vars(layer)["initial_values"] = weight, bias
+    return layer
 
 
-class FanInLinear(nn.Linear):
-    """[`torch.nn.Linear`] without biases whose weights come from N(0, 1 / fan-in), so that it keeps a variance of 1."""
+def uniform_linear(
+    in_features: int, out_features: int, bound: float, bias: bool = True, zero_bias: bool = False
+) -> nn.Linear:
+    """
+    [`linear`] with weights from U(-bound, bound), and biases at PyTorch's default U(+-1/sqrt(fan-in)), or at 0 with
+    `zero_bias`.
+    """
+    limit = 0.0 if zero_bias else 1 / math.sqrt(in_features)
+    return linear(in_features, out_features, uniform(bound), uniform(limit) if bias else None)
 
-    def __init__(self, in_features: int, out_features: int):
-        super().__init__(in_features, out_features, bias=False)
 
-    def reset_weights(self):
-        init.normal_(self.weight, std=1 / math.sqrt(self.in_features))
+def fan_in_linear(in_features: int, out_features: int) -> nn.Linear:
+    """[`linear`] without biases whose weights come from N(0, 1 / fan-in), so that it keeps a variance of 1."""
+    return linear(in_features, out_features, partial(init.normal_, std=1 / math.sqrt(in_features)))

@@ -10,7 +10,7 @@ from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .dropout import dropout
-from .linear import UniformLinear
+from .linear import uniform_linear
 
 # hidden and cell, each (B, E)
 State = tuple[torch.Tensor, torch.Tensor]
@@ -96,9 +96,9 @@ class AdditiveAttention(nn.Module):
     def __init__(self, width: int):
         super().__init__()
         bound = 1 / math.sqrt(width)
-        self.q_proj = UniformLinear(width, width, bound, bias=False)
-        self.k_proj = UniformLinear(width, width, bound)
-        self.score = UniformLinear(width, 1, bound, bias=False)
+        self.q_proj = uniform_linear(width, width, bound, bias=False)
+        self.k_proj = uniform_linear(width, width, bound)
+        self.score = uniform_linear(width, 1, bound, bias=False)
 
     def forward(
         self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, real: torch.Tensor | None

@@ -156,13 +156,6 @@ class ConvDecoder(ConvPreTrainedModel):
         )
 
 
-class ConvOutputProjection(WeightNormLinear):
-    """Logits from decoder states, with a bias."""
-
-    def __init__(self, config: ConvSeq2SeqConfig, bias: bool = True):
-        super().__init__(config.hidden_size, config.vocab_size, 1 - config.dropout)
-
-
 @register
 class ConvSeq2SeqModel(ConvPreTrainedModel, Seq2SeqModel):
     """Convolutional encoder and decoder. Without a head."""
@@ -177,7 +170,9 @@ class ConvSeq2SeqForConditionalGeneration(ConvPreTrainedModel, Seq2SeqLM):
 
     _tied_weights_keys = None
     model_class = ConvSeq2SeqModel
-    head_class = ConvOutputProjection
+
+    def make_head(self, config) -> nn.Module:
+        return WeightNormLinear(config.hidden_size, config.vocab_size, 1 - config.dropout)
 
     def _get_resized_lm_head(self, old_lm_head, new_num_tokens=None, transposed=False, mean_resizing=True):
         """The first rows of the old head; new ones are the mean of these, or fresh."""

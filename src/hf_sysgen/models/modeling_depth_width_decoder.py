@@ -25,7 +25,7 @@ from .causal_positions import BucketedBias, apply_rotary, rotary_angles
 from .chunked_loss import chunked_cross_entropy
 from .configuration_depth_width_decoder import DepthWidthConfig
 from .dropout import dropout
-from .linear import FanInLinear
+from .linear import fan_in_linear
 from .positions import TokenEmbedding
 from .registry import register
 
@@ -52,8 +52,8 @@ class DepthWidthAttention(nn.Module):
         self.config = config
         self.head_dim = config.head_dim
         self.scaling = 1 / math.sqrt(self.head_dim)
-        self.qkv_proj = FanInLinear(config.hidden_size, 3 * config.hidden_size)
-        self.o_proj = FanInLinear(config.hidden_size, config.hidden_size)
+        self.qkv_proj = fan_in_linear(config.hidden_size, 3 * config.hidden_size)
+        self.o_proj = fan_in_linear(config.hidden_size, config.hidden_size)
 
     def forward(
         self,
@@ -99,8 +99,8 @@ class GatedFeedForward(nn.Module):
         super().__init__()
         self.dropout = config.dropout
         self.act = {"gelu": nn.functional.gelu, "silu": nn.functional.silu}[config.hidden_act]
-        self.gate_up_proj = FanInLinear(config.hidden_size, 2 * config.intermediate_size)
-        self.down_proj = FanInLinear(config.intermediate_size, config.hidden_size)
+        self.gate_up_proj = fan_in_linear(config.hidden_size, 2 * config.intermediate_size)
+        self.down_proj = fan_in_linear(config.intermediate_size, config.hidden_size)
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         gate, up = self.gate_up_proj(hidden_states).chunk(2, dim=-1)
@@ -253,7 +253,7 @@ class DepthWidthForCausalLM(DepthWidthPreTrainedModel, GenerationMixin):
     def __init__(self, config: DepthWidthConfig):
         super().__init__(config)
         self.model = DepthWidthModel(config)
-        self.lm_head = FanInLinear(config.hidden_size, config.vocab_size)
+        self.lm_head = fan_in_linear(config.hidden_size, config.vocab_size)
         self.post_init()
 
     @property
@@ -262,7 +262,7 @@ class DepthWidthForCausalLM(DepthWidthPreTrainedModel, GenerationMixin):
         head = self.lm_head
         # accelerate's forward of its own brings weights and states together, and nothing else
         replaced = "forward" in vars(head) and not hasattr(head, "_hf_hook")
-        if replaced or type(head).forward is not FanInLinear.forward:
+        if replaced or type(head).forward is not nn.Linear.forward:
             return False
         hooks = (*head._forward_pre_hooks.values(), *head._forward_hooks.values())
         return all(str(getattr(hook, "__module__", "")).startswith("torch.distributed.") for hook in hooks)

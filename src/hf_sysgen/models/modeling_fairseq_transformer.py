@@ -25,7 +25,7 @@ from .fairseq_attention import (
 from .layers import DecoderLayer, EncoderLayer, FeedForward
 from .positions import CountedEmbeddingInput
 from .registry import register
-from .seq2seq import Decoder, Encoder, Seq2SeqLM, Seq2SeqModel
+from .seq2seq import Decoder, Encoder, Seq2SeqLM, Seq2SeqModel, table_head
 
 SELF_ATTENTION = {
     "full": FairseqSelfAttention,
@@ -132,7 +132,9 @@ class FairseqTransformerForConditionalGeneration(Seq2SeqLM):
 
     config_class = FairseqTransformerConfig
     model_class = FairseqTransformerModel
-    output_bias = False
+
+    def make_head(self, config) -> nn.Module:
+        return table_head(config, bias=None)
 
 
 @register

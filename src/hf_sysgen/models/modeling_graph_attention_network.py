@@ -16,7 +16,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 from .base import SysgenPreTrainedModel
 from .configuration_graph_attention_network import GraphAttentionNetworkConfig
 from .dropout import dropout
-from .linear import UniformLinear
+from .linear import uniform_linear
 from .positions import TokenEmbedding
 from .readout import Readout, RelationHead, node_states
 from .registry import register
@@ -47,9 +47,9 @@ class GraphAttentionLayer(GradientCheckpointingLayer):
         self.negative_slope = config.negative_slope
         self.dropout = config.dropout
         self.attention_dropout = 0.0 if is_last else config.dropout
-        self.node_proj = UniformLinear(width, heads * width, math.sqrt(6 / (width + heads * width)), bias=False)
+        self.node_proj = uniform_linear(width, heads * width, math.sqrt(6 / (width + heads * width)), bias=False)
         self.attention = nn.Parameter(torch.zeros(heads, 2 * width + edge))
-        self.o_proj = UniformLinear(width + edge, width, math.sqrt(6 / (2 * width + edge)), zero_bias=True)
+        self.o_proj = uniform_linear(width + edge, width, math.sqrt(6 / (2 * width + edge)), zero_bias=True)
 
     def reset_weights(self):
         bound = math.sqrt(6 / sum(self.attention.shape))

@@ -13,7 +13,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .configuration_lstm_seq2seq import LstmSeq2SeqConfig
 from .dropout import dropout
-from .linear import UniformLinear
+from .linear import uniform_linear
 from .lstm import LstmDecoderStack, LstmLayer
 from .positions import TokenEmbedding, real_columns
 from .registry import register
@@ -164,14 +164,6 @@ class LstmDecoder(LstmPreTrainedModel):
         )
 
 
-class LstmOutputProjection(UniformLinear):
-    """Logits from decoder states, with a bias; PyTorch's start."""
-
-    def __init__(self, config: LstmSeq2SeqConfig, bias: bool):
-        width = config.hidden_size * (2 if config.source_attention == "additive" else 1)
-        super().__init__(width, config.vocab_size, 1 / math.sqrt(width), bias)
-
-
 @register
 class LstmSeq2SeqModel(LstmPreTrainedModel, Seq2SeqModel):
     """LSTM encoder and decoder. Without a head."""
@@ -186,7 +178,10 @@ class LstmSeq2SeqForConditionalGeneration(LstmPreTrainedModel, Seq2SeqLM):
 
     _tied_weights_keys = None
     model_class = LstmSeq2SeqModel
-    head_class = LstmOutputProjection
+
+    def make_head(self, config) -> nn.Module:
+        width = config.hidden_size * (2 if config.source_attention == "additive" else 1)
+        return uniform_linear(width, config.vocab_size, 1 / math.sqrt(width))
 
     def training_input(self, labels: torch.Tensor, **source) -> torch.Tensor:
         """In training, the model's own words instead of the labels' for some rows; see `teacher_forcing`."""

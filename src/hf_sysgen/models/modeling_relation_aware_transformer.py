@@ -16,7 +16,7 @@ from .base import SysgenPreTrainedModel
 from .configuration_relation_aware_transformer import RelationAwareTransformerConfig
 from .dropout import dropout
 from .edge_layers import EdgeFeedForward
-from .linear import UniformLinear
+from .linear import uniform_linear
 from .positions import TokenEmbedding
 from .readout import Readout, RelationHead, edge_state, node_states
 from .registry import register
@@ -28,7 +28,7 @@ class RelationMaps(nn.Module):
     def __init__(self, config):
         super().__init__()
         self.num_heads = config.num_attention_heads
-        self.proj = UniformLinear(config.hidden_size, 2 * config.hidden_size, math.sqrt(3 / config.hidden_size))
+        self.proj = uniform_linear(config.hidden_size, 2 * config.hidden_size, math.sqrt(3 / config.hidden_size))
 
     def forward(self, edges: torch.Tensor) -> torch.Tensor:
         """Edges (B, N, N, E) -> keys and values (B, N, N, 2, H, D)."""
@@ -46,8 +46,8 @@ class RelationAwareMixing(nn.Module):
         self.num_heads = config.num_attention_heads
         self.dropout = config.dropout
         width = config.hidden_size
-        self.qkv_proj = UniformLinear(width, 3 * width, math.sqrt(3 / width))
-        self.o_proj = UniformLinear(width, width, math.sqrt(3 / width))
+        self.qkv_proj = uniform_linear(width, 3 * width, math.sqrt(3 / width))
+        self.o_proj = uniform_linear(width, width, math.sqrt(3 / width))
 
     def forward(
         self, nodes: torch.Tensor, relations: torch.Tensor, node_mask: torch.Tensor | None
@@ -101,8 +101,8 @@ class RelationAwareLayer(GradientCheckpointingLayer):
         if config.update_relations:
             width = config.hidden_size
             self.relation_maps = RelationMaps(config)
-            self.first_proj = UniformLinear(width, width, math.sqrt(3 / width))
-            self.last_proj = UniformLinear(width, width, math.sqrt(3 / width))
+            self.first_proj = uniform_linear(width, width, math.sqrt(3 / width))
+            self.last_proj = uniform_linear(width, width, math.sqrt(3 / width))
             self.edge_update = Update(config)
         self.update_relations = config.update_relations
 

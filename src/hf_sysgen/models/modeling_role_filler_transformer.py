@@ -13,7 +13,7 @@ from transformers.utils import can_return_tuple
 from .configuration_role_filler_transformer import RoleFillerTransformerConfig
 from .registry import register
 from .role_filler import RoleFillerModel
-from .seq2seq import Seq2SeqLM, beside_states, token_loss
+from .seq2seq import Seq2SeqLM, other_outputs, table_head, token_loss
 
 
 @dataclass
@@ -30,7 +30,7 @@ class RoleFillerLMOutput(Seq2SeqLMOutput):
 
 @register
 class RoleFillerTransformerModel(RoleFillerModel):
-    """Two streams: roles decide where to look, fillers are what is read. Without a head; states are (B, L, 2E)."""
+    """Two streams: queries and keys come from roles, values from fillers. Without a head; states are (B, L, 2E)."""
 
     config_class = RoleFillerTransformerConfig
 
@@ -48,7 +48,9 @@ class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
 
     config_class = RoleFillerTransformerConfig
     model_class = RoleFillerTransformerModel
-    output_bias = False
+
+    def make_head(self, config) -> nn.Module:
+        return table_head(config, bias=None)
 
     def role_scores(self, roles: torch.Tensor) -> torch.Tensor:
         """Logits (B, T, R) of states of the role stream (B, T, E)."""
@@ -140,7 +142,7 @@ class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
             role_logits=role_logits,
             filler_loss=filler_loss,
             role_loss=role_loss,
-            **beside_states(outputs),
+            **other_outputs(outputs),
         )
 
 

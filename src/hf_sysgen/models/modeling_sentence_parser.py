@@ -14,7 +14,7 @@ from .base import SysgenPreTrainedModel
 from .configuration_sentence_parser import BiaffineDependencyParserConfig, TransformerGraphParserConfig
 from .dependency_scores import head_losses
 from .dropout import dropout
-from .linear import UniformLinear
+from .linear import uniform_linear
 from .readout import mean_cross_entropy
 from .registry import register
 from .sentence_encoder import BiLstmEncoder, ClippedDistances, SentenceTransformer
@@ -32,8 +32,8 @@ class TransformerGraphParserModel(SentenceTransformer):
 @register
 class TransformerForGraphParsing(WordGraphHeads, SysgenPreTrainedModel):
     """
-    Semantic graphs over tokens (COGS): role, category, noun type and verb from a token's state; its parent is what one
-    head of attention, with its own distances, looks at most ("attention decoder").
+    Semantic graphs over tokens (COGS): role, category, noun type and verb from a token's state; its parent has the
+    largest weight of one attention head, which has distances of its own ("attention decoder").
     """
 
     config_class = TransformerGraphParserConfig
@@ -45,8 +45,8 @@ class TransformerForGraphParsing(WordGraphHeads, SysgenPreTrainedModel):
         self.model = TransformerGraphParserModel(config)
         self.add_heads(config)
         width = config.hidden_size
-        self.parent_query = UniformLinear(width, width, math.sqrt(3 / width), zero_bias=True)
-        self.parent_key = UniformLinear(width, width, math.sqrt(3 / width), zero_bias=True)
+        self.parent_query = uniform_linear(width, width, math.sqrt(3 / width), zero_bias=True)
+        self.parent_key = uniform_linear(width, width, math.sqrt(3 / width), zero_bias=True)
         is_relative = config.position_scheme == "clipped_relative"
         self.parent_distances = ClippedDistances(config.max_relative_distance, width) if is_relative else None
         self.post_init()
@@ -83,8 +83,8 @@ class Biaffine(nn.Module):
         super().__init__()
         width, size = config.hidden_size, config.biaffine_size
         self.dropout = config.biaffine_dropout
-        self.dependent_proj = UniformLinear(width, size, 1 / math.sqrt(width))
-        self.head_proj = UniformLinear(width, size, 1 / math.sqrt(width))
+        self.dependent_proj = uniform_linear(width, size, 1 / math.sqrt(width))
+        self.head_proj = uniform_linear(width, size, 1 / math.sqrt(width))
         self.bilinear = Bilinear(size, outputs)
 
     def forward(self, words: torch.Tensor) -> torch.Tensor:

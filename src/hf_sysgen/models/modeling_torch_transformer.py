@@ -6,14 +6,13 @@ import math
 
 import torch
 from torch import nn
-from transformers import initialization as init
 
 from .attention import CrossAttention, MultiHeadAttention, SelfAttention
 from .configuration_torch_transformer import TorchTransformerConfig
 from .layers import DecoderLayer, EncoderLayer, FeedForward
-from .linear import UniformLinear
+from .linear import uniform, uniform_linear
 from .registry import register
-from .seq2seq import Decoder, Encoder, OutputProjection, Seq2SeqLM, Seq2SeqModel
+from .seq2seq import Decoder, Encoder, Seq2SeqLM, Seq2SeqModel, table_head
 
 
 class TorchProjections(MultiHeadAttention):
@@ -22,11 +21,11 @@ class TorchProjections(MultiHeadAttention):
     - projections have biases, which start at 0; those of queries, keys and values are one matrix to its Glorot start.
     """
 
-    def projection(self, parts: int = 1, in_features: int | None = None) -> UniformLinear:
-        return UniformLinear(self.width, parts * self.width, math.sqrt(1.5 / self.width), zero_bias=True)
+    def projection(self, parts: int = 1, in_features: int | None = None) -> nn.Linear:
+        return uniform_linear(self.width, parts * self.width, math.sqrt(1.5 / self.width), zero_bias=True)
 
     def output_projection(self) -> nn.Module:
-        return UniformLinear(self.width, self.width, math.sqrt(3 / self.width), zero_bias=True)
+        return uniform_linear(self.width, self.width, math.sqrt(3 / self.width), zero_bias=True)
 
 
 class TorchSelfAttention(TorchProjections, SelfAttention):
@@ -97,25 +96,18 @@ class TorchTransformerModel(Seq2SeqModel):
     decoder_class = TorchDecoder
 
 
-class TorchOutputProjection(OutputProjection):
-    """
-    Identical to [`OutputProjection`] except:
-    - the bias starts at PyTorch's Linear default.
-    """
-
-    def reset_weights(self):
-        super().reset_weights()
-        bound = 1 / math.sqrt(self.in_features)
-        init.uniform_(self.bias, -bound, bound)
-
-
 @register
 class TorchTransformerForConditionalGeneration(Seq2SeqLM):
-    """[`Seq2SeqLM`] of these layers."""
+    """
+    [`Seq2SeqLM`] of these layers, except:
+    - the head's bias starts at PyTorch's Linear default.
+    """
 
     config_class = TorchTransformerConfig
     model_class = TorchTransformerModel
-    head_class = TorchOutputProjection
+
+    def make_head(self, config) -> nn.Module:
+        return table_head(config, uniform(1 / math.sqrt(config.hidden_size)))
 
 
 __all__ = ["TorchTransformerForConditionalGeneration", "TorchTransformerModel"]

@@ -30,7 +30,7 @@ class OneBlock:
         self._tied_weights_keys = type(self)._tied_weights_keys | {
             rf"{side}\.block\.[1-9]\d*\.": rf"{side}\.block\.0\.(?!.*\.relative_attention_bias\.)"
             for side, depth in depths.items()
-            # where nothing is to be tied transformers takes the pattern for a mistake
+            # without tied weights transformers reports the pattern as a mistake
             if depth > 1
         }
         super().__init__(config)
@@ -38,8 +38,8 @@ class OneBlock:
     @classmethod
     def is_custom_code(cls) -> bool:
         """
-        Whether `_init_weights` may write over what was loaded: T5's does not. Of code that may, transformers passes
-        over modules without weights of their own, where T5's starts the linear layers inside them.
+        Whether `_init_weights` may overwrite loaded weights: T5's does not. Of code that may, transformers skips
+        modules without weights of their own, in which T5's initialises the linear layers.
         """
         return False
 

@@ -61,6 +61,17 @@ def real_columns(attention_mask: torch.Tensor) -> torch.Tensor:
     return last >= 0 if attention_mask.dim() == 4 and last.is_floating_point() else last.bool()
 
 
+def reset_table(weight: torch.Tensor, distribution: str):
+    """Set the initial values of a table (rows, width) of token embeddings."""
+    rows, width = weight.shape
+    if distribution == "glorot_uniform":
+        bound = math.sqrt(6 / (rows + width))
+        init.uniform_(weight, -bound, bound)
+    else:
+        std = {"normal": 1.0, "kaiming_normal": math.sqrt(2 / width), "scaled_normal": math.sqrt(1 / width)}
+        init.normal_(weight, std=std[distribution])
+
+
 class TokenEmbedding(nn.Embedding):
     """
     A table that covers token ids `[id_offset, id_offset + num_embeddings)`. The row of `zero_id` starts as zeros.
@@ -78,17 +89,11 @@ class TokenEmbedding(nn.Embedding):
         self.zero_id = zero_id
 
     def reset_weights(self):
-        rows, width = self.weight.shape
-        if self.distribution == "glorot_uniform":
-            bound = math.sqrt(6 / (rows + width))
-            init.uniform_(self.weight, -bound, bound)
-        else:
-            std = {"normal": 1.0, "kaiming_normal": math.sqrt(2 / width), "scaled_normal": math.sqrt(1 / width)}
-            init.normal_(self.weight, std=std[self.distribution])
-        # asked here, because a row does not know that its table was loaded
+        reset_table(self.weight, self.distribution)
+        # checked here, because a row does not know whether its table was loaded
         if self.zero_id is not None and not getattr(self.weight, "_is_hf_initialized", False):
             row = self.zero_id - self.id_offset
-            if 0 <= row < rows:
+            if 0 <= row < len(self.weight):
                 init.zeros_(self.weight[row])
 
     def forward(self, input_ids: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from .linear import UniformLinear
+from .linear import uniform_linear
 
 
 class Readout(nn.Module):
@@ -17,16 +17,16 @@ class Readout(nn.Module):
 
     def __init__(self, width: int, labels: int):
         super().__init__()
-        self.fc1 = UniformLinear(width, width, 1 / math.sqrt(width))
-        self.fc2 = UniformLinear(width, labels, 1 / math.sqrt(width))
+        self.fc1 = uniform_linear(width, width, 1 / math.sqrt(width))
+        self.fc2 = uniform_linear(width, labels, 1 / math.sqrt(width))
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         return self.fc2(nn.functional.relu(self.fc1(states)))
 
 
-def linear_readout(config, labels: int, bias: bool = True) -> UniformLinear:
+def linear_readout(config, labels: int, bias: bool = True) -> nn.Linear:
     """(..., E) -> (..., labels), with PyTorch's default start."""
-    return UniformLinear(config.hidden_size, labels, 1 / math.sqrt(config.hidden_size), bias)
+    return uniform_linear(config.hidden_size, labels, 1 / math.sqrt(config.hidden_size), bias)
 
 
 def mean_cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

@@ -73,7 +73,7 @@ def register(model: Model) -> Model:
     AutoConfig.register(config.model_type, config, exist_ok=True)
     auto_class.register(config, model, exist_ok=True)
     if auto_class is AutoModelForCausalLM:
-        # where the Trainer looks whether labels are shifted before they are smoothed
+        # the Trainer reads it to know whether labels are shifted before they are smoothed
         MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[config.model_type] = name
     return model
 

@@ -9,7 +9,7 @@ from torch import nn
 from transformers import initialization as init
 
 from .attention import SelfAttention
-from .linear import UniformLinear
+from .linear import uniform_linear
 from .positions import sinusoids
 
 
@@ -51,7 +51,7 @@ class RelativeSelfAttention(SelfAttention):
     def __init__(self, config, is_causal: bool):
         super().__init__(config, is_causal)
         # never with a bias: it would add as much to all scores of a query
-        self.pos_proj = UniformLinear(self.width, self.width, self.weight_bound(), bias=False)
+        self.pos_proj = uniform_linear(self.width, self.width, self.weight_bound(), bias=False)
         self.u = nn.Parameter(torch.zeros(self.num_heads, self.head_dim))
         self.v = nn.Parameter(torch.zeros(self.num_heads, self.head_dim))
 
@@ -72,7 +72,7 @@ class RelativeSelfAttention(SelfAttention):
             shape (H, D, R): R = K + 1 for causal attention of a whole sequence, else K + Q - 1.
         """
         queries = hidden_states.shape[1]
-        # a causal layer never looks ahead: half of the distances are enough, plus one so that rows can be aligned
+        # a causal layer needs half of the distances, plus one so that rows can be aligned
         whole_causal = self.is_causal and queries == key_length
         distances = key_length + 1 if whole_causal else key_length + queries - 1
         positions = torch.arange(distances, device=hidden_states.device) - (queries - 1) - first_position

@@ -12,7 +12,7 @@ from transformers import initialization as init
 from .attention import CrossAttention, MultiHeadAttention, SelfAttention, masked
 from .dropout import dropout
 from .layers import DecoderLayer, EncoderLayer, FeedForward
-from .linear import UniformLinear
+from .linear import uniform_linear
 from .positions import TokenEmbedding, sinusoids
 from .relative_attention import RelativeSelfAttention
 from .seq2seq import Decoder, Encoder, Seq2SeqModel, Stack
@@ -39,9 +39,9 @@ class TwoStreamAttention(MultiHeadAttention):
     - projections have biases and start at PyTorch's Linear default.
     """
 
-    def projection(self, parts: int = 1, in_features: int | None = None) -> UniformLinear:
+    def projection(self, parts: int = 1, in_features: int | None = None) -> nn.Linear:
         width = in_features or self.width
-        return UniformLinear(width, parts * self.width, 1 / math.sqrt(width))
+        return uniform_linear(width, parts * self.width, 1 / math.sqrt(width))
 
     def output_projection(self) -> nn.Module:
         return Streams(self.projection(), self.projection())
@@ -264,7 +264,7 @@ class TwoStreamStack(Stack):
     role_key: str
 
     def default_roles(self, input_ids: torch.Tensor) -> torch.Tensor:
-        """Roles of words that come without."""
+        """Roles of words that are given without."""
         raise NotImplementedError
 
     def embed(self, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None, inputs: dict) -> torch.Tensor:
@@ -291,12 +291,12 @@ class MappedEmbedding(TokenEmbedding):
     def __init__(self, row_map: list[int], *args):
         super().__init__(*args)
         self.by_id = row_map
-        # made once, because a CUDA graph cannot make it
+        # made once: a CUDA graph cannot make it
         self.register_buffer("row_map", torch.tensor(row_map)[:, None], persistent=False)
 
     def reset_weights(self):
         super().reset_weights()
-        # loading makes modules without their numbers
+        # loading makes buffers without their values
         init.copy_(self.row_map, torch.tensor(self.by_id)[:, None])
 
     def rows(self, input_ids: torch.Tensor) -> torch.Tensor:

@@ -14,7 +14,7 @@ from transformers.utils.output_capturing import capture_outputs
 from .attention import SelfAttention
 from .dropout import dropout
 from .layers import EncoderLayer, FeedForward
-from .linear import UniformLinear
+from .linear import uniform_linear
 from .lstm import LstmLayer
 from .positions import TokenEmbedding, sinusoids
 from .seq2seq import Encoder, Seq2SeqPreTrainedModel, Stack
@@ -48,8 +48,8 @@ class BiasedSelfAttention(SelfAttention):
     - projections have biases, 0 at the start.
     """
 
-    def projection(self, parts: int = 1, in_features: int | None = None) -> UniformLinear:
-        return UniformLinear(in_features or self.width, parts * self.width, self.weight_bound(), zero_bias=True)
+    def projection(self, parts: int = 1, in_features: int | None = None) -> nn.Linear:
+        return uniform_linear(in_features or self.width, parts * self.width, self.weight_bound(), zero_bias=True)
 
 
 class ClippedRelativeSelfAttention(BiasedSelfAttention):

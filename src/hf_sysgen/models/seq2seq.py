@@ -2,6 +2,8 @@
 
 # B batch, S source length, T target length, E model width, V rows of the decoder table
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,7 +25,8 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 from .attention import CrossAttention, SelfAttention
 from .base import SysgenPreTrainedModel
 from .layers import DecoderLayer, EncoderLayer
-from .positions import EmbeddingInput, TokenEmbedding
+from .linear import linear
+from .positions import EmbeddingInput, TokenEmbedding, reset_table
 
 # what the encoder reads, by its names in `forward`
 SOURCE_INPUTS = ("input_ids", "attention_mask", "encoder_outputs", "inputs_embeds")
@@ -43,10 +46,10 @@ class ShiftedLabels:
 
     def check_labels(self, labels: torch.Tensor) -> None:
         """
-        Check on a CPU that the decoder's table has every id; not on a GPU nor while compiling, where it costs time.
+        Check that the decoder's table has every id. Only on a CPU and not while compiling, because it costs time.
 
         Raises:
-            ValueError: there is one.
+            ValueError: an id is outside the table.
         """
         if labels.device.type != "cpu" or torch.compiler.is_compiling() or not labels.numel():
             return
@@ -358,24 +361,16 @@ class Seq2SeqModel(Seq2SeqPreTrainedModel):
         )
 
 
-class OutputProjection(nn.Linear):
-    """Logits from decoder states: the decoder's own table, transposed, plus a bias (layers/tied_embedding.py:6-15)."""
-
-    zero_id = None
-
-    def __init__(self, config, bias: bool = True):
-        settings = config.stack_settings(True)
-        super().__init__(settings.hidden_size, config.decoder_rows, bias)
-        self.distribution = settings.embedding_init
-
-    def reset_weights(self):
-        TokenEmbedding.reset_weights(self)  # matters only where the table is not tied
-        if self.bias is not None:
-            init.zeros_(self.bias)
+def table_head(config, bias: Callable[[torch.Tensor], Any] | None = init.zeros_) -> nn.Linear:
+    """The decoder's own table, transposed, plus a bias (layers/tied_embedding.py:6-15); `bias` as in [`linear`]."""
+    settings = config.stack_settings(True)
+    # matters only where the table is not tied
+    start = partial(reset_table, distribution=settings.embedding_init)
+    return linear(settings.hidden_size, config.decoder_rows, start, bias)
 
 
-def beside_states(outputs: Seq2SeqModelOutput) -> dict[str, Any]:
-    """What a model with a head hands on of the bare model's outputs: all but the states that the head has read."""
+def other_outputs(outputs: Seq2SeqModelOutput) -> dict[str, Any]:
+    """The bare model's outputs that a model with a head returns too: all but the states that the head has read."""
     return {name: value for name, value in outputs.items() if name != "last_hidden_state"}
 
 
@@ -384,16 +379,18 @@ class Seq2SeqLM(ShiftedLabels, Seq2SeqPreTrainedModel, GenerationMixin):
 
     _tied_weights_keys = {"lm_head.weight": "model.decoder.embed_tokens.weight"}  # noqa: RUF012
     model_class: type[Seq2SeqModel] = Seq2SeqModel
-    head_class: type[nn.Module] = OutputProjection
-    output_bias = True
     # the loss divides by `num_items_in_batch`, so that accumulated and sharded batches have one loss
     accepts_loss_kwargs = True
 
     def __init__(self, config):
         super().__init__(config)
         self.model = self.model_class(config)
-        self.lm_head = self.head_class(config, self.output_bias)
+        self.lm_head = self.make_head(config)
         self.post_init()
+
+    def make_head(self, config) -> nn.Module:
+        """What makes logits (B, T, V) of decoder states (B, T, E)."""
+        return table_head(config)
 
     def _resize_token_embeddings(self, new_num_tokens, pad_to_multiple_of=None, mean_resizing=True):
         self.model.refuse_resizing()
@@ -402,7 +399,10 @@ class Seq2SeqLM(ShiftedLabels, Seq2SeqPreTrainedModel, GenerationMixin):
         return resized
 
     def states(self, labels: torch.Tensor | None, use_cache: bool | None, **inputs) -> Seq2SeqModelOutput:
-        """What [`Seq2SeqModel`] returns for its `inputs`. With labels it keeps no cache, and reads them if need be."""
+        """
+        What [`Seq2SeqModel`] returns for its `inputs`. With labels no cache is kept, and without decoder input the
+        labels make it.
+        """
         if labels is not None:
             use_cache = False
             if inputs["decoder_input_ids"] is None and inputs["decoder_inputs_embeds"] is None:
@@ -456,4 +456,4 @@ class Seq2SeqLM(ShiftedLabels, Seq2SeqPreTrainedModel, GenerationMixin):
         )
         logits = self.lm_head(outputs.last_hidden_state)
         loss = None if labels is None else token_loss(logits, labels, num_items_in_batch)
-        return Seq2SeqLMOutput(loss=loss, logits=logits, **beside_states(outputs))
+        return Seq2SeqLMOutput(loss=loss, logits=logits, **other_outputs(outputs))

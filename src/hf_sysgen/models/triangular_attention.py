@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from .dropout import dropout as apply_dropout
-from .linear import UniformLinear
+from .linear import uniform_linear
 from .triangular_blocked import blocked_triangular_attention
 from .triangular_kernels import can_run_triton, triton_triangular_attention
 
@@ -112,13 +112,13 @@ SMALL = 6
 
 
 def chosen_implementation(configured: str, projected: torch.Tensor, ablated: bool, with_weights: bool = False) -> str:
-    """What `"auto"` means for these projections (B, N, N, parts, H, D); anything else is taken at its word."""
+    """What `"auto"` means for these projections (B, N, N, parts, H, D); any other value stays."""
     if configured != "auto":
         return configured
     if with_weights:
         return "plain"
-    # a graph that is exported should hold no operator of ours, and on no device there is no time to save; before 2026
-    # PyTorch says so of a graph that is compiled too
+    # an exported graph should hold no operator of ours, and the meta device has no time to save; PyTorch before 2026
+    # calls a compiled graph exported too
     if torch.compiler.is_exporting() or projected.device.type == "meta":
         return "plain"
     if not ablated and can_run_triton(projected):
@@ -147,8 +147,8 @@ class TriangularAttention(nn.Module):
         self.parts = 3 if config.value_ablation else 4
         width = config.hidden_size
         bound = math.sqrt(3 / width)
-        self.in_proj = UniformLinear(width, self.parts * width, bound, bias=config.attention_bias)
-        self.o_proj = UniformLinear(width, width, bound, bias=config.attention_bias)
+        self.in_proj = uniform_linear(width, self.parts * width, bound, bias=config.attention_bias)
+        self.o_proj = uniform_linear(width, width, bound, bias=config.attention_bias)
 
     def project(self, edges: torch.Tensor) -> torch.Tensor:
         """(..., E) -> query, key, left and, without the value ablation, right: (..., parts, H, D)."""

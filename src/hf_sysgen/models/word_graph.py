@@ -27,8 +27,8 @@ class GraphParserOutput(ModelOutput):
 
 class WordGraphHeads:
     """
-    Mixin of a model over `self.model`: role, category, noun type and verb of every word, each from one linear layer
-    on its state, and its parent, which is itself where it has none.
+    Mixin of a model over `self.model`: role, category, noun type and verb of every word, each from one linear layer on
+    its state, and its parent, which is the word itself if it has none.
     """
 
     model: nn.Module

@@ -13,6 +13,7 @@ from typing import Any
 
 from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.recipe import SECTIONS, Recipe, changes_of
+from hf_sysgen.errors import UserError
 from hf_sysgen.reports.papers import (
     BEST,
     PRECISION,
@@ -25,7 +26,7 @@ from hf_sysgen.reports.papers import (
     papers,
     whole_of,
 )
-from hf_sysgen.results.record import RESULTS, Record, ResultsError, read_record
+from hf_sysgen.results.record import RESULTS, Record, read_record
 
 # what a difference may be between results that are called the same, by unit: in it, or as a share of the paper's
 MARGINS = {"share": 0.02, "percent": 2.0, "bleu": 0.5, "perplexity": 0.02}
@@ -234,7 +235,7 @@ def collect(folders: Iterable[Path]) -> Collection:
     for path in files:
         try:
             records.append((path, read_record(path)))
-        except ResultsError as error:
+        except UserError as error:
             skipped.append(" ".join(str(error).split()))
     return Collection(tuple(records), tuple(skipped))
 
@@ -249,7 +250,7 @@ def reproduce(name: str, records: Sequence[Record]) -> list[TableReport]:
         records: results records.
 
     Raises:
-        ResultsError: nothing has that name. RecipeError: a shipped recipe cannot be read.
+        UserError: nothing has that name. RecipeError: a shipped recipe cannot be read.
     """
     by_recipe = defaultdict(list)
     for record in records:

@@ -32,7 +32,7 @@ def plot_accuracies(records: Sequence[Record], path: str | Path) -> None:
         path: the picture's file; its folder is made.
 
     Raises:
-        AnalysisError: the file cannot be written.
+        UserError: the file cannot be written.
     """
     check_picture(path)
     called = told_apart([record.recipe.model.type.replace("_", " ") for record in records], records)

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from hf_sysgen.errors import UserError
 from hf_sysgen.files import write_whole
 from hf_sysgen.reports.comparison import (
     DIFFERS,
@@ -24,7 +25,7 @@ from hf_sysgen.reports.comparison import (
     unplaced,
 )
 from hf_sysgen.reports.papers import Cell, Table
-from hf_sysgen.results.record import Record, ResultsError, SplitMetrics
+from hf_sysgen.results.record import Record, SplitMetrics
 from hf_sysgen.tables import markdown, table
 
 HEADER = ("cell", "paper", "ours", "sd", "SEM", "runs", "budget", "difference", "95 % interval", "verdict")
@@ -242,19 +243,17 @@ def write_report(name: str, folders: Sequence[Path], output: Path | None) -> str
         what to print.
 
     Raises:
-        ResultsError: nothing has that name, a folder is not there, or the output has another ending or cannot be
+        UserError: nothing has that name, a folder is not there, or the output has another ending or cannot be
             written.
     """
     if output is None and name == "all":
         output = Path("report.html")
     if output is not None and output.suffix not in (".html", ".md", ".txt"):
-        raise ResultsError(
-            f"{output}: a report is written as .html, .md or .txt, not as {output.suffix or 'no ending'}"
-        )
+        raise UserError(f"{output}: a report is written as .html, .md or .txt, not as {output.suffix or 'no ending'}")
     for folder in folders:
         # else a slip of the pen would replace an old report by an empty one
         if not folder.is_dir():
-            raise ResultsError(f"{folder}: is no folder; give those of runs by --runs")
+            raise UserError(f"{folder}: is no folder; give those of runs by --runs")
     found = collect(folders)
     reports = reproduce(name, [record for _, record in found.records])
     if output is None:
@@ -276,7 +275,7 @@ def write_report(name: str, folders: Sequence[Path], output: Path | None) -> str
         try:
             write_whole(path, text)
         except OSError as error:
-            raise ResultsError(f"{path}: cannot be written: {error}") from error
+            raise UserError(f"{path}: cannot be written: {error}") from error
     cells = sum(len(report.measured) for report in reports)
     written = ", ".join(str(path) for path in texts)
     lines = [f"{written}: {len(found.records)} runs, {cells} measured cells of {len(reports)} tables and figures"]

@@ -10,8 +10,9 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
+from hf_sysgen.errors import UserError
 from hf_sysgen.files import write_whole
-from hf_sysgen.results.record import ResultsError, fault
+from hf_sysgen.results.record import fault
 
 EVALUATIONS = "evaluations"
 
@@ -52,11 +53,11 @@ def read_evaluations(run_dir: Path, split: str) -> list[Evaluation]:
     What `write_evaluation` wrote of a split, in order of steps.
 
     Raises:
-        ResultsError: there is nothing, or a file cannot be read.
+        UserError: there is nothing, or a file cannot be read.
     """
     files = sorted((run_dir / EVALUATIONS).glob(f"{split}-*.json"))
     if not files:
-        raise ResultsError(
+        raise UserError(
             f"{run_dir}: no losses of the examples of {split}; train with evaluation.save_example_losses=true"
         )
     found = []
@@ -64,7 +65,7 @@ def read_evaluations(run_dir: Path, split: str) -> list[Evaluation]:
         try:
             found.append(_EVALUATION.validate_json(file.read_bytes()))
         except ValidationError as error:
-            raise ResultsError(f"{file}: {fault(error)}") from error
+            raise UserError(f"{file}: {fault(error)}") from error
         except OSError as error:
-            raise ResultsError(f"{file}: cannot be read: {error}") from error
+            raise UserError(f"{file}: cannot be read: {error}") from error
     return found

@@ -10,8 +10,9 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
 
+from hf_sysgen.errors import UserError
 from hf_sysgen.files import write_whole
-from hf_sysgen.results.record import Number, ResultsError, fault
+from hf_sysgen.results.record import Number, fault
 
 
 class _Row(BaseModel):
@@ -119,20 +120,20 @@ def read_predictions(path: str | Path, split: str | None = None) -> list[Row]:
     The rows of a file, or of one split of it, in order.
 
     Raises:
-        ResultsError: the file is absent or empty, or has nothing of that split; a line is no row. Names the line.
+        UserError: the file is absent or empty, or has nothing of that split; a line is no row. Names the line.
     """
     try:
         lines = Path(path).read_bytes().splitlines()
     except OSError as error:
-        raise ResultsError(f"{path}: cannot read predictions: {error}; give the folder of a finished run") from error
+        raise UserError(f"{path}: cannot read predictions: {error}; give the folder of a finished run") from error
     rows = []
     for number, line in enumerate(lines, start=1):
         try:
             rows.append(_ROW.validate_json(line))
         except ValidationError as error:
-            raise ResultsError(f"{path}: line {number}: {fault(error)}") from error
+            raise UserError(f"{path}: line {number}: {fault(error)}") from error
     found = [row for row in rows if split in (None, row.split)]
     if not found:
         there = ", ".join(dict.fromkeys(row.split for row in rows)) or "nothing"
-        raise ResultsError(f"{path}: has no predictions of {'any split' if split is None else split!r}, but of {there}")
+        raise UserError(f"{path}: has no predictions of {'any split' if split is None else split!r}, but of {there}")
     return found

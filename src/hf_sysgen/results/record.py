@@ -21,10 +21,6 @@ SCHEMA_VERSION = 2
 RESULTS, PREDICTIONS, METRICS, MODEL = "results.json", "predictions.jsonl", "metrics.json", "model"
 
 
-class ResultsError(UserError):
-    """A results file that cannot be read or written: names the file, the key and what is wrong with it."""
-
-
 def _finite(value: Any) -> Any:
     """JSON has neither NaN nor infinity."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -208,7 +204,7 @@ def read_record(path: str | Path) -> Record:
     A record from its file, of this version or of version 1.
 
     Raises:
-        ResultsError: the file cannot be read, is not JSON (e.g. cut short), or no record; names the first wrong key.
+        UserError: the file cannot be read, is not JSON (e.g. cut short), or no record; names the first wrong key.
     """
     from hf_sysgen.results.version1 import converted
 
@@ -216,18 +212,18 @@ def read_record(path: str | Path) -> Record:
         text = Path(path).read_bytes()
         content = from_json(text, allow_inf_nan=False)
     except (OSError, ValueError) as error:
-        raise ResultsError(f"{path}: cannot read results: {cut(error)}") from error
+        raise UserError(f"{path}: cannot read results: {cut(error)}") from error
     if not isinstance(content, dict):
-        raise ResultsError(f"{path}: cannot read results: a record is a JSON object")
+        raise UserError(f"{path}: cannot read results: a record is a JSON object")
     version = content.get("schema_version")
     if version not in (1, SCHEMA_VERSION):
-        raise ResultsError(f"{path}: schema_version is {cut(version)}; this version reads 1 and {SCHEMA_VERSION}")
+        raise UserError(f"{path}: schema_version is {cut(version)}; this version reads 1 and {SCHEMA_VERSION}")
     try:
         return Record.model_validate_json(json.dumps(converted(content)) if version == 1 else text)
     except ValidationError as error:
-        raise ResultsError(f"{path}: {fault(error)}") from error
+        raise UserError(f"{path}: {fault(error)}") from error
     except UserError as error:
-        raise ResultsError(f"{path}: {error}") from error
+        raise UserError(f"{path}: {error}") from error
 
 
 def write_record(path: str | Path, record: Record) -> None:
@@ -263,14 +259,14 @@ def new_folder(folder: Path, files: Iterable[str]) -> None:
     Make a folder for results.
 
     Raises:
-        ResultsError: one of the files is there already, or the folder cannot be made or written to.
+        UserError: one of the files is there already, or the folder cannot be made or written to.
     """
     for name in files:
         if (folder / name).exists():
-            raise ResultsError(f"{folder / name} exists and is not overwritten; give another folder, or remove it")
+            raise UserError(f"{folder / name} exists and is not overwritten; give another folder, or remove it")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise ResultsError(f"{folder}: cannot be written to: {error}") from error
+        raise UserError(f"{folder}: cannot be written to: {error}") from error

@@ -9,7 +9,8 @@ from typing import Any
 from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.migrate import migrate_keys, migrated_values
 from hf_sysgen.config.recipe import Recipe, recipe_of
-from hf_sysgen.results.record import SCHEMA_VERSION, Logged, ResultsError, cut
+from hf_sysgen.errors import UserError
+from hf_sysgen.results.record import SCHEMA_VERSION, Logged, cut
 
 # names longer than that ended in a hash
 LONGEST_NAME = 160
@@ -21,21 +22,21 @@ def converted(old: Mapping[str, Any]) -> dict[str, Any]:
     A record of version 1 as one of version 2, whose values are still to be checked.
 
     Raises:
-        ResultsError: a key that is needed here is missing or of another type. RecipeError: the recipe cannot be
+        UserError: a key that is needed here is missing or of another type. RecipeError: the recipe cannot be
             migrated.
     """
     for key, kind in TYPES.items():
         if not isinstance(old.get(key), kind):
-            raise ResultsError(f"{key}: is {cut(old[key]) if key in old else 'missing'}, not a {kind.__name__}")
+            raise UserError(f"{key}: is {cut(old[key]) if key in old else 'missing'}, not a {kind.__name__}")
     for index, entry in enumerate(old["history"]):
         if not isinstance(entry, dict):
-            raise ResultsError(f"history.{index}: is {cut(entry)}, not an object")
+            raise UserError(f"history.{index}: is {cut(entry)}, not an object")
     try:
         sections = migrate_keys(old["recipe"])
         recipe = recipe_of(sections)
         overrides = _overrides(old["name"], old["recipe"], recipe)
     except (LookupError, TypeError, AttributeError) as error:
-        raise ResultsError(f"recipe: is no recipe of version 1 ({cut(error)})") from error
+        raise UserError(f"recipe: is no recipe of version 1 ({cut(error)})") from error
     kept = ("seed", "steps", "best_step", "num_parameters", "example", "train_seconds", "num_processes")
     entries = [Logged.of(entry, old["splits"]) for entry in old["history"]]
     return {

@@ -18,7 +18,7 @@ class Split(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
-        """The model's inputs for those examples, `labels` included; of no rows, a batch without labels."""
+        """The model's inputs for those examples, `labels` included; for no rows, a batch without labels."""
 
     def by_length(self, rows: np.ndarray) -> np.ndarray:
         """The rows, sorted so that neighbours need about equally much padding."""
@@ -29,21 +29,20 @@ class Split(Protocol):
 
 class Batches(Protocol):
     """
-    What one process works through: `parts` batches for every update from `first_step` on.
-
-    A checkpoint holds what `save` writes, one process after the other into one folder, and `load` reads.
+    The batches of one process: `parts` for each update, from update `first_step` on. `save` writes their state into a
+    checkpoint, one process after the other into one folder; `load` reads it.
     """
 
     first_step: int
 
     def loader(self) -> Any:
-        """Something that has a length, of the whole run, and can be iterated over once, for ready batches."""
+        """An iterable of ready batches, for one use. Its length is that of the whole run."""
 
     def save(self, folder: Path) -> None:
-        """Keep the place after the batch that was taken last."""
+        """Save the position after the last batch taken."""
 
     def load(self, folder: Path) -> None:
-        """Go on from that place, which is the start of update `first_step`."""
+        """Continue from the saved position, the start of update `first_step`."""
 
 
 class StepBatches:
@@ -51,10 +50,10 @@ class StepBatches:
     The rows of every update, as a function of seed and update number alone: a resumed run draws what it would have
     drawn, and several processes share one batch.
 
-    Iterating yields the parts that one process works through: `parts` of them for every update from `first_step` on.
+    Iterating yields the parts of one process: `parts` for each update, from update `first_step` on.
     Under `length_buckets` an update's rows are sorted by length and cut into buckets * world parts of equal size, of
-    which neighbours go to different processes, so that all pad alike. Where an epoch's last batch has fewer rows than
-    parts, some parts are empty: of no rows [`Split`] makes a batch without labels, which adds nothing.
+    which neighbours go to different processes, so that all pad alike. If an epoch's last batch has fewer rows than
+    parts, some parts are empty: [`Split`] makes a batch without labels of them, which adds nothing.
 
     Args:
         split: what to draw from.
@@ -105,7 +104,7 @@ class StepBatches:
         return self._epoch[1][index * self.batch_size : (index + 1) * self.batch_size]
 
     def pieces(self, step: int) -> list[np.ndarray]:
-        """The rows of update `step` cut into parts * world pieces, of which every world-th is one process's."""
+        """The rows of update `step` cut into parts * world pieces; each process takes every world-th."""
         rows = self.rows(step)
         if self.parts > 1:
             rows = self.split.by_length(rows)
@@ -124,7 +123,9 @@ class StepBatches:
     load = save
 
     def loader(self) -> DataLoader:
-        """A loader of ready batches. Its generator is its own: the global one must stay as a resumed run finds it."""
+        """
+        A loader of ready batches. It has its own generator, because a resumed run must find the global one unchanged.
+        """
         split: Any = self.split
         return DataLoader(split, sampler=self, batch_size=None, generator=torch.Generator())
 
@@ -134,7 +135,7 @@ class MaxTokensBatches(StepBatches):
     Identical to [`StepBatches`] except:
     - batches are those of fairseq 0.10.2: packed once, of examples of similar length, up to `max_tokens`; every epoch
       takes each of them once, in another order (iterators.py:393-415, seeded by seed + epoch, epochs counted from 1).
-    - where examples are resampled, these batches are of so many examples drawn with replacement, once for all epochs.
+    - with `resample`, the batches are made of so many examples drawn with replacement, once for all epochs.
     - an update takes the next `batches_per_update` of them, as fairseq does on that many GPUs (or GPUs times
       update_freq); where an epoch's last update has fewer, some parts are empty.
     - where the number of processes does not divide `batches_per_update`, each batch is cut into equal pieces, so that
@@ -204,8 +205,8 @@ def pack(
     """
     The batches of fairseq 0.10.2, row by row the same: examples are shuffled, stably sorted by target length and then
     by source length (so that the source's decides), and put together until another one would make the number of
-    examples times the longest side of all of them more than `max_tokens`. Of a full batch the last ones are carried
-    over, so that the number is a multiple of `multiple` (language_pair_dataset.py:419-430, data_utils_fast.pyx:28-69).
+    examples times the longest side of all of them more than `max_tokens`. The last examples of a full batch are carried
+    over, so that its size is a multiple of `multiple` (language_pair_dataset.py:419-430, data_utils_fast.pyx:28-69).
     What is carried over is not counted again: where the next example is much longer, a batch of up to `multiple`
     examples has more than `max_tokens`.
 

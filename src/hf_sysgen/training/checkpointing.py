@@ -17,10 +17,6 @@ from hf_sysgen.files import flush_to_disk, write_whole
 COMPLETE = "complete"
 
 
-class CheckpointDamaged(UserError):
-    """A checkpoint that a run cannot go on from: says which file, and what to remove."""
-
-
 def mark_complete(checkpoint: Path) -> None:
     """Mark it by a file that lists the others with their sizes, once they are on the disk."""
     flush_to_disk(checkpoint)
@@ -34,7 +30,7 @@ def check_whole(checkpoint: Path) -> None:
     Compare a checkpoint's files with what its mark lists, if anything.
 
     Raises:
-        CheckpointDamaged: one is absent or of another size.
+        UserError: one is absent or of another size.
     """
     if (found := _unlike_mark(checkpoint)) is not None:
         raise _damaged(checkpoint, *found)
@@ -44,7 +40,7 @@ def check_best(checkpoint: Path) -> None:
     """As `check_whole`, of one that holds the best weights, which no other can replace."""
     if is_complete(checkpoint) and (found := _unlike_mark(checkpoint)) is not None:
         name, what = found
-        raise CheckpointDamaged(
+        raise UserError(
             f"{checkpoint / name}, of the best weights so far, {what}: put a whole copy back, or remove "
             f"{checkpoint.parent} to start anew"
         )
@@ -52,7 +48,7 @@ def check_best(checkpoint: Path) -> None:
 
 @contextlib.contextmanager
 def going_on_from(checkpoint: Path) -> Iterator[None]:
-    """Errors, where a file of the checkpoint cannot be read, as CheckpointDamaged; others as they are."""
+    """Raises UserError: a file of the checkpoint cannot be read. Other errors stay as they are."""
     try:
         yield
     except (UserError, RunFailed):
@@ -108,22 +104,7 @@ def _unreadable(checkpoint: Path) -> tuple[str, str] | None:
     return None
 
 
-def _damaged(checkpoint: Path, name: str, what: str) -> CheckpointDamaged:
-    """Its message names what is to be removed and what the run then goes on from."""
-    step = step_of(checkpoint)
-    older = [folder for folder in checkpoint.parent.glob("checkpoint-*") if step_of(folder) < step]
-    removed, left = [checkpoint], "begins anew"
-    for folder in sorted(older, key=step_of, reverse=True):
-        if is_complete(folder) and _unreadable(folder) is None and _has_best(folder):
-            left = f"goes on from {folder.name}"
-            break
-        removed.append(folder)
-    return CheckpointDamaged(
-        f"{checkpoint / name} {what}: remove {' and '.join(map(str, removed))}, and the run {left}"
+def _damaged(checkpoint: Path, name: str, what: str) -> UserError:
+    return UserError(
+        f"{checkpoint / name} {what}: remove {checkpoint}, and the run goes on from the one before it, or begins anew"
     )
-
-
-def _has_best(checkpoint: Path) -> bool:
-    """Whether the best checkpoint of its time is still there, without which nothing goes on from this one."""
-    best = json.loads((checkpoint / TRAINER_STATE_NAME).read_bytes()).get("best_global_step")
-    return not best or checkpoint.with_name(f"checkpoint-{best}").is_dir()

@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 RECIPE_COPY = "recipe.yaml"
 LOCK = ".lock"
 # `being_trained` itself holds the lock, for a moment
-LOOKS, LOOK_SECONDS = 5, 0.1
+ATTEMPTS, WAIT_SECONDS = 5, 0.1
 
 
 def being_trained(run_dir: Path) -> bool:
@@ -54,7 +54,7 @@ def being_trained(run_dir: Path) -> bool:
 
 
 def quiet_libraries() -> None:
-    """No bars of the libraries beside our own, and no remarks below warnings."""
+    """Hide the libraries' progress bars, and their log below warnings."""
     import datasets
     import transformers
 
@@ -76,7 +76,7 @@ def attention_of(recipe: Recipe) -> str:
     if recipe.model.attn_implementation != "auto":
         return recipe.model.attn_implementation
     fields = filled(recipe)
-    # of attention weights; a checkpoint to fine-tune may decide it
+    # None where the checkpoint to fine-tune decides it
     rate = fields.get("model.attention_dropout", fields.get("model.dropout"))
     # PyTorch has no fused CPU kernel with dropout; its fallback is slower than the plain form
     return "eager" if on_cpu() and rate != 0 else fastest
@@ -100,12 +100,12 @@ def check_trackers(recipe: Recipe) -> None:
 
 def check_run_dir(recipe: Recipe) -> Path:
     """
-    The run's folder. Nothing is written yet: a recipe that turns out wrong must not hold the folder. Pretraining may go
-    on with other values of fields that change only rounding; its record has the last ones.
+    The run's folder. Nothing is written yet, because the recipe may still be refused. Pretraining may resume with other
+    values of fields that change only rounding; its record has the last ones.
 
     Raises:
-        RecipeError: the folder holds a run of another recipe or on other streamed text, or one without the losses that
-            this one is to keep, or files that no run of ours wrote.
+        RecipeError: the folder holds a run of another recipe or on other streamed text, a run without the example
+            losses that this recipe saves, or files of no run.
     """
     run_dir = recipe.run_dir
     copy = run_dir / RECIPE_COPY
@@ -126,14 +126,14 @@ def check_run_dir(recipe: Recipe) -> Path:
             )
         checkpoints = [path.parent for path in run_dir.glob(f"checkpoint-*/{COMPLETE}")]
         if recipe.data.data_dir != other.data.data_dir and checkpoints:
-            # of a finished run too; the same text may have been moved
+            # also for a finished run; the same text may have been moved
             checkpoint = max(checkpoints, key=step_of)
             with going_on_from(checkpoint):
                 require_text_of_run(recipe, checkpoint)
         if recipe.evaluation.save_example_losses and not other.evaluation.save_example_losses:
             key = "evaluation.save_example_losses"
             raise RecipeError(
-                f"{key}=true: {run_dir} holds a run that was started without, whose evaluations have left none; choose "
+                f"{key}=true: {run_dir} holds a run that was started without it and has saved no losses; choose "
                 "another output_dir, or remove that folder",
                 key,
             )
@@ -141,7 +141,7 @@ def check_run_dir(recipe: Recipe) -> Path:
     if run_dir.exists() and (
         not run_dir.is_dir()
         or any(
-            # another process of this run may just be writing its copy
+            # another process of this run may be writing its copy just now
             file not in (copy, run_dir / LOCK) and not is_unfinished(copy, file)
             for file in run_dir.iterdir()
         )
@@ -162,17 +162,17 @@ def finished_results(recipe: Recipe) -> Record | None:
 def run_recipe(recipe: Recipe) -> Record:
     """
     Train, evaluate on every split, and leave in the run's folder: `results.json`, `predictions.jsonl`, `recipe.yaml`
-    and `model/` (weights, config, code, tokenizer). A killed run goes on from its last checkpoint and ends with the
-    same weights; a finished one is only read.
+    and `model/` (weights, config, code, tokenizer). A killed run resumes from its last checkpoint and ends with the
+    same weights. Of a finished run only the record is read.
 
     Returns:
         the results record.
 
     Raises:
-        RecipeError, DataError, ResultsError: see `load_recipe`, `load_benchmark`, `check_run_dir`, `read_record`.
-        RecipeError: also, another process is training in the folder.
-        CheckpointDamaged: the last checkpoint is.
-        TrainingDiverged: the loss became infinite or NaN.
+        RecipeError, DataError, UserError: see `load_recipe`, `load_benchmark`, `check_run_dir`, `read_record`.
+        RecipeError: another process is training in the folder.
+        UserError: the last checkpoint is damaged.
+        RunFailed: the loss became infinite or NaN.
     """
     if (record := finished_results(recipe)) is not None:
         logger.info("%s is finished, nothing to do", recipe.run_dir)
@@ -197,17 +197,18 @@ def run_recipe(recipe: Recipe) -> Record:
     model = task.build_model(attention_of(recipe))
     try:
         trainer = SysgenTrainer(recipe, model, task)
-        # told here, before any work: a batch that cannot be shared
+        # raises here, before any work, if the processes cannot share a batch
         batches = trainer.step_batches(first_step=0)
     except RecipeError:
         raise
     except ValueError as error:
-        # the Trainer's own, of its arguments, and of batches that do not divide
+        # from the Trainer's arguments, or from batches that do not divide
         raise RecipeError(" ".join(str(error).split())) from error
     except OSError as error:
         raise RecipeError(f"output_dir: cannot write to {recipe.run_dir}: {error}", "output_dir") from error
-    with _alone_in(recipe.run_dir, trainer):
-        # another process may have finished it since; one looks for all, whose views of a shared folder may differ
+    with _locked_folder(recipe.run_dir, trainer):
+        # another process may have finished it meanwhile; the first process decides for all, since views of a shared
+        # folder may differ
         first = trainer.args.process_index == 0
         if (record := broadcast_object_list([finished_results(recipe) if first else None])[0]) is not None:
             return record
@@ -215,9 +216,9 @@ def run_recipe(recipe: Recipe) -> Record:
 
 
 @contextlib.contextmanager
-def _alone_in(run_dir: Path, trainer: SysgenTrainer) -> Iterator[None]:
+def _locked_folder(run_dir: Path, trainer: SysgenTrainer) -> Iterator[None]:
     """
-    Keep all other runs out of the folder. Its first process does, for all of this run.
+    Lock the folder against other runs. The first process locks it for all processes of this run.
 
     Raises:
         RecipeError: on every process: another run is in there, or the folder cannot be written to.
@@ -226,8 +227,8 @@ def _alone_in(run_dir: Path, trainer: SysgenTrainer) -> Iterator[None]:
         refusal = None
         if trainer.args.process_index == 0:
             try:
-                for look in range(LOOKS):
-                    time.sleep(LOOK_SECONDS if look else 0)
+                for earlier in range(ATTEMPTS):
+                    time.sleep(WAIT_SECONDS if earlier else 0)
                     with contextlib.ExitStack() as attempt:
                         if attempt.enter_context(locked(run_dir / LOCK)) is not None:
                             held.push(attempt.pop_all())
@@ -247,11 +248,11 @@ def _train_and_judge(
     with trainer.accelerator.main_process_first():
         checkpoint = last_checkpoint(recipe.run_dir)
     if checkpoint is not None:
-        # before the folder says so: a checkpoint that is of other text
+        # raises before anything is written, if the checkpoint is of other text
         with going_on_from(checkpoint):
             batches.load(checkpoint)
     try:
-        # not after hours in which the checkout may have moved on
+        # now, because the checkout may change during training
         surroundings = environment()
         starts = starts_of(recipe.run_dir, step_of(checkpoint) if checkpoint else 0, surroundings)
         if trainer.args.should_save:
@@ -304,13 +305,13 @@ def _train_and_judge(
 
 
 def _pretrained_fields(recipe: Recipe, config: PreTrainedConfig) -> dict[str, Any]:
-    """Fields of the model's config that the checkpoint decides which the recipe goes on from."""
+    """Fields of the model's config that come from the checkpoint that is fine-tuned."""
     if recipe.model.pretrained is None:
         return {}
     return {key: getattr(config, key) for key in sorted(own_fields(type(config)) - set(recipe.model.fields))}
 
 
 def _example(rows: Sequence[Mapping[str, Any]]) -> str | None:
-    """An input for the model's card: of the last split, one that the model gets right if there is one."""
+    """An input for the model's card, from the last split: one that the model gets right, if there is one."""
     last = [row for row in rows if row["split"] == rows[-1]["split"]]
     return next((row for row in last if row.get("exact")), last[0]).get("input") if last else None

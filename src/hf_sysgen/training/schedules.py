@@ -39,7 +39,7 @@ def inverse_sqrt(learning_rate: float, warmup_steps: int, warmup_init_lr: float 
 
 def linear(learning_rate: float, warmup_steps: int, steps: int) -> Callable[[int], float]:
     """
-    From 0 to `learning_rate` over `warmup_steps` updates, then to 0, which an update number `steps` would have
+    From 0 to `learning_rate` over `warmup_steps` updates, then down to 0 at update number `steps`
     (transformers' `get_linear_schedule_with_warmup`, which Bergen et al. 2021 use).
     """
 

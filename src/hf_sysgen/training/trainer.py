@@ -7,9 +7,7 @@ import dataclasses
 import json
 import os
 import shutil
-import sys
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ import torch
 from accelerate.utils import gather_object
 from torch.distributed.fsdp import FSDPModule
 from torch.optim.lr_scheduler import LambdaLR
-from tqdm.auto import tqdm
 from transformers import (
     EarlyStoppingCallback,
     PreTrainedModel,
@@ -26,10 +23,11 @@ from transformers import (
     Seq2SeqTrainer,
     Seq2SeqTrainingArguments,
     TrainerCallback,
+    TrainerControl,
     TrainerState,
 )
 from transformers.trainer import TRAINER_STATE_NAME
-from transformers.trainer_callback import ExportableState, PrinterCallback
+from transformers.trainer_callback import PrinterCallback
 
 from hf_sysgen.config.recipe import MaxTokens, Recipe, RecipeError
 from hf_sysgen.errors import RunFailed
@@ -37,6 +35,7 @@ from hf_sysgen.files import flush_to_disk, write_whole
 from hf_sysgen.models.seq2seq import SOURCE_INPUTS
 from hf_sysgen.results.evaluations import write_evaluation
 from hf_sysgen.training.batches import Batches, StepBatches, parts_of_max_tokens
+from hf_sysgen.training.callbacks import Clock, Milestones, Progress
 from hf_sysgen.training.checkpointing import (
     COMPLETE,
     check_best,
@@ -50,100 +49,17 @@ from hf_sysgen.training.schedules import learning_rate_of
 from hf_sysgen.training.tasks.base import Task
 
 
-class TrainingDiverged(RunFailed):
-    """The loss or a weight is no longer a finite number."""
-
-
-class Clock(TrainerCallback, ExportableState):
-    """Seconds of training, evaluation excluded, over all starts of a run."""
-
-    def __init__(self, seconds: float = 0.0):
-        self.seconds = seconds
-        self._since: float | None = None
-
-    def state(self) -> dict[str, Any]:
-        self.pause()
-        self.resume()
-        return {"args": {"seconds": self.seconds}, "attributes": {}}
-
-    def pause(self) -> None:
-        if self._since is not None:
-            self.seconds += time.perf_counter() - self._since
-        self._since = None
-
-    def resume(self) -> None:
-        self._since = time.perf_counter()
-
-    def on_train_begin(self, args, state, control, **kwargs):
-        self.resume()
-
-    def on_train_end(self, args, state, control, **kwargs):
-        self.pause()
-
-
-class Progress(TrainerCallback):
-    """
-    Steps, the training loss, and the accuracy or perplexity on each evaluated split: one bar on a terminal, elsewhere a
-    line at each evaluation and at least every half minute.
-    """
-
-    EVERY_SECONDS = 30
-
-    def __init__(self):
-        self.bar: tqdm | None = None
-        self.shown: dict[str, str] = {}
-        self.last_line = time.monotonic()
-
-    def on_train_begin(self, args, state, control, **kwargs):
-        if state.is_world_process_zero and sys.stderr.isatty():
-            self.bar = tqdm(total=state.max_steps, initial=state.global_step, unit="step", dynamic_ncols=True)
-
-    def on_step_end(self, args, state, control, **kwargs):
-        if self.bar is not None:
-            self.bar.update(state.global_step - self.bar.n)
-        elif state.is_world_process_zero and not control.should_log:
-            self.line_if_due(state)
-
-    def on_log(self, args, state, control, logs=None, **kwargs):
-        if not logs or not state.is_world_process_zero:
-            return
-        for key, value in logs.items():
-            if key == "loss":
-                self.shown["loss"] = f"{value:.3f}"
-            elif key.endswith(("_accuracy", "_bleu")):
-                self.shown[key.removeprefix("eval_").removesuffix("_accuracy")] = f"{value:.3f}"
-            elif key.endswith("_perplexity"):
-                self.shown[key.removeprefix("eval_")] = f"{value:.2f}"
-        if self.bar is not None:
-            self.bar.set_postfix(self.shown)
-        else:
-            self.line_if_due(state, self.evaluated(logs))
-
-    def line_if_due(self, state: TrainerState, due: bool = False) -> None:
-        if due or time.monotonic() - self.last_line > self.EVERY_SECONDS:
-            self.last_line = time.monotonic()
-            numbers = "".join(f" {name}={value}" for name, value in self.shown.items())
-            print(f"step {state.global_step}/{state.max_steps}{numbers}", file=sys.stderr, flush=True)
-
-    @staticmethod
-    def evaluated(logs: Mapping[str, float]) -> bool:
-        return any(key.startswith("eval_") for key in logs)
-
-    def on_train_end(self, args, state, control, **kwargs):
-        if self.bar is not None:
-            self.bar.close()
-            self.bar = None
-
-
 class SysgenTrainer(Seq2SeqTrainer):
     """
     Identical to [`Seq2SeqTrainer`] except:
     - batches come from [`StepBatches`]: a function of seed and update, shared between processes.
     - the learning rate follows the recipe's schedule.
-    - weight decay is of all parameters, biases and norms included.
-    - evaluation is the task's, over exactly the examples of every split, on any number of processes.
+    - weight decay applies to all parameters, biases and norms included.
+    - the task evaluates, on exactly the examples of every split, with any number of processes.
     - a checkpoint counts only once it is complete, so that a run killed at any moment resumes.
-    - a loss or weight that is not finite raises [`TrainingDiverged`] before another checkpoint is written.
+    - a loss or weight that is not finite raises [`RunFailed`] before another checkpoint is written.
+
+    Only public methods are overridden. The rest is done by callbacks and a hook of the model.
 
     Args:
         recipe: a checked recipe.
@@ -151,7 +67,7 @@ class SysgenTrainer(Seq2SeqTrainer):
         task: its split `train` is trained on, the others are evaluated.
 
     Raises:
-        RecipeError: one of `training.kept_steps` lies behind the last epoch.
+        RecipeError: one of `training.kept_steps` is after the last epoch.
     """
 
     def __init__(self, recipe: Recipe, model: PreTrainedModel, task: Task):
@@ -163,7 +79,7 @@ class SysgenTrainer(Seq2SeqTrainer):
             )
         recipe = recipe.with_(**{"training.max_steps": steps})
         self.recipe, self.task, self.splits = recipe, task, task.splits
-        callbacks: list[TrainerCallback] = [Clock(), Progress()]
+        callbacks: list[TrainerCallback] = [Clock(), Progress(), Milestones(self)]
         if (stopping := recipe.evaluation.early_stopping) is not None:
             callbacks.append(EarlyStoppingCallback(stopping.patience))
         super().__init__(
@@ -176,6 +92,8 @@ class SysgenTrainer(Seq2SeqTrainer):
         )
         for unwanted in (ProgressCallback, PrinterCallback):
             self.remove_callback(unwanted)
+        model.register_load_state_dict_post_hook(forget_tied)
+        self.loss_sum = torch.tensor(0.0, device=self.args.device)
 
     def smoothed_loss(self, outputs, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int) -> torch.Tensor:
         """(1 - eps) * cross-entropy + eps * its mean over the vocabulary, a mean over the whole batch."""
@@ -190,16 +108,22 @@ class SysgenTrainer(Seq2SeqTrainer):
 
     def compute_loss(self, model, inputs, *args, **kwargs):
         if self.recipe.training.label_smoothing_factor:
-            # the Trainer keeps the labels to itself, from which the model would make its decoder input
+            # the Trainer does not pass on the labels, from which the model makes its decoder input
             source = {name: inputs[name] for name in SOURCE_INPUTS if name in inputs}
             plain = self.accelerator.unwrap_model(model, keep_torch_compile=False)
             read = plain.training_input(inputs["labels"], **source)
             inputs = {**inputs, "decoder_input_ids": read}
         return super().compute_loss(model, inputs, *args, **kwargs)
 
+    def training_step(self, *args, **kwargs) -> torch.Tensor:
+        loss = super().training_step(*args, **kwargs)
+        # NaN and infinity stay in the sum, which is read only now and then, because reading waits for the device
+        self.loss_sum += loss
+        return loss
+
     @property
     def plain_model(self) -> Any:
-        """The model without what is put around it; sharded and compiled, `model` is the compiled wrapper."""
+        """The model without wrappers. Sharded and compiled, `model` is the compiled wrapper."""
         return self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
 
     @property
@@ -207,7 +131,7 @@ class SysgenTrainer(Seq2SeqTrainer):
         return next(callback for callback in self.callback_handler.callbacks if isinstance(callback, Clock))
 
     def step_batches(self, first_step: int) -> Batches:
-        """What this process works through from an update on. Errors as [`StepBatches`]."""
+        """The batches of this process from an update on. Errors as [`StepBatches`]."""
         batches = self.task.batches(self.args.max_steps, self.args.process_index, self.args.world_size)
         batches.first_step = first_step
         return batches
@@ -234,7 +158,7 @@ class SysgenTrainer(Seq2SeqTrainer):
         if resume_from_checkpoint is None:
             return super().train(**kwargs)
         checkpoint = Path(resume_from_checkpoint)
-        # before all others, since the Trainer passes over some files that are absent
+        # first, because the Trainer ignores some missing files
         check_whole(checkpoint)
         with going_on_from(checkpoint):
             state: Any = state_to_resume(checkpoint)
@@ -253,9 +177,9 @@ class SysgenTrainer(Seq2SeqTrainer):
         attention, compiled = self.recipe.model.attn_implementation, self.recipe.training.torch_compile
         with (
             without_autocast(self.plain_model) as model,
-            # what training chose for its dropout is not what is fastest without
+            # training chose for its dropout; without dropout another one is fastest
             with_attention(model, fastest_attention(model) if attention == "auto" else attention),
-            # sharded weights are gathered where the wrapper is called, which would compile the model again
+            # calling the wrapper gathers sharded weights, but would compile the model again
             torch.compiler.set_stance("force_eager") if compiled else contextlib.nullcontext(),
         ):
             records = self.task.evaluate(
@@ -269,7 +193,7 @@ class SysgenTrainer(Seq2SeqTrainer):
         return records
 
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval", **kwargs) -> dict[str, float]:
-        """Accuracy and losses on all splits but `train`, on the recipe's `eval_examples` of each."""
+        """Accuracy and losses on all splits but `train`, on `evaluation.examples` of each."""
         self.clock.pause()
         metrics: dict[str, float] = {}
         for name, split in self.splits.items():
@@ -291,49 +215,45 @@ class SysgenTrainer(Seq2SeqTrainer):
             return np.arange(total)
         return np.sort(np.random.default_rng(0).choice(total, self.recipe.evaluation.examples, replace=False))
 
-    def _require_finite(self) -> None:
-        # NaN stays in the running sum until it is logged, so looking here misses no step; a finite loss may still have
-        # had a gradient that was not
-        if not all(tensor.isfinite().all() for tensor in (self._tr_loss, *self.model.parameters())):
-            raise TrainingDiverged(
-                f"the loss ({float(self._tr_loss)}) or a weight is not finite at or before step "
-                f"{self.state.global_step}; good checkpoints are kept in {self.args.output_dir}. Try a lower "
-                "training.learning_rate, training.max_grad_norm, or neither bf16 nor fp16"
-            )
+    def after_update(self, control: TrainerControl) -> None:
+        """
+        Save the weights of a kept step and have it evaluated; check that all numbers are finite. The Trainer logs,
+        evaluates and saves after this.
 
-    def _maybe_log_save_evaluate(self, tr_loss, *args, **kwargs):
+        Raises:
+            RunFailed: the loss of an update, or a weight, is not.
+        """
         kept = self.state.global_step in self.recipe.training.kept_steps
-        self.control.should_evaluate |= kept
-        # it may be the best one, whose weights must be among the saved ones
-        self.control.should_save |= kept and self.recipe.evaluation.early_stopping is not None
-        if self.control.should_log or self.control.should_save or self.control.should_evaluate:
-            self._require_finite()
+        control.should_evaluate |= kept
+        # it may be the best step, whose checkpoint must exist
+        control.should_save |= kept and self.recipe.evaluation.early_stopping is not None
+        due = control.should_log or control.should_save or control.should_evaluate
+        # a finite loss may have had a gradient that was not
+        if due and not all(tensor.isfinite().all() for tensor in (self.loss_sum, *self.model.parameters())):
+            raise RunFailed(
+                f"the loss or a weight is not finite at or before step {self.state.global_step}; good checkpoints are "
+                f"kept in {self.args.output_dir}. Try a lower training.learning_rate, training.max_grad_norm, or "
+                "neither bf16 nor fp16"
+            )
         if kept:
-            # before the checkpoint of this step, from which a killed run would not come back here
+            # before this step's checkpoint: a run that resumes from it does not come here again
             self.save_weights(Path(self.args.output_dir) / f"step-{self.state.global_step}")
-        super()._maybe_log_save_evaluate(tr_loss, *args, **kwargs)
 
-    def _issue_warnings_after_load(self, load_result) -> None:
-        # a tied weight is stored once, under its other name
-        tied = self.model.all_tied_weights_keys
-        load_result.missing_keys[:] = [key for key in load_result.missing_keys if key not in tied]
-        super()._issue_warnings_after_load(load_result)
-
-    def _save_checkpoint(self, model, trial) -> None:
-        super()._save_checkpoint(model, trial)
+    def complete_checkpoint(self) -> None:
+        """Add the position in the data to the checkpoint that the Trainer has written, and mark it as complete."""
         checkpoint = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
         self.batches.save(checkpoint)
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
             mark_complete(checkpoint)
-            # only now: until then a killed run has the older ones alone
+            # only now: a run that is killed before needs the older ones
             remove_old_checkpoints(checkpoint.parent, self.state.best_global_step)
 
     def save_weights(self, folder: Path) -> None:
-        """The model as a checkpoint that travels, with what its task adds; whole or not at all."""
+        """Save the model as a checkpoint that loads anywhere, with what its task adds; completely or not at all."""
         model, weights = self.plain_model, None
         if self.is_fsdp_enabled:
-            # put together, by all processes; the class of what is sharded is one of torch's, whose code would be saved
+            # gathered by all processes. A sharded model has a class of torch's, whose code would be saved
             weights = self.accelerator.get_state_dict(self.model_wrapped)
             whole: Any = next(one for one in type(model).__mro__ if not issubclass(one, FSDPModule))
             generation_config = model.generation_config
@@ -351,9 +271,15 @@ class SysgenTrainer(Seq2SeqTrainer):
         self.accelerator.wait_for_everyone()
 
 
+def forget_tied(model: PreTrainedModel, incompatible: Any) -> None:
+    """Take tied weights out of the missing keys: each is stored once, under its other name."""
+    tied = model.all_tied_weights_keys
+    incompatible.missing_keys[:] = [key for key in incompatible.missing_keys if key not in tied]
+
+
 @contextlib.contextmanager
 def without_autocast(model: PreTrainedModel) -> Iterator[PreTrainedModel]:
-    """The model as it was before accelerate put autocast around its `forward`, which is an attribute of its own."""
+    """The model without the autocast that accelerate puts around its `forward`, an attribute of the instance."""
     wrapped = model.__dict__.pop("forward", None)
     try:
         yield model
@@ -374,26 +300,26 @@ def with_attention(model: PreTrainedModel, implementation: str) -> Iterator[None
 
 
 def fastest_attention(model: PreTrainedModel | type[PreTrainedModel]) -> str:
-    """The implementation that is fastest where no dropout is drawn; scores of edges, e.g., are none of SDPA's."""
+    """The fastest implementation without dropout. SDPA cannot compute, e.g., scores of edges."""
     return "sdpa" if model._supports_sdpa else "eager"
 
 
 def on_cpu() -> bool:
-    """Whether a run takes place on the CPU: there is nothing else, or accelerate's launcher was told so."""
+    """Whether a run uses the CPU: there is no accelerator, or accelerate's launcher chose the CPU."""
     return not torch.accelerator.is_available() or os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("true", "1")
 
 
 def training_arguments(recipe: Recipe) -> Seq2SeqTrainingArguments:
     """
-    The recipe's section `training` with what the runner owns; batch size and data order are [`StepBatches`]'s own
-    business, as is label smoothing.
+    The recipe's section `training` with what the runner decides. [`StepBatches`] decides batch size and data order, and
+    [`SysgenTrainer`] smooths labels.
     """
     training, stopping = recipe.training, recipe.evaluation.early_stopping
     given = training.model_dump(exclude={"kept_steps", "gradient_checkpointing", "label_smoothing_factor"})
     trackers = [given["report_to"]] if isinstance(given["report_to"], str) else list(given["report_to"])
     owned: dict[str, Any] = {
         "output_dir": str(recipe.run_dir),
-        # told outright: otherwise bf16 is refused, and several processes would each train alone
+        # explicit: otherwise bf16 is refused, and several processes would each train alone
         "use_cpu": on_cpu(),
         "per_device_train_batch_size": 1,
         "gradient_accumulation_steps": getattr(recipe.batches, "length_buckets", 1),
@@ -425,17 +351,17 @@ def training_arguments(recipe: Recipe) -> Seq2SeqTrainingArguments:
         }
     arguments = Seq2SeqTrainingArguments(**{**given, **owned})
     if isinstance(recipe.batches, MaxTokens):
-        # only now is it known how many processes there are
+        # the number of processes is known only now
         arguments.gradient_accumulation_steps = parts_of_max_tokens(recipe.batches.per_update, arguments.world_size)
     return arguments
 
 
 def steps_of(recipe: Recipe, task: Task) -> int:
-    """Updates of the whole run: the recipe's, or where these are fewer those of its epochs."""
+    """Updates of the whole run: `max_steps`, or those of the recipe's epochs if they are fewer."""
     if recipe.epochs is None:
         return recipe.training.max_steps
     batches = task.batches(recipe.training.max_steps, rank=0, world=1)
-    # those of streamed text have no epochs, and their recipes none either
+    # streamed text has no epochs, and its recipes give none
     assert isinstance(batches, StepBatches)
     return min(recipe.training.max_steps, recipe.epochs * batches.updates_per_epoch)
 
@@ -453,12 +379,12 @@ def last_checkpoint(run_dir: Path) -> Path | None:
 
 def state_to_resume(checkpoint: Path) -> TrainerState:
     """
-    The Trainer's state in a checkpoint. It holds the best checkpoint as a path, which is made to lie beside this one:
-    the run's folder may have been moved since.
+    The Trainer's state in a checkpoint. The path of the best checkpoint is replaced by the one beside this checkpoint:
+    the run's folder may have been moved.
 
     Raises:
         RunFailed: the best checkpoint is absent.
-        CheckpointDamaged: it is not whole.
+        UserError: it is not whole.
     """
     state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
     if state.best_global_step:
@@ -495,7 +421,7 @@ def remove_old_checkpoints(run_dir: Path, best_step: int | None) -> None:
 
 def read_history(state: TrainerState) -> list[dict[str, float]]:
     """What the Trainer logged, as a results record stores it."""
-    # the Trainer's own sums at the end count batches as if each were one example, and only since the last start
+    # the Trainer's totals count each batch as one example, and only since the last start
     own = ("epoch", "total_flos", "train_loss", "train_runtime", "train_samples_per_second", "train_steps_per_second")
     entries = [{key: value for key, value in entry.items() if key not in own} for entry in state.log_history]
     return [entry for entry in json.loads(json.dumps(entries)) if set(entry) != {"step"}]

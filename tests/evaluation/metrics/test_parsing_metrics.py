@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from hf_sysgen.data.cfq.trees import is_tree
+from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.metrics.modules import load_metric
 from hf_sysgen.evaluation.metrics.parsing import attachment_scores, correct_arcs, correct_heads, spanning_tree
-from hf_sysgen.evaluation.metrics.sequences import MetricError
 from hf_sysgen.evaluation.metrics.summary import summarize
 
 
@@ -100,5 +100,5 @@ def test_attachment_scores_by_hand():
     ],
 )
 def test_no_trees(predictions, references, message):
-    with pytest.raises(MetricError, match=message):
+    with pytest.raises(UserError, match=message):
         attachment_scores(predictions, references)

@@ -6,8 +6,9 @@ import math
 
 import pytest
 
+from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.metrics.modules import METRICS, load_metric
-from hf_sysgen.evaluation.metrics.sequences import MetricError, exact_match, oracle_length_match, perplexity, shares
+from hf_sysgen.evaluation.metrics.sequences import exact_match, oracle_length_match, perplexity, shares
 
 
 def test_exact_match():
@@ -32,11 +33,11 @@ def test_shares_by_category():
         "exact": 0.5,
         "by_category": {"one": {"examples": 3, "exact": pytest.approx(2 / 3)}, "two": {"examples": 1, "exact": 0.0}},
     }
-    with pytest.raises(MetricError, match="3 categories for 4 predictions"):
+    with pytest.raises(UserError, match="3 categories for 4 predictions"):
         shares({"exact": exact_match}, predictions, references, ["one"] * 3)
-    with pytest.raises(MetricError, match="no predictions"):
+    with pytest.raises(UserError, match="no predictions"):
         shares({"exact": exact_match}, [], [])
-    with pytest.raises(MetricError, match="3 references for 4 predictions"):
+    with pytest.raises(UserError, match="3 references for 4 predictions"):
         shares({"exact": exact_match}, predictions, references[:3])
 
 
@@ -49,9 +50,9 @@ def test_perplexity_weighs_tokens_alike():
     # the mean over no token is not a number, and counts for nothing
     assert perplexity([math.log(2), math.nan], [3, 0])["perplexity"] == pytest.approx(2.0)
     assert perplexity([1e5], [1])["perplexity"] == math.inf
-    with pytest.raises(MetricError, match="no tokens"):
+    with pytest.raises(UserError, match="no tokens"):
         perplexity([1.0], [0])
-    with pytest.raises(MetricError, match="a length of -1 tokens"):
+    with pytest.raises(UserError, match="a length of -1 tokens"):
         perplexity([1.0, 1.0], [3, -1])
 
 
@@ -104,11 +105,11 @@ def test_metrics_combine(tmp_path):
 
 
 def test_no_such_metric():
-    with pytest.raises(MetricError, match="no metric 'blue'; there are bleu, cogs_match"):
+    with pytest.raises(UserError, match="no metric 'blue'; there are bleu, cogs_match"):
         load_metric("blue")
-    with pytest.raises(MetricError, match="no config 'iwslt' of perplexity"):
+    with pytest.raises(UserError, match="no config 'iwslt' of perplexity"):
         load_metric("perplexity", "iwslt")
-    with pytest.raises(MetricError, match="there are tokenized, detokenized, iwslt14"):
+    with pytest.raises(UserError, match="there are tokenized, detokenized, iwslt14"):
         load_metric("bleu", "iwslt")
 
 

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 from hf_sysgen.cli.main import app
 from hf_sysgen.data.noun_adjective.rule import HELD_OUT, TRAIN_PAIRS
+from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.metrics.bleu import SETUPS, bleu
 from hf_sysgen.evaluation.metrics.comp import LEXICON, comp, comp_match, words
 from hf_sysgen.evaluation.metrics.modules import load_metric
-from hf_sysgen.evaluation.metrics.sequences import MetricError
 from hf_sysgen.evaluation.significance import (
     bleu_test,
     match_test,
@@ -28,7 +28,7 @@ from hf_sysgen.evaluation.significance import (
     seeds_test,
 )
 from hf_sysgen.results.predictions import write_predictions
-from hf_sysgen.results.record import ResultsError, write_record
+from hf_sysgen.results.record import write_record
 
 PREDICTIONS = ["the cat is on the mat .", "there is a dog in the old house", "we have found a good solution ."]
 REFERENCES = ["the cat sat on the mat .", "a dog is in the old house .", "we have found a good solution ."]
@@ -92,13 +92,13 @@ def test_validation_of_iwslt14_is_of_detokenized_text():
 
 
 def test_bleu_needs_predictions_and_a_setup():
-    with pytest.raises(MetricError, match="no setup 'wmt' of bleu; there are tokenized"):
+    with pytest.raises(UserError, match="no setup 'wmt' of bleu; there are tokenized"):
         bleu(PREDICTIONS, REFERENCES, "wmt")
-    with pytest.raises(MetricError, match="no predictions"):
+    with pytest.raises(UserError, match="no predictions"):
         bleu([], [])
-    with pytest.raises(MetricError, match="1 references for 2 predictions"):
+    with pytest.raises(UserError, match="1 references for 2 predictions"):
         bleu(["a b", "c"], ["a b"])
-    with pytest.raises(MetricError, match="2 references for 1 predictions"):
+    with pytest.raises(UserError, match="2 references for 1 predictions"):
         bleu(["a b"], ["a b", "c"])
 
 
@@ -166,7 +166,7 @@ def test_references_with_another_word():
         assert comp(predictions, references, pairs, rule) == {"comp": 0.5, "examples": 2, "other_references": 1}
         dropped = comp(predictions, references, pairs, rule, drop=True)
         assert dropped == {"comp": 0.0, "examples": 1, "other_references": 1}
-    with pytest.raises(MetricError, match="nothing to measure"):
+    with pytest.raises(UserError, match="nothing to measure"):
         comp(predictions[:1], references[:1], pairs[:1], drop=True)
 
 
@@ -180,15 +180,15 @@ def test_words_of_moses_tokens_and_pieces():
 
 
 def test_comp_refuses_what_it_cannot_match():
-    with pytest.raises(MetricError, match="'old house' is no adjective and noun of the lexicon"):
+    with pytest.raises(UserError, match="'old house' is no adjective and noun of the lexicon"):
         comp(["x"], ["x"], [["old house"]])
-    with pytest.raises(MetricError, match="no noun-adjective pair"):
+    with pytest.raises(UserError, match="no noun-adjective pair"):
         comp(["x"], ["x"], [[]])
-    with pytest.raises(MetricError, match="no rule 'stem' of comp"):
+    with pytest.raises(UserError, match="no rule 'stem' of comp"):
         comp(["x"], ["x"], [["new response"]], "stem")
-    with pytest.raises(MetricError, match="2 references for 1 predictions"):
+    with pytest.raises(UserError, match="2 references for 1 predictions"):
         comp(["x"], ["x", "y"], [["new response"]])
-    with pytest.raises(MetricError, match="0 pairs for 1 predictions"):
+    with pytest.raises(UserError, match="0 pairs for 1 predictions"):
         comp(["x"], ["x"], [])
 
 
@@ -275,10 +275,10 @@ def test_paired_seeds():
 def test_seeds_that_do_not_scatter():
     for paired in (False, True):
         assert seeds_test([0.5, 0.5], [0.5, 0.5], paired) == (0.0, 1.0)
-        with pytest.raises(MetricError, match="do not scatter over seeds"):
+        with pytest.raises(UserError, match="do not scatter over seeds"):
             seeds_test([0.5, 0.5], [0.75, 0.75], paired)
     # differences of 0.1, but for rounding
-    with pytest.raises(MetricError, match="do not scatter over seeds"):
+    with pytest.raises(UserError, match="do not scatter over seeds"):
         seeds_test([0.5, 0.6, 0.7], [0.6, 0.7, 0.8], paired=True)
     assert seeds_test([0.25, 0.5], [0.25, 0.5], paired=True) == (0.0, 1.0)
     assert seeds_test([0.003] * 3, [0.003] * 5) == (0.0, 1.0)
@@ -309,18 +309,18 @@ def test_two_runs_are_compared_by_their_predictions(tmp_path):
     assert found.difference > 10
     lengths = [[float(len(text)) for text in texts * 4] for texts in (PREDICTIONS, REFERENCES)]
     assert runs_test(str(first), second, "loss") == permutation_test(*lengths)
-    with pytest.raises(MetricError, match="have no 'pairs', which comp needs"):
+    with pytest.raises(UserError, match="have no 'pairs', which comp needs"):
         runs_test(first, second, "comp")
-    with pytest.raises(ResultsError, match=r"a/predictions\.jsonl: has no predictions of 'tset'"):
+    with pytest.raises(UserError, match=r"a/predictions\.jsonl: has no predictions of 'tset'"):
         runs_test(first, second, split="tset")
-    with pytest.raises(ResultsError, match="cannot read results"):
+    with pytest.raises(UserError, match="cannot read results"):
         runs_test(first, tmp_path / "absent")
-    with pytest.raises(MetricError, match=r"is of flores en-ne, .* of flores ne-en: compare like with like"):
+    with pytest.raises(UserError, match=r"is of flores en-ne, .* of flores ne-en: compare like with like"):
         runs_test(first, written_run(tmp_path / "c", REFERENCES, config="ne-en"))
-    with pytest.raises(MetricError, match="have other examples in test"):
+    with pytest.raises(UserError, match="have other examples in test"):
         runs_test(first, written_run(tmp_path / "d", REFERENCES))
     (tmp_path / "d" / "predictions.jsonl").write_text('{"split": ')
-    with pytest.raises(ResultsError, match="line 1"):
+    with pytest.raises(UserError, match="line 1"):
         runs_test(first, tmp_path / "d")
 
 
@@ -328,16 +328,16 @@ def test_runs_of_other_tasks_are_compared_or_refused(tmp_path):
     """Labels of a graph are no text, and text that is only read has no target."""
     labels = [{"role": ["a"]}, {"role": ["b"]}]
     graphs = [written_run(tmp_path / name, ["x", "y"], prediction=labels) for name in ("a", "b")]
-    with pytest.raises(MetricError, match="predictions of test are no texts, which bleu needs"):
+    with pytest.raises(UserError, match="predictions of test are no texts, which bleu needs"):
         runs_test(*graphs, "bleu")
-    with pytest.raises(MetricError, match="'prediction' is no number of each prediction of test"):
+    with pytest.raises(UserError, match="'prediction' is no number of each prediction of test"):
         runs_test(*graphs, "prediction")
     for folder, nats in zip(graphs, (3.0, 1.0), strict=True):
         rows = [{"split": "validation", "row": row, "input": f"s {row}", "nats": nats + row} for row in range(3)]
         rows = [{**row, "correct": 1, "tokens": 2} for row in rows]
         write_predictions(folder / "predictions.jsonl", rows)
     assert runs_test(*graphs, "nats", "validation") == (-2.0, 0.25)
-    with pytest.raises(MetricError, match="have no 'exact', which accuracy needs"):
+    with pytest.raises(UserError, match="have no 'exact', which accuracy needs"):
         runs_test(*graphs, split="validation")
 
 
@@ -373,18 +373,18 @@ def test_right_where_the_other_is_wrong(tmp_path):
 
 def test_what_no_test_can_do():
     for test in (match_test, permutation_test):
-        with pytest.raises(MetricError, match="2 and 1 examples: a paired test"):
+        with pytest.raises(UserError, match="2 and 1 examples: a paired test"):
             test([1, 0], [1])
-        with pytest.raises(MetricError, match="0 and 0 examples"):
+        with pytest.raises(UserError, match="0 and 0 examples"):
             test([], [])
-    with pytest.raises(MetricError, match="1 and 2 examples"):
+    with pytest.raises(UserError, match="1 and 2 examples"):
         bleu_test(["a"], ["a"], ["a", "b"])
-    with pytest.raises(MetricError, match="1 and 3 runs"):
+    with pytest.raises(UserError, match="1 and 3 runs"):
         seeds_test([1.0], [1.0, 2.0, 3.0])
-    with pytest.raises(MetricError, match="2 and 3 examples"):
+    with pytest.raises(UserError, match="2 and 3 examples"):
         seeds_test([1.0, 2.0], [1.0, 2.0, 3.0], paired=True)
     for test in (permutation_test, seeds_test):
-        with pytest.raises(MetricError, match="a score is nan"):
+        with pytest.raises(UserError, match="a score is nan"):
             test([1.0, 2.0, 3.0], [1.1, math.nan, 2.0])
-        with pytest.raises(MetricError, match="a score is -inf"):
+        with pytest.raises(UserError, match="a score is -inf"):
             test([1.0, -math.inf, 3.0], [1.1, 2.0, 2.0])

@@ -19,7 +19,7 @@ def trained(monkeypatch) -> list:
 
     def done(self, work, items):
         asked.extend(items)
-        return [0] * len(items)
+        return [(0, "")] * len(items)
 
     monkeypatch.setattr(TrainingProcesses, "map", done)
     return asked
@@ -42,11 +42,14 @@ def test_a_picture_that_could_not_be_written(trained, tmp_path):
 def test_the_best_of_several_metrics(trained, tmp_path):
     """Nobody knows which one that is."""
     recipes = [write_recipe(tmp_path, name, paper_metric=name, seed=0) for name in ("accuracy", "bleu")]
-    assert "which have several metrics (accuracy, bleu)" in refused(*recipes, "--translate", "jump")
+    assert "--translate needs one metric to choose the best recipe by, these have accuracy, bleu" in refused(
+        *recipes, "--translate", "jump"
+    )
     assert trained == []
 
 
 def test_a_word_that_no_model_knows(trained, learned):
     line = refused(learned / "recipe.yaml", "--translate", "jump", "--translate", "foo jump")
     assert "'foo'" in line
-    assert len(trained) == 1
+    # it is finished
+    assert trained == []

@@ -23,7 +23,8 @@ from typer.testing import CliRunner
 import hf_sysgen.training.tasks.base
 from hf_sysgen.cli.main import app
 from hf_sysgen.config.io import dump_recipe, load_recipe
-from hf_sysgen.config.sweep import SweepError, load_sweep
+from hf_sysgen.config.recipe import RecipeError
+from hf_sysgen.config.sweep import load_sweep
 from hf_sysgen.files import locked
 from hf_sysgen.results.record import RESULTS, Record, read_record
 from hf_sysgen.training.launch import sweep as launch_sweep
@@ -126,7 +127,7 @@ def test_overrides(folder):
     assert [run.recipe.model.fields["dropout"] for run in load_sweep(path, ["model.dropout=0.5"]).runs] == [0.5] * 8
     # values that YAML would read otherwise
     write_sweep(folder, axes={"paper.cell": ["null", "3", None], "training.report_to": ["none"]}, seeds=[0])
-    with pytest.raises(SweepError, match="two runs are one"):
+    with pytest.raises(RecipeError, match="two runs are one"):
         load_sweep(path)
     write_sweep(folder, axes={"paper.cell": ["3"]}, seeds=[0])
     assert load_sweep(path).runs[0].recipe.paper.cell == "3"

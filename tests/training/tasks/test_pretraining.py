@@ -49,12 +49,13 @@ from hf_sysgen.config.io import parse_recipe
 from hf_sysgen.config.recipe import RecipeError
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.data.c4.files import Shard, known_shards, shard_names, write_shards
+from hf_sysgen.errors import RunFailed
 from hf_sysgen.evaluation.metrics.language_modeling import evaluate_text
 from hf_sysgen.evaluation.metrics.summary import summarize_text
 from hf_sysgen.results.record import read_record
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.base import prepare_task
-from hf_sysgen.training.tasks.pretraining import PretrainingTask, StreamBatches, StreamEnded
+from hf_sysgen.training.tasks.pretraining import PretrainingTask, StreamBatches
 
 STREAMS, LENGTH = 6, 13
 
@@ -151,7 +152,7 @@ def test_no_example_is_shown_twice(text, tokenizer):
     shortest = min(range(STREAMS), key=lambda stream: len(by_stream(tokenizer)[stream]))
     enough = len(by_stream(tokenizer)[shortest]) // 2
     assert len(updates(stream_batches(text, tokenizer, steps=enough))) == enough
-    with pytest.raises(StreamEnded, match=rf"stream {shortest} ends before update {enough + 1} of 999.*steps={enough}"):
+    with pytest.raises(RunFailed, match=rf"stream {shortest} ends before update {enough + 1} of 999.*steps={enough}"):
         updates(stream_batches(text, tokenizer, steps=999))
 
 

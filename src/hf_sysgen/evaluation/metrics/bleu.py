@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from hf_sysgen.data.text.translation import bpe_decoder, library, moses_detokenizer, sentencepiece_decoder
-from hf_sysgen.evaluation.metrics.sequences import MetricError, check_paired
+from hf_sysgen.errors import UserError
+from hf_sysgen.evaluation.metrics.sequences import check_paired
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,9 @@ def bleu_setup(benchmark: str, config: str, split: str) -> str:
 
 
 def setup_of(name: str) -> Setup:
-    """A setup by name. Raises MetricError with the names there are."""
+    """A setup by name. Raises UserError with the names there are."""
     if name not in SETUPS:
-        raise MetricError(f"no setup {name!r} of bleu; there are {', '.join(SETUPS)}")
+        raise UserError(f"no setup {name!r} of bleu; there are {', '.join(SETUPS)}")
     return SETUPS[name]
 
 
@@ -92,7 +93,7 @@ def bleu(predictions: Sequence[str], references: Sequence[str], setup: str = "to
         `reference_length` in tokens, and sacrebleu's `signature`.
 
     Raises:
-        MetricError: no such setup, no predictions, or not as many references; DataError: a library is not installed.
+        UserError: no such setup, no predictions, or not as many references; DataError: a library is not installed.
     """
     chosen = setup_of(setup)
     check_paired(predictions, references)

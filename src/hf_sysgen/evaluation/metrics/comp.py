@@ -12,7 +12,8 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
-from hf_sysgen.evaluation.metrics.sequences import MetricError, check_paired
+from hf_sysgen.errors import UserError
+from hf_sysgen.evaluation.metrics.sequences import check_paired
 
 Rule = Literal["any_inflection", "same_form"]
 
@@ -59,10 +60,10 @@ def comp_match(prediction: str, reference: str, pairs: Sequence[str], rule: Rule
         None where the reference itself lacks a word, such as one with "important" for big, under either rule.
 
     Raises:
-        MetricError: there is no pair, or a word of it is not in the lexicon.
+        UserError: there is no pair, or a word of it is not in the lexicon.
     """
     if not pairs:
-        raise MetricError("an example has no noun-adjective pair; give the column `pairs` of noun_adjective's test")
+        raise UserError("an example has no noun-adjective pair; give the column `pairs` of noun_adjective's test")
     predicted, expected = words(prediction), words(reference)
     found = complete = True
     for english in (word for pair in pairs for word in _split(pair)):
@@ -91,12 +92,12 @@ def comp(
         `comp`, between 0 and 1; `examples` it is over; `other_references`: how many references lack a word.
 
     Raises:
-        MetricError: no such rule; not as many references and pairs as predictions; no example is left; see
+        UserError: no such rule; not as many references and pairs as predictions; no example is left; see
             `comp_match`.
     """
     hits = comp_hits(predictions, references, pairs, rule, drop)
     if not hits:
-        raise MetricError("no predictions: there is nothing to measure")
+        raise UserError("no predictions: there is nothing to measure")
     others = sum(comp_match("", reference, wanted) is None for reference, wanted in zip(references, pairs, strict=True))
     return {"comp": sum(hits) / len(hits), "examples": len(hits), "other_references": others}
 
@@ -110,7 +111,7 @@ def comp_hits(
 ) -> list[bool]:
     """Of each example that counts, whether its prediction has adjective and noun of every pair; see `comp`."""
     if rule not in get_args(Rule):
-        raise MetricError(f"no rule {rule!r} of comp; there are {', '.join(get_args(Rule))}")
+        raise UserError(f"no rule {rule!r} of comp; there are {', '.join(get_args(Rule))}")
     check_paired(predictions, references)
     check_paired(predictions, pairs, "pairs")
     hits = []
@@ -127,5 +128,5 @@ def comp_hits(
 def _split(pair: str) -> list[str]:
     parts = pair.split()
     if len(parts) != 2 or not set(parts) <= set(LEXICON):
-        raise MetricError(f"{pair!r} is no adjective and noun of the lexicon, such as 'new response'")
+        raise UserError(f"{pair!r} is no adjective and noun of the lexicon, such as 'new response'")
     return parts

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
+from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.metrics.bleu import SETUPS, bleu
 from hf_sysgen.evaluation.metrics.cogs_match import exact_match as form_match
 from hf_sysgen.evaluation.metrics.cogs_match import renaming_match, semantic_match
 from hf_sysgen.evaluation.metrics.comp import Rule, comp
 from hf_sysgen.evaluation.metrics.parsing import attachment_scores
-from hf_sysgen.evaluation.metrics.sequences import MetricError, exact_match, oracle_length_match, perplexity, shares
+from hf_sysgen.evaluation.metrics.sequences import exact_match, oracle_length_match, perplexity, shares
 
 if TYPE_CHECKING:
     import evaluate
@@ -110,16 +111,16 @@ def load_metric(name: str, config_name: str | None = None, **kwargs: Any) -> eva
         kwargs: of `evaluate.Metric`, such as `num_process`, `process_id`, `keep_in_memory`.
 
     Raises:
-        MetricError: no such metric or config.
+        UserError: no such metric or config.
     """
     import datasets
     import evaluate
 
     if name not in METRICS:
-        raise MetricError(f"no metric {name!r}; there are {', '.join(METRICS)}")
+        raise UserError(f"no metric {name!r}; there are {', '.join(METRICS)}")
     spec = METRICS[name]
     if config_name not in (None, "default", *spec.configs):
-        raise MetricError(f"no config {config_name!r} of {name}; there are {', '.join(spec.configs) or 'none'}")
+        raise UserError(f"no config {config_name!r} of {name}; there are {', '.join(spec.configs) or 'none'}")
 
     def feature(kind: Any) -> Any:
         return datasets.List(feature(kind[0])) if isinstance(kind, list) else datasets.Value(kind)

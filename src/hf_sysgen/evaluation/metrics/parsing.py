@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hf_sysgen.evaluation.metrics.sequences import MetricError
+from hf_sysgen.errors import UserError
 
 
 def correct_heads(heads: Sequence[int], gold_heads: Sequence[int]) -> int:
@@ -41,26 +41,26 @@ def attachment_scores(
         `las`, `uas`: over all tokens; `exact_match`: over trees.
 
     Raises:
-        MetricError: no tree; a text is no tree; trees of one example differ in their tokens.
+        UserError: no tree; a text is no tree; trees of one example differ in their tokens.
     """
     arcs = heads = tokens = exact = 0
     for number, (prediction, reference) in enumerate(zip(predictions, references, strict=True)):
         (ours, labels), (gold, gold_labels) = _read_tree(prediction), _read_tree(reference)
         counts = content_words[number] if content_words is not None else [True] * len(gold)
         if not len(ours) == len(gold) == len(counts):
-            raise MetricError(f"{len(ours)} tokens in prediction {number}, {len(gold)} in its reference: give as many")
+            raise UserError(f"{len(ours)} tokens in prediction {number}, {len(gold)} in its reference: give as many")
         right = correct_arcs(ours, labels, gold, gold_labels)
         tokens, arcs, heads = tokens + len(gold), arcs + sum(right), heads + correct_heads(ours, gold)
         exact += all(hit for hit, counted in zip(right, counts, strict=True) if counted)
     if not tokens:
-        raise MetricError("no tokens: there is nothing to measure")
+        raise UserError("no tokens: there is nothing to measure")
     return {"las": arcs / tokens, "uas": heads / tokens, "exact_match": exact / len(references)}
 
 
 def _read_tree(text: str) -> tuple[list[int], list[str]]:
     pairs = [token.partition(":")[::2] for token in text.split()]
     if not all(head.isdecimal() and label for head, label in pairs):
-        raise MetricError(f"{text!r} is no tree: give one head:label for each token, such as '2:nsubj 0:root'")
+        raise UserError(f"{text!r} is no tree: give one head:label for each token, such as '2:nsubj 0:root'")
     return [int(head) for head, _ in pairs], [label for _, label in pairs]
 
 

@@ -12,16 +12,12 @@ from hf_sysgen.errors import UserError
 Match = Callable[[str, str], bool]
 
 
-class MetricError(UserError):
-    """What was to be measured cannot be: says which argument, what is wrong and what would be right."""
-
-
 def check_paired(predictions: Sequence[Any], others: Sequence[Any], what: str = "references") -> None:
-    """Raises MetricError where there are no predictions, or not as many of the others."""
+    """Raises UserError where there are no predictions, or not as many of the others."""
     if not len(predictions):
-        raise MetricError("no predictions: there is nothing to measure")
+        raise UserError("no predictions: there is nothing to measure")
     if len(others) != len(predictions):
-        raise MetricError(f"{len(others)} {what} for {len(predictions)} predictions; give one for each")
+        raise UserError(f"{len(others)} {what} for {len(predictions)} predictions; give one for each")
 
 
 def exact_match(prediction: str, reference: str) -> bool:
@@ -54,7 +50,7 @@ def shares(
     number of examples and shares.
 
     Raises:
-        MetricError: there is no example, or not one reference and one category for each.
+        UserError: there is no example, or not one reference and one category for each.
     """
     check_paired(predictions, references)
     if categories is not None:
@@ -90,12 +86,12 @@ def perplexity(losses: Sequence[float], lengths: Sequence[int]) -> dict[str, flo
         `perplexity`; `loss`, its logarithm; `tokens`.
 
     Raises:
-        MetricError: there is no token, or a length is negative.
+        UserError: there is no token, or a length is negative.
     """
     if any(length < 0 for length in lengths):
-        raise MetricError(f"a length of {min(lengths)} tokens: lengths must not be negative")
+        raise UserError(f"a length of {min(lengths)} tokens: lengths must not be negative")
     tokens = sum(lengths)
     if not tokens:
-        raise MetricError("no tokens: there is nothing to measure")
+        raise UserError("no tokens: there is nothing to measure")
     loss = math.fsum(loss * length for loss, length in zip(losses, lengths, strict=True) if length) / tokens
     return {"perplexity": math.exp(loss) if loss < 700 else math.inf, "loss": loss, "tokens": tokens}

@@ -31,7 +31,8 @@ from typing import Any
 
 from hf_sysgen.config.io import parse_overrides
 from hf_sysgen.config.recipe import Recipe
-from hf_sysgen.results.record import Record, ResultsError
+from hf_sysgen.errors import UserError
+from hf_sysgen.results.record import Record
 
 FOLDER = Path(__file__).parent
 COMPARED = ("results", "count")
@@ -195,14 +196,14 @@ def find_tables(name: str) -> list[tuple[Paper, Table]]:
     The tables of a name: `all`, a paper (`csordas2021`), or one table of it (`csordas2021-table3`).
 
     Raises:
-        ResultsError: nothing has that name.
+        UserError: nothing has that name.
     """
     found = [(paper, table) for paper in papers() for table in paper.tables if name in ("all", paper.id, table.id)]
     if not found:
         paper_ids = ", ".join(paper.id for paper in papers())
         same = [table.id for paper in papers() for table in paper.tables if paper.id == name.partition("-")[0]]
         known = f"{name.partition('-')[0]} has {', '.join(same)}" if same else f"tables of {paper_ids}, or all"
-        raise ResultsError(f"no table {name!r}: {known}")
+        raise UserError(f"no table {name!r}: {known}")
     return found
 
 

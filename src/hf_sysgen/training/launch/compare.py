@@ -1,4 +1,4 @@
-"""Several recipes side by side: one process each, one table, one plot."""
+"""Several recipes side by side: a sweep of them, one table, one plot."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from pathlib import Path
 from hf_sysgen.analysis.plotting import check_picture
 from hf_sysgen.config.io import load_recipe
 from hf_sysgen.config.recipe import Recipe, RecipeError
+from hf_sysgen.config.sweep import Run, Sweep, check_folders
 from hf_sysgen.data import benchmark_info, load_benchmark
 from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, source_ids
 from hf_sysgen.reports.curves import plot_accuracies, told_apart
 from hf_sysgen.results.record import MODEL, RESULTS, Record, SplitMetrics, read_record
 from hf_sysgen.tables import table
-from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
+from hf_sysgen.training.launch.sweep import run_sweep
 
 
 def compare_recipes(
@@ -39,21 +40,19 @@ def compare_recipes(
         processes: runs at once; by default one per core, and one on each GPU.
 
     Returns:
-        exit status: 0 if all runs finished, else that of a run: 2 where the input of every failed one cannot be run.
+        exit status, as of `run_sweep`; 1 also where the checkpoint does not load elsewhere.
 
     Raises:
-        RecipeError: a recipe is wrong, two recipes share a folder, or they have no metric in common that tells whose
-            checkpoint is to translate.
-        AnalysisError: the plot's name ends otherwise.
-        CheckpointError, DataError: that checkpoint writes no texts, or cannot read a sentence.
+        RecipeError: a recipe is wrong, two recipes share a folder, or they are judged by several metrics, so that no
+            checkpoint is the best to translate.
+        UserError: the plot's name ends otherwise, or that checkpoint writes no texts. DataError: it cannot read a
+            sentence.
     """
     if plot is not None:
         check_picture(plot)
-    recipes = [load_recipe(file, overrides) for file in files]
-    if len({recipe.run_dir for recipe in recipes}) < len(recipes):
-        raise RecipeError(
-            "output_dir: two of the recipes have one folder; give each its own name or seed", "output_dir"
-        )
+    runs = tuple(Run(file, tuple(overrides), load_recipe(file, overrides)) for file in files)
+    check_folders(runs)
+    recipes = [run.recipe for run in runs]
     for recipe in recipes:
         if "test" not in benchmark_info(recipe.data.benchmark).config(recipe.data.config).splits:
             raise RecipeError(
@@ -62,37 +61,24 @@ def compare_recipes(
     metrics = sorted({recipe.paper.metric for recipe in recipes})
     if sentences and len(metrics) > 1:
         raise RecipeError(
-            f"--translate: is by the best of the recipes, which have several metrics ({', '.join(metrics)}); "
-            "leave it out"
+            f"--translate needs one metric to choose the best recipe by, these have {', '.join(metrics)}; leave it out"
         )
-    pool = TrainingProcesses(processes, len(recipes))
-
-    def train(job: tuple[Path, Recipe], slot: int) -> int:
-        file, recipe = job
-        return pool.train(file, overrides, slot, lambda line: print(f"[{recipe.name}] {line}", flush=True))
-
-    statuses = pool.map(train, list(zip(files, recipes, strict=True)))
-    for recipe, status in zip(recipes, statuses, strict=True):
-        if status != 0:
-            print(f"error: {recipe.name} failed, its messages are above", file=sys.stderr)
-    if any(statuses):
-        return exit_status(statuses)
+    # not complete, so that its folder, which it shares with other comparisons, is not locked
+    if status := run_sweep(Sweep(Path("compare"), runs, select=None, complete=False), processes):
+        return status
     records = [read_record(recipe.run_dir / RESULTS) for recipe in recipes]
     print("\n" + _table(recipes, records))
     if plot is not None:
         plot_accuracies(records, plot)
         print(f"\naccuracies over training: {plot}")
     if sentences:
-        metric = recipes[0].paper.metric
-        best = max(zip(recipes, records, strict=True), key=lambda pair: pair[1].splits["test"].metrics[metric] or 0.0)[
-            0
-        ]
-        return _translate(best, sentences)
+        accuracies = [record.splits["test"].metrics[metrics[0]] or 0.0 for record in records]
+        return _translate(recipes[accuracies.index(max(accuracies))], sentences)
     return 0
 
 
 def _table(recipes: Sequence[Recipe], records: Sequence[Record]) -> str:
-    # runs of one table are judged alike: by exact match, or of translation by what the first one's paper reports
+    # one metric for all rows: that of the first recipe's paper
     metric = recipes[0].paper.metric
 
     def paper(recipe: Recipe, value: float | None) -> str:
@@ -137,7 +123,7 @@ def _translate(recipe: Recipe, sentences: Sequence[str]) -> int:
     import hf_sysgen.hub
 
     checkpoint = recipe.run_dir / MODEL
-    # told in one line, before a process stumbles on it: a word that the model does not know
+    # raises here, in one line, if a word is unknown to the model
     model, tokenizer = load_checkpoint(checkpoint)
     encode_sources(tokenizer, list(sentences), source_ids(model))
     script = Path(hf_sysgen.hub.__file__).with_name("stranger.py")

@@ -1,4 +1,4 @@
-"""Several runs at once on one machine: `python -m hf_sysgen.train`, a process each, that end together."""
+"""Several runs at once on one machine: one process `python -m hf_sysgen.train` for each. All are ended together."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class TrainingProcesses:
 
     def map(self, work: Callable[[Item, int], Outcome], items: Sequence[Item]) -> list[Outcome]:
         """
-        `work(item, slot)` of all items, in threads; slots, from 0, are those of processes at once. Ctrl-C and SIGTERM
-        end all processes, and then this raises KeyboardInterrupt.
+        `work(item, slot)` for all items, in threads. Slots number the processes that run at once, from 0. Ctrl-C and
+        SIGTERM end all processes, and then this raises KeyboardInterrupt.
         """
         slots: queue.SimpleQueue[int] = queue.SimpleQueue()
         for slot in range(self.at_once):
@@ -89,7 +89,7 @@ class TrainingProcesses:
         Returns:
             its exit status; nonzero where it was stopped.
         """
-        # threads that somebody asked for are theirs to know; more than there are cores free cost many times the work
+        # a user's own number of threads wins; more threads than free cores make a run many times slower
         environment = {"OMP_NUM_THREADS": str(self.threads)} | os.environ
         if len(self.devices) > 1:
             environment["CUDA_VISIBLE_DEVICES"] = self.devices[slot % len(self.devices)]
@@ -105,7 +105,7 @@ class TrainingProcesses:
                 errors="replace",
                 env=environment,
                 pass_fds=keep_open,
-                # Ctrl-C reaches it through `_stop` alone, once, and so do its own processes
+                # so that Ctrl-C reaches it and its own processes once, through `_stop`
                 start_new_session=True,
             )
             self._live.add(process)
@@ -119,7 +119,7 @@ class TrainingProcesses:
         return process.returncode
 
     def _stop(self) -> None:
-        """A run that is killed goes on from its last checkpoint, so nothing is lost by being quick."""
+        """End all processes at once: a killed run resumes from its last checkpoint."""
         with self._lock:
             self.stopping = True
             for process in self._live:
@@ -128,7 +128,7 @@ class TrainingProcesses:
 
 
 def _gpus() -> list[str]:
-    """What CUDA_VISIBLE_DEVICES calls the GPUs that there are."""
+    """The available GPUs by their names in CUDA_VISIBLE_DEVICES."""
     import torch
 
     count = torch.cuda.device_count()
@@ -138,7 +138,7 @@ def _gpus() -> list[str]:
 
 @contextlib.contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """What asks this process to end, such as Slurm before a time limit, does so as Ctrl-C would."""
+    """Treat SIGTERM, which Slurm sends before a time limit, like Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

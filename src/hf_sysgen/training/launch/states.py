@@ -1,4 +1,4 @@
-"""The states of a sweep's runs, told from their folders and logs."""
+"""The states of a sweep's runs, read from their folders and logs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENDED = "exit status "
 
 
 def state_of(run: Run) -> tuple[str, str]:
-    """One of `STATES`, and what more there is to say: of a failed run its last error."""
+    """One of `STATES`, and a detail: of a failed run its last error."""
     try:
         if finished_results(run.recipe) is not None:
             return "finished", ""
@@ -34,10 +34,10 @@ def state_of(run: Run) -> tuple[str, str]:
 def failure_of(log: Path) -> str | None:
     """The last error of a log whose last attempt failed."""
     *lines, last = ["", *_tail(log)]
-    # what ended well has failed nowhere, though its folder may have been removed since
+    # a run that ended well has not failed, even if its folder was removed later
     if not last.startswith(ENDED) or last == f"{ENDED}0":
         return None
-    # what we print ends in one such line; of a traceback the last line says most
+    # our own messages end in such a line; otherwise the last line of the traceback says most
     errors = [line for line in lines if line.startswith("error: ")]
     return errors[-1].removeprefix("error: ") if errors else lines[-1] or last
 

@@ -18,16 +18,16 @@ from typing import IO
 
 from tqdm.auto import tqdm
 
-from hf_sysgen.config.sweep import Run, Selection, Sweep, SweepError, cells_of
+from hf_sysgen.config.sweep import Run, Selection, Sweep, cells_of
 from hf_sysgen.errors import RunFailed, UserError
 from hf_sysgen.files import locked, write_whole
-from hf_sysgen.results.record import RESULTS, Record, ResultsError, read_record
+from hf_sysgen.results.record import RESULTS, Record, read_record
 from hf_sysgen.tables import table
 from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
 from hf_sysgen.training.launch.states import ENDED, STATES, failure_of, last_line, state_of
 from hf_sysgen.training.run import being_trained, finished_results
 
-# between looks at a run that another process trains
+# between checks of a run that another process trains
 WAIT_SECONDS = 1.0
 
 
@@ -58,12 +58,12 @@ def run_sweep(sweep: Sweep, at_once: int | None = None, accelerate: Path | None 
         exit status: 0 if all runs are finished; 2 where the input of every failed one cannot be run; else 1.
 
     Raises:
-        SweepError: the sweep is being run in this folder already.
+        UserError: the sweep is being run in this folder already.
     """
     # a job of an array is one of many that run a part of the same sweep
     with locked(sweep.folder / "lock") if sweep.complete else contextlib.nullcontext(sys.stdout) as lock:
         if lock is None:
-            raise SweepError(f"{sweep.path} is being run here by another process; `--dry-run` shows how far it is")
+            raise UserError(f"{sweep.path} is being run here by another process; `--dry-run` shows how far it is")
         left = [run for run in sweep.runs if state_of(run)[0] != "finished"]
         print(f"{counted(len(sweep.runs))}, {len(sweep.runs) - len(left)} of them finished already", flush=True)
         failures = _Training(TrainingProcesses(at_once, len(left), accelerate), len(left)).all(left) if left else []
@@ -107,7 +107,7 @@ class _Training:
         try:
             while not self.processes.stopping:
                 with locked(run.log) as log:
-                    # of a run that `train` has in hand the log is nobody's
+                    # a run that was started by `train` has no process that locks its log
                     if log is not None and not being_trained(run.recipe.run_dir):
                         return self._attempt(run, slot, log)
                     said = last_line(run.log) if log is None else ""
@@ -156,7 +156,7 @@ def selection_text(runs: Iterable[Run], select: Selection) -> str:
     Of each recipe and config of its benchmark the cell that the rule selects.
 
     Raises:
-        ResultsError: a record is absent or wrong, or its split lacks the metric.
+        UserError: a record is absent or wrong, or its split lacks the metric.
     """
     groups: dict[tuple[Path, str], list[tuple[float, float, list[Run]]]] = {}
     for cell in cells_of(runs):
@@ -181,10 +181,10 @@ def _value(run: Run, select: Selection) -> float:
     path = run.recipe.run_dir / RESULTS
     splits = read_record(path).splits
     if select.split not in splits:
-        raise ResultsError(f"{path}: has no split {select.split!r}; it has {', '.join(splits)}")
+        raise UserError(f"{path}: has no split {select.split!r}; it has {', '.join(splits)}")
     metrics = splits[select.split].metrics
     if select.metric not in metrics:
-        raise ResultsError(f"{path}: {select.split} has no metric {select.metric!r}; it has {', '.join(metrics)}")
+        raise UserError(f"{path}: {select.split} has no metric {select.metric!r}; it has {', '.join(metrics)}")
     value = metrics[select.metric]
     return math.nan if value is None else value
 
@@ -206,14 +206,14 @@ def submit_sweep(
         what there is to say: the job's number, where it writes.
 
     Raises:
-        SweepError: there is no sbatch, or nothing to do.
+        UserError: there is no sbatch, or nothing to do.
         RunFailed: sbatch refused the script.
     """
     if shutil.which("sbatch") is None:
-        raise SweepError("sbatch is not in PATH: start this where Slurm is, or leave --slurm out")
+        raise UserError("sbatch is not in PATH: start this where Slurm is, or leave --slurm out")
     left = [run.name for run in sweep.runs if state_of(run)[0] not in ("finished", "running")]
     if not left:
-        raise SweepError(f"{sweep.path}: every run is finished or running, there is nothing to submit")
+        raise UserError(f"{sweep.path}: every run is finished or running, there is nothing to submit")
     command = [sys.executable, "-m", "hf_sysgen.cli", "sweep", *words, "--jobs", "1"]
     command += ["--accelerate", str(accelerate)] if accelerate else []
     limit = f"%{at_once}" if at_once else ""

@@ -30,8 +30,8 @@ from hf_sysgen.training.batches import Batches, MaxTokensBatches, Split, StepBat
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
-# the benchmark's task, what a model needs for it, and the class that brings them together; a model needs to be of that
-# Auto class, or of that config class where it goes its own way, or to have a class whose name ends so
+# the benchmark's task, what a model needs for it, and the class of the task. A model needs that Auto class, that config
+# class, or a class whose name ends so
 TASKS = (
     ("seq2seq", RoleFillerTransformerConfig, "hf_sysgen.training.tasks.roles:RoleFillerTask"),
     ("seq2seq", AutoModelForSeq2SeqLM, "hf_sysgen.training.tasks.base:Seq2SeqTask"),
@@ -59,7 +59,7 @@ class Task(ABC):
     Attributes:
         splits: every split as the model reads it, by name.
         monitored: the metrics that evaluations during training report, of those that `summarize` makes.
-        watched: the splits that they look at; None for all but `train`.
+        watched: the splits that are evaluated during training; None for all but `train`.
     """
 
     splits: Mapping[str, Split]
@@ -84,11 +84,11 @@ class Task(ABC):
         Judge the model on examples of a split.
 
         Args:
-            final: after training, when more may be measured than during it.
-            rank, world: this process takes a share of the rows; those of all together make up all of them.
+            final: whether training is over; more may be measured then than during it.
+            rank, world: each process takes its share of the rows.
 
         Returns:
-            a record for each example: `row`, `exact`, and what else `summarize` knows.
+            a record for each example: `row`, `exact`, and what else `summarize` reads.
         """
 
     def summarize(self, records: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class Task(ABC):
         return summarize(records)
 
     def batches(self, steps: int, rank: int, world: int) -> Batches:
-        """What one of `world` processes trains on in that many updates. Errors as [`StepBatches`]."""
+        """The batches of one of `world` processes for that many updates. Errors as [`StepBatches`]."""
         batches, seed = self.recipe.batches, self.recipe.seed
         common: dict[str, Any] = {
             "split": self.splits["train"], "steps": steps, "seed": seed, "rank": rank, "world": world,
@@ -134,8 +134,8 @@ class Task(ABC):
 
 class Seq2SeqTask(Task):
     """
-    Texts to texts, decoded greedily. The vocabulary is of all splits. Of a model with one table for both sides (Edge
-    Transformer, T5) it is joint, and has no start symbol, which such a model does without.
+    Texts to texts, decoded greedily. The vocabulary covers all splits. For a model with one table for both sides (Edge
+    Transformer, T5) it is joint and has no start symbol, because such a model needs none.
 
     Attributes:
         vocabulary: the tokenizer, and which ids the model's two tables cover.
@@ -213,7 +213,7 @@ class Seq2SeqTask(Task):
         return model
 
     def search(self, eos: int) -> dict[str, Any]:
-        """How `generate` searches when it is not told."""
+        """The default search of `generate`."""
         return {"max_new_tokens": self.longest_target}
 
     def evaluate(
@@ -262,7 +262,7 @@ def prepare_task(recipe: Recipe) -> Task:
         raise RecipeError(
             f"data.config={data.config} of {data.benchmark} has no split `train` to train on. {about}", "data.config"
         )
-    # a stream tells no length
+    # a stream has no length
     if empty := [split for split, examples in benchmark.items() if hasattr(examples, "__len__") and not len(examples)]:
         raise RecipeError(
             f"data.config={data.config} of {data.benchmark}: no examples in {', '.join(empty)}", "data.config"

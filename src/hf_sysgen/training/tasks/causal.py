@@ -13,7 +13,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, 
 from hf_sysgen.config.recipe import Recipe, RecipeError
 from hf_sysgen.data.text.splits import IGNORED, RaggedIds, TokenizedSplit, unlabelled
 from hf_sysgen.data.text.vocabulary import Vocabulary, build_vocabulary
-from hf_sysgen.evaluation.checkpoints import CheckpointError, checkpoint_folder, read_checkpoint
+from hf_sysgen.errors import UserError
+from hf_sysgen.evaluation.checkpoints import checkpoint_folder, read_checkpoint
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.training.tasks.base import Seq2SeqTask
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from datasets import DatasetDict
     from transformers import PreTrainedTokenizerFast
 
-# fields that no weight and no score depends on, so that they may differ from those of a pretrained checkpoint
+# fields that change no weight and no score, so that they may differ from those of a pretrained checkpoint
 FREE_FIELDS = ("dropout", "use_cache")
 
 
@@ -44,8 +45,8 @@ class PromptedSplit(TokenizedSplit):
 
     def __getitem__(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
         """
-        The batch of those rows: `input_ids` and `labels` (B, L), of no rows as there. Padding is on the right, where
-        causal attention never looks from a token that counts, so there is no mask, and kernels without one can be used.
+        The batch of those rows: `input_ids` and `labels` (B, L), for no rows as there. Padding is on the right, where
+        no real token attends to it, so that no mask is needed and faster kernels can be used.
         """
         rows = np.atleast_1d(rows)
         if not len(rows):
@@ -92,11 +93,11 @@ class CausalSeq2SeqTask(Seq2SeqTask):
         else:
             try:
                 folder = checkpoint_folder(self.recipe.model.pretrained)
-            except CheckpointError as error:
+            except UserError as error:
                 raise RecipeError(f"model.pretrained: {error}", "model.pretrained") from error
             tokenizer = load_tokenizer(str(folder))
             require_written(tokenizer, targets, self.recipe.model.pretrained)
-        ask(tokenizer)
+        write_prompts(tokenizer)
         return Vocabulary(tokenizer, len(tokenizer), len(tokenizer), source_id_offset=0)
 
     def build_model(self, attention: str) -> PreTrainedModel:
@@ -120,15 +121,15 @@ class CausalSeq2SeqTask(Seq2SeqTask):
         return model
 
 
-def ask(tokenizer: PreTrainedTokenizerFast) -> None:
+def write_prompts(tokenizer: PreTrainedTokenizerFast) -> None:
     """
-    Have a tokenizer write a text as a prompt: `words separator`, padded on the left, so that a decoder goes on from it.
+    Make a tokenizer write a text as a prompt: `words separator`, padded on the left, which a decoder continues.
     A tokenizer without padding pads with EOS: padding is known from masks.
     """
     separator = tokenizer.bos_token or tokenizer.eos_token
     symbol = (separator, tokenizer.convert_tokens_to_ids(separator))
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=f"$A {separator}", special_tokens=[symbol])
-    # the latter is what is saved
+    # `init_kwargs` is what is saved
     tokenizer.padding_side = tokenizer.init_kwargs["padding_side"] = "left"
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
@@ -173,7 +174,7 @@ def load_pretrained(recipe: Recipe, attention: str) -> PreTrainedModel:
     free = {key: value for key, value in recipe.model.fields.items() if key in FREE_FIELDS}
     try:
         model, _ = read_checkpoint(str(recipe.model.pretrained), writes=True, attn_implementation=attention, **free)
-    except CheckpointError as error:
+    except UserError as error:
         raise RecipeError(f"model.pretrained: {error}", "model.pretrained") from error
     if not isinstance(model.config, CONFIGS[recipe.model.type]):
         raise _unusable(recipe.model.pretrained, f"it holds a {model.config.model_type}, not a {recipe.model.type}")

@@ -181,7 +181,7 @@ class TreeSplit(SentenceSplit):
         self.arcs_alone = arcs_alone
 
     def batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
-        """The root depends on nothing: there is nothing to learn of it."""
+        """The root has no head, so it has no labels."""
         batch = self.sentences(rows)
         real = batch["attention_mask"].bool()
         labels = torch.full((*real.shape, real.shape[1]), IGNORED if self.arcs_alone else 0)

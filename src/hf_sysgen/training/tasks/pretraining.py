@@ -35,12 +35,8 @@ AHEAD = 4
 DOCUMENTS = 16
 
 
-class StreamEnded(RunFailed):
-    """There is less text than the updates of a run take."""
-
-
 class Update(NamedTuple):
-    """Examples (b, L) that one process has in an update, and the place of each of its streams behind them."""
+    """One process's examples (b, L) of an update, and the position of each of its streams after them."""
 
     examples: torch.Tensor
     places: list[dict[str, Any]]
@@ -52,10 +48,10 @@ class StreamBatches:
 
     The shards are dealt out to `streams`, each of which packs its own documents one after the other; every update takes
     the next `batch_size / streams` examples of each. A process reads every world-th stream and nothing else. Reading
-    and tokenizing go on in a thread beside training. The last example of a stream is left out where it is shorter.
+    and tokenizing go on in a thread beside training. The last example of a stream is left out if it is shorter.
 
     Args:
-        documents: what has `text`, in shards.
+        documents: rows with a `text`, in shards.
         tokenizer: see [`PackedTokens`].
         context_length, streams, batch_size: as in a recipe.
         steps: number of updates of the whole run.
@@ -65,7 +61,7 @@ class StreamBatches:
 
     Raises:
         ValueError: streams, shards, batch and processes do not fit together.
-        StreamEnded: (while iterating) there is no more text.
+        RunFailed: (while iterating) there is no more text.
         DataError: (while iterating) a shard cannot be read.
     """
 
@@ -124,7 +120,7 @@ class StreamBatches:
                 update = coming.popleft().result()
                 for part in update.examples.chunk(self.parts):
                     self._places = update.places
-                    # the model moves the labels
+                    # the model shifts the labels
                     yield {"input_ids": part, "labels": part}
 
     def _read(self, examples: Sequence[Iterator[dict[str, torch.Tensor]]], step: int) -> Update:
@@ -132,7 +128,7 @@ class StreamBatches:
         for number, stream in zip(self.numbers, examples, strict=True):
             found = [block["input_ids"] for block in islice(stream, self.each)]
             if len(found) < self.each:
-                raise StreamEnded(
+                raise RunFailed(
                     f"the text of stream {number} ends before update {step + 1} of {self.steps}, and no example is "
                     f"shown twice; give more shards, or at most training.max_steps={step}"
                 )
@@ -140,7 +136,7 @@ class StreamBatches:
         return Update(torch.stack(taken), [packed.place for packed in self.packed])
 
     def save(self, folder: Path) -> None:
-        """The places of this process's streams and what shards these have, as JSON."""
+        """The positions of this process's streams, and their shards, as JSON."""
         places = {
             str(number): PackedTokens.plain(place) | {"shards": self.shards[str(number)]}
             for number, place in zip(self.numbers, self._places, strict=True)
@@ -149,12 +145,12 @@ class StreamBatches:
 
     def load(self, folder: Path) -> None:
         """
-        From the places that all processes kept, however many those were.
+        Continue from the positions that all processes saved, however many those were.
 
         Raises:
-            RecipeError: they are places in other text; shards behind those that a stream had are welcome.
+            RecipeError: the positions are in other text. New shards at the end of a stream are allowed.
         """
-        places = kept_places(folder)
+        places = saved_positions(folder)
         require_same_text(places, self.shards, folder.parent)
         for number, packed in zip(self.numbers, self.packed, strict=True):
             packed.load_state_dict({key: places[str(number)][key] for key in ("documents", "pending")})
@@ -162,12 +158,12 @@ class StreamBatches:
 
 
 def by_stream(shards: Sequence[Shard], streams: int) -> dict[str, Sequence[Shard]]:
-    """As they are dealt out."""
+    """The shards of each stream, by its number."""
     return {str(number): shards[number::streams] for number in range(streams)}
 
 
-def kept_places(checkpoint: Path) -> dict[str, Any]:
-    """What all processes kept of each stream, by its number."""
+def saved_positions(checkpoint: Path) -> dict[str, Any]:
+    """The position of each stream, by its number, as all processes saved them."""
     places: dict[str, Any] = {}
     for path in checkpoint.glob("streams_*.json"):
         places |= json.loads(path.read_text(encoding="utf-8"))
@@ -176,12 +172,12 @@ def kept_places(checkpoint: Path) -> dict[str, Any]:
 
 def require_same_text(places: Mapping[str, Any], shards: Mapping[str, Sequence[Shard]], run_dir: Path) -> None:
     """
-    Hold that each stream begins with the shards that it had, wherever they lie now.
+    Check that each stream begins with the shards that it had, in whatever folder they are now.
 
     Raises:
         RecipeError: names the first one that differs.
     """
-    # older checkpoints do not tell
+    # older checkpoints do not say
     kept = {stream: [Shard(*one) for one in place.get("shards", ())] for stream, place in places.items()}
     # in the order in which the shards were dealt out
     dealt = sorted((number, int(stream)) for stream, before in kept.items() for number in range(len(before)))
@@ -199,13 +195,15 @@ def require_same_text(places: Mapping[str, Any], shards: Mapping[str, Sequence[S
 
 
 def text_shards(recipe: Recipe) -> list[Shard]:
-    """What the shards of the training text are; of a benchmark of one's own that is not known. Errors as the loader."""
+    """
+    The shards of the training text; none for a user's own benchmark, whose shards are not known. Errors as the loader.
+    """
     return known_shards("train", recipe.data.data_dir) if recipe.data.benchmark == "c4" else []
 
 
 def require_text_of_run(recipe: Recipe, checkpoint: Path) -> None:
     """
-    Hold that a recipe means the text of a run's checkpoint, as far as both are known.
+    Check that a recipe's text is that of a run's checkpoint, as far as both are known.
 
     Raises:
         RecipeError: see `require_same_text`.
@@ -214,13 +212,13 @@ def require_text_of_run(recipe: Recipe, checkpoint: Path) -> None:
         shards = text_shards(recipe)
     except DataError:
         return
-    require_same_text(kept_places(checkpoint), by_stream(shards, recipe.data.streams), checkpoint.parent)
+    require_same_text(saved_positions(checkpoint), by_stream(shards, recipe.data.streams), checkpoint.parent)
 
 
 class PretrainingTask(Task):
     """
     A causal language model on the benchmark's text, from new weights. `train` is a stream; of `validation` the first
-    examples are taken, and perplexity is of all their tokens but each one's first.
+    examples are taken, and perplexity is over all their tokens but the first of each.
 
     Attributes:
         tokenizer: the recipe's; the model has a row for each of its ids.

@@ -1,4 +1,4 @@
-"""Tasks whose labels are of nodes, of edges or of whole graphs, and read off in one pass; relations of CLUTRR."""
+"""Tasks with labels of nodes, edges or whole graphs, predicted in one pass; relations of CLUTRR."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class GraphSplit(Dataset):
         return len(self.lengths)
 
     def __getitem__(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
-        """The batch of those rows; of no rows the first example with no label at all, as of any split."""
+        """The batch of those rows; for no rows the first example without a label, as of any split."""
         rows = np.atleast_1d(rows)
         return self.batch(rows) if len(rows) else unlabelled(self.batch(np.zeros(1, np.int64)))
 
@@ -54,7 +54,7 @@ class GraphSplit(Dataset):
 
 class GraphTask(Task):
     """
-    Labels that a model gives all at once: batches have them under `labels`, and the loss is a mean over them.
+    A task whose labels are predicted at once: batches have them under `labels`, and the loss is a mean over them.
 
     Attributes:
         label_sets: how many labels each item has; the loss is the sum of their means.
@@ -69,7 +69,7 @@ class GraphTask(Task):
 
     @abstractmethod
     def judge(self, outputs: Any, labels: torch.Tensor, name: str, rows: np.ndarray) -> list[dict[str, Any]]:
-        """What the model says of those examples: a record with `exact` and `prediction` for each."""
+        """A record with `exact` and `prediction` for each of those examples."""
 
     def loss(self, outputs: Any, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int) -> torch.Tensor:
         return self.label_sets * self.label_losses(outputs, labels).sum() / num_items_in_batch
@@ -140,8 +140,8 @@ class RelationClassificationTask(GraphTask):
 
     def build_model(self, attention: str) -> PreTrainedModel:
         derived: dict[str, Any] = {
-            # no edge, the labels, and a row that nothing uses (train.py:224, model.py:200 of Bergen et al. 2021),
-            # on whose number the scale of the others' first values depends
+            # no edge, the labels, and an unused row (train.py:224, model.py:200 of Bergen et al. 2021): the number of
+            # rows decides the scale of the initial values
             "edge_vocab_size": len(EDGE_TYPES) + 2,
             "edge_labels": ["", *EDGE_TYPES],
             "id2label": dict(enumerate(TARGETS)),

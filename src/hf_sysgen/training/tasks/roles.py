@@ -21,12 +21,13 @@ from hf_sysgen.training.tasks.base import Seq2SeqTask
 
 def frequency_ranks(counts: Mapping[str, int], roles: Mapping[str, str]) -> dict[str, int]:
     """
-    The rank of words and names of roles by how often they stand in a text and beside its words, the commonest first,
-    equals by their letters, and before all the end symbol. What is both word and role counts as both (data.py:234-244).
+    Ranks of words and names of roles by their frequency in a text: the end symbol first, then the most frequent, equals
+    in alphabetical order. A role occurs beside each of its words. A word that is a role too counts as both
+    (data.py:234-244).
 
     Args:
-        counts: how often each word stands there.
-        roles: the name of each word's role, or nothing where words are their own.
+        counts: how often each word occurs.
+        roles: the name of each word's role; empty where words are their own roles.
     """
     both = Counter(counts)
     for word, count in counts.items():
@@ -38,7 +39,7 @@ def frequency_ranks(counts: Mapping[str, int], roles: Mapping[str, str]) -> dict
 @dataclass(frozen=True)
 class TableRows:
     """
-    Where the symbols of both languages stand in a table, or in two. Those of the target stand in their order.
+    The rows of both languages' symbols in one table, or in two. Symbols of the target keep their order.
 
     Attributes:
         source: the row of each source symbol.
@@ -53,7 +54,8 @@ class TableRows:
     def of(cls, source: Sequence[str], target: Sequence[str], ranks: Sequence[Mapping[str, int]] | None) -> TableRows:
         """
         Of two tables or, where ranks of source and target are given, of one, in which symbols of one rank share a row,
-        whatever they mean (train.py:154, models/tf_separate.py:108-109). Symbols without a rank stand alone.
+        whatever they mean (train.py:154, models/tf_separate.py:108-109). Symbols without a rank have a row of their
+        own.
         """
         if ranks is None:
             return cls(list(range(len(source))), len(source), len(target))

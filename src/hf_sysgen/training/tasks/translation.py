@@ -48,9 +48,9 @@ class TranslationTask(Seq2SeqTask):
     Identical to [`Seq2SeqTask`] except:
     - the vocabulary is of subwords, learned from the training split. What else is rare is `<unk>`.
     - pairs of unlikely lengths are left out, see `kept_lengths`.
-    - translations are searched for by beams and judged by BLEU, and where pairs were held out by COMP. The search is
-      the checkpoint's own: `generate` needs no arguments.
-    - during training only validation is looked at, and translated only where BLEU decides which weights are kept.
+    - translations come from beam search and are judged by BLEU, and where pairs were held out by COMP. The checkpoint's
+      config sets the search: `generate` needs no arguments.
+    - during training only validation is evaluated, and translated only if BLEU decides which weights are kept.
 
     Raises:
         RecipeError: no training pair is left; DataError: see `bpe_vocabulary`, `sentencepiece_vocabulary`.
