@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+import hf_sysgen.data
 from hf_sysgen.data import DataError
-from hf_sysgen.data.info import BenchmarkInfo, read_info
+from hf_sysgen.data.info import FILE, BenchmarkInfo, _document, read_info
+
+OURS = sorted(Path(hf_sysgen.data.__file__).parent.glob(f"*/{FILE}"))
 
 INFO = """
 name: letters_twice
@@ -84,3 +87,11 @@ def test_what_is_wrong_is_named(old: str, new: str, key: str, tmp_path: Path) ->
     assert str(tmp_path / "info.yaml") in str(caught.value)
     assert key in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda path: path.parent.name)
+def test_own_files_mean_the_same_in_yaml_1_2(path: Path, tmp_path: Path) -> None:
+    # elsewhere the same file is read as YAML 1.2, which refuses a key that stands twice
+    copy = tmp_path / FILE
+    copy.write_bytes(path.read_bytes())
+    assert _document(path) == _document(copy)
