@@ -40,7 +40,9 @@ configs:
     description: At most {most} letters.
     citation: ["@misc{braces}"]
     files: {train: "{file}"}
-    splits: {train: {examples: "{examples}", tests: Up to {most}.}}
+    splits:
+      train: {examples: "{examples}", tests: Up to {most}.}
+      test: {examples: 2, kind: compositional}
 """
 
 
@@ -59,7 +61,9 @@ def test_rows_and_references(tmp_path: Path) -> None:
     assert three.description == "At most 3 letters."
     assert three.citation == "@misc{braces}"
     assert three.tests == {"train": "Up to 3."}
-    assert (three.num_examples, five.num_examples) == ({"train": 7}, {"train": None})
+    assert (three.num_examples, five.num_examples) == ({"train": 7, "test": 2}, {"train": None, "test": 2})
+    assert three.kinds == {"test": "compositional"}
+    assert (three.of_kind("compositional"), three.of_kind("other")) == (("test",), ())
     assert (three.sources["train"].path, three.sources["train"].num_bytes) == ("upstream/a3.txt", 3)
     archive = five.sources["train"].archive
     assert archive is not None
@@ -73,7 +77,10 @@ def test_rows_and_references(tmp_path: Path) -> None:
         ("homepage:", "home:", "homepage"),
         ("task: seq2seq", "task: sequences", "task"),
         ("bytes: 3", "size: 3", "files.0.files.a3.txt.size"),
-        ("examples: 7", "examples: many", "configs.up_to_3.splits.train.SplitEntry.examples"),
+        ("examples: 7", "examples: many", "configs.up_to_3.splits.train.examples"),
+        ("kind: compositional", "kind: hard", "configs.up_to_3.splits.test.kind"),
+        (", kind: compositional", "", "splits.test.kind"),
+        ("tests: Up to {most}.}", "kind: other}", "splits.train.kind"),
         ("letters/a3.txt", "letters/b3.txt", "letters/b3.txt"),
         ("name: letters_twice", "name: letters_twice\nname: again", "name"),
         ("keysers2020measuring", "keysers1920measuring", "keysers1920measuring"),
