@@ -67,7 +67,7 @@ def benchmark(name: str) -> str:
 
 def _config(config: ConfigInfo) -> str:
     rows = [
-        (f"`{split}`", "not known" if count is None else f"{count:,}", config.tests.get(split, ""))
+        (f"`{split}`", "not known" if count is None else f"{count:,}", config.meaning(split))
         for split, count in config.num_examples.items()
     ]
     table = markdown(("split", "examples", "what it tests"), rows, numbers=False)
@@ -83,8 +83,9 @@ def _table(configs: Sequence[ConfigInfo]) -> str:
     table = markdown(("config", "examples", "what it is"), rows, numbers=False)
     tests: dict[tuple[str, str], list[str]] = {}
     for config in configs:
-        for split, text in config.tests.items():
-            tests.setdefault((split, text), []).append(config.name)
+        for split in config.splits:
+            if text := config.meaning(split):
+                tests.setdefault((split, text), []).append(config.name)
     lines = "\n".join(
         f"- `{split}`{'' if len(names) == len(configs) else f' of {_joined(names)}'}: {text}"
         for (split, text), names in tests.items()

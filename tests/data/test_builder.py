@@ -20,7 +20,7 @@ from upstream import Upstream, hurried, serving
 from upstream_files import Files
 
 import hf_sysgen.data.info
-from hf_sysgen.data import BenchmarkInfo, ConfigInfo, DataError, Source, benchmark_info, load_benchmark
+from hf_sysgen.data import BenchmarkInfo, ConfigInfo, DataError, Source, benchmark_info, load_benchmark, registry
 from hf_sysgen.data.builder import BenchmarkBuilder, builder_configs
 from hf_sysgen.data.errors import DamagedData
 from hf_sysgen.data.fetch import locate, open_file
@@ -36,7 +36,8 @@ def toy(**counts: int | None) -> BenchmarkInfo:
     return BenchmarkInfo("toy", "A toy.", "", "@misc{toy}", "", {"only": config})
 
 
-TOY = toy(train=3, test=3)
+TOY_SPLITS = ("train", "test")
+TOY = replace(toy(**dict.fromkeys(TOY_SPLITS, 3)), builder=f"{__name__}:Toy")
 
 
 class Toy(BenchmarkBuilder):
@@ -59,6 +60,11 @@ class Toy(BenchmarkBuilder):
             if self.fault is not None and (split, row) == ("test", 1):
                 raise self.fault
             yield row, {"input": line}
+
+
+@pytest.fixture
+def toy_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_BENCHMARKS", {"toy": TOY})
 
 
 def prepared(cache_dir: Path, fault: Exception | None = None) -> datasets.DatasetDict:
@@ -107,6 +113,67 @@ def test_prepared_data_that_was_damaged(tmp_path: Path, damage: str) -> None:
         prepared(tmp_path)
     shutil.rmtree(folder)
     assert len(prepared(tmp_path)["train"]) == 3
+
+
+def lines(dataset: Any) -> list[str]:
+    return [example["input"] for example in dataset]
+
+
+@pytest.mark.parametrize(
+    ("split", "found"),
+    [
+        ("test", ["one", "two", "three"]),
+        (datasets.Split.TEST, ["one", "two", "three"]),
+        ("train[:34%]", ["one"]),
+        ("train[1:]+test[-1:]", ["two", "three", "three"]),
+        ("all", ["one", "two", "three"] * 2),
+    ],
+)
+def test_split_and_part(toy_only: None, tmp_path: Path, split: Any, found: list[str]) -> None:
+    dataset = load_benchmark("toy", split=split, cache_dir=tmp_path)
+    assert isinstance(dataset, datasets.Dataset)
+    assert lines(dataset) == found
+
+
+def test_stream(toy_only: None, tmp_path: Path) -> None:
+    whole = load_benchmark("toy", streaming=True, cache_dir=tmp_path)
+    assert isinstance(whole, datasets.IterableDatasetDict)
+    assert {name: lines(part) for name, part in whole.items()} == {key: ["one", "two", "three"] for key in TOY_SPLITS}
+    train = load_benchmark("toy", split="train", streaming=True, cache_dir=tmp_path)
+    assert isinstance(train, datasets.IterableDataset)
+    # each epoch reads the files again
+    assert lines(train) == lines(train) == ["one", "two", "three"]
+    both = load_benchmark("toy", split="train+test", streaming=True, cache_dir=tmp_path)
+    assert lines(both.skip(2).take(2)) == ["three", "one"]
+    # nothing was prepared
+    assert not list(tmp_path.rglob("*.arrow"))
+
+
+@pytest.mark.parametrize(
+    ("split", "streaming", "named"),
+    [
+        ("tran", False, "'train'"),
+        ("train+tets[:1]", True, "'test'"),
+        ("train[:1", False, "train[:1"),
+        ("train[:1]", True, "streaming"),
+    ],
+)
+def test_wrong_split_is_told_before_any_work(
+    toy_only: None, tmp_path: Path, split: str, streaming: bool, named: str
+) -> None:
+    with pytest.raises(DataError) as caught:
+        load_benchmark("toy", split=split, streaming=streaming, cache_dir=tmp_path)  # type: ignore[call-overload]
+    assert named in str(caught.value)
+    assert not list(tmp_path.rglob("*.arrow"))
+
+
+@pytest.mark.parametrize("split", ["train[:0]", "train[3:]", "train[:200%]"])
+def test_part_that_is_not_there(toy_only: None, tmp_path: Path, split: str) -> None:
+    with pytest.raises(DataError) as caught:
+        load_benchmark("toy", split=split, cache_dir=tmp_path)
+    # the prepared data is not to blame
+    assert not isinstance(caught.value, DamagedData)
+    assert split in str(caught.value)
 
 
 @pytest.mark.parametrize("is_prepared", [False, True])

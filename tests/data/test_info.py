@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+import hf_sysgen.data
 from hf_sysgen.data import DataError
-from hf_sysgen.data.info import BenchmarkInfo, read_info
+from hf_sysgen.data.info import FILE, BenchmarkInfo, _document, read_info
+
+OURS = sorted(Path(hf_sysgen.data.__file__).parent.glob(f"*/{FILE}"))
 
 INFO = """
 name: letters_twice
@@ -37,7 +40,9 @@ configs:
     description: At most {most} letters.
     citation: ["@misc{braces}"]
     files: {train: "{file}"}
-    splits: {train: {examples: "{examples}", tests: Up to {most}.}}
+    splits:
+      train: {examples: "{examples}", tests: Up to {most}.}
+      test: {examples: 2, kind: compositional}
 """
 
 
@@ -56,7 +61,9 @@ def test_rows_and_references(tmp_path: Path) -> None:
     assert three.description == "At most 3 letters."
     assert three.citation == "@misc{braces}"
     assert three.tests == {"train": "Up to 3."}
-    assert (three.num_examples, five.num_examples) == ({"train": 7}, {"train": None})
+    assert (three.num_examples, five.num_examples) == ({"train": 7, "test": 2}, {"train": None, "test": 2})
+    assert three.kinds == {"test": "compositional"}
+    assert (three.of_kind("compositional"), three.of_kind("other")) == (("test",), ())
     assert (three.sources["train"].path, three.sources["train"].num_bytes) == ("upstream/a3.txt", 3)
     archive = five.sources["train"].archive
     assert archive is not None
@@ -70,7 +77,10 @@ def test_rows_and_references(tmp_path: Path) -> None:
         ("homepage:", "home:", "homepage"),
         ("task: seq2seq", "task: sequences", "task"),
         ("bytes: 3", "size: 3", "files.0.files.a3.txt.size"),
-        ("examples: 7", "examples: many", "configs.up_to_3.splits.train.SplitEntry.examples"),
+        ("examples: 7", "examples: many", "configs.up_to_3.splits.train.examples"),
+        ("kind: compositional", "kind: hard", "configs.up_to_3.splits.test.kind"),
+        (", kind: compositional", "", "splits.test.kind"),
+        ("tests: Up to {most}.}", "kind: other}", "splits.train.kind"),
         ("letters/a3.txt", "letters/b3.txt", "letters/b3.txt"),
         ("name: letters_twice", "name: letters_twice\nname: again", "name"),
         ("keysers2020measuring", "keysers1920measuring", "keysers1920measuring"),
@@ -84,3 +94,11 @@ def test_what_is_wrong_is_named(old: str, new: str, key: str, tmp_path: Path) ->
     assert str(tmp_path / "info.yaml") in str(caught.value)
     assert key in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda path: path.parent.name)
+def test_own_files_mean_the_same_in_yaml_1_2(path: Path, tmp_path: Path) -> None:
+    # elsewhere the same file is read as YAML 1.2, which refuses a key that stands twice
+    copy = tmp_path / FILE
+    copy.write_bytes(path.read_bytes())
+    assert _document(path) == _document(copy)

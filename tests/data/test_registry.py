@@ -39,6 +39,18 @@ def test_what_is_said_is_complete(benchmark: hf_sysgen.data.BenchmarkInfo) -> No
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda benchmark: benchmark.name)
+def test_says_which_split_is_the_compositional_test(benchmark: hf_sysgen.data.BenchmarkInfo) -> None:
+    for config in benchmark.configs.values():
+        assert [*config.kinds] == [split for split in config.splits if split != "train"]
+        assert "validation" not in config.of_kind("compositional")
+        assert "test_iid" not in config.of_kind("compositional")
+        assert config.kinds.get("validation_generalization", "compositional") == "compositional"
+    # pretraining and translation have none
+    without = benchmark.task in ("language_modeling", "translation") and benchmark.name != "noun_adjective"
+    assert any("test" in config.of_kind("compositional") for config in benchmark.configs.values()) != without
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda benchmark: benchmark.name)
 def test_builder_has_the_same_configs(benchmark: hf_sysgen.data.BenchmarkInfo) -> None:
     module, _, class_name = benchmark.builder.partition(":")
     builder_class = getattr(importlib.import_module(module), class_name)

@@ -14,7 +14,7 @@ import datasets
 
 from hf_sysgen.data.errors import DamagedData, DataError
 from hf_sysgen.data.fetch import locate, mirror_folder
-from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
+from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo, unknown
 from hf_sysgen.errors import causes, no_space, one_line
 
 # a folder that one may not use, or a file in its place
@@ -140,14 +140,49 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
                     raise explained from error
             raise
 
-    def as_dataset(self, *args: Any, **kwargs: Any) -> Any:
+    def require_split(self, split: str | None, streaming: bool = False) -> None:
+        """
+        Look at a `split` of `load_benchmark` before anything is downloaded.
+
+        Raises:
+            DataError: the config lacks a split that is named, the text is none that `datasets` reads, or it names a
+                part of a stream.
+        """
+        names = self.benchmark_config.splits
+        for part in split.split("+") if split is not None else ():
+            if (name := part.partition("[")[0].strip()) not in (*names, "all"):
+                raise unknown(f"split of {self._what}", name, names)
+            if streaming and "[" in part:
+                raise DataError(
+                    f"{self._what}: split {split!r}: a stream has no parts; leave streaming out, or use `take` and "
+                    "`skip` of the stream"
+                )
+        if split is not None:
+            with self._readable(split):
+                datasets.ReadInstruction.from_spec(split)
+
+    def as_dataset(self, split: Any = None, **kwargs: Any) -> Any:
         """As in `datasets.DatasetBuilder`.
 
         Raises:
-            DataError: the cache cannot be used; DamagedData: the prepared data cannot be read.
+            DataError: the part of a split has no examples; the cache cannot be used. DamagedData: the prepared data
+                cannot be read.
         """
+        if split not in (None, "all"):
+            lengths = {name: part.num_examples for name, part in self.info.splits.items()}
+            with self._readable(split):
+                parts = datasets.ReadInstruction.from_spec(str(split)).to_absolute(lengths)
+            if all(part.from_ >= part.to for part in parts):
+                raise DataError(f"{self._what}: split {str(split)!r} has no examples")
         with self._intact():
-            return super().as_dataset(*args, **kwargs)
+            return super().as_dataset(split, **kwargs)
+
+    @contextmanager
+    def _readable(self, split: Any) -> Iterator[None]:
+        try:
+            yield
+        except ValueError as error:
+            raise DataError(f"{self._what}: split {str(split)!r}: {one_line(error)}") from error
 
     @contextmanager
     def _intact(self) -> Iterator[None]:
@@ -162,13 +197,12 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
             if isinstance(error, DataError) or not Path(folder, datasets.config.DATASET_INFO_FILENAME).is_file():
                 raise
             raise DamagedData(
-                f"{self.BENCHMARK.name} {self.benchmark_config.name}: the prepared data in {folder} cannot be read "
-                f"({one_line(error)}); delete that folder"
+                f"{self._what}: the prepared data in {folder} cannot be read ({one_line(error)}); delete that folder"
             ) from error
 
     def _explained(self, error: BaseException) -> DataError | None:
         """What to tell a user about an error that is theirs to mend, None for any other."""
-        what = f"{self.BENCHMARK.name} {self.benchmark_config.name}"
+        what = self._what
         if isinstance(error, DataError):
             return type(error)(str(error))
         if no_space(error):
@@ -195,9 +229,13 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         if not (path.is_relative_to(root) or root.is_relative_to(path)):
             return None
         return DataError(
-            f"{self.BENCHMARK.name} {self.benchmark_config.name}: cannot use the cache {root} ({one_line(error)}); set "
-            "HF_DATASETS_CACHE to a folder that you may write in"
+            f"{self._what}: cannot use the cache {root} ({one_line(error)}); set HF_DATASETS_CACHE to a folder that "
+            "you may write in"
         )
+
+    @property
+    def _what(self) -> str:
+        return f"{self.BENCHMARK.name} {self.benchmark_config.name}"
 
     @property
     def _num_bytes(self) -> str:

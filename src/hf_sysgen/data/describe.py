@@ -121,7 +121,7 @@ def _benchmark_page(benchmark: BenchmarkInfo) -> str:
 
 def _splits(config: ConfigInfo) -> str:
     rows = [
-        (split, "not known" if count is None else f"{count:,}", config.tests.get(split, ""))
+        (split, "not known" if count is None else f"{count:,}", config.meaning(split))
         for split, count in config.num_examples.items()
     ]
     return "Splits\n" + _indented(_columns(rows))

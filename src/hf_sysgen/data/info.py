@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 from pydantic.dataclasses import dataclass
 
 from hf_sysgen.data.citations import bibtex
@@ -24,10 +24,19 @@ from hf_sysgen.data.errors import DataError
 
 FILE = "info.yaml"
 GITHUB = "https://raw.githubusercontent.com"
+# of a split other than `train`: drawn like it; the compositional (generalization) test, or drawn like that; neither
+SplitKind = Literal["in_distribution", "compositional", "other"]
 # seq2seq: text to text, scored by exact match; translation: scored by BLEU
 Task = Literal[
     "seq2seq", "translation", "relation_classification", "graph_parsing", "dependency_parsing", "language_modeling"
 ]
+
+
+KIND_WORDS: dict[SplitKind, str] = {
+    "in_distribution": "Drawn like train.",
+    "compositional": "Compositional generalization.",
+    "other": "Neither drawn like train nor a compositional test.",
+}
 
 
 @dataclass(frozen=True)
@@ -98,9 +107,10 @@ class ConfigInfo:
             data is made.
         sources: role to file; the role is the split's name if the file holds just that split.
         citation: BibTeX of the papers that add this split family.
-        tests: split name to one sentence on what the split tests: drawn like `train`, or the compositional test.
+        tests: split name to one sentence on what the split tests, beside its kind.
         errata: known errors of upstream or the paper in this split family, one sentence each.
         withheld: split name to why it is never published anew, of splits that upstream keeps out of the open.
+        kinds: name of each split but `train` to what it is.
     """
 
     name: str
@@ -111,10 +121,20 @@ class ConfigInfo:
     tests: Mapping[str, str] = field(default_factory=dict)
     errata: tuple[str, ...] = ()
     withheld: Mapping[str, str] = field(default_factory=dict)
+    kinds: Mapping[str, SplitKind] = field(default_factory=dict)
 
     @property
     def splits(self) -> tuple[str, ...]:
         return tuple(self.num_examples)
+
+    def of_kind(self, kind: SplitKind) -> tuple[str, ...]:
+        """The splits of that kind; none where there is no such one."""
+        return tuple(split for split in self.splits if self.kinds.get(split) == kind)
+
+    def meaning(self, split: str) -> str:
+        """What a page says of a split: its kind, and what it tests."""
+        kind = KIND_WORDS[self.kinds[split]] if split in self.kinds else ""
+        return " ".join(filter(None, (kind, self.tests.get(split, ""))))
 
     @property
     def licence(self) -> str:
@@ -219,14 +239,16 @@ class FileGroup(Entry):
 
 
 class SplitEntry(Entry):
-    """A split, written as its number of examples if there is nothing else to say.
+    """A split; `train` is written as its number of examples if there is nothing else to say.
 
     Attributes:
         examples: how many, null if unknown.
+        kind: see `SplitKind`; of every split but `train`.
         tests, withheld: see `ConfigInfo`.
     """
 
     examples: int | None
+    kind: SplitKind | None = None
     tests: str = ""
     withheld: str = ""
 
@@ -245,8 +267,20 @@ class ConfigEntry(Entry):
     description: str
     citation: list[str] = []
     files: dict[str, str]
-    splits: dict[str, SplitEntry | int | None]
+    splits: dict[str, SplitEntry]
     errata: tuple[str, ...] = ()
+
+    @field_validator("splits", mode="before")
+    @classmethod
+    def _written_as_a_number(cls, splits: dict[str, Any]) -> dict[str, Any]:
+        return {name: one if isinstance(one, dict) else {"examples": one} for name, one in splits.items()}
+
+    @model_validator(mode="after")
+    def _kinds_are_stated(self) -> ConfigEntry:
+        for name, split in self.splits.items():
+            if (split.kind is None) != (name == "train"):
+                raise ValueError(f"splits.{name}.kind is {'missing' if split.kind is None else 'not for it'}")
+        return self
 
 
 class BenchmarkEntry(Entry):
@@ -291,12 +325,8 @@ def read_benchmarks(path: Path) -> dict[str, BenchmarkInfo]:
     Raises:
         DataError: the file cannot be read, or a field is unknown, missing or wrong.
     """
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
     try:
-        # plain Python, as only that reads YAML 1.2
-        document = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+        document = _document(path)
         shared = {"files": document["files"]}
         return {
             info.name: info
@@ -306,8 +336,29 @@ def read_benchmarks(path: Path) -> dict[str, BenchmarkInfo]:
     except ValidationError as error:
         first = error.errors()[0]
         raise DataError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}; correct it") from error
-    except (YAMLError, OSError, LookupError, TypeError) as error:
-        raise DataError(f"{path}: {' '.join(f'{type(error).__name__}: {error}'.split())}; correct it") from error
+    except (OSError, LookupError, TypeError) as error:
+        raise DataError(f"{path}: {_said(error)}; correct it") from error
+
+
+def _document(path: Path) -> dict[str, Any]:
+    text = path.read_text(encoding="utf-8")
+    if path.is_relative_to(Path(__file__).parent):
+        import yaml
+
+        # in C, ten times as fast, but YAML 1.1, and a key may stand twice: a test holds that the files of this package
+        # mean the same in both
+        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        return YAML(typ="safe", pure=True).load(text)
+    except YAMLError as error:
+        raise DataError(f"{path}: {_said(error)}; correct it") from error
+
+
+def _said(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def _benchmark(folder: str, document: dict[str, Any]) -> BenchmarkInfo:
@@ -378,10 +429,7 @@ def _rebuilt(function: str, path: str) -> bytes:
 
 
 def _config(name: str, entry: ConfigEntry, sources: Mapping[str, Source]) -> ConfigInfo:
-    splits = {
-        split: value if isinstance(value, SplitEntry) else SplitEntry(examples=value)
-        for split, value in entry.splits.items()
-    }
+    splits = entry.splits
     return ConfigInfo(
         name,
         entry.description,
@@ -391,6 +439,7 @@ def _config(name: str, entry: ConfigEntry, sources: Mapping[str, Source]) -> Con
         {split: value.tests for split, value in splits.items() if value.tests},
         entry.errata,
         {split: value.withheld for split, value in splits.items() if value.withheld},
+        {split: value.kind for split, value in splits.items() if value.kind},
     )
 
 

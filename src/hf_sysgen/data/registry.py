@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from hf_sysgen.data.info import FILE, BenchmarkInfo, read_benchmarks, unknown
 from hf_sysgen.extensions import own_benchmarks
@@ -56,33 +56,67 @@ def benchmark_info(name: str) -> BenchmarkInfo:
     return benchmarks()[name]
 
 
+Folder = str | Path | None
+
+
+@overload
+def load_benchmark(
+    name: str, config: str | None = None, *,
+    split: None = None, streaming: Literal[False] = False, data_dir: Folder = None, cache_dir: Folder = None,
+) -> datasets.DatasetDict: ...  # fmt: skip
+@overload
+def load_benchmark(
+    name: str, config: str | None = None, *,
+    split: str, streaming: Literal[False] = False, data_dir: Folder = None, cache_dir: Folder = None,
+) -> datasets.Dataset: ...  # fmt: skip
+@overload
+def load_benchmark(
+    name: str, config: str | None = None, *,
+    split: None = None, streaming: Literal[True], data_dir: Folder = None, cache_dir: Folder = None,
+) -> datasets.IterableDatasetDict: ...  # fmt: skip
+@overload
+def load_benchmark(
+    name: str, config: str | None = None, *,
+    split: str, streaming: Literal[True], data_dir: Folder = None, cache_dir: Folder = None,
+) -> datasets.IterableDataset: ...  # fmt: skip
 def load_benchmark(
     name: str,
     config: str | None = None,
     *,
-    data_dir: str | Path | None = None,
-    cache_dir: str | Path | None = None,
-) -> datasets.DatasetDict:
+    split: str | None = None,
+    streaming: bool = False,
+    data_dir: Folder = None,
+    cache_dir: Folder = None,
+) -> Any:
     """Load a benchmark with the paper's split names, prepared once and then read from the cache.
 
     Args:
         name: a benchmark, see `list_benchmarks`.
         config: its split family; may be left out if there is only one.
+        split: as in `datasets.load_dataset`: a split's name, several as "train+validation", or a part of one as
+            "train[:10%]"; None for all splits by name.
+        streaming: whether to make examples from the files while one goes through them, with nothing prepared or kept.
+            The files are downloaded and checked as ever. A part of a split cannot be named then.
         data_dir: folder with the upstream files, laid out like the mirror that `HF_SYSGEN_DATA_DIR` may name. It must
             hold them even if the data is prepared already.
         cache_dir: root of the cache, defaults to that of `datasets`.
 
     Returns:
-        `train`, `validation` (drawn like `train`) and `test` (the generalization set), as far as the config has them.
-        For c4, which is too large to prepare, an `IterableDatasetDict`.
+        a `DatasetDict` of the config's splits (`ConfigInfo.kinds` says which is the compositional test), or with
+        `split` a `Dataset`. With `streaming`, and always of c4, which is too large to prepare, an
+        `IterableDatasetDict` or an `IterableDataset`.
 
     Raises:
-        DataError: unknown name or config; a file that is absent, cannot be downloaded or has another sha256; no space
-            in the cache, or damaged data in it.
+        DataError: unknown name, config or split; a file that is absent, cannot be downloaded or has another sha256; no
+            space in the cache, or damaged data in it.
     """
     builder = benchmark_builder(name, config, data_dir=data_dir, cache_dir=cache_dir)
+    split = None if split is None else str(split)  # also a `datasets.Split`
+    builder.require_split(split, streaming or builder.STREAMED)
+    if streaming:
+        return builder.as_streaming_dataset(split)
     builder.download_and_prepare()
-    return builder.as_dataset()
+    return builder.as_dataset(split)
 
 
 def benchmark_builder(

@@ -75,9 +75,9 @@ def hub_licence(licence: str) -> str:
 def count_rows(config: ConfigInfo, counts: Mapping[str, int]) -> list[tuple[str, str, str]]:
     """How many examples each split has, and what it tests; or why a split is not there."""
     return [
-        (split, f"{count:,}", config.tests.get(split, ""))
+        (split, f"{count:,}", config.meaning(split))
         if (count := counts.get(split)) is not None
-        else (split, "not here", f"{config.tests.get(split, '')} Not here: {config.withheld[split]}.".strip())
+        else (split, "not here", f"{config.meaning(split)} Not here: {config.withheld[split]}.".strip())
         for split in dict.fromkeys((*counts, *config.withheld))
     ]
 

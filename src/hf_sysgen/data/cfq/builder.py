@@ -72,7 +72,7 @@ class Cfq(BenchmarkBuilder):
         yield from super().checks(dataset)
         name = self.config.name
         # a random split is one of examples, and nobody says that no two of them have the same question
-        if FAMILIES[family_of(name)].is_compositional:
+        if "test" in self.benchmark_config.of_kind("compositional"):
             yield from disjoint_from_train(dataset)
         if name in EDGE:
             validation_from, filtered = EDGE[name]

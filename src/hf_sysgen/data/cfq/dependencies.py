@@ -11,7 +11,6 @@ from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, che
 from hf_sysgen.data.cfq.builder import disjoint_from_train, read_parts
 from hf_sysgen.data.cfq.files import original_question
 from hf_sysgen.data.cfq.grammar import parse
-from hf_sysgen.data.cfq.splits import FAMILIES
 from hf_sysgen.data.cfq.trees import Sentence, is_content, is_tree, read_trees
 from hf_sysgen.data.errors import DataError
 from hf_sysgen.data.fetch import open_file
@@ -77,7 +76,7 @@ class CfqDependencies(BenchmarkBuilder):
 
     def checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:
         yield from super().checks(dataset)
-        if FAMILIES[self.config.name.removesuffix(OWN_HEADS)].is_compositional:
+        if "test" in self.benchmark_config.of_kind("compositional"):
             yield from disjoint_from_train(dataset)
         for split, part in dataset.items():
             columns = (part[name][:] for name in ("tokens", "heads", "labels", "content_word"))

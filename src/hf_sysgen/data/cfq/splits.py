@@ -10,12 +10,10 @@ class Family(NamedTuple):
 
     Attributes:
         split: name of its file in the archive.
-        is_compositional: whether test has what train does not have; else test is drawn like train.
         lengths: most tokens of a question and of a query, in train and in test (Csordas et al. 2021, table 10).
     """
 
     split: str
-    is_compositional: bool = True
     lengths: dict[str, tuple[int, int]] = {}  # noqa: RUF012
 
 
@@ -23,7 +21,7 @@ FAMILIES = {
     "mcd1": Family("mcd1", lengths={"train": (29, 95), "test": (30, 103)}),
     "mcd2": Family("mcd2", lengths={"train": (29, 107), "test": (30, 91)}),
     "mcd3": Family("mcd3", lengths={"train": (29, 107), "test": (30, 103)}),
-    "random": Family("random_split", is_compositional=False),
+    "random": Family("random_split"),
     "question_complexity": Family("question_complexity_split"),
     "query_complexity": Family("query_complexity_split", lengths={"train": (29, 77), "test": (29, 107)}),
     "question_pattern": Family("question_pattern_split"),
@@ -56,5 +54,5 @@ def family_of(config: str) -> str:
 
 def split_names(family: str) -> dict[str, str]:
     """Our names of CFQ's three parts: its dev set is drawn like its test set."""
-    validation = "validation_generalization" if FAMILIES[family].is_compositional else "validation"
+    validation = "validation" if family == "random" else "validation_generalization"
     return {"train": "train", "validation": validation, "test": "test"}
