@@ -37,17 +37,11 @@ def implementation(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.fixture(params=[(0, 0), (1000, 1000)], ids=["nodes last", "channels last"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Either way through a block's three-way products, whatever the number of nodes."""
-    monkeypatch.setattr(triangular_blocked, "FEW_NODES", request.param)
-
-
-# of 3 examples of 11 nodes: one block of all; blocks of two nodes; of two examples if channels are last; of two heads
-# if nodes are; chunks of two examples; and of four first nodes of one
+# of 3 examples of 11 nodes: one block of all; blocks of two nodes; of two examples; chunks of two examples; and of four
+# first nodes of one
 BLOCKS = {
-    "one block": (1 << 19, 1 << 20), "nodes": (300, 1), "examples": (3000, 1 << 20), "heads": (1 << 14, 1 << 20),
-    "chunks": (1200, 4 * 11**3), "first nodes": (650, 4 * 11**2),
+    "one block": (1 << 19, 1 << 20), "nodes": (300, 1), "examples": (3000, 1 << 20), "chunks": (1200, 4 * 11**3),
+    "first nodes": (650, 4 * 11**2),
 }  # fmt: skip
 
 
@@ -163,7 +157,7 @@ def test_by_hand() -> None:
     assert weights[0, 0, 0, :, 0].tolist() == pytest.approx([1 / 10, 9 / 10])
 
 
-@pytest.mark.usefixtures("way", "small_blocks")
+@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("source", [None, 0, 3])
 @pytest.mark.parametrize("nodes", [1, 3, 11, 23])
 def test_blocks(nodes: int, source: int | None) -> None:
@@ -182,7 +176,7 @@ def test_blocks(nodes: int, source: int | None) -> None:
     assert found[1].abs().max() == 0, "no triangle reaches an edge of padding alone"
 
 
-@pytest.mark.usefixtures("way", "small_blocks")
+@pytest.mark.usefixtures("small_blocks")
 def test_dropout_of_blocks() -> None:
     """Masks are drawn again in the backward pass: numerical derivatives see the same ones."""
     projected = torch.randn(2, 3, 3, 4, 1, 2, dtype=torch.float64, requires_grad=True)
@@ -201,7 +195,7 @@ def test_dropout_of_blocks() -> None:
     assert not torch.equal(run(ones), blocked_triangular_attention(ones, None, None, 0.3))
 
 
-@pytest.mark.usefixtures("way", "small_blocks")
+@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("small_blocks", ["one block", "nodes", "first nodes"], indirect=True)
 @pytest.mark.parametrize("source", [None, 5])
 @pytest.mark.parametrize("nodes", [1, 13, 31])
@@ -261,7 +255,6 @@ class Largest(TorchDispatchMode):
         return result
 
 
-@pytest.mark.usefixtures("way")
 def test_blocks_hold_less_than_a_number_per_triangle(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one example, in either pass, while they work."""
     nodes = 29

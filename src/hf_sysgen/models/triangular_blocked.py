@@ -10,12 +10,9 @@ from collections.abc import Iterator, Sequence
 import torch
 
 # numbers in a block of three-way products, and of scores: both should stay in a processor's last cache; a GPU wants
-# few large kernels instead
+# few large kernels instead. With the plain version an update takes 1.27 (CLUTRR) and 1.98 (COGS) times as long
 PRODUCTS = {"cpu": 1 << 19, "cuda": 1 << 26}
 SCORES = {"cpu": 1 << 20, "cuda": 1 << 26}
-# up to so many nodes `gradients_channels_last` is faster, in heads of fewer than 32 channels and in wider ones: with
-# the other an update takes 1.19 (CLUTRR) and 1.26 (COGS) times as long; with the plain version 1.27 and 1.98 times
-FEW_NODES = (28, 48)
 
 
 class Arena:
@@ -47,40 +44,23 @@ class Arena:
         total = self.take(name, *summand.shape)
         return total.copy_(summand) if first.start == 0 else total.add_(summand)
 
-    def channels_first(self, name: str, edges: torch.Tensor) -> torch.Tensor:
-        """(b, I, N, C) -> (b, C, I, N); one example at a time: PyTorch has a fast copy for a transposed matrix."""
-        batch, first, nodes, channels = edges.shape
-        turned = self.take(name, batch, channels, first * nodes)
-        for example, whole in zip(turned, edges, strict=True):
-            example.copy_(whole.reshape(-1, channels).t())
-        return turned.view(batch, channels, first, nodes)
-
-    def channels_last(self, name: str, edges: torch.Tensor) -> torch.Tensor:
-        """(b, H, D, N, N) -> (b, N, N, H, D), in the same way."""
-        batch, heads, width, nodes, _ = edges.shape
-        edges = self.gather(name + "_first", edges)
-        turned = self.take(name, batch, nodes * nodes, heads * width)
-        for example, whole in zip(turned, edges, strict=True):
-            example.copy_(whole.view(heads * width, -1).t())
-        return turned.view(batch, nodes, nodes, heads, width)
-
 
 def blocks(tensors: Sequence[torch.Tensor], shared: torch.Tensor, nodes: int) -> Iterator[tuple[torch.Tensor, ...]]:
     """
-    Tensors (G, N, ...) in pieces of whole problems with so many nodes at most, or if one has more of some of its nodes,
-    but at least one; and with every piece what its problems share, of (G, ...).
+    Tensors (b, I, ...) in pieces of at most so many nodes: of whole examples, or of some nodes of one example, but at
+    least one. With every piece comes what its examples share, of (b, ...).
     """
     whole = tensors[0].shape[1]
-    problems, some = (nodes // whole, whole) if nodes >= whole else (1, max(nodes, 1))
-    for *groups, common in zip(*(tensor.split(problems) for tensor in (*tensors, shared)), strict=True):
+    examples, some = (nodes // whole, whole) if nodes >= whole else (1, max(nodes, 1))
+    for *groups, common in zip(*(tensor.split(examples) for tensor in (*tensors, shared)), strict=True):
         for piece in zip(*(group.split(some, 1) for group in groups), strict=True):
             yield *piece, common
 
 
 def chunks(batch: int, nodes: int, heads: int, size: int) -> Iterator[tuple[slice, slice]]:
     """
-    Slices of examples and of their first nodes: whole examples with at most `size` scores, or if one has more, some of
-    its first nodes with twice as many, as every slice prepares keys and right values anew; but one first node at least.
+    Slices of examples and of their first nodes: whole examples with at most `size` scores. An example with more is cut
+    into some first nodes, at least one, with twice as many, because every slice prepares keys and right values again.
     """
     scores = heads * nodes**2
     examples, first = max(size // (scores * nodes), 1), min(max(2 * size // scores, 1), nodes)
@@ -123,17 +103,20 @@ def add_up(arena: Arena, part: torch.Tensor, first: slice, alpha: torch.Tensor, 
     return sums
 
 
-# With s = alpha dO, gradients of `right` are u s summed over i, and with t = s w those of `left` t summed over j, while
-# alpha dalpha = u t summed over channels. Both ways take alpha (b, H, l, I, j), what `part` holds (b, N, N, 4, H, D)
-# and dO (b, I, j, H, D), and return those of left (b, I, l, H, D), of right (b, l, j, H, D) as far as these i go, and
-# alpha dalpha. A block has at most `size` numbers, but those of an example, or of one l, at least.
-Gradients = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-
-
-def gradients_channels_last(
+def gradients_of(
     arena: Arena, part: torch.Tensor, first: slice, alpha: torch.Tensor, d_output: torch.Tensor, size: int
-) -> Gradients:
-    """Inner loops run over channels, which lie together in every argument."""
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """
+    Gradients of left (b, I, l, H, D), of right (b, l, j, H, D) as far as these i go, and alpha dalpha (b, H, l, I, j).
+
+    With s = alpha dO, those of right are left s summed over i. With t = s right, those of left are t summed over j, and
+    alpha dalpha is left t summed over channels.
+
+    Args:
+        part: shape (b, N, N, 4, H, D).
+        alpha, d_output: shape (b, H, l, I, j) and (b, I, j, H, D).
+        size: most numbers in a block, which has those of one l at least.
+    """
     batch, some, nodes, heads, width = d_output.shape
     alpha, left, right = factors(arena, part, first, alpha)
     d_left = arena.take("d_left", batch, some, nodes, heads, width)
@@ -150,33 +133,6 @@ def gradients_channels_last(
             torch.sum(s.mul_(w_l), 2, out=d_u_l)
             torch.sum(s.mul_(u_l), -1, out=d_a_l)
     return d_left, d_right, arena.gather("d_scores", d_alpha.permute(0, 4, 1, 2, 3))
-
-
-def gradients_nodes_last(
-    arena: Arena, part: torch.Tensor, first: slice, alpha: torch.Tensor, d_output: torch.Tensor, size: int
-) -> Gradients:
-    """Inner loops run over the last node: there may be more of these than channels in a head."""
-    batch, some, nodes, heads, width = d_output.shape
-    problems = batch * heads
-    left = arena.channels_first("left_values", part[:, first, :, 2].flatten(3)).view(problems, width, some, nodes)
-    left = arena.gather("left", left.permute(0, 3, 1, 2))  # (G, l, c, I)
-    right = arena.channels_first("right_values", part[:, :, :, 3].flatten(3)).view(problems, width, nodes, nodes)
-    right = arena.gather("right", right.transpose(1, 2))  # (G, l, c, j)
-    d_out = arena.channels_first("turned_d_out", d_output.flatten(3)).view(problems, 1, width, some, nodes)
-    d_left = arena.take("d_left", problems, nodes, some, width)  # (G, l, I, c)
-    d_right = arena.take("d_right", problems, nodes, width, nodes)  # (G, l, c, j)
-    d_scores = arena.take("d_scores", *alpha.shape)
-    given = (alpha.view(problems, nodes, 1, some, nodes), left, right)
-    found = (d_left.transpose(2, 3), d_right, d_scores.view(problems, nodes, some, nodes))
-    for a, u, w, d_u, d_w, d_s, d_o in blocks((*given, *found), d_out, size // (some * nodes * width)):
-        s = arena.take("product", *a.shape[:2], width, some, nodes)
-        torch.mul(a, d_o, out=s)
-        torch.bmm(u.view(-1, 1, some), s.view(-1, some, nodes), out=d_w.view(-1, 1, nodes))
-        s.mul_(w[:, :, :, None])
-        torch.sum(s, -1, out=d_u)
-        torch.sum(s.mul_(u[..., None]), 2, out=d_s)
-    d_right = arena.channels_last("turned_d_right", d_right.view(-1, heads, nodes, width, nodes).transpose(2, 3))
-    return d_left.view(-1, heads, nodes, some, width).permute(0, 3, 2, 1, 4), d_right, d_scores
 
 
 def plan(projected: torch.Tensor) -> tuple[list[tuple[slice, slice]], int]:
@@ -235,7 +191,7 @@ def run_forward(
     Output (B, N, N, H, D), and of every edge and head the logarithm of its sum of exponentials, (B, H, 1, N, N).
 
     Args:
-        projected, node_mask, source_length, dropout: as of [`blocked_triangular_attention`].
+        projected, node_mask, source_length, dropout: as in [`blocked_triangular_attention`].
         seed: with dropout, an integer from which its masks are drawn, in either pass.
     """
     output, log_sums = empty_results(projected)
@@ -271,7 +227,6 @@ def run_backward(
     """The gradient of `projected`; arguments and results as of `run_forward`. Scores are computed again."""
     batch, nodes, _, _, heads, width = projected.shape
     arena = Arena(log_sums.dtype, projected.device)
-    gradients = gradients_channels_last if nodes <= FEW_NODES[width >= 32] else gradients_nodes_last
     gradient = torch.empty_like(projected)
     steps, size = plan(projected)
     with torch.autocast(projected.device.type, enabled=False):
@@ -283,7 +238,7 @@ def run_backward(
             if dropout:
                 kept = drop_mask(arena, alpha, dropout, int(seed) + some.start + batch * first.start).mul_(alpha)
             d_out = arena.gather("d_out", d_output[some, first])
-            d_left, d_right, d_scores = gradients(arena, part, first, kept, d_out, size)
+            d_left, d_right, d_scores = gradients_of(arena, part, first, kept, d_out, size)
             means = (d_out * output[some, first]).sum(-1).permute(0, 3, 1, 2)[:, :, None]
             d_scores = d_scores.sub_(alpha.mul_(means)).view(-1, d_out.shape[1], nodes)
             d_query = torch.bmm(d_scores, key, out=arena.take("d_query", *query.shape))
