@@ -297,7 +297,7 @@ def test_final_answer_is_not_asked_for_again(tmp_path: Path, upstream: Upstream,
 def test_changed_upstream_file(tmp_path: Path, upstream: Upstream) -> None:
     upstream.files[PATH] = b"something else"
     message = refused(SOURCE, cache_dir=tmp_path)
-    for part in (SOURCE.url, "changed it", SOURCE.sha256, hashlib.sha256(b"something else").hexdigest()):
+    for part in (SOURCE.url, SOURCE.sha256, hashlib.sha256(b"something else").hexdigest()):
         assert part in message
     assert files_below(tmp_path) == []
 
@@ -379,7 +379,7 @@ def test_first_content_counts(tmp_path: Path, upstream: Upstream) -> None:
     other = mirrored(tmp_path / "other", b"other").parents[1]
     message = refused(UNKNOWN, other, tmp_path)
     assert f"expected sha256 {SOURCE.sha256}" in message
-    assert f"delete {record} and what was prepared from the first, the benchmark's folder in {tmp_path}" in message
+    assert f"delete {record}" in message
     path.unlink()
     upstream.files[PATH] = b"changed"
     assert f"delete {record}" in refused(UNKNOWN, cache_dir=tmp_path)

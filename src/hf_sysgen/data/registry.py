@@ -1,4 +1,4 @@
-"""The benchmarks of this package: what there is, and how to load it.
+"""The benchmarks of this package, and how to load them.
 
 Each folder with an `info.yaml` is a benchmark, or several. There is no other list.
 """
@@ -31,7 +31,7 @@ def benchmarks() -> dict[str, BenchmarkInfo]:
         for path in Path(__file__).parent.glob(f"*/{FILE}"):
             found |= read_benchmarks(path)
         _BENCHMARKS.update(sorted(found.items()))
-        # these files may ask for the benchmarks above
+        # these files may use the benchmarks above
         try:
             _BENCHMARKS.update(own_benchmarks(tuple(found)))
         except Exception:
@@ -126,10 +126,10 @@ def benchmark_builder(
     data_dir: str | Path | None = None,
     cache_dir: str | Path | None = None,
 ) -> BenchmarkBuilder:
-    """What prepares and checks a config of a benchmark. Arguments and errors as in `load_benchmark`."""
+    """The builder that prepares and checks a config of a benchmark. Arguments and errors as in `load_benchmark`."""
     benchmark = benchmark_info(name)
     config_name = benchmark.config(config).name
-    # after the names were checked, as this import takes a second
+    # this import takes a second, so it comes after the checks of the names
     module, _, class_name = benchmark.builder.partition(":")
     builder_class = getattr(importlib.import_module(module), class_name)
     return builder_class(config_name=config_name, data_dir=data_dir, cache_dir=cache_dir)
