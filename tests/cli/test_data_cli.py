@@ -117,7 +117,6 @@ def test_a_stream_is_not_prepared(tmp_path: Path) -> None:
     result = invoke("prepare", "c4", "--cache-dir", tmp_path)
     assert result.exit_code == 0
     assert result.stdout.startswith("c4 en: ")
-    assert not any(tmp_path.iterdir())
     assert invoke("describe", "c4").exit_code == 0
 
 
