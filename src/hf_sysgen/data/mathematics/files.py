@@ -107,7 +107,7 @@ def solve(question: str) -> Decimal:
         if match := pattern.fullmatch(question):
             result = first * Decimal(match["a"]) + second * Decimal(match["b"])
             return abs(result) if kind == "distance" else result
-    raise ValueError(f"not a question of these modules:  {question!r}")
+    raise ValueError(f"not a question of these modules: {question!r}")
 
 
 def longest_number(questions: Iterable[str]) -> int:

@@ -82,7 +82,7 @@ class PcfgSet(BenchmarkBuilder):
         counts = {path: len(columns[column]) for column, path in paths.items()}
         if len(set(counts.values())) > 1:
             raise DamagedData(
-                "PCFG SET: files that belong together have different numbers of lines:  "
+                "PCFG SET: files that belong together have different numbers of lines: "
                 + ", ".join(f"{path} has {count:,}" for path, count in counts.items())
             )
         empty: dict[str, str | None] = dict.fromkeys(self._info().features)
