@@ -1,4 +1,4 @@
-"""What `hf-sysgen plot ...` does: a picture of a checkpoint or of an example, as a file."""
+"""The commands `hf-sysgen plot ...`: a plot of a checkpoint or of an example, as a file."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def plot_biases(checkpoint: str | Path, output: Path, reach: int) -> str:
 
 def plot_example(run: Path, output: Path, split: str, row: int, data_dir: Path | None) -> str:
     """
-    The graph of an example of a run: of CLUTRR the story with the model's attention, of COGS and CFQ the predicted
-    against the right graph, which its `predictions.jsonl` tells.
+    Plot an example of a run as a graph: for CLUTRR the story with the model's attention, for COGS and CFQ the gold and
+    the predicted graph from `predictions.jsonl`.
 
     Raises:
         UserError: the file is no picture, the folder no run, the example absent or no graph; see also `plot_story`.
