@@ -39,7 +39,7 @@ def extension_files(kind: str) -> list[Path]:
         return []
     folder = Path(named).expanduser().resolve()
     if not folder.is_dir():
-        raise UserError(f"{EXTENSIONS_VARIABLE}={named} is no folder; name one, or unset it")
+        raise UserError(f"{EXTENSIONS_VARIABLE}={named} is not a folder; name a folder, or unset it")
     files = {one: sorted(folder.glob(f"{one}_*.py")) for one in KINDS}
     if not any(files.values()):
         raise UserError(
@@ -145,7 +145,7 @@ def _check_travels(copy: Path, path: Path) -> None:
         raise UserError(f"{path}, line {error.lineno}: {error.msg}") from error
     if missing:
         raise UserError(
-            f"{path}: who loads the checkpoint may lack {', '.join(sorted(missing))}; use only "
+            f"{path}: a user of the checkpoint may lack {', '.join(sorted(missing))}; use only "
             f"{', '.join(sorted(EVERYWHERE))} and the standard library, or import it inside `try` and do without it"
         )
 

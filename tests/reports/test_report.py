@@ -32,7 +32,7 @@ from hf_sysgen.reports.comparison import (
     unplaced,
 )
 from hf_sysgen.reports.papers import Cell, Run, Table, find_tables, papers, whole_of
-from hf_sysgen.reports.report import document, measured_cells, number, remarks, terminal, write_report
+from hf_sysgen.reports.report import document, measured_cells, number, terminal, write_report
 from hf_sysgen.results.record import Record, write_record
 
 ROOT = Path(__file__).parent.parent.parent

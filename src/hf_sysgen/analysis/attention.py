@@ -144,7 +144,7 @@ def read_story(model: Any, story: Story) -> Reading:
     edge_ids = torch.zeros(1, size, size, dtype=torch.int64)
     for (first, last), relation in zip(story.edges, story.relations, strict=True):
         if relation not in labels:
-            raise UserError(f"{relation!r} is no relation that the model knows: {', '.join(filter(None, labels))}")
+            raise UserError(f"{relation!r} is not a relation that the model knows: {', '.join(filter(None, labels))}")
         edge_ids[0, first, last] = labels.index(relation)
     inputs = {
         "edge_ids": edge_ids,
@@ -250,7 +250,7 @@ def position_maps(model: Any, reading: Reading) -> list[Maps]:
         rows = reading.written if kind == "decoder" else words
         found.append(Maps(f"{kind}, positions alone", layers, rows, words, "softmax of the position terms of scores"))
     if not found:
-        raise UserError(f"positions add nothing to the scores of a {type(model).__name__}")
+        raise UserError(f"there is no position term in the scores of a {type(model).__name__}")
     return found
 
 
@@ -392,4 +392,4 @@ def _batch(model: Any, ids: list[int]) -> torch.Tensor:
 
 def _no_target(model: Any, target: str | None) -> None:
     if target is not None:
-        raise UserError(f"a {type(model).__name__} writes nothing; leave the target out")
+        raise UserError(f"a {type(model).__name__} has no decoder; leave the target out")

@@ -338,7 +338,7 @@ def matched_perplexity(runs: Runs, recipe: str) -> Finding:
     pretraining = [(folder, one) for folder, one in runs if one.recipe.model.pretrained is None]
     tuned = [one for _, one in runs if one.recipe.model.pretrained is not None]
     if not pretraining:
-        raise UserError("no run of pretraining among these, all have model.pretrained; give theirs too")
+        raise UserError("no pretraining run among these: all have model.pretrained; give the pretraining runs too")
     by_class = depth_analyses.classes(_records(pretraining))
     folders = {id(record): folder for folder, record in pretraining}
     by_checkpoint: dict[Path, dict[str, list[Record]]] = {}

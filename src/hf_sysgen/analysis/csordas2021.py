@@ -114,7 +114,7 @@ class Stopping:
 def early_stopping(
     records: Sequence[Record], patience: int = PATIENCE, as_worded: bool = False, split: str = "test"
 ) -> Stopping:
-    """What early stopping would have chosen in the runs of a cell. Raises UserError: see `curve`."""
+    """What early stopping would choose in the runs of a cell. Raises UserError: see `curve`."""
     accuracies = [curve(record, split, "accuracy") for record in records]
     steps = [stopping_step(curve(record, "validation", "loss"), patience, as_worded) for record in records]
     return Stopping(
@@ -129,7 +129,7 @@ def loss_against_accuracy(
     records: Sequence[Record], loss_split: str, accuracy_split: str, first_step: int = 1000
 ) -> list[tuple[float, float, int]]:
     """
-    Figures 2 and 4: (loss, accuracy, step) of every evaluation of every run from `first_step` on
+    Figures 2 and 4: (loss, accuracy, step) of all evaluations of all runs from `first_step` on
     (plot_loss_accuracy.py:54-59). Raises UserError: see `curve`.
     """
     points = []
@@ -268,7 +268,7 @@ def convergence(records: Sequence[Record], share: float = 0.8, as_worded: bool =
                 ratios.setdefault(benchmark, {})[relative] = ratio
     if not ratios:
         raise UserError(
-            "no benchmark has runs of a model with absolute and of one with relative positions: "
+            "no benchmark has runs of a model with absolute positions and of the same with relative ones: "
             + ", or ".join(" and ".join(pair) for pair in PAIRS)
         )
     return ratios

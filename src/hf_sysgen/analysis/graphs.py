@@ -99,7 +99,7 @@ def parse_query(text: str) -> QueryGraph:
     """
     whole = re.fullmatch(r"SELECT (?:count \( \* \)|DISTINCT ((?:\?x\d+ ?)+)) ?WHERE \{ (.*) \}", text.strip())
     if whole is None:
-        raise UserError(f"no query of CFQ: {text!r}")
+        raise UserError(f"not a query of CFQ: {text!r}")
     types: dict[str, set[str]] = {}
     edges, filters = set(), set()
     for clause in whole[2].split(" . "):
@@ -111,7 +111,7 @@ def parse_query(text: str) -> QueryGraph:
             case [first, relation, last]:
                 edges.add((first, relation, last))
             case _:
-                raise UserError(f"no clause of a query: {clause!r}")
+                raise UserError(f"not a clause of a query: {clause!r}")
     selected = frozenset((whole[1] or "").split())
     return QueryGraph(
         selected, {node: frozenset(kinds) for node, kinds in types.items()}, frozenset(edges), frozenset(filters)

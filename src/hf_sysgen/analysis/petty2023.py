@@ -344,7 +344,7 @@ def accuracy_at_loss(losses: Curve, accuracies: Curve, loss: float) -> float | N
 
 
 def loss_and_accuracy(record: Record, metric: str = "loss_teacher") -> tuple[Curve, Curve]:
-    """In distribution and of generalization, during fine-tuning. Raises UserError: see `curve`."""
+    """In-distribution loss and generalization accuracy during fine-tuning. Raises UserError: see `curve`."""
     return curve(record, "validation", metric), curve(record, "test", "accuracy")
 
 

@@ -142,11 +142,11 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
 
     def require_split(self, split: str | None, streaming: bool = False) -> None:
         """
-        Look at a `split` of `load_benchmark` before anything is downloaded.
+        Check a `split` of `load_benchmark` before any download.
 
         Raises:
-            DataError: the config lacks a split that is named, the text is none that `datasets` reads, or it names a
-                part of a stream.
+            DataError: the config does not have the split, `datasets` cannot parse the text, or it names a part of a
+                stream.
         """
         names = self.benchmark_config.splits
         for part in split.split("+") if split is not None else ():
@@ -201,7 +201,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
             ) from error
 
     def _explained(self, error: BaseException) -> DataError | None:
-        """What to tell a user about an error that is theirs to mend, None for any other."""
+        """The message for an error that the user can fix; None for any other."""
         what = self._what
         if isinstance(error, DataError):
             return type(error)(str(error))

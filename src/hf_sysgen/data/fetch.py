@@ -294,11 +294,11 @@ def _download(source: Source, path: Path) -> None:
 
 def _fetch(url: str, path: Path, title: str) -> None:
     """
-    Download with the hub's client: its proxies and certificates, its progress bar, dropped connections resumed. Raises
-    DataError: what went wrong, without the address.
+    Download with the hub's client: it has proxies, certificates and a progress bar, and resumes dropped connections.
+    Raises DataError: the reason, without the address.
 
-    Not pooch, which begins anew after a break: the largest archive has 2.3 GB. A server's own errors (5xx) are not
-    tried again by the client, but here.
+    pooch restarts after a break, and the largest archive has 2.3 GB. The client does not retry server errors (5xx);
+    this does.
     """
     from huggingface_hub.errors import HfHubHTTPError
     from huggingface_hub.file_download import http_get

@@ -84,7 +84,9 @@ def read_checkpoint(
             "in the results.json of its run"
         )
     if model_class is None:
-        raise UserError(f"{folder / 'config.json'}: the model is a {name}, which is no model with a head of ours")
+        raise UserError(
+            f"{folder / 'config.json'}: the model is a {name}, which is not a model with a head of this package"
+        )
     if not (folder / "model.safetensors").exists():
         raise _missing(folder, "model.safetensors")
     try:
@@ -153,10 +155,10 @@ def local_folder(name: str | Path) -> Path:
     tokenizer are downloaded to the hub's cache.
 
     Raises:
-        UserError: it is none of these, or cannot be had.
+        UserError: it is none of these, or cannot be downloaded.
     """
     if name == "":
-        # which would be the folder that one is in
+        # an empty path is the current folder
         raise UserError(
             f"the checkpoint's name is empty; give a run's folder, a model of the zoo ({', '.join(zoo_names())}) or "
             "owner/name on the hub"
@@ -172,8 +174,8 @@ def local_folder(name: str | Path) -> Path:
     # errors of the hub and of the layers below: no such host, refused, timed out, offline
     except Exception as error:
         raise UserError(
-            f"{name}: no folder here, and not to be had from the hub ({one_line(error)}); give a run's folder, a model "
-            f"of the zoo ({', '.join(zoo_names())}) or owner/name on the hub"
+            f"{name}: neither a folder here nor available from the hub ({one_line(error)}); give a run's folder, a "
+            f"model of the zoo ({', '.join(zoo_names())}) or owner/name on the hub"
         ) from error
 
 

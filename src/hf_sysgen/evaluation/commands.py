@@ -43,7 +43,7 @@ def evaluate_checkpoint(
     output: Path | None,
     batch_size: int,
 ) -> str:
-    """Metrics of a checkpoint on a benchmark as a table. Raises UserError, DataError, UserError."""
+    """Metrics of a checkpoint on a benchmark as a table. Raises UserError, DataError."""
     transformers.utils.logging.disable_progress_bar()
     task = benchmark_info(benchmark).task
     if task == "language_modeling":
@@ -127,7 +127,7 @@ def _translated(
 def predict_lines(
     checkpoint: str, texts: list[str], beams: int | None = None, max_new_tokens: int | None = None
 ) -> Iterator[str]:
-    """Translations of the texts in order, a line each. Raises UserError, DataError (before any is decoded)."""
+    """The outputs for the texts, in order, one per line. Raises UserError, DataError (before any is decoded)."""
     transformers.utils.logging.disable_progress_bar()
     if not texts:
         raise DataError("nothing to translate: give sentences as arguments, or one per line on standard input")

@@ -145,7 +145,7 @@ def seeds_test(first: Sequence[float], second: Sequence[float], paired: bool = F
         # means over different numbers of runs differ by rounding
         if not any(samples[0]) if paired else _alike([*first, *second]):
             return Significance(0.0, 1.0)
-        raise UserError("the scores do not scatter over seeds, so that a t-test has nothing to measure against")
+        raise UserError("the scores have no spread over seeds, which a t-test needs")
     with warnings.catch_warnings():
         # one side may have no spread, which scipy warns of
         warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)

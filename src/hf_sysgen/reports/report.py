@@ -253,7 +253,7 @@ def write_report(name: str, folders: Sequence[Path], output: Path | None) -> str
     for folder in folders:
         # otherwise a typing error would replace an old report by an empty one
         if not folder.is_dir():
-            raise UserError(f"{folder}: is no folder; give those of runs by --runs")
+            raise UserError(f"{folder}: is not a folder; give the folders of runs with --runs")
     found = collect(folders)
     reports = reproduce(name, [record for _, record in found.records])
     if output is None:

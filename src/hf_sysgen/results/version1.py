@@ -36,7 +36,7 @@ def converted(old: Mapping[str, Any]) -> dict[str, Any]:
         recipe = recipe_of(sections)
         overrides = _overrides(old["name"], old["recipe"], recipe)
     except (LookupError, TypeError, AttributeError) as error:
-        raise UserError(f"recipe: is no recipe of version 1 ({cut(error)})") from error
+        raise UserError(f"recipe: is not a recipe of version 1 ({cut(error)})") from error
     kept = ("seed", "steps", "best_step", "num_parameters", "example", "train_seconds", "num_processes")
     entries = [Logged.of(entry, old["splits"]) for entry in old["history"]]
     return {

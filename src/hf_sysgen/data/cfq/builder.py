@@ -71,7 +71,7 @@ class Cfq(BenchmarkBuilder):
     def checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:
         yield from super().checks(dataset)
         name = self.config.name
-        # a random split is one of examples, and nobody says that no two of them have the same question
+        # a random split divides examples, and two of them may have the same question
         if "test" in self.benchmark_config.of_kind("compositional"):
             yield from disjoint_from_train(dataset)
         if name in EDGE:

@@ -128,5 +128,5 @@ def comp_hits(
 def _split(pair: str) -> list[str]:
     parts = pair.split()
     if len(parts) != 2 or not set(parts) <= set(LEXICON):
-        raise UserError(f"{pair!r} is no adjective and noun of the lexicon, such as 'new response'")
+        raise UserError(f"{pair!r} is not an adjective and noun of the lexicon, such as 'new response'")
     return parts

@@ -59,7 +59,7 @@ def attachment_scores(
 def _read_tree(text: str) -> tuple[list[int], list[str]]:
     pairs = [token.partition(":")[::2] for token in text.split()]
     if not all(head.isdecimal() and label for head, label in pairs):
-        raise UserError(f"{text!r} is no tree: give one head:label for each token, such as '2:nsubj 0:root'")
+        raise UserError(f"{text!r} is not a tree: give one head:label for each token, such as '2:nsubj 0:root'")
     return [int(head) for head, _ in pairs], [label for _, label in pairs]
 
 

@@ -48,7 +48,7 @@ BUDGET = "training.max_steps"
 # runs with another precision make the same cell, and are marked
 PRECISION = ("training.bf16", "training.fp16")
 BEST, SCALING = "best", "scaling"
-# what an authors' selection chooses among
+# selection -> keys that the authors chose
 CHOICES: dict[str | None, tuple[str, ...]] = {SCALING: ("model.embedding_scaling",)}
 
 
