@@ -185,14 +185,10 @@ def test_what_is_built_on_and_what_may_be_lacking(folder):
 @pytest.mark.parametrize(
     ("text", "taken", "message"),
     [
-        ("1 / 0", (), "benchmark_reverse.py, line 1: ZeroDivisionError"),
-        ("import datasets", (), "no subclass of BenchmarkBuilder"),
-        (BENCHMARK, ("reverse",), "there is a benchmark 'reverse' already"),
-        (
-            without(BENCHMARK, "_reverse:Reverse", ":R"),
-            (),
-            "'benchmark:R' of reverse must be 'benchmark_reverse:Reverse'",
-        ),
+        ("1 / 0", (), "benchmark_reverse.py, line 1: "),
+        ("import datasets", (), "BenchmarkBuilder"),
+        (BENCHMARK, ("reverse",), "'reverse'"),
+        (without(BENCHMARK, "_reverse:Reverse", ":R"), (), "'benchmark:R'.*'benchmark_reverse:Reverse'"),
     ],
 )
 def test_what_is_wrong_with_a_benchmark(text, taken, message, folder):
@@ -269,7 +265,7 @@ def test_a_checkpoint_says_where_its_variant_may_be(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "linear_bias_transformer"}))
     result = CliRunner().invoke(app, ["predict", "-c", str(tmp_path), "jump"])
     assert result.exit_code == 2
-    assert "model_type is 'linear_bias_transformer', which is none of this package's" in result.stderr
+    assert "'linear_bias_transformer'" in result.stderr
     assert EXTENSIONS_VARIABLE in result.stderr
 
 

@@ -1,4 +1,4 @@
-"""How this package's errors reach a person: one line, and an exit status."""
+"""User errors: one line and an exit status."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ class UserError(ValueError):
 
 
 class RunFailed(RuntimeError):
-    """Work that was started and cannot go on. The message is one line."""
+    """Work that has started and cannot continue. The message is one line."""
 
     status = 1
 
 
 @dataclass
 class Outcome:
-    """Exit status of a command: 0 done, 2 input that cannot be used, 1 failed on the way."""
+    """Exit status of a command: 0 done, 2 bad input, 1 failed later."""
 
     status: int = 0
 
 
 def one_line(error: BaseException) -> str:
-    """Type and message of an error, for a message of ours."""
+    """Type and message of an error in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error, what it was raised from, and so on."""
+    """The error, its cause, and so on."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
@@ -50,10 +50,10 @@ def no_space(error: BaseException) -> bool:
 @contextmanager
 def reported(interrupted: str = "interrupted") -> Iterator[Outcome]:
     """
-    Turn errors that a user can mend into one line on standard error and a status; others keep their traceback.
+    Print user errors as one line on standard error and set the exit status. Other errors keep their traceback.
 
     Args:
-        interrupted: what to say after Ctrl-C.
+        interrupted: the message after Ctrl-C.
     """
     outcome = Outcome()
     try:

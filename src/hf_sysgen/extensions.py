@@ -1,9 +1,9 @@
 """
-Models and benchmarks of one's own: the files of the folder that HF_SYSGEN_EXTENSIONS names.
+A user's own models and benchmarks: the files of the folder that HF_SYSGEN_EXTENSIONS names.
 
-Each `modeling_*.py` in it holds a variant and each `benchmark_*.py` a benchmark. docs/new_variant.md and
-docs/new_benchmark.md have an example of each. It is a variable because the processes that a command starts (ranks,
-runs of a sweep) inherit it, as no option of one command would be.
+Each `modeling_*.py` is a variant and each `benchmark_*.py` a benchmark; docs/new_variant.md and docs/new_benchmark.md
+have examples. It is an environment variable, not an option, because the processes that a command starts (ranks, runs of
+a sweep) inherit it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from hf_sysgen.errors import UserError
 
 EXTENSIONS_VARIABLE = "HF_SYSGEN_EXTENSIONS"
 KINDS = ("modeling", "benchmark")
-# who loads a checkpoint has these and the standard library
+# everyone who loads a checkpoint has these and the standard library
 EVERYWHERE = {"torch", "transformers", "huggingface_hub"}
 
 
 def extension_files(kind: str) -> list[Path]:
     """
-    The files `<kind>_*.py` of the folder that the variable names, by name; none where it is not set.
+    The files `<kind>_*.py` of the folder, sorted by name; none if the variable is not set.
 
     Raises:
         UserError: there is no such folder, or it has no file of any kind.
@@ -39,7 +39,7 @@ def extension_files(kind: str) -> list[Path]:
         return []
     folder = Path(named).expanduser().resolve()
     if not folder.is_dir():
-        raise UserError(f"{EXTENSIONS_VARIABLE}={named} is no folder; name one, or unset it")
+        raise UserError(f"{EXTENSIONS_VARIABLE}={named} is not a folder; name a folder, or unset it")
     files = {one: sorted(folder.glob(f"{one}_*.py")) for one in KINDS}
     if not any(files.values()):
         raise UserError(
@@ -51,7 +51,7 @@ def extension_files(kind: str) -> list[Path]:
 
 def own_benchmarks(taken: Collection[str]) -> dict[str, Any]:
     """
-    The `BenchmarkInfo` of every builder class of the files `benchmark_*.py`, by the benchmark's name.
+    Name -> `BenchmarkInfo`, for every builder class in the files `benchmark_*.py`.
 
     Args:
         taken: names of the package's benchmarks.
@@ -68,7 +68,7 @@ def own_benchmarks(taken: Collection[str]) -> dict[str, Any]:
             raise UserError(f"{path}: no subclass of BenchmarkBuilder with a BENCHMARK in it")
         for builder in builders:
             info, right = builder.BENCHMARK, f"{path.stem}:{builder.__name__}"
-            # told by what it has: nothing is imported from `data` here
+            # checked by attributes, as nothing is imported from `data` here
             if not all(hasattr(info, one) for one in ("name", "builder", "configs")):
                 raise UserError(
                     f"{path}: BENCHMARK of {builder.__name__} must be a BenchmarkInfo, not {type(info).__name__}"
@@ -81,7 +81,7 @@ def own_benchmarks(taken: Collection[str]) -> dict[str, Any]:
     return found
 
 
-# what this process trains with, and what travels with its checkpoints; removed when the process ends
+# the code of this process, which its checkpoints carry; removed when the process ends
 _folder: tempfile.TemporaryDirectory[str] | None = None
 
 
@@ -89,8 +89,8 @@ def register_own_models() -> None:
     """
     Import the files `modeling_*.py`, whose models register themselves (`hf_sysgen.models.registry.register`).
 
-    They are imported as modules of `hf_sysgen.models`, from a folder of this process that holds copies of them and of
-    the package's model files: `save_pretrained` copies a module and the siblings that stand beside it.
+    They are imported as modules of `hf_sysgen.models`, from a temporary folder with copies of them and of the package's
+    model files, because `save_pretrained` copies a module with its siblings in the same folder.
 
     Raises:
         UserError: a file cannot be imported, registers nothing, would not travel with a checkpoint, or has the
@@ -124,7 +124,7 @@ def register_own_models() -> None:
 
 
 def _check_travels(copy: Path, path: Path) -> None:
-    """Who loads a checkpoint has the siblings that `save_pretrained` finds, and few packages."""
+    """Check that the imports work with a checkpoint alone: siblings that `save_pretrained` finds, and few packages."""
     from transformers.dynamic_module_utils import get_imports, get_relative_import_files
 
     text = copy.read_text(encoding="utf-8")
@@ -145,13 +145,13 @@ def _check_travels(copy: Path, path: Path) -> None:
         raise UserError(f"{path}, line {error.lineno}: {error.msg}") from error
     if missing:
         raise UserError(
-            f"{path}: who loads the checkpoint may lack {', '.join(sorted(missing))}; use only "
+            f"{path}: a user of the checkpoint may lack {', '.join(sorted(missing))}; use only "
             f"{', '.join(sorted(EVERYWHERE))} and the standard library, or import it inside `try` and do without it"
         )
 
 
 def _imported(path: Path, name: str, folder: Path) -> ModuleType:
-    """The module `name`, read anew from the file of that name in `folder`, which is `path` or its copy."""
+    """The module `name`, imported again from the file of that name in `folder`, which is `path` or its copy."""
     sys.modules.pop(name, None)
     importlib.invalidate_caches()
     spec = importlib.util.spec_from_file_location(name, folder / path.name)

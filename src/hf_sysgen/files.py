@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and files that one process has to itself."""
+"""Atomic writes and locks of files."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import IO
 
 def write_whole(path: str | Path, content: str | bytes) -> None:
     """
-    Write a file that, if the process dies, is either the old one or the new one; text as UTF-8. Folders above it are
-    made. Whoever may read the folder may read it.
+    Write a file atomically: if the process dies, it is either the old or the new one. Text is UTF-8; parent folders are
+    created. It has normal permissions.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # not `tempfile`, whose files are their owner's alone
+    # not `tempfile`, whose files only their owner can read
     partial = path.with_name(f"{_prefix(path)}{uuid.uuid4().hex}")
     try:
         partial.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -31,16 +31,16 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
 
 
 def is_unfinished(path: Path, file: Path) -> bool:
-    """Whether `file` is what `write_whole` of `path` has in the making, or left behind when it was killed."""
+    """Whether `file` is an unfinished file of `write_whole(path)`, perhaps left by a kill."""
     return file.parent == path.parent and file.name.startswith(_prefix(path))
 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[IO[str] | None]:
     """
-    A file, opened to append, that no other process has locked; None if one has. The lock lasts until the last process
-    that shares the open file ends, so a killed sweep's run, while it lives, is not started again. Where the system has
-    no locks, nobody has any.
+    Open a file to append and lock it; None if another process has the lock. The lock lasts until the last process that
+    inherited the open file ends, so a run that survives its killed sweep is not started twice. Without locks in the
+    system, this locks nothing.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
@@ -54,20 +54,21 @@ def locked(path: Path) -> Iterator[IO[str] | None]:
             yield None
             return
         except OSError as error:
-            # what file systems of clusters say that are mounted without
+            # file systems of clusters that are mounted without locks
             if error.errno not in (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK):
                 raise
         yield file
 
 
 def file_name(text: str) -> str:
-    """The text with what a path gives a meaning to, or a shell, made harmless, and no longer than a name may be."""
+    """The text as a file name: characters with a meaning in paths or shells become "-", and long names end in a
+    hash."""
     name = re.sub(r"[^\w=,.+-]", "-", text)
     return name if len(name) <= 160 else f"{name[:150]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def flush_to_disk(folder: Path) -> None:
-    """Have everything below a folder on the disk, so that after a power cut nothing written later is there without."""
+    """Flush everything below a folder to the disk, so that after a power cut no later file exists without it."""
     for path in [*folder.rglob("*"), folder, folder.parent]:
         _flush(path)
 
@@ -80,7 +81,7 @@ def _flush(path: Path) -> None:
         finally:
             os.close(handle)
     except OSError as error:
-        # some file systems, and some folders, know no such thing; of a full disk this is where one hears
+        # some file systems and folders do not support it; a full disk raises here
         if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM):
             raise
 

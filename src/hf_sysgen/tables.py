@@ -1,4 +1,4 @@
-"""Plain tables for the terminal and for Markdown."""
+"""Tables for the terminal and in Markdown."""
 
 from __future__ import annotations
 

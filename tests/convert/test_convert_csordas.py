@@ -240,7 +240,7 @@ def test_untied_output(relative: SimpleNamespace) -> None:
     assert torch.equal(model.lm_head.weight, other)
     assert torch.equal(model.model.decoder.embed_tokens.weight, relative.weights["output_embedding.weight"])
     # the same weights with a tied output: the file says one thing, the config another
-    with pytest.raises(ValueError, match=r"unknown parameter 'output_map\.weight'"):
+    with pytest.raises(ValueError, match=r"'output_map\.weight'"):
         from_authors("csordas", weights, relative.config)
 
 
@@ -263,32 +263,32 @@ def test_their_buffers_are_left_out(golden: SimpleNamespace) -> None:
 
 
 def test_unknown_family(relative: SimpleNamespace) -> None:
-    with pytest.raises(ValueError, match=r"unknown family 'csordash'; known: .*csordas"):
+    with pytest.raises(ValueError, match=r"'csordash'.*csordas"):
         from_authors("csordash", relative.weights, relative.config)
 
 
 def test_arguments_of_another_kind(relative: SimpleNamespace) -> None:
-    with pytest.raises(ValueError, match="family 'csordas': config must be a mapping of names, not NoneType"):
+    with pytest.raises(ValueError, match=r"'csordas'.*config.*NoneType"):
         from_authors("csordas", relative.weights, None)
-    with pytest.raises(ValueError, match="family 'csordas': state_dict must be a mapping of names, not str"):
+    with pytest.raises(ValueError, match=r"'csordas'.*state_dict.*str"):
         from_authors("csordas", "model.pt", relative.config)
 
 
 def test_unknown_variant(relative: SimpleNamespace) -> None:
-    with pytest.raises(ValueError, match="unknown variant 'rel' of family 'csordas'; known: noscale, scaledinit"):
+    with pytest.raises(ValueError, match=r"'rel'.*'csordas'.*noscale, scaledinit"):
         from_authors("csordas", relative.weights, {**relative.config, "variant": "rel"})
 
 
 @pytest.mark.parametrize("key", ["variant", "n_in", "n_out", "d_model", "ff", "heads"])
 def test_missing_size(relative: SimpleNamespace, key: str) -> None:
     config = {name: value for name, value in relative.config.items() if name != key}
-    with pytest.raises(ValueError, match=f"family 'csordas': '{key}' is missing from config or state_dict"):
+    with pytest.raises(ValueError, match=rf"'csordas'.*'{key}'"):
         from_authors("csordas", relative.weights, config)
 
 
 def test_missing_depth(relative: SimpleNamespace) -> None:
     config = {name: value for name, value in relative.config.items() if "layers" not in name}
-    with pytest.raises(ValueError, match=r"family 'csordas': '.*layers' is missing from config or state_dict"):
+    with pytest.raises(ValueError, match=r"'csordas'.*layers'"):
         from_authors("csordas", relative.weights, config)
 
 
@@ -319,13 +319,13 @@ def test_missing_parameter(relative: SimpleNamespace, missing: str, named: str) 
     ],
 )
 def test_unknown_parameter(relative: SimpleNamespace, name: str) -> None:
-    with pytest.raises(ValueError, match=f"unknown parameter '{name}' of family 'csordas'"):
+    with pytest.raises(ValueError, match=rf"'{name}'.*'csordas'"):
         from_authors("csordas", {**relative.weights, name: torch.zeros(1)}, relative.config)
 
 
 def test_parameters_of_another_variant(golden_dir: Path, relative: SimpleNamespace) -> None:
     noscale = load_golden(golden_dir, "noscale")
-    with pytest.raises(ValueError, match=r"state_dict does not fit config: [\s\S]*Missing .*pos_proj"):
+    with pytest.raises(ValueError, match=r"[\s\S]*pos_proj"):
         from_authors("csordas", noscale.weights, relative.config)
 
 
@@ -333,36 +333,36 @@ def test_parameters_of_another_variant(golden_dir: Path, relative: SimpleNamespa
 def test_wrong_shape_of_keys_and_values(relative: SimpleNamespace, part: str) -> None:
     name = f"trafo.decoder.layers.0.{part}.data_to_kv.weight"
     weights = {**relative.weights, name: relative.weights[name].T.contiguous()}
-    with pytest.raises(ValueError, match=rf"'{name}' has shape \(16, 32\), not \(32, 16\)"):
+    with pytest.raises(ValueError, match=rf"'{name}'.*\(16, 32\).*\(32, 16\)"):
         from_authors("csordas", weights, relative.config)
 
 
 def test_wrong_shape(relative: SimpleNamespace) -> None:
     name = "trafo.encoder.layers.0.linear1.weight"
     weights = {**relative.weights, name: relative.weights[name].T.contiguous()}
-    with pytest.raises(ValueError, match=r"does not fit config: .*\s.*encoder.layers.0.feed_forward.fc1.weight"):
+    with pytest.raises(ValueError, match=r"[\s\S]*encoder.layers.0.feed_forward.fc1.weight"):
         from_authors("csordas", weights, relative.config)
 
 
 def test_sizes_that_contradict_each_other(relative: SimpleNamespace) -> None:
-    with pytest.raises(ValueError, match=r"family 'csordas': config gives no model: .*\s.*hidden_size=17 is not"):
+    with pytest.raises(ValueError, match=r"'csordas'[\s\S]*hidden_size=17"):
         from_authors("csordas", relative.weights, {**relative.config, "d_model": 17})
 
 
 def test_wrong_shape_of_what_is_joined(relative: SimpleNamespace) -> None:
     name = "trafo.encoder.layers.0.self_attn.data_to_q.weight"
     weights = {**relative.weights, name: relative.weights[name][:, :-1]}
-    with pytest.raises(ValueError, match="family 'csordas': parameters of state_dict do not fit each other: Sizes"):
+    with pytest.raises(ValueError, match=r"'csordas'.*state_dict"):
         from_authors("csordas", weights, relative.config)
 
 
 def test_wrong_number_of_words(relative: SimpleNamespace) -> None:
-    with pytest.raises(ValueError, match=r"does not fit config: .*\s.*encoder.embed_tokens.weight.*13.*14"):
+    with pytest.raises(ValueError, match=r"[\s\S]*encoder.embed_tokens.weight.*13.*14"):
         from_authors("csordas", relative.weights, {**relative.config, "n_in": 12})
 
 
 def test_mixed_dtypes(relative: SimpleNamespace) -> None:
     name = "output_map.bias"
     weights = {**relative.weights, name: relative.weights[name].double()}
-    with pytest.raises(ValueError, match=r"parameters of several dtypes: \['torch.float32', 'torch.float64'\]"):
+    with pytest.raises(ValueError, match=r"torch.float32.*torch.float64"):
         from_authors("csordas", weights, relative.config)

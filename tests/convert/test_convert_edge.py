@@ -363,14 +363,14 @@ def test_a_checkpoint_travels_with_its_tokenizer(golden: SimpleNamespace, tmp_pa
 
 def test_bad_vocabularies(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
-    with pytest.raises(ValueError, match=r"tokenizer\.json: is no file of the tokenizers library: No such file"):
+    with pytest.raises(ValueError, match=r"tokenizer\.json: "):
         cfq_tokenizer(path)
     path.write_text('{"did": 33}')
-    with pytest.raises(ValueError, match=r"tokenizer\.json: is no file of the tokenizers library"):
+    with pytest.raises(ValueError, match=r"tokenizer\.json: "):
         cfq_tokenizer(str(path))
-    with pytest.raises(ValueError, match=r"family 'edge_cfq': the vocabulary lacks \[EOS\], \[UNK\]"):
+    with pytest.raises(ValueError, match=r"'edge_cfq'.*\[EOS\], \[UNK\]"):
         cfq_tokenizer({"[PAD]": 0, "did": 1})
-    with pytest.raises(ValueError, match="family 'edge_cfq': 'did' and 'was' have one id, 3"):
+    with pytest.raises(ValueError, match=r"'edge_cfq'.*'did'.*'was'.*3"):
         cfq_tokenizer({**SYMBOLS, "did": 3, "was": 3})
 
 
@@ -440,7 +440,7 @@ def test_all_their_layers_may_be_there(golden_dir: Path) -> None:
     model = from_authors("edge_clutrr", {**golden.weights, **copies}, golden.config)
     close(model(**inputs_of(golden)).loss, golden.tensors["out.loss"])
     untied = {**golden.config, "share_layers": False}
-    with pytest.raises(ValueError, match=r"'encoder\.layers\.1\.norm1\.weight' is missing from config or state_dict"):
+    with pytest.raises(ValueError, match=r"'encoder\.layers\.1\.norm1\.weight'"):
         from_authors("edge_clutrr", golden.weights, untied)
     first = {name: weight for name, weight in golden.weights.items() if ".layers.0." in name}
     layers = {name.replace("layers.0", f"layers.{i}"): weight for name, weight in first.items() for i in (1, 2)}
@@ -451,11 +451,11 @@ def test_all_their_layers_may_be_there(golden_dir: Path) -> None:
 
 def test_bad_checkpoints(golden_dir: Path) -> None:
     golden = load_golden(golden_dir, "cogs_edge")
-    with pytest.raises(ValueError, match=r"unknown parameter 'encoder\.other' of family 'edge_cogs'"):
+    with pytest.raises(ValueError, match=r"'encoder\.other'.*'edge_cogs'"):
         from_authors("edge_cogs", {**golden.weights, "encoder.other": torch.zeros(1)}, golden.config)
-    with pytest.raises(ValueError, match="edge_attention_flat=True is in the code but not in the paper"):
+    with pytest.raises(ValueError, match="edge_attention_flat=True"):
         from_authors("edge_cogs", golden.weights, {**golden.config, "edge_attention_flat": True})
-    with pytest.raises(ValueError, match="input_encoding='absolute' is not offered"):
+    with pytest.raises(ValueError, match="input_encoding='absolute'"):
         from_authors("edge_cogs", golden.weights, {**golden.config, "input_encoding": "absolute"})
-    with pytest.raises(ValueError, match="family 'edge_cogs': 'dim' is missing"):
+    with pytest.raises(ValueError, match=r"'edge_cogs'.*'dim'"):
         from_authors("edge_cogs", golden.weights, {k: v for k, v in golden.config.items() if k != "dim"})

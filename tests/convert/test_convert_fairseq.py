@@ -141,27 +141,27 @@ def test_what_fairseq_stores_besides_weights_is_left_out(plain: SimpleNamespace)
     ],
 )
 def test_unknown_parameter(plain: SimpleNamespace, name: str) -> None:
-    with pytest.raises(ValueError, match=f"unknown parameter '{name}' of family 'fairseq_sag'"):
+    with pytest.raises(ValueError, match=rf"'{name}'.*'fairseq_sag'"):
         from_authors("fairseq_sag", {**plain.weights, name: torch.zeros(1)}, plain.config)
 
 
 def test_unknown_kind(plain: SimpleNamespace) -> None:
-    with pytest.raises(ValueError, match="unknown kind 'lstm' of family 'fairseq_sag'; known: none, gate"):
+    with pytest.raises(ValueError, match=r"'lstm'.*'fairseq_sag'.*none, gate"):
         from_authors("fairseq_sag", plain.weights, {**plain.config, "derived": {"kind": "lstm"}})
 
 
 @pytest.mark.parametrize(
-    ("arch", "message"),
+    "arch",
     [
-        ({"activation_fn": "gelu"}, "activation_fn='gelu' is not offered, only 'relu'"),
-        ({"no_scale_embedding": True}, "no_scale_embedding=True is not offered, only False"),
-        ({"no_token_positional_embeddings": True}, "no_token_positional_embeddings=True is not offered"),
-        ({"encoder_layers_to_keep": "0"}, "encoder_layers_to_keep='0' is not offered, only None"),
-        ({"encoder_embed_dims": 32}, "fairseq's Transformer has no argument 'encoder_embed_dims'"),
+        {"activation_fn": "gelu"},
+        {"no_scale_embedding": True},
+        {"no_token_positional_embeddings": True},
+        {"encoder_layers_to_keep": "0"},
+        {"encoder_embed_dims": 32},
     ],
 )
-def test_arguments_that_are_not_offered(plain: SimpleNamespace, arch: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=f"family 'fairseq_sag': {message}"):
+def test_arguments_that_are_not_offered(plain: SimpleNamespace, arch: dict) -> None:
+    with pytest.raises(ValueError, match=rf"'fairseq_sag'.*{next(iter(arch))}"):
         from_authors("fairseq_sag", plain.weights, {**plain.config, "arch": {**plain.config["arch"], **arch}})
 
 
@@ -186,23 +186,22 @@ def test_tables_that_are_not_one(plain: SimpleNamespace) -> None:
         ("share_decoder_input_output_embed", "decoder.embed_tokens", "decoder.output_projection"),
         ("share_all_embeddings", "encoder.embed_tokens", "decoder.embed_tokens"),
     ):
-        message = f"{flag} is set, but {other}.weight is not equal to {first}.weight"
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match=f"{flag} .*{other}.weight .*{first}.weight"):
             from_authors("fairseq_sag", {**plain.weights, **same_size}, {"arch": {**plain.config["arch"], flag: True}})
 
 
 @pytest.mark.parametrize("kind", ["span", "fixed_span", "t5"])
 def test_kinds_with_a_span_need_it(plain: SimpleNamespace, kind: str) -> None:
-    with pytest.raises(ValueError, match="family 'fairseq_sag': 'span' is missing from config"):
+    with pytest.raises(ValueError, match=r"'fairseq_sag'.*'span'"):
         from_authors("fairseq_sag", plain.weights, {**plain.config, "derived": {"kind": kind}})
 
 
 def test_missing_weights(plain: SimpleNamespace) -> None:
     name = "decoder.layers.1.encoder_attn.v_proj.weight"
     weights = {key: weight for key, weight in plain.weights.items() if key != name}
-    with pytest.raises(ValueError, match=f"'{name}' is missing from config or state_dict"):
+    with pytest.raises(ValueError, match=f"'{name}'"):
         from_authors("fairseq_sag", weights, plain.config)
-    with pytest.raises(ValueError, match=r"does not fit config: [\s\S]*Missing .*self_attn_gate.beta"):
+    with pytest.raises(ValueError, match=r"[\s\S]*self_attn_gate.beta"):
         from_authors("fairseq_sag", plain.weights, {**plain.config, "derived": {"kind": "gate"}})
-    with pytest.raises(ValueError, match="'arch' is missing from config or state_dict"):
+    with pytest.raises(ValueError, match="'arch'"):
         from_authors("fairseq_sag", plain.weights, {})

@@ -154,10 +154,10 @@ def test_config_without_a_role_map(roles: SimpleNamespace) -> None:
 @pytest.mark.parametrize("name", ["encoder.layers.0.gamma.weight", "decoder.layers.0.encAttn.W_o.weight", "pe"])
 def test_unknown_parameter(golden_dir: Path, file: str, name: str) -> None:
     golden = load_golden(golden_dir, file)
-    with pytest.raises(ValueError, match=f"unknown parameter '{name}' of family 'role_filler'"):
+    with pytest.raises(ValueError, match=rf"'{name}'.*'role_filler'"):
         from_authors("role_filler", {**golden.weights, name: torch.zeros(1)}, golden.config)
 
 
 def test_unknown_arch(roles: SimpleNamespace) -> None:
-    with pytest.raises(ValueError, match="unknown arch 'lstm' of family 'role_filler'; known: sep, baseline"):
+    with pytest.raises(ValueError, match=r"'lstm'.*'role_filler'.*sep, baseline"):
         from_authors("role_filler", roles.weights, {**roles.config, "arch": "lstm"})

@@ -105,7 +105,7 @@ def test_no_archive(tmp_path: Path, archive: str) -> None:
 @pytest.mark.parametrize("name", ["../out.txt", "/etc/out.txt", "a/../../out.txt"])
 def test_path_that_climbs_out(tmp_path: Path, mode: str, name: str) -> None:
     archive = made(tmp_path / "a", {name: b"out", "in.txt": b"in"}, mode)
-    assert "leaves the archive" in refused(archive, name)
+    assert name in refused(archive, name)
     assert read(archive, "in.txt") == b"in"
 
 

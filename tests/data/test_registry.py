@@ -62,7 +62,7 @@ def test_builder_has_the_same_configs(benchmark: hf_sysgen.data.BenchmarkInfo) -
 
 
 def test_unknown_benchmark() -> None:
-    with pytest.raises(DataError, match=r"unknown benchmark 'scam', did you mean 'scan'\? Valid: .*scan"):
+    with pytest.raises(DataError, match=r"'scam'.*'scan'"):
         load_benchmark("scam")
 
 
@@ -75,12 +75,12 @@ def test_unknown_config() -> None:
 
 
 def test_nothing_like_it() -> None:
-    with pytest.raises(DataError, match="unknown benchmark '', did you mean"):
+    with pytest.raises(DataError, match="benchmark ''"):
         load_benchmark("")
 
 
 def test_config_must_be_named() -> None:
-    with pytest.raises(DataError, match="scan has several configs, name one of: simple, length, "):
+    with pytest.raises(DataError, match=r"scan .*simple, length, "):
         load_benchmark("scan")
 
 
@@ -98,5 +98,5 @@ def test_public_names() -> None:
     for name in hf_sysgen.data.__all__:
         assert getattr(hf_sysgen.data, name).__name__ == name
     assert set(hf_sysgen.data.__all__) <= set(dir(hf_sysgen.data))
-    with pytest.raises(AttributeError, match="no attribute 'load_bench'"):
+    with pytest.raises(AttributeError, match="'load_bench'"):
         hf_sysgen.data.load_bench  # noqa: B018

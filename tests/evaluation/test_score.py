@@ -122,10 +122,10 @@ def test_bleu_is_that_of_the_benchmark(run):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--metric", "blue"], "no metric 'blue'; there are recorded, sequence_exact_match"),
-        (["--metric", "comp"], "the predictions have no 'pairs'"),
-        (["--metric", "oracle_length"], "the predictions have no 'oracle_exact'"),
-        (["--metric", "comp", "--setup", "tokenized"], "setup=tokenized has no effect on comp"),
+        (["--metric", "blue"], "recorded, sequence_exact_match"),
+        (["--metric", "comp"], "'pairs'"),
+        (["--metric", "oracle_length"], "'oracle_exact'"),
+        (["--metric", "comp", "--setup", "tokenized"], "setup=tokenized"),
     ],
 )
 def test_what_cannot_be_measured(run, words, message):
@@ -138,12 +138,12 @@ def test_what_cannot_be_measured(run, words, message):
 @pytest.mark.parametrize(
     ("rows", "metric", "message"),
     [
-        ([*ROWS, {**ROWS[1], "loss": None}], "recorded", "no 'loss', which this metric is of; 1 of 4 lack it"),
-        ([{"split": "test", "nats": 1.0, "correct": 1, "tokens": 2}, ROWS[1]], "recorded", "no 'nats'"),
-        ([{"split": "test", "nats": 1.0, "correct": 1, "tokens": 2}], "cogs_match", "have no 'prediction'"),
+        ([*ROWS, {**ROWS[1], "loss": None}], "recorded", "'loss'.* 1 of 4"),
+        ([{"split": "test", "nats": 1.0, "correct": 1, "tokens": 2}, ROWS[1]], "recorded", "'nats'"),
+        ([{"split": "test", "nats": 1.0, "correct": 1, "tokens": 2}], "cogs_match", "'prediction'"),
         # labels of a graph's nodes
-        ([row("test", "a b", {"role": ["x", "y"]})], "bleu", "are no texts"),
-        ([row("test", "a b", {"role": ["x", "y"]})], "sequence_exact_match", "are no texts"),
+        ([row("test", "a b", {"role": ["x", "y"]})], "bleu", "predictions"),
+        ([row("test", "a b", {"role": ["x", "y"]})], "sequence_exact_match", "predictions"),
     ],
 )
 def test_rows_of_other_tasks_and_damaged_ones(rows, metric, message, tmp_path):
@@ -155,7 +155,7 @@ def test_rows_of_other_tasks_and_damaged_ones(rows, metric, message, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "has no predictions of 'any split', but of nothing"),
+        ("", "predictions"),
         ('{"split": "test", "prediction": "a", "exact": true}\n{"split": "te', "line 2"),
         ('{"exact": true, "prediction": "a"}\n', "line 1: .*split"),
         ('{"split": "test"}\n', "line 1: .*prediction"),

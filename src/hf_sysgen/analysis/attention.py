@@ -1,4 +1,4 @@
-"""What a checkpoint looks at: attention on an input, what positions alone would attend to, and biases by distance."""
+"""What a checkpoint attends to: attention on an input, attention from positions alone, and biases by distance."""
 
 # H heads, Q queries, K keys, N nodes, R distances
 
@@ -21,7 +21,7 @@ from hf_sysgen.models.positions import sinusoids
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-# how outputs call the attention of each stack, and how a person does
+# name of each stack's attention in model outputs -> name for people
 KINDS = {
     "encoder_attentions": "encoder",
     "decoder_attentions": "decoder",
@@ -38,8 +38,8 @@ class Maps:
     Attributes:
         kind: e.g. "encoder".
         layers: weights (H, Q, K) of each layer; NaN where a key is out of reach.
-        queries, keys: what rows and columns stand for, Q and K words.
-        meaning: of rows and columns, in a line.
+        queries, keys: labels of rows and columns, Q and K words.
+        meaning: what rows and columns mean, in one line.
     """
 
     kind: str
@@ -52,13 +52,13 @@ class Maps:
 @dataclass(frozen=True)
 class Preferences:
     """
-    What a stack's heads prefer by distance alone.
+    What the heads of a stack prefer by distance alone.
 
     Attributes:
         kind: e.g. "encoder".
         distances: position of the key minus that of the query, R of them.
-        layers: for each distinct layer (H, R), the softmax of the biases over all distances. A decoder's `distances`
-            leave out what is masked, so that its rows sum to less than 1.
+        layers: for each distinct layer (H, R), the softmax of the biases over all distances. For a decoder, `distances`
+            have no masked positions, so its rows sum to less than 1.
     """
 
     kind: str
@@ -69,14 +69,14 @@ class Preferences:
 @dataclass(frozen=True)
 class Reading:
     """
-    An input as a model takes it.
+    An input for a model.
 
     Attributes:
         inputs: keywords of `forward`.
-        read: the words (or people) that it reads; of an encoder the source.
-        decoded: the words that a decoder reads, the start first.
-        written: the word that it writes after each of them.
-        story: of a graph of relations.
+        read: the words (or people) that it reads; for an encoder the source.
+        decoded: the words that a decoder reads, with the start symbol first.
+        written: the word that it predicts after each of them.
+        story: the graph of relations, if it is one.
     """
 
     inputs: dict[str, torch.Tensor]
@@ -88,12 +88,12 @@ class Reading:
 
 def read_input(model: Any, tokenizer: PreTrainedTokenizerFast | None, text: str, target: str | None = None) -> Reading:
     """
-    An input as a model of this package takes it.
+    An input for a model of this package.
 
     Args:
-        tokenizer: `None` for a model of graphs of relations.
-        text: words; or for such a model a story, see `parse_story`.
-        target: what the decoder is given; `None` for what the model writes by itself, greedily.
+        tokenizer: `None` for a model of relation graphs.
+        text: words; for a model of relation graphs a story, see `parse_story`.
+        target: the decoder's input; `None` to decode greedily.
 
     Raises:
         DataError: a word is unknown. UserError: there is no decoder for a target; see also `parse_story`.
@@ -132,7 +132,7 @@ def read_input(model: Any, tokenizer: PreTrainedTokenizerFast | None, text: str,
 
 def read_story(model: Any, story: Story) -> Reading:
     """
-    A graph of relations as the model takes it.
+    The input of a model for a graph of relations.
 
     Raises:
         UserError: a relation that the model does not know, or a model that reads no graph of relations.
@@ -144,7 +144,7 @@ def read_story(model: Any, story: Story) -> Reading:
     edge_ids = torch.zeros(1, size, size, dtype=torch.int64)
     for (first, last), relation in zip(story.edges, story.relations, strict=True):
         if relation not in labels:
-            raise UserError(f"{relation!r} is no relation that the model knows: {', '.join(filter(None, labels))}")
+            raise UserError(f"{relation!r} is not a relation that the model knows: {', '.join(filter(None, labels))}")
         edge_ids[0, first, last] = labels.index(relation)
     inputs = {
         "edge_ids": edge_ids,
@@ -157,10 +157,9 @@ def read_story(model: Any, story: Story) -> Reading:
 @torch.inference_mode()
 def attention_maps(model: Any, reading: Reading) -> list[Maps]:
     """
-    The attention weights of every layer and head, of an example.
-
-    Of the triangles i -> l -> j of an Edge Transformer's layers, three indices, those of loop edges are taken (i = j),
-    from which words are labelled and written; of a graph of relations those from the query's first node.
+    The attention weights of each layer and head, for an example. An Edge Transformer has weights for triangles i -> l
+    -> j. Shown are those of loop edges (i = j), from which words are predicted; for a graph of relations, those from
+    the first node of the query.
 
     Raises:
         UserError: the model records no attention.
@@ -178,14 +177,14 @@ def attention_maps(model: Any, reading: Reading) -> list[Maps]:
 
 @torch.inference_mode()
 def record(model: Any, reading: Reading) -> Any:
-    """The model's outputs for an example, with the attentions of its layers."""
+    """The outputs of the model for an example, with the attention of its layers."""
     with recording(model):
         return model(**reading.inputs, output_attentions=True)
 
 
 @contextlib.contextmanager
 def recording(model: Any) -> Iterator[None]:
-    """The model with the implementations of attention that keep their weights."""
+    """Switch the model to attention implementations that return weights."""
     before = model.config._attn_implementation, getattr(model.config, "triangular_implementation", None)
     model.set_attn_implementation("eager")
     if before[1] is not None:
@@ -199,7 +198,7 @@ def recording(model: Any) -> Iterator[None]:
 
 
 def _heads(weights: torch.Tensor) -> torch.Tensor:
-    """Of the only example of a batch: (1, Q, K) is one head's."""
+    """The attention of the only example of a batch; (1, Q, K) is a single head."""
     return (weights if weights.dim() == 3 else weights[0]).float().cpu()
 
 
@@ -212,25 +211,25 @@ def _maps(kind: str, layers: list[torch.Tensor], reading: Reading) -> Maps:
             "decoder to encoder": (written, read),
             "self-attention": (read, read),
         }
-        meaning = "rows: the word that is written next" if kind.startswith("decoder") else "rows: the word that looks"
-        return Maps(kind, layers, *sides[kind], f"{meaning}; columns: the words looked at")
+        meaning = "rows: the next word" if kind.startswith("decoder") else "rows: the attending word"
+        return Maps(kind, layers, *sides[kind], f"{meaning}; columns: the attended words")
     nodes = [*read, *decoded] if kind == "decoder" else read
     if reading.story is not None:
         first = reading.story.query[0]
         edges = [f"{nodes[first]} → {name}" for name in nodes]
         from_first = [weights[:, first].transpose(1, 2) for weights in layers]
-        return Maps(kind, from_first, edges, nodes, "rows: the edge that is updated; columns: the node on the way")
+        return Maps(kind, from_first, edges, nodes, "rows: the updated edge; columns: the node in between")
     loops = [weights.diagonal(dim1=1, dim2=3).transpose(1, 2) for weights in layers]
-    meaning = "rows: the word whose loop edge is updated; columns: the word on the way"
+    meaning = "rows: the word whose loop edge is updated; columns: the word in between"
     return Maps(kind, loops, nodes, nodes, meaning)
 
 
 @torch.inference_mode()
 def position_maps(model: Any, reading: Reading) -> list[Maps]:
     """
-    Where positions alone would look in an example: the softmax over the keys in reach of what they add to scores.
-    Biases by distance add the same in every example; the distances of relative attention (Dai et al. 2019) meet the
-    query.
+    Attention from positions alone, for an example: the softmax, over the visible keys, of the position terms of the
+    scores. Biases by distance are the same in every example. In relative attention (Dai et al. 2019) the position term
+    depends on the query.
 
     Raises:
         UserError: positions add nothing to the model's scores.
@@ -249,15 +248,15 @@ def position_maps(model: Any, reading: Reading) -> list[Maps]:
         words = reading.decoded if kind == "decoder" else reading.read
         layers = [_reachable_softmax(one.float().cpu(), causal=kind != "encoder") for one in scores]
         rows = reading.written if kind == "decoder" else words
-        found.append(Maps(f"{kind}, positions alone", layers, rows, words, "softmax of what positions add to scores"))
+        found.append(Maps(f"{kind}, positions alone", layers, rows, words, "softmax of the position terms of scores"))
     if not found:
-        raise UserError(f"positions add nothing to the scores of a {type(model).__name__}")
+        raise UserError(f"there is no position term in the scores of a {type(model).__name__}")
     return found
 
 
 @contextlib.contextmanager
 def _kept(attention: Any, scores: list[torch.Tensor]) -> Iterator[None]:
-    """For a while, what positions add to an attention's scores (H, Q, K) is kept, once for each depth."""
+    """Within this context, record the position terms (H, Q, K) of the scores, once for each depth."""
     position_bias = attention.position_bias
 
     def keep(*args):
@@ -274,7 +273,7 @@ def _kept(attention: Any, scores: list[torch.Tensor]) -> Iterator[None]:
 
 
 def _reachable_softmax(scores: torch.Tensor, causal: bool) -> torch.Tensor:
-    """Softmax of scores (H, Q, K) over the keys in reach, NaN for the others."""
+    """Softmax of scores (H, Q, K) over the visible keys; NaN for the others."""
     out = torch.isinf(scores)
     if causal:
         out = out | torch.ones(scores.shape[1:], dtype=torch.bool).triu(1)
@@ -286,11 +285,11 @@ def distance_preferences(model: Any, reach: int = 8) -> list[Preferences]:
     """
     Appendix C of Chaabouni et al. 2021: for each head the softmax of its biases over all signed distances.
 
-    Biases are those of T5 attention, learned for each head and layer; those by bucket that all layers of a stack share;
-    and of relative attention (Csordas et al. 2021) what does not depend on the query, `v r_d / sqrt(D)`.
+    Biases are: those of T5 attention, learned for each head and layer; those by bucket, shared by all layers of a
+    stack; for relative attention (Csordas et al. 2021) the part that does not depend on the query, `v r_d / sqrt(D)`.
 
     Args:
-        reach: largest distance shown where distances are not capped.
+        reach: largest distance to show if distances are not capped.
 
     Raises:
         UserError: the model has no biases by distance.
@@ -319,7 +318,7 @@ def _distance_bias(attention: Any, reach: int) -> torch.Tensor | None:
     if hasattr(attention, "distance_bias"):
         return attention.distance_bias.float().cpu()
     if hasattr(attention, "distances"):
-        # of all heads alike, and by the distance of the query from the key
+        # the same for all heads, by the distance from key to query
         numbers = attention.distances.weight[:, -1].float().cpu().flip(0) * attention.scaling
         return numbers.expand(attention.num_heads, -1)
     if not hasattr(attention, "pos_proj"):
@@ -330,7 +329,7 @@ def _distance_bias(attention: Any, reach: int) -> torch.Tensor | None:
 
 
 def _preferences(kind: str, biases: torch.Tensor) -> Preferences:
-    """Of biases (layers, H, R)."""
+    """Preferences from biases (layers, H, R)."""
     reach = biases.shape[-1] // 2
     shown = reach + 1 if kind == "decoder" else 2 * reach + 1
     layers = list(biases.softmax(-1)[..., :shown])
@@ -338,9 +337,9 @@ def _preferences(kind: str, biases: torch.Tensor) -> Preferences:
 
 
 def _stacks(model: Any) -> dict[str, Sequence[Any]]:
-    """The layers, by stack, that have self-attention."""
+    """Stack -> its layers with self-attention."""
     inner = getattr(model, "model", model)
-    # what labels the words of a sentence is an encoder alone
+    # a model that labels words has only an encoder
     stacks = {"encoder": getattr(inner, "encoder", inner), "decoder": getattr(inner, "decoder", None)}
     return {
         kind: [layer for layer in stack.layers if hasattr(layer, "self_attn")]
@@ -350,7 +349,7 @@ def _stacks(model: Any) -> dict[str, Sequence[Any]]:
 
 
 def _common_biases(model: Any) -> dict[str, Callable[[int], torch.Tensor]]:
-    """What makes the biases (H, L, L) by distance of a length L, by the kind of attention whose layers share them."""
+    """Kind of attention with shared biases -> a function from length L to the biases (H, L, L)."""
     bias = getattr(getattr(model, "model", model), "relative_bias", None)
     if bias is not None:
         return {"self-attention": lambda length: bias(length, length, 0)[0]}
@@ -365,11 +364,11 @@ def _bias_of_block(block: Any, length: int) -> torch.Tensor:
 
 def story_attention(model: Any, reading: Reading) -> tuple[list[torch.Tensor], torch.Tensor]:
     """
-    Where the edge in question looks, layer by layer: of an Edge Transformer the weights of the nodes on the way from
-    the first to the last one, of a relation-aware one the mean of those with which its two nodes look at nodes.
+    The attention of the query edge, layer by layer. For an Edge Transformer: the weights of the nodes between its two
+    nodes. For a relation-aware Transformer: the mean weights from its two nodes.
 
     Returns:
-        weights (H, N) for every layer, and the probability of each label (num_labels,).
+        weights (H, N) for each layer, and the probability of each label (num_labels,).
     """
     outputs = record(model, reading)
     assert reading.story is not None
@@ -393,4 +392,4 @@ def _batch(model: Any, ids: list[int]) -> torch.Tensor:
 
 def _no_target(model: Any, target: str | None) -> None:
     if target is not None:
-        raise UserError(f"a {type(model).__name__} writes nothing; leave the target out")
+        raise UserError(f"a {type(model).__name__} has no decoder; leave the target out")

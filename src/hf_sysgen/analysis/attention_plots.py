@@ -1,4 +1,4 @@
-"""Plots of what `attention` finds: attention maps, preferences by distance, a story with its attention."""
+"""Plots of `analysis.attention`: attention maps, preferences by distance, a story with its attention."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CELL, PANEL, LETTER = 0.15, 1.1, 0.075
 
 
 def draw_maps(maps: Sequence[Maps], title: str) -> Figure:
-    """A row of panels for each layer, a panel for each head; one block for each kind of attention."""
+    """Draw a row of panels for each layer, a panel for each head, and a block for each kind of attention."""
     from matplotlib.figure import Figure
 
     sizes = [_block_size(one) for one in maps]
@@ -42,7 +42,7 @@ def draw_maps(maps: Sequence[Maps], title: str) -> Figure:
 
 
 def _block_size(maps: Maps) -> tuple[list[float], float, float]:
-    """Widths of a block's columns, height of its rows, and what the labels below need."""
+    """Width of a block's columns, height of its rows, and space for the labels below."""
     panel = max(PANEL, CELL * len(maps.keys))
     left = LETTER * max(map(len, maps.queries))
     columns = [panel + (left if head == 0 else 0.1) for head in range(len(maps.layers[0]))]
@@ -56,7 +56,7 @@ def _label(axes: Any, rows: Sequence[str] | None, columns: Sequence[str] | None)
 
 
 def draw_preferences(found: Sequence[Preferences], title: str) -> Figure:
-    """Figure 1 of Chaabouni et al. 2021: a panel for each layer, heads by signed distances."""
+    """Draw Figure 1 of Chaabouni et al. 2021: a panel for each layer, heads against signed distances."""
     from matplotlib.figure import Figure
 
     depth = max(len(one.layers) for one in found)
@@ -108,8 +108,8 @@ def arrow(axes: Any, start: np.ndarray, end: np.ndarray, label: str, colour: str
 
 def draw_story(story: Story, layers: Sequence[Any], title: str) -> Figure:
     """
-    The graph of a story, once for each layer: the darker a node, the more attention the edge in question pays to it, as
-    a mean over heads; below, each head's weights. All layers have one scale.
+    Draw the graph of a story once for each layer: a darker node gets more attention from the query edge, as a mean over
+    heads. The weights of each head are below. All layers have the same scale.
 
     Args:
         layers: weights (H, N) of each layer.
@@ -142,7 +142,7 @@ def draw_story(story: Story, layers: Sequence[Any], title: str) -> Figure:
 
 
 def _draw_nodes(axes: Any, story: Story, weights: np.ndarray, scale: dict[str, Any]) -> None:
-    """The story's people with their relations, on a circle; weights (N,)."""
+    """Draw the people of a story with their relations, on a circle; weights (N,)."""
     places = circle(len(weights))
     _draw_relations(axes, story, places)
     axes.scatter(*places.T, c=weights, s=230, edgecolors="black", linewidths=0.8, zorder=3, **scale)
@@ -162,7 +162,7 @@ def _side(x: float) -> int:
 def _draw_relations(axes: Any, story: Story, places: np.ndarray) -> None:
     seen = set(story.edges) | {story.query}
     for (first, last), relation in dict(zip(story.edges, story.relations, strict=True)).items():
-        # two edges between the same people, one each way, must not lie on each other
+        # two edges between the same people, one each way, must not overlap
         bend = 0.18 if (last, first) in seen or (first, last) == story.query else 0.0
         arrow(axes, places[first], places[last], relation, GREY, bend)
     first, last = story.query

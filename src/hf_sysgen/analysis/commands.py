@@ -1,4 +1,4 @@
-"""What `hf-sysgen analyse ...` does: an analysis of runs as a table in the terminal, a CSV file and a figure."""
+"""The commands `hf-sysgen analyse ...`: an analysis of runs as a table in the terminal, a CSV file and a figure."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ STEP = "training step"
 @dataclass(frozen=True)
 class Finding:
     """
-    The outcome of an analysis.
+    The result of an analysis.
 
     Attributes:
-        name: of its files.
+        name: name of its files.
         header, rows: its table.
         draw: makes its figure, if it has one.
-        script: lines of a shell script that goes on from it, if there is something to do.
-        notes: lines for standard error: what is not in it.
+        script: lines of a shell script with the next commands, if there are any.
+        notes: lines for standard error: runs that were left out.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Finding:
 
 def read_runs(paths: Sequence[Path]) -> list[tuple[Path, Record]]:
     """
-    Folder and record of every finished run in the folders given, or below them.
+    Folder and record of each finished run in the given folders or below them.
 
     Raises:
         UserError: there is none in one of them, or a record cannot be read.
@@ -79,7 +79,7 @@ def read_runs(paths: Sequence[Path]) -> list[tuple[Path, Record]]:
 
 def analyse(paths: Sequence[Path], output: Path, find: Callable[[list[tuple[Path, Record]]], Finding]) -> str:
     """
-    Have `find` analyse the runs, write `NAME.csv` and `NAME.png` into a folder, and return the table with their paths.
+    Analyse the runs with `find`, write `NAME.csv` and `NAME.png` into a folder, and return the table with their paths.
 
     Raises:
         UserError: runs lack something, or the folder cannot be written to.
@@ -180,7 +180,7 @@ def double_descent(runs: Runs, split: str) -> Finding:
 
 
 def good_bad_loss(runs: Runs, split: str) -> Finding:
-    """Csordas et al. 2021, Figure 5, of the first run given."""
+    """Csordas et al. 2021, Figure 5, for the first run."""
     folder, record = runs[0]
     found = devil_analyses.decompose(read_evaluations(folder, split))
     rows = list(zip(found.steps, found.good, found.bad, found.all, strict=True))
@@ -260,18 +260,18 @@ def generalization_depth(runs: Runs) -> Finding:
 
 
 def _of_benchmarks_with(runs: Runs, what: Callable[[Record], object]) -> tuple[list[Record], list[str]]:
-    """Runs on benchmarks whose runs have that, and a line that names the other benchmarks."""
+    """The runs on benchmarks whose runs have what the analysis needs, and a line that names the other benchmarks."""
     records = _records(runs)
     deep = [record for record in records if depth_analyses.has_depth(record)]
     flat = [record for record in records if not depth_analyses.has_depth(record)]
     records, others = depth_analyses.of_benchmarks_with(deep or records, what)
     names = ", ".join(f"{benchmark} ({len(ones)} run{'s' * (len(ones) > 1)})" for benchmark, ones in others.items())
-    notes = [f"left out, as without what this analysis takes: {names}"] if others else []
+    notes = [f"left out, as they lack what this analysis needs: {names}"] if others else []
     return records, _left_out(flat if deep else [], "of models without one depth") + notes
 
 
 def _fine_tuned(runs: Runs, what: Callable[[Record], object]) -> tuple[list[Record], list[str]]:
-    """Those of them that go on from final weights, and lines that name the others."""
+    """The runs that were fine-tuned from final weights, and lines that name the others."""
     records, passed_over = _of_benchmarks_with(runs, what)
     records, left = depth_analyses.from_final_weights(records)
     return records, passed_over + _left_out(left, "fine-tuned from weights of a step")
@@ -338,7 +338,7 @@ def matched_perplexity(runs: Runs, recipe: str) -> Finding:
     pretraining = [(folder, one) for folder, one in runs if one.recipe.model.pretrained is None]
     tuned = [one for _, one in runs if one.recipe.model.pretrained is not None]
     if not pretraining:
-        raise UserError("no run of pretraining among these, all have model.pretrained; give theirs too")
+        raise UserError("no pretraining run among these: all have model.pretrained; give the pretraining runs too")
     by_class = depth_analyses.classes(_records(pretraining))
     folders = {id(record): folder for folder, record in pretraining}
     by_checkpoint: dict[Path, dict[str, list[Record]]] = {}
@@ -360,7 +360,7 @@ def matched_perplexity(runs: Runs, recipe: str) -> Finding:
             if match.step is None:
                 rows.append((*row, None, None))
                 reference = _layers(match.reference_depth)
-                script.append(f"# {folder}: has the perplexity of {reference} at no step whose weights are kept")
+                script.append(f"# {folder}: reaches the perplexity of {reference} at no step with kept weights")
                 continue
             checkpoint = folder / (MODEL if match.step == record.steps else f"step-{match.step}")
             matched.add(checkpoint.resolve())
@@ -372,7 +372,7 @@ def matched_perplexity(runs: Runs, recipe: str) -> Finding:
             if checkpoint.exists():
                 script.append(shlex.join(("hf-sysgen", "train", recipe, f"model.pretrained={checkpoint}")))
             else:
-                script.append(f"# {checkpoint}: is not there, so it is not fine-tuned")
+                script.append(f"# {checkpoint}: is missing, so it is not fine-tuned")
     panels = []
     for name, records in by_class.items():
         lines = [
@@ -387,7 +387,7 @@ def matched_perplexity(runs: Runs, recipe: str) -> Finding:
     left = [record for record in tuned if Path(record.recipe.model.pretrained or "").resolve() not in matched]
     notes = _left_out(left, "fine-tuned from none of these checkpoints")
     header = ("class", "reference layers", "layers", "step", "perplexity", "benchmark", "accuracy on test")
-    # one command for each checkpoint: that of a reference may be its own and another's
+    # one command per checkpoint, even if several references share it
     script = list(dict.fromkeys(script))
     return Finding("matched-perplexity", header, rows, lambda: draw_panels(panels), script, notes)
 
@@ -397,7 +397,7 @@ def _layers(depth: int) -> str:
 
 
 def feed_forward_ranks(runs: Runs) -> Finding:
-    """Petty et al. 2023, Figures 9 and 10, of the runs' checkpoints."""
+    """Petty et al. 2023, Figures 9 and 10, from the checkpoints of the runs."""
     folders = {id(record): folder for folder, record in runs}
     rows, panels = [], []
     effective: dict[str, list[Line]] = {}

@@ -1,7 +1,7 @@
 """Analyses of Csordas et al. 2021, from results records: Figures 1 to 6, Tables 8 and 9.
 
-Formulas are those of the authors' scripts (`paper/` of their code), and where the paper words them differently
-(`as_worded`) those of the paper. Runs of one name are one cell, over seeds.
+Formulas are those of the authors' scripts (`paper/` of their code); with `as_worded`, those of the paper's text, where
+it differs. Runs of one name are a cell, over seeds.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from hf_sysgen.errors import UserError
 from hf_sysgen.results.evaluations import Evaluation
 from hf_sysgen.results.record import Record
 
-# a number that was logged, after its step
+# step and logged number
 Curve = list[tuple[int, float]]
 
 # steps without a better loss, after which Kim & Linzen 2020 stop: 5 evaluations, 500 steps apart
 PATIENCE = 2500
-# absolute positions, and the same with relative ones
+# a model with absolute positions, and the same with relative ones
 PAIRS = (
     ("sysgen_transformer", "relative_transformer"),
     ("universal_transformer", "relative_universal_transformer"),
 )
-# Table 8's split drawn like train, where it is not `validation` (plot_big_result_table_iid.py: "interpolate")
+# Table 8's IID split, if it is not `validation` (plot_big_result_table_iid.py: "interpolate")
 IID = {"mathematics": "test_iid"}
 MODELS = tuple(model for pair in zip(*PAIRS, strict=True) for model in pair)
 
 
 def curve(record: Record, split: str, metric: str) -> Curve:
     """
-    What a run's evaluations measured on a split.
+    The metric on a split at each evaluation of a run.
 
     Raises:
         UserError: nothing was.
@@ -56,7 +56,7 @@ def cells(records: Iterable[Record]) -> dict[str, list[Record]]:
 
 
 def mean_curve(curves: Sequence[Curve]) -> list[tuple[int, float, float]]:
-    """(step, mean, standard deviation with n - 1, 0 of a single run) at the steps that all curves have."""
+    """(step, mean, standard deviation with n - 1, 0 for a single run) at the steps that all curves have."""
     values = [dict(one) for one in curves]
     steps = sorted(set.intersection(*(set(one) for one in values)))
     columns = [[one[step] for one in values] for step in steps]
@@ -64,7 +64,7 @@ def mean_curve(curves: Sequence[Curve]) -> list[tuple[int, float, float]]:
 
 
 def spread(values: Sequence[float]) -> float:
-    """Standard deviation with n - 1 (lib/stat_tracker.py:28-33); 0 of a single run."""
+    """Standard deviation with n - 1 (lib/stat_tracker.py:28-33); 0 for a single run."""
     return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
@@ -77,7 +77,7 @@ def stopping_step(losses: Curve, patience: int = PATIENCE, as_worded: bool = Fal
     Args:
         losses: on the validation split, free-running.
         patience: in steps.
-        as_worded: the step of the best loss up to there, also where training ends first.
+        as_worded: the step of the best loss so far, also if training ends first.
     """
     best_step, best = losses[0]
     for step, loss in losses:
@@ -89,7 +89,7 @@ def stopping_step(losses: Curve, patience: int = PATIENCE, as_worded: bool = Fal
 
 
 def at(points: Curve, step: float) -> float:
-    """The number logged last up to a step; of an earlier step the first one."""
+    """The last number logged up to a step; for earlier steps the first number."""
     place = bisect.bisect_right([logged for logged, _ in points], step)
     return points[max(0, place - 1)][1]
 
@@ -102,7 +102,7 @@ class Stopping:
     Attributes:
         accuracies: [`mean_curve`] of the generalization accuracy.
         step: median over runs of [`stopping_step`].
-        stopped, final: mean over runs of the generalization accuracy at the run's own stopping step, and of the last.
+        stopped, final: mean over runs of the generalization accuracy at the run's own stopping step, and at the end.
     """
 
     accuracies: list[tuple[int, float, float]]
@@ -114,7 +114,7 @@ class Stopping:
 def early_stopping(
     records: Sequence[Record], patience: int = PATIENCE, as_worded: bool = False, split: str = "test"
 ) -> Stopping:
-    """What early stopping would have chosen in the runs of a cell. Raises UserError: see `curve`."""
+    """What early stopping would choose in the runs of a cell. Raises UserError: see `curve`."""
     accuracies = [curve(record, split, "accuracy") for record in records]
     steps = [stopping_step(curve(record, "validation", "loss"), patience, as_worded) for record in records]
     return Stopping(
@@ -129,7 +129,7 @@ def loss_against_accuracy(
     records: Sequence[Record], loss_split: str, accuracy_split: str, first_step: int = 1000
 ) -> list[tuple[float, float, int]]:
     """
-    Figures 2 and 4: (loss, accuracy, step) of every evaluation of every run from `first_step` on
+    Figures 2 and 4: (loss, accuracy, step) of all evaluations of all runs from `first_step` on
     (plot_loss_accuracy.py:54-59). Raises UserError: see `curve`.
     """
     points = []
@@ -152,11 +152,11 @@ class Decomposition:
 
     Attributes:
         steps: of the evaluations.
-        good, bad, all: mean loss at each, over the examples that were right at any evaluation, over the others, over
-            all; NaN over none.
+        good, bad, all: mean loss at each step over the examples that are right at any evaluation, over the others, and
+            over all; NaN if there are none.
         good_counts, bad_counts: histograms of these losses at the first and at the last evaluation.
         edges: of their bins.
-        num_good: how many examples are good.
+        num_good: number of good examples.
     """
 
     steps: list[int]
@@ -171,8 +171,8 @@ class Decomposition:
 
 def decompose(evaluations: Sequence[Evaluation], bins: int = 40, largest: float = 15.0) -> Decomposition:
     """
-    Figure 5 of one run (plot_loss_analysis.py:23-53): losses of good and bad examples. A loss beyond the largest is in
-    no bin, as in the authors' histograms.
+    Figure 5 of one run (plot_loss_analysis.py:23-53): losses of good and bad examples. Losses above the largest bin are
+    not counted, as in the authors' histograms.
     """
     is_good = [any(hits) for hits in zip(*(one.exact for one in evaluations), strict=True)]
 
@@ -196,7 +196,7 @@ def decompose(evaluations: Sequence[Evaluation], bins: int = 40, largest: float 
 
 
 def mean(values: Sequence[float]) -> float:
-    """NaN of nothing."""
+    """The mean; NaN for an empty sequence."""
     return statistics.fmean(values) if values else math.nan
 
 
@@ -211,16 +211,16 @@ def histogram(values: Iterable[float], bins: int, largest: float) -> list[int]:
 
 def steps_to_share(accuracies: Curve, share: float = 0.8, as_worded: bool = False) -> float | None:
     """
-    Figure 6: when a run first has `share` of its best accuracy (plot_relatrafo_convergece.py:32-52), interpolated
-    linearly between evaluations. A run that has it at its first evaluation needed that many steps; the authors' code
-    interpolates there with the last one, which is no meaning.
+    Figure 6: the step at which a run first has `share` of its best accuracy (plot_relatrafo_convergece.py:32-52),
+    interpolated linearly between evaluations. If a run has it at its first evaluation, that step counts; the authors'
+    code interpolates there with the last evaluation, which makes no sense.
 
     Args:
-        accuracies: of the generalization split.
+        accuracies: accuracies on the generalization split.
         as_worded: `share` of the final accuracy.
 
     Returns:
-        steps, `None` of a run that is never right.
+        steps; `None` if the accuracy is always 0.
     """
     goal = share * (accuracies[-1][1] if as_worded else max(accuracy for _, accuracy in accuracies))
     if goal <= 0:
@@ -237,13 +237,13 @@ def steps_to_share(accuracies: Curve, share: float = 0.8, as_worded: bool = Fals
 
 def convergence(records: Sequence[Record], share: float = 0.8, as_worded: bool = False) -> dict[str, dict[str, float]]:
     """
-    Figure 6: steps that a model with absolute positions needs, divided by those of the one with relative positions
+    Figure 6: steps of a model with absolute positions, divided by those of the model with relative positions
     (plot_relatrafo_convergece.py:56-67,80-83). Steps are the median over the runs of a cell (`as_worded`: the mean),
-    and of a model's cells, which differ in embedding scaling, the smallest; on PCFG SET without token embedding
+    and the minimum over a model's cells, which differ in embedding scaling. PCFG SET is without token embedding
     upscaling, which the authors leave out there (`as_worded`: with it).
 
     Returns:
-        benchmark and config -> relative model -> ratio, of those pairs of which both models have runs.
+        benchmark and config -> relative model -> ratio, for pairs in which both models have runs.
 
     Raises:
         UserError: there is no such pair, or see `curve`.
@@ -268,14 +268,14 @@ def convergence(records: Sequence[Record], share: float = 0.8, as_worded: bool =
                 ratios.setdefault(benchmark, {})[relative] = ratio
     if not ratios:
         raise UserError(
-            "no benchmark has runs of a model with absolute and of one with relative positions: "
+            "no benchmark has runs of a model with absolute positions and of the same with relative ones: "
             + ", or ".join(" and ".join(pair) for pair in PAIRS)
         )
     return ratios
 
 
 def benchmark_of(record: Record) -> str:
-    """What a row of the paper's tables is called."""
+    """The name of a row in the paper's tables."""
     return f"{record.recipe.data.benchmark} {record.recipe.data.config}"
 
 
@@ -290,8 +290,8 @@ def accuracies(records: Sequence[Record], split: str) -> list[float]:
 def iid_table(records: Sequence[Record]) -> list[tuple[str, dict[str, tuple[float, float, float]]]]:
     """
     Table 8: for each benchmark with a split drawn like train (see `IID`), model -> mean and standard deviation of its
-    accuracy there, and the mean on the generalization split: of the cell of that model, of several that differ in
-    embedding scaling, that is best on the latter (plot_big_result_table_iid.py:57-60).
+    accuracy there, and the mean on the generalization split. Of a model's cells, which differ in embedding scaling, the
+    one that is best on the generalization split is taken (plot_big_result_table_iid.py:57-60).
     """
     rows: dict[str, dict[str, tuple[float, float, float]]] = {}
     for runs in cells(one for one in records if {_iid(one), "test"} <= set(one.splits)).values():
@@ -311,21 +311,22 @@ def _iid(record: Record) -> str:
 
 @dataclass(frozen=True)
 class BatchRow:
-    """Table 9 of a benchmark and model: (batch size, mean accuracy, standard deviation) of the big and small batch."""
+    """A row of Table 9, for a benchmark and model: (batch size, mean accuracy, standard deviation) of the large and the
+    small batch."""
 
     big: tuple[int, float, float]
     small: tuple[int, float, float]
 
     @property
     def ratio(self) -> float:
-        """Of the accuracies, small over big; NaN where big has none."""
+        """Accuracy with the small batch over that with the large batch; NaN if the latter is 0."""
         return self.small[1] / self.big[1] if self.big[1] else math.nan
 
 
 def batch_table(records: Sequence[Record]) -> list[tuple[str, dict[str, BatchRow]]]:
     """
-    Table 9: for each benchmark, model -> the final accuracy (plot_small_batch.py:25-32) with the largest and with the
-    smallest batch that it was trained with; of cells with the same batch the better one.
+    Table 9: for each benchmark, model -> the final accuracy (plot_small_batch.py:25-32) with its largest and its
+    smallest batch; of cells with the same batch, the better one.
 
     Raises:
         UserError: no model was trained with two batch sizes.

@@ -1,4 +1,4 @@
-"""Pictures of right and predicted graphs: what both have, what was missed, what is wrong."""
+"""Plots of gold and predicted graphs: common, missed and wrong parts."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LETTER = 0.105
 
 def draw_words(gold: WordGraph, predicted: WordGraph | None, title: str) -> Figure:
     """
-    The sentence with the right arcs above and the predicted ones below, each from parent to child. Grey: both agree on
-    parent and label; blue and dashed: missed; orange: wrong. Words' labels stand under them, wrong ones in orange with
-    the right one in blue.
+    Draw the sentence with the gold arcs above and the predicted ones below, each from parent to child. Grey: both have
+    this parent and label; blue and dashed: missed; orange: wrong. The labels of words are under them, wrong ones in
+    orange with the gold one in blue.
     """
     from matplotlib.figure import Figure
 
@@ -69,7 +69,7 @@ def _lines(gold: WordGraph, predicted: WordGraph | None, index: int) -> list[tup
 
 
 def _levels(graph: WordGraph) -> dict[int, int]:
-    """For each word with an arc (or a root's stub) the lowest level on which it crosses no shorter arc's space."""
+    """For each word with an arc (or the arrow of a root), the lowest level on which it crosses no shorter arc."""
     arcs = {
         child: tuple(sorted((child, parent))) if parent >= 0 else (child, child)
         for child, parent in enumerate(graph.parents)
@@ -85,7 +85,7 @@ def _levels(graph: WordGraph) -> dict[int, int]:
 def _draw_arc(
     axes: Any, graph: WordGraph, child: int, centres: np.ndarray, start: float, rise: float, colour: str, dashed: bool
 ) -> None:
-    """From the parent to the child, a bracket whose corners are cut; of a root an arrow from above (or below)."""
+    """Draw a bracket with cut corners from parent to child; for a root an arrow from above (or below)."""
     parent = graph.parents[child]
     style = {"color": colour, "linewidth": 1.1, "linestyle": "--" if dashed else "-"}
     tip = {"arrowstyle": "-|>", "color": colour, "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0}
@@ -94,7 +94,7 @@ def _draw_arc(
         axes.annotate("", (end, start), (end, level), arrowprops=tip)
         middle = end
     else:
-        # a parent's own arc and those to its children must not touch
+        # the arc of a parent and those to its children must not touch
         begin = centres[parent] + (0.12 if end > centres[parent] else -0.12)
         cut = 0.08 if end > begin else -0.08
         axes.plot([begin, begin + cut, end - cut], [start, level, level], **style)
@@ -106,8 +106,9 @@ def _draw_arc(
 
 def draw_queries(gold: QueryGraph, predicted: QueryGraph | None, title: str) -> Figure:
     """
-    The right query's graph and the predicted one's, nodes in the same places. Grey: both have it; blue: missed; orange:
-    wrong. Types stand beside their node; what must differ is joined by a dotted line; what is returned has a frame.
+    Draw the graphs of the gold and of the predicted query, with nodes in the same places. Grey: both have it; blue:
+    missed; orange: wrong. Types are beside their node, dotted lines join nodes that must differ, and returned nodes
+    have a frame.
     """
     from matplotlib.figure import Figure
 
@@ -157,7 +158,7 @@ def _draw_query(axes: Any, graph: QueryGraph, other: QueryGraph, places: dict[st
         shared = other.types.get(node, frozenset())
         for number, kind in enumerate(sorted(graph.types.get(node, frozenset()))):
             shade = GREY if kind in shared else colour
-            # outside of the circle
+            # outside the circle
             outside = place[1] + (0.14 + 0.09 * number) * (1 if place[1] > 0 else -1)
             axes.text(place[0], outside, kind, fontsize=6.5, color=shade, ha="center",
                       va="center", zorder=3, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4})  # fmt: skip
@@ -177,6 +178,6 @@ def _legend(figure: Any, is_missing: bool) -> None:
         "predicted, wrong": (ORANGE, "-"),
     }
     if is_missing:
-        kinds = {"right; what was predicted is no graph": (BLUE, "--")}
+        kinds = {"right; the prediction is not a graph": (BLUE, "--")}
     handles = [Line2D([], [], color=colour, linestyle=line, label=name) for name, (colour, line) in kinds.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=7, frameon=False)

@@ -1,4 +1,4 @@
-"""Predicted and right answers as graphs, from a record of `predictions.jsonl`."""
+"""Gold and predicted answers as graphs, from a row of `predictions.jsonl`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class WordGraph:
     Attributes:
         words: the sentence.
         parents: position of each word's parent, -1 for none.
-        roles: the label of that arc, or of a root.
-        labels: what else is said of each word, "" for nothing.
+        roles: the label of the arc to the parent, or of a root.
+        labels: other labels of each word, "" for none.
     """
 
     words: list[str]
@@ -32,11 +32,11 @@ class WordGraph:
 @dataclass(frozen=True)
 class QueryGraph:
     """
-    What a SPARQL query asks for.
+    A SPARQL query as a graph.
 
     Attributes:
-        selected: the variables that it returns; none where it asks whether there is an answer.
-        types: for each node the types that it must have. Nodes are variables and names.
+        selected: the variables that it returns; none if it only asks whether there is an answer.
+        types: for each node (a variable or a name) the types that it must have.
         edges: (node, relation, node).
         filters: pairs of nodes that must differ.
     """
@@ -48,7 +48,7 @@ class QueryGraph:
 
 
 def cogs_labels(row: Mapping[str, Any]) -> tuple[WordGraph, WordGraph]:
-    """Right and predicted graph of a `cogs_graph` record."""
+    """Gold and predicted graph of a `cogs_graph` record."""
     words = row["input"].split()
     return tuple(  # type: ignore[return-value]
         _word_graph(Graph(words, *(columns[name] for name in Graph._fields[1:])))
@@ -57,7 +57,8 @@ def cogs_labels(row: Mapping[str, Any]) -> tuple[WordGraph, WordGraph]:
 
 
 def cogs_forms(row: Mapping[str, Any]) -> tuple[WordGraph, WordGraph | None]:
-    """Right and predicted graph of logical forms; a prediction that is none, or fits no graph, has none."""
+    """Gold and predicted graph of logical forms; no predicted graph if the prediction is malformed or is not a
+    graph."""
     gold = _word_graph(to_graph(row["input"], row["target"]))
     try:
         return gold, _word_graph(to_graph(row["input"], row["prediction"]))
@@ -72,7 +73,7 @@ def _word_graph(graph: Graph) -> WordGraph:
 
 
 def trees(row: Mapping[str, Any]) -> tuple[WordGraph, WordGraph]:
-    """Right and predicted dependency tree of a `cfq_dependencies` record."""
+    """Gold and predicted dependency tree of a `cfq_dependencies` record."""
     words = row["input"].split()
     found = []
     for text in (row["target"], row["prediction"]):
@@ -84,7 +85,7 @@ def trees(row: Mapping[str, Any]) -> tuple[WordGraph, WordGraph]:
 
 
 def queries(row: Mapping[str, Any]) -> tuple[QueryGraph, QueryGraph | None]:
-    """Right and predicted query of a `cfq` record; a prediction that is no query has none."""
+    """Gold and predicted query of a `cfq` record; no predicted query if the prediction is not a query."""
     try:
         predicted = parse_query(row["prediction"])
     except UserError:
@@ -98,7 +99,7 @@ def parse_query(text: str) -> QueryGraph:
     """
     whole = re.fullmatch(r"SELECT (?:count \( \* \)|DISTINCT ((?:\?x\d+ ?)+)) ?WHERE \{ (.*) \}", text.strip())
     if whole is None:
-        raise UserError(f"no query of CFQ: {text!r}")
+        raise UserError(f"not a query of CFQ: {text!r}")
     types: dict[str, set[str]] = {}
     edges, filters = set(), set()
     for clause in whole[2].split(" . "):
@@ -110,14 +111,14 @@ def parse_query(text: str) -> QueryGraph:
             case [first, relation, last]:
                 edges.add((first, relation, last))
             case _:
-                raise UserError(f"no clause of a query: {clause!r}")
+                raise UserError(f"not a clause of a query: {clause!r}")
     selected = frozenset((whole[1] or "").split())
     return QueryGraph(
         selected, {node: frozenset(kinds) for node, kinds in types.items()}, frozenset(edges), frozenset(filters)
     )
 
 
-# by benchmark, whose records stand for graphs
+# benchmark -> function that reads graphs from its records
 READERS: dict[str, Callable[[Mapping[str, Any]], tuple[Any, Any]]] = {
     "cogs_graph": cogs_labels,
     "cogs": cogs_forms,

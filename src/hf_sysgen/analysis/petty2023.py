@@ -1,7 +1,7 @@
 """Analyses of Petty et al. 2023, from results records and checkpoints: Figures 2 to 7, 9 and 10.
 
-A size class is what has one width: in the paper each class does (Table 1). It is named by its number of parameters, and
-by its width where two would have one name.
+A size class is the models of one width, as in the paper (Table 1). Its name is its number of parameters, with its width
+if two classes would have the same name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hf_sysgen.results.record import Record, SplitMetrics
 if TYPE_CHECKING:
     import numpy as np
 
-# of feed-forward blocks: name of the weight, and the projections that are stacked in it
+# name of a feed-forward weight -> the projections stacked in it
 PROJECTIONS = {"gate_up_proj": ("gate", "input"), "fc1": ("input",), "down_proj": ("output",), "fc2": ("output",)}
 
 
@@ -36,7 +36,7 @@ def size(record: Record, key: str) -> int:
 
 
 def has_depth(record: Record) -> bool:
-    """Whether it is of a model of one stack, which has a depth and a width."""
+    """Whether the model has one stack, and so one depth and width."""
     return {"num_hidden_layers", "hidden_size"} <= {*record.pretrained_fields, *record.recipe.model.fields}
 
 
@@ -64,8 +64,8 @@ def _in_words(count: float) -> str:
 
 def from_final_weights(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
     """
-    Runs for Figures 4, 5 and 7, and those that are left out: fine-tuned from weights of a step, as for Figure 6, on a
-    benchmark on which others go on from final weights.
+    The runs for Figures 4, 5 and 7, and the runs that are left out: those fine-tuned from weights of a step, as for
+    Figure 6, if the benchmark also has runs from final weights.
     """
     tuned = [record for record in records if record.recipe.model.pretrained is not None]
     final = {benchmark_of(record) for record in tuned if not _from_a_step(record)}
@@ -81,7 +81,7 @@ def of_benchmarks_with(
     records: Sequence[Record], what: Callable[[Record], object]
 ) -> tuple[list[Record], dict[str, list[Record]]]:
     """
-    The runs of benchmarks on which one has what an analysis takes of a record, and the others by benchmark.
+    The runs of benchmarks on which some run has what the analysis needs, and the others by benchmark.
 
     Raises:
         UserError: that of a run, of those fine-tuned if there is one, because none has it.
@@ -116,20 +116,20 @@ def check_seeds(records: Sequence[Record]) -> None:
 
 
 def _cell(record: Record) -> dict[str, Any]:
-    """What runs over seeds have in common, by dotted key."""
+    """Dotted key -> values that the runs of a cell share over seeds."""
     fields = {f"model.{key}": value for key, value in record.pretrained_fields.items()} | record.recipe.flat()
     if record.recipe.evaluation.early_stopping is None:
-        # also where epochs end a run
+        # also if epochs end a run
         fields["training.max_steps"] = record.steps
     if (pretrained := record.recipe.model.pretrained) is not None:
-        # the same folder may be given from elsewhere, and seeds of pretraining have one each
+        # the same folder may have another path, and each seed of pretraining has its own
         folder = os.path.relpath(Path(pretrained).resolve())
         fields["model.pretrained"] = re.sub(r"(^|/)seed\d+(?=/|$)", r"\1seed*", folder)
     return {key: value for key, value in fields.items() if changes_of(key) == "result"}
 
 
 def _value(fields: Mapping[str, Any], key: str) -> Any:
-    """A field that is left out has the default of the model's config."""
+    """The value of a field; a missing one has the default of the model's config."""
     if key in fields:
         return fields[key]
     from hf_sysgen.models import CONFIGS
@@ -145,8 +145,8 @@ class Pretrained:
     Attributes:
         depth: number of layers.
         ratio: d_model / d_ff.
-        perplexity: on the validation split, of the final weights; mean over seeds.
-        relative: divided by the smallest of its class.
+        perplexity: of the final weights on validation; mean over seeds.
+        relative: perplexity divided by the smallest of its class.
     """
 
     depth: int
@@ -249,15 +249,15 @@ def _by_depth(records: Sequence[Record], values: Sequence[float]) -> list[tuple[
 
 def matched_step(reference: float, perplexity: Curve) -> int | None:
     """
-    Figure 6: the first of these steps at which a model has (at most) the perplexity that the reference ends with;
-    `None` if it never has.
+    Figure 6: the first of these steps at which a model has at most the final perplexity of the reference; `None` if
+    there is none.
     """
     return next((step for step, value in perplexity if value <= reference), None)
 
 
 def with_weights(record: Record) -> Curve:
     """
-    Validation perplexity at the steps whose weights a run keeps: `kept_steps`, and the last, whose weights are final.
+    Validation perplexity at the steps whose weights a run keeps: `kept_steps` and the last step.
 
     Raises:
         UserError: see `curve`.
@@ -273,7 +273,7 @@ def with_weights(record: Record) -> Curve:
 
 @dataclass(frozen=True)
 class Match:
-    """A checkpoint to fine-tune for Figure 6: of the reference itself its last step."""
+    """A checkpoint to fine-tune for Figure 6; for the reference itself its last step."""
 
     reference_depth: int
     depth: int
@@ -284,7 +284,7 @@ class Match:
 def matched_perplexity(records: Sequence[Record]) -> dict[str, list[Match]]:
     """
     Figure 6 (left): for each size class and each model of it as the reference, the first step at which it and each
-    deeper model has the reference's final validation perplexity, of those [`with_weights`], because the others cannot
+    deeper model has the reference's final validation perplexity, among steps [`with_weights`], because only those can
     be fine-tuned.
 
     Raises:
@@ -328,7 +328,7 @@ def ends_by_benchmark(runs: Mapping[str, Sequence[Record]]) -> dict[str, float]:
 def accuracy_at_loss(losses: Curve, accuracies: Curve, loss: float) -> float | None:
     """
     Figure 7: the generalization accuracy where the in-distribution loss first is `loss`, both interpolated linearly
-    between evaluations; of a run that starts below, that of its first evaluation; `None` if it never is.
+    between evaluations. If a run starts below, the accuracy of its first evaluation; `None` if it never reaches it.
     """
     known = dict(accuracies)
     points = [(value, known[step]) for step, value in losses if step in known]
@@ -344,7 +344,7 @@ def accuracy_at_loss(losses: Curve, accuracies: Curve, loss: float) -> float | N
 
 
 def loss_and_accuracy(record: Record, metric: str = "loss_teacher") -> tuple[Curve, Curve]:
-    """In distribution and of generalization, during fine-tuning. Raises UserError: see `curve`."""
+    """In-distribution loss and generalization accuracy during fine-tuning. Raises UserError: see `curve`."""
     return curve(record, "validation", metric), curve(record, "test", "accuracy")
 
 
@@ -360,7 +360,7 @@ def at_equal_loss(
     Figure 7: benchmark -> size class -> (depth, [`accuracy_at_loss`], mean over seeds) of the runs that reach it.
 
     Args:
-        loss: on `validation`; the paper's is 0.0002 on COGS.
+        loss: loss on `validation`; the paper's is 0.0002 on COGS.
         metric: the loss of the language model, teacher-forced.
 
     Raises:
@@ -406,8 +406,8 @@ class Ranks:
     A projection of a checkpoint's feed-forward blocks.
 
     Attributes:
-        projection: "input", "output", or "gate", the second input projection of gated blocks, of which the paper, whose
-            blocks have it as well, does not speak.
+        projection: "input", "output", or "gate", the second input projection of gated blocks, which the paper's blocks
+            have but its text does not mention.
         cumulative: [`cumulative_share`], averaged over layers.
         effective: [`effective_rank`], averaged over layers.
         full: k, the smaller of both widths.
@@ -421,7 +421,7 @@ class Ranks:
 
 def ranks(checkpoint: Path) -> list[Ranks]:
     """
-    Figures 9 and 10 of a checkpoint's feed-forward blocks, whose weights alone are read.
+    Figures 9 and 10 for the feed-forward blocks of a checkpoint; no other weights are read.
 
     Raises:
         UserError: there is no checkpoint, it cannot be read, or it has no such blocks.

@@ -1,4 +1,4 @@
-"""What `hf-sysgen plot ...` does: a picture of a checkpoint or of an example, as a file."""
+"""The commands `hf-sysgen plot ...`: a plot of a checkpoint or of an example, as a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hf_sysgen.results.record import PREDICTIONS, RESULTS, read_record
 
 
 def plot_attention(checkpoint: str | Path, text: str, output: Path, target: str | None, positions: bool) -> str:
-    """Maps of an input. Raises UserError, UserError, DataError."""
+    """Plot the attention maps of an input. Raises UserError, DataError."""
     check_picture(output)
     from hf_sysgen.analysis.attention import attention_maps, position_maps, read_input
     from hf_sysgen.analysis.attention_plots import draw_maps
@@ -31,7 +31,7 @@ def plot_attention(checkpoint: str | Path, text: str, output: Path, target: str 
 
 
 def plot_biases(checkpoint: str | Path, output: Path, reach: int) -> str:
-    """Figure 1 of Chaabouni et al. 2021 of a checkpoint. Raises UserError, UserError."""
+    """Plot Figure 1 of Chaabouni et al. 2021 for a checkpoint. Raises UserError."""
     check_picture(output)
     from hf_sysgen.analysis.attention import distance_preferences
     from hf_sysgen.analysis.attention_plots import draw_preferences
@@ -45,8 +45,8 @@ def plot_biases(checkpoint: str | Path, output: Path, reach: int) -> str:
 
 def plot_example(run: Path, output: Path, split: str, row: int, data_dir: Path | None) -> str:
     """
-    The graph of an example of a run: of CLUTRR the story with the model's attention, of COGS and CFQ the predicted
-    against the right graph, which its `predictions.jsonl` tells.
+    Plot an example of a run as a graph: for CLUTRR the story with the model's attention, for COGS and CFQ the gold and
+    the predicted graph from `predictions.jsonl`.
 
     Raises:
         UserError: the file is no picture, the folder no run, the example absent or no graph; see also `plot_story`.
@@ -60,7 +60,7 @@ def plot_example(run: Path, output: Path, split: str, row: int, data_dir: Path |
     from hf_sysgen.analysis.graphs import READERS, QueryGraph
 
     if benchmark not in READERS:
-        raise UserError(f"{run}: examples of {benchmark} are no graphs; those of clutrr, {', '.join(READERS)} are")
+        raise UserError(f"{run}: examples of {benchmark} are not graphs; those of clutrr, {', '.join(READERS)} are")
     found = _prediction(run / PREDICTIONS, split, row)
     gold, predicted = READERS[benchmark](found.measured())
     said = "right" if found.exact else "wrong"
@@ -71,7 +71,7 @@ def plot_example(run: Path, output: Path, split: str, row: int, data_dir: Path |
 
 
 def plot_story(checkpoint: str | Path, story: Story | str, output: Path) -> str:
-    """A story with the attention of its query, layer by layer. Raises UserError, UserError."""
+    """Plot a story with the attention of its query, layer by layer. Raises UserError."""
     check_picture(output)
     story = parse_story(story) if isinstance(story, str) else story
     from hf_sysgen.analysis.attention import read_story, story_attention

@@ -1,4 +1,4 @@
-"""How all plots look, and where they may be written: lines, points, bars and histograms; drawings inside of a page."""
+"""The style of all plots: lines, points, bars and histograms in files, and drawings inside a page."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from hf_sysgen.errors import UserError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# what a picture's name may end in
+# valid endings of a picture's name
 ENDINGS = (".png", ".pdf", ".svg")
-# of Okabe and Ito, which all kinds of colour vision tell apart; with a marker each, so that none is needed
+# colours of Okabe and Ito, which are distinct in all kinds of colour vision; each has a marker too
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vPX*"
 BLUE, ORANGE, GREY = COLOURS[0], COLOURS[1], "#555555"
-# what an axis of depths is called
+# label of an axis of depths
 LAYERS = "layers"
-# of numbers, from low to high
+# colours of numbers, from low to high
 SCALE = "viridis"
 
 
 def check_picture(path: str | Path) -> None:
     """
-    Told before the work whose picture could not be kept.
+    Check the file of a picture before the work for it.
 
     Raises:
         UserError: the name ends in none of `ENDINGS` or is a folder's, or its folder cannot be made or written to.
@@ -62,10 +62,10 @@ class Line:
     One line of a panel.
 
     Attributes:
-        label: in the legend; lines of one label have one colour and marker in all panels.
+        label: label in the legend; lines with one label have the same colour and marker in all panels.
         points: (x, y).
-        band: of each point how far it spreads up and down; none where empty.
-        dashed: whether it is the lesser of two lines of one label.
+        band: spread of each point up and down; empty for none.
+        dashed: whether it is the secondary line of its label.
     """
 
     label: str
@@ -77,15 +77,15 @@ class Line:
 @dataclass(frozen=True)
 class Panel:
     """
-    Lines in one system of axes.
+    Lines with shared axes.
 
     Attributes:
-        title, x, y: its texts.
+        title, x, y: title and axis labels.
         lines: what is drawn.
         rules: vertical lines: (x, label of a line whose colour it has, or a colour).
         log_x, log_y: whether an axis is logarithmic.
-        ends: of the y axis, `None` to fit.
-        smooth: whether points are too many for markers.
+        ends: limits of the y axis; `None` to fit.
+        smooth: whether there are too many points for markers.
     """
 
     title: str
@@ -102,7 +102,7 @@ class Panel:
 def draw_panels(
     panels: Sequence[Panel], title: str = "", across: int = 3, panel_size: tuple[float, float] = (3.9, 3.1)
 ) -> Figure:
-    """The panels, `across` in a row, each of that size in inches, with one legend below."""
+    """Draw panels, `across` in a row, each of this size in inches, with one legend below."""
     from matplotlib.figure import Figure
 
     columns = min(across, len(panels))
@@ -143,7 +143,7 @@ def draw_panels(
 
 
 def _coloured(labels: Sequence[str]) -> list[tuple[str, Any]]:
-    """A colour for each label: of more than there are colours, shades in their order."""
+    """A colour for each label; shades if there are more labels than colours."""
     if len(labels) <= len(COLOURS):
         return list(zip(labels, COLOURS, strict=False))
     from matplotlib import colormaps
@@ -153,14 +153,14 @@ def _coloured(labels: Sequence[str]) -> list[tuple[str, Any]]:
 
 
 def _write_plainly(axis: Any, doubling: bool = False) -> None:
-    """On a logarithmic axis, numbers as a person writes them: 1, 2, 5, 10; or, `doubling`, 1, 2, 4, 8."""
+    """Plain numbers on a logarithmic axis: 1, 2, 5, 10; or with `doubling` 1, 2, 4, 8."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     low, high = axis.get_view_interval()
     if doubling:
         axis.set_major_locator(LogLocator(base=2))
     elif high < 10 * low:
-        # of 1, 2, 5 and 10 so short an axis has one or two, or none
+        # so short an axis has at most two of 1, 2, 5 and 10
         axis.set_major_locator(MaxNLocator(5, steps=(1, 2, 5, 10)))
     else:
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
@@ -182,7 +182,7 @@ def _draw_line(axes: Any, line: Line, colour: str, marker: str, smooth: bool) ->
 
 @dataclass(frozen=True)
 class Cloud:
-    """Points in one system of axes: (x, y, what their colour stands for)."""
+    """Points with shared axes: (x, y, value of the colour)."""
 
     title: str
     x: str
@@ -191,7 +191,7 @@ class Cloud:
 
 
 def draw_clouds(clouds: Sequence[Cloud], colour: str, title: str = "") -> Figure:
-    """Clouds side by side, x logarithmic, with one scale of colours, which is called `colour`."""
+    """Draw clouds side by side, with logarithmic x and one colour scale labelled `colour`."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.0 * len(clouds) + 0.8, 3.6), layout="constrained")
@@ -212,7 +212,7 @@ def draw_clouds(clouds: Sequence[Cloud], colour: str, title: str = "") -> Figure
 
 
 def draw_bars(groups: Mapping[str, Mapping[str, float]], y: str, title: str = "", rule: float | None = None) -> Figure:
-    """Groups of bars: group -> label -> height; with a horizontal line at `rule`."""
+    """Draw groups of bars (group -> label -> height), with a horizontal line at `rule`."""
     from matplotlib.figure import Figure
 
     labels = list(dict.fromkeys(label for bars in groups.values() for label in bars))
@@ -238,7 +238,7 @@ def draw_bars(groups: Mapping[str, Mapping[str, float]], y: str, title: str = ""
 
 @dataclass(frozen=True)
 class Histogram:
-    """Two histograms over the same bins: label -> counts, `edges` having one number more than there are counts."""
+    """Two histograms over the same bins: label -> counts; `edges` has one number more than the counts."""
 
     title: str
     x: str
@@ -247,7 +247,7 @@ class Histogram:
 
 
 def draw_with_histograms(panel: Panel, histograms: Sequence[Histogram], title: str = "") -> Figure:
-    """A panel of lines, and histograms beside it."""
+    """Draw a panel of lines, and histograms beside it."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(3.8 * (1 + len(histograms)), 3.6), layout="constrained")
@@ -270,7 +270,7 @@ def draw_with_histograms(panel: Panel, histograms: Sequence[Histogram], title: s
     return figure
 
 
-# stand for colours of the page that a drawing is put into, which knows whether it is light or dark
+# placeholders for colours of the page, which may be light or dark
 INK, QUIET, OURS, PAPER = "#010101", "#020202", "#030303", "#040404"
 THEME = {INK: "var(--ink)", QUIET: "var(--quiet)", OURS: "var(--ours)", PAPER: "var(--paper)"}
 SERIES = tuple(f"#0505{index:02x}" for index in range(8))
@@ -283,8 +283,8 @@ def page_figure(height: float, left: float, above: float) -> Iterator[tuple[Any,
     A figure with axes in the colours of `THEME`, for `page_svg`.
 
     Args:
-        height: of the axes, in inches.
-        left, above: what is left free there. The layout is not measured: that would draw everything once more.
+        height: height of the axes, in inches. left, above: margins, in inches. Automatic layout would draw everything
+            twice.
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -301,14 +301,14 @@ def page_figure(height: float, left: float, above: float) -> Iterator[tuple[Any,
 
 
 def page_svg(figure: Any, prefix: str) -> str:
-    """The figure as an element of a page, its ids made its own and its colours the page's."""
+    """The figure as an element of a page, with unique ids and the page's colours."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
-    # the page says how large it is, its names are not needed inside of a page
+    # the page sets the size, and namespaces are not needed inside HTML
     text = re.sub(r' (width|height)="[\d.]+pt"', "", text, count=2)
     text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text).replace("xlink:href", "href")
     for colour, name in THEME.items():

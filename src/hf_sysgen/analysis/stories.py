@@ -1,4 +1,4 @@
-"""Graphs of relations between people, and how a person writes one: "Ann wife Bob, Bob daughter Cy, Ann ? Cy"."""
+"""Graphs of relations between people, and a notation for them: "Ann wife Bob, Bob daughter Cy, Ann ? Cy"."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hf_sysgen.errors import UserError
 @dataclass(frozen=True)
 class Story:
     """
-    What a story says.
+    A story.
 
     Attributes:
         people: their names.
         edges: pairs of their numbers.
-        relations: for each edge what the second is to the first.
-        query: the pair in question.
-        answer: the right relation, if it is known.
+        relations: for each edge the relation of the second person to the first.
+        query: the pair of the question.
+        answer: the gold relation, if it is known.
     """
 
     people: list[str]
@@ -31,8 +31,8 @@ class Story:
 
 def parse_story(text: str) -> Story:
     """
-    A story in the form "Ann wife Bob, Bob daughter Cy, Ann ? Cy": Ann's wife is Bob, and what is Cy to Ann? People are
-    numbered in the order of their names' first appearance.
+    A story in the form "Ann wife Bob, Bob daughter Cy, Ann ? Cy": Bob is Ann's wife, and the question is what Cy is to
+    Ann. People are numbered in order of first occurrence.
 
     Raises:
         UserError: a part has not three words, a relation is of a person to themself, or there is not one question.

@@ -1,4 +1,4 @@
-"""The authors' checkpoints as ours: their parameter names and layouts, translated."""
+"""Convert the authors' checkpoints: their parameter names and layouts to ours."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hf_sysgen.convert.edge import edge_cfq, edge_clutrr, edge_cogs, rat
 from hf_sysgen.convert.fairseq import fairseq_sag
 from hf_sysgen.convert.role_filler import role_filler
 
-# each takes (state_dict, config) and returns our model and its state_dict, as far as theirs has it
+# each takes (state_dict, config) and returns our model and the part of its state_dict that theirs has
 FAMILIES = {
     "csordas": csordas,
     "edge_cfq": edge_cfq,
@@ -34,15 +34,15 @@ def from_authors(family: str, state_dict: Mapping[str, torch.Tensor], config: Ma
     never from an id.
 
     Args:
-        family: a name in `FAMILIES`: whose code wrote the checkpoint; the function of that name in
-            `authors_<family>.py` says which commit, and what it needs in `config`.
-        state_dict: their parameters by their names.
-        config: their sizes.
+        family: a name in `FAMILIES`: the code that wrote the checkpoint. The function in `FAMILIES` says which commit,
+            and what `config` needs.
+        state_dict: the authors' parameters by their names.
+        config: the authors' sizes.
 
     Raises:
-        ValueError: for an unknown family or variant, arguments that are no mappings, sizes that are missing or
-            contradict each other, and parameters that are missing, unknown or of another shape: by name, unless they
-            already fail to be joined.
+        ValueError: unknown family or variant; an argument that is not a mapping; missing or contradictory sizes; a
+            parameter that is missing, unknown or of another shape, which the message names, unless joining it fails
+            first.
     """
     if family not in FAMILIES:
         raise ValueError(f"unknown family {family!r}; known: {', '.join(sorted(FAMILIES))}")
@@ -56,7 +56,7 @@ def from_authors(family: str, state_dict: Mapping[str, torch.Tensor], config: Ma
     except StrictDataclassError as error:
         raise ValueError(f"family {family!r}: config gives no model: {error}") from error
     except RuntimeError as error:
-        # of parameters that are joined or cut into heads
+        # parameters are joined, or cut into heads
         raise ValueError(f"family {family!r}: parameters of state_dict do not fit each other: {error}") from error
     dtypes = {tensor.dtype for tensor in ours.values()}
     if len(dtypes) != 1:

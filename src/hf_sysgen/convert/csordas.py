@@ -1,4 +1,4 @@
-"""The checkpoints of Csordas et al. 2021 as ours."""
+"""Convert checkpoints of Csordas et al. 2021."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def csordas(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTraine
     ours: dict[str, torch.Tensor] = {}
     for name, tensor in state_dict.items():
         if re.fullmatch(r"pos\.pe|int_seq|trafo\..+\.self_attn\.pos_encoding", name):
-            continue  # sinusoids and step numbers, which their modules register as buffers; ours are computed
+            continue  # sinusoids and step numbers: buffers of their modules; ours are computed
         if name in tables:
             ours[tables[name]] = tensor
             continue

@@ -1,4 +1,4 @@
-"""Checkpoints of Bergen et al. 2021 (github.com/bergen/EdgeTransformer, commit 89f938d): their names, translated."""
+"""Convert checkpoints of Bergen et al. 2021 (github.com/bergen/EdgeTransformer, commit 89f938d)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hf_sysgen.models import (
 StateDict = Mapping[str, torch.Tensor]
 Translated = tuple[PreTrainedModel, dict[str, torch.Tensor]]
 
-# theirs to ours inside a layer; the projections of one product are joined separately
+# their names -> ours inside a layer; projections of one product are joined separately
 LAYER = {
     "norm1": "attention_norm",
     "norm2": "feed_forward_norm",
@@ -50,12 +50,12 @@ RRAT_LAYER = {
     "rel_attention.right_linear": "last_proj",
 }
 CFQ_SYMBOLS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "eos_token": "[EOS]"}
-# parameters that every model of theirs has and none uses
+# parameters that all their models have and none uses
 UNUSED = r"(encoder|decoder)\.(left_linear|right_linear|pos_encoder|positional_encoding)\..+"
 
 
 class Reader:
-    """Takes parameters out of an authors' state dict, and refuses what is left."""
+    """Takes parameters from an authors' state dict. Parameters that remain are an error."""
 
     def __init__(self, family: str, state_dict: StateDict):
         self.family = family
@@ -63,13 +63,13 @@ class Reader:
         self.ours: dict[str, torch.Tensor] = {}
 
     def move(self, theirs: str, ours: str, rows: int | None = None):
-        """Weight and, where there is one, bias of a module; of a table the first `rows`."""
+        """Take weight and bias (if any) of a module; of an embedding the first `rows`."""
         for part in ("weight", "bias"):
             if part == "weight" or f"{theirs}.{part}" in self.left:
                 self.ours[f"{ours}.{part}"] = self.left.pop(f"{theirs}.{part}")[:rows]
 
     def join(self, theirs: list[str], ours: str):
-        """Modules that we compute in one product."""
+        """Join modules that we compute in one product."""
         for part in ("weight", "bias"):
             if part == "weight" or f"{theirs[0]}.{part}" in self.left:
                 self.ours[f"{ours}.{part}"] = torch.cat([self.left.pop(f"{name}.{part}") for name in theirs])
@@ -78,7 +78,7 @@ class Reader:
         self.ours[ours] = self.left.pop(theirs)
 
     def finish(self, unused: str) -> dict[str, torch.Tensor]:
-        """Our parameters; theirs that match the pattern compute nothing."""
+        """Our parameters. Theirs that match the pattern have no effect and are dropped."""
         for name in self.left:
             if not re.fullmatch(unused, name):
                 raise ValueError(f"unknown parameter {name!r} of family {self.family!r}")
@@ -96,7 +96,7 @@ def _edge_layers(reader: Reader, config: EdgeTransformerConfig, theirs: str, our
 
 
 def _unused_layers(config: EdgeTransformerConfig, dead: str) -> str:
-    """What a checkpoint of theirs holds for nothing: projections, and all copies but one of shared layers."""
+    """The unused parameters of their checkpoints: projections, and all copies but one of shared layers."""
     ablated = r"|edge_attention\.linears\.3\..+" if config.value_ablation else ""
     copies = r"|(encoder|decoder)\.layers\.[1-9]\d*\..+" if config.share_layers else ""
     return rf"{UNUSED}|(encoder|decoder)\.layers\.\d+\.({dead}{ablated}){copies}"
@@ -127,7 +127,7 @@ def _edge_fields(config: Mapping[str, Any], family: str) -> dict[str, Any]:
 
 
 def edge_clutrr(state_dict: StateDict, config: Mapping[str, Any]) -> Translated:
-    """`config`: `dim`, `num_heads`, `num_message_rounds`, `share_layers`, `target_size`, as they call them."""
+    """`config`: `dim`, `num_heads`, `num_message_rounds`, `share_layers`, `target_size` (the authors' names)."""
     ours = EdgeTransformerConfig(
         **_edge_fields(config, "edge_clutrr"),
         share_layers=config["share_layers"],
@@ -148,7 +148,7 @@ def edge_cogs(state_dict: StateDict, config: Mapping[str, Any]) -> Translated:
     largest = 16
     ours = EdgeTransformerConfig(
         **_edge_fields(config, "edge_cogs"),
-        # whatever their option says, their layers are applied one after the other (cogs/model.py:240-241)
+        # whatever their option says, their layers are not shared (cogs/model.py:240-241)
         share_layers=False,
         attention_bias=True,
         input_form="sequence",
@@ -203,15 +203,15 @@ def edge_cfq(state_dict: StateDict, config: Mapping[str, Any]) -> Translated:
 
 def cfq_tokenizer(vocabulary: str | Path | Mapping[str, int]) -> PreTrainedTokenizerFast:
     """
-    The tokenizer of an `edge_cfq` checkpoint, to be saved beside the model: words in lower case, cut at blanks, then
-    `[EOS]`, of questions and of queries; any other word is `[UNK]` (cfq-semantic-parsing/train.py:48-69).
+    The tokenizer of an `edge_cfq` checkpoint, to save beside the model. It splits lower-case questions and queries at
+    blanks and adds `[EOS]`; unknown words become `[UNK]` (cfq-semantic-parsing/train.py:48-69).
 
     Args:
-        vocabulary: path of the tokenizer.json in their output folder, which is used as it is, or the ids of all words
-            and of `[PAD]`, `[UNK]` and `[EOS]`.
+        vocabulary: path of the tokenizer.json in their output folder, or the ids of all words and of `[PAD]`, `[UNK]`
+            and `[EOS]`.
 
     Raises:
-        ValueError: the file is none of the tokenizers library, a symbol is missing, or two words have one id.
+        ValueError: the file is not from the tokenizers library, a symbol is missing, or two words have one id.
     """
     if isinstance(vocabulary, Mapping):
         backend, ids = None, dict(vocabulary)
@@ -219,7 +219,7 @@ def cfq_tokenizer(vocabulary: str | Path | Mapping[str, int]) -> PreTrainedToken
         try:
             backend = Tokenizer.from_file(str(vocabulary))
         except Exception as error:  # the tokenizers library raises bare Exception
-            raise ValueError(f"{vocabulary}: is no file of the tokenizers library: {error}") from error
+            raise ValueError(f"{vocabulary}: is not a file of the tokenizers library: {error}") from error
         ids = backend.get_vocab()
     if missing := CFQ_SYMBOLS.values() - ids.keys():
         raise ValueError(f"family 'edge_cfq': the vocabulary lacks {', '.join(sorted(missing))}")

@@ -1,4 +1,4 @@
-"""Checkpoints of fairseq's Transformer, with or without the changes of Chaabouni et al. 2021, as ours."""
+"""Convert checkpoints of fairseq's Transformer, with or without the changes of Chaabouni et al. 2021."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DERIVED: Mapping[str, Any] = {
 }
 WITH_SPAN = (SagFixedSpanTransformerForConditionalGeneration, SagT5TransformerForConditionalGeneration)
 
-# fairseq's arguments that change what is computed and that ours has for one value only (`add_args`)
+# fairseq arguments that change the computation, and for which we have only one value (`add_args`)
 FIXED: Mapping[str, Any] = {
     "activation_fn": "relu",
     "no_scale_embedding": False,
@@ -48,7 +48,7 @@ FIXED: Mapping[str, Any] = {
     "encoder_layers_to_keep": None,
     "decoder_layers_to_keep": None,
 }
-# its sizes, and what of the two stacks shows in the parameters or changes nothing
+# sizes, and arguments that the parameters show or that change nothing
 SIDES = {"embed_dim", "ffn_embed_dim", "attention_heads", "layers", "normalize_before", "layerdrop", "embed_path"}
 STACKS = {f"{side}_{name}" for side in ("encoder", "decoder") for name in SIDES}
 STACKS |= {"decoder_input_dim", "decoder_output_dim"}
@@ -78,17 +78,17 @@ def fairseq_sag(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTr
     """
     github.com/facebookresearch/fairseq, tag v0.10.2 (83e615d6), models/transformer.py.
 
-    The gate and the bias of distances have no official names; here they are `layers.<i>.beta` (a number) and
-    `layers.<i>.rel_bias` (heads, 2s + 1), whose column s + d belongs to key position minus query position = d.
+    The gate and the bias by distance have no official names. Here they are `layers.<i>.beta` (a number) and
+    `layers.<i>.rel_bias` (heads, 2s + 1), with column s + d for key position minus query position = d.
 
     Args:
-        config: `arch`, fairseq's arguments by their names (`encoder_embed_dim`, `share_all_embeddings` ...), with
-            fairseq's defaults where one is missing, those of training among them or not; and for the modified models
-            `derived` with `kind` ("gate", "fixed_span" or "t5") and `span`, which "gate" does without.
+        config: `arch` and fairseq's arguments by their names (`encoder_embed_dim`, `share_all_embeddings` ...); missing
+            ones have fairseq's defaults, and training arguments are ignored. For the modified models also `derived`,
+            with `kind` ("gate", "fixed_span" or "t5") and, except for "gate", `span`.
 
     Raises:
-        ValueError: for an argument that changes what is computed and is not offered, for one of the two stacks that
-            fairseq does not have, and for tables that the arguments say are one and that differ.
+        ValueError: an argument changes the computation and is not supported; fairseq does not have an argument;
+            embeddings differ although the arguments share them.
     """
     arch, derived = config["arch"], config.get("derived") or {"kind": "none"}
     kind = derived["kind"]
@@ -118,14 +118,14 @@ def fairseq_sag(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTr
         decoder_normalize_before=arch.get("decoder_normalize_before", False),
         dropout=arch.get("dropout", 0.1),
         attention_dropout=arch.get("attention_dropout", 0.0),
-        # of old checkpoints under its former name, which fairseq falls back to
+        # old checkpoints have the former name, which fairseq accepts too
         activation_dropout=arch.get("activation_dropout") or arch.get("relu_dropout") or 0.0,
         tie_word_embeddings=share_all or arch.get("share_decoder_input_output_embed", False),
         share_all_embeddings=share_all,
         pad_token_id=PAD,
         eos_token_id=EOS,
         decoder_start_token_id=EOS,
-        # without a span nothing reads it
+        # not used without a span
         attention_span=derived["span"] if model_class in WITH_SPAN else 1,
     )
     model = model_class(ours_config)
@@ -164,11 +164,11 @@ def fairseq_sag(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTr
             if not torch.equal(state_dict[shared[0]], state_dict[name]):
                 flag = "share_all_embeddings" if share_all else "share_decoder_input_output_embed"
                 raise ValueError(f"family 'fairseq_sag': {flag} is set, but {name} is not equal to {shared[0]}")
-        # stored under every name, or under the first only
+        # stored under each name, or only under the first
         ours["lm_head.weight"] = ours["model.decoder.embed_tokens.weight"]
     return model, ours
 
 
 def generation_settings(beams: int = 5, length_penalty: float = 1.0, max_length: int = 200) -> dict[str, Any]:
-    """[`search_settings`] for these ids; padding, which has a row of its own here, is never chosen."""
+    """[`search_settings`] for these ids. Padding, which has its own row here, is never chosen."""
     return search_settings(EOS, beams, length_penalty, max_length) | {"suppress_tokens": [PAD]}

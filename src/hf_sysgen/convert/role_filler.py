@@ -1,4 +1,4 @@
-"""The checkpoints of Chakravarthy et al. 2022 as ours."""
+"""Convert checkpoints of Chakravarthy et al. 2022."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ PROJECTIONS = {"W_q": "q_proj", "W_k": "k_proj", "W_v": "v_proj", "W_xo": "o_pro
 
 def role_filler(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTrainedModel, dict[str, torch.Tensor]]:
     """
-    github.com/ayushchakravarthy/language_compositionality, commit 448d03a, models/tf_separate.py, and the
-    Transformer that they compare with, models/tf.py.
+    github.com/ayushchakravarthy/language_compositionality, commit 448d03a, models/tf_separate.py, and their baseline
+    Transformer, models/tf.py.
 
     Args:
         config: `arch` ("sep" or "baseline"), `d_model`, `nhead`, `n_layers`, `d_ff`; for "sep" also `threshold` (or

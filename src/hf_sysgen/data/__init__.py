@@ -1,7 +1,7 @@
-"""Benchmarks: frozen, checksummed, with the papers' split names.
+"""Benchmarks: frozen, verified by checksum, with the papers' split names.
 
-A benchmark is a folder: `info.yaml` says what it is, `builder.py` prepares it. The builder is not imported by the
-folder's `__init__.py`, so that a grammar or a reader can be used without `datasets`.
+A benchmark is a folder: `info.yaml` says what it is, `builder.py` prepares it. The folder's `__init__.py` does not
+import the builder, so a grammar or a reader works without `datasets`.
 """
 
 from __future__ import annotations

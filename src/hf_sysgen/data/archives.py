@@ -1,4 +1,4 @@
-"""Reading one member of an archive in place: nothing is ever unpacked to the disk, so nothing can climb out of it."""
+"""Read one member of an archive in place. Nothing is unpacked to the disk, so no path can leave its folder."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def open_member(archive: str | Path, member: str) -> Iterator[BinaryIO]:
     A tar archive is read from its start up to the member, in constant memory.
 
     Args:
-        archive: path of the archive, told by its content, not its name.
-        member: name of the file as the archive has it, a leading "./" aside.
+        archive: path of the archive; its content decides the format, not its name.
+        member: name of the file in the archive, without a leading "./".
 
     Raises:
-        DataError: the archive cannot be read, has no such file, or has a link or a path out of the archive under that
-            name; also where the archive turns out cut short while the member is being read.
+        DataError: the archive cannot be read, has no such file, or that name is a link or leads out of the archive;
+            also later, if the archive is cut short inside the member.
     """
     where = f"{archive}: member {member}"
     if Path(member).is_absolute() or ".." in Path(member).parts:
-        raise DamagedData(f"{where}: a path that leaves the archive is never read")
+        raise DamagedData(f"{where}: this path leads out of the archive, so it is not read")
     with ExitStack() as stack:
         with _reported(where):
             if zipfile.is_zipfile(archive):
@@ -42,13 +42,13 @@ def open_member(archive: str | Path, member: str) -> Iterator[BinaryIO]:
             else:
                 tar = stack.enter_context(tarfile.open(archive, "r|*"))
                 stream = stack.enter_context(_tar_member(tar, member, where))
-        # what the caller raises while it reads is its own
+        # errors of the caller's own code pass unchanged
         yield stack.enter_context(io.BufferedReader(_Member(stream, where)))
 
 
 @contextmanager
 def _reported(where: str) -> Iterator[None]:
-    """What the libraries raise about an archive, as one line."""
+    """Turn errors of the archive libraries into one line."""
     try:
         yield
     # zipfile raises RuntimeError for an encrypted file and NotImplementedError for an unknown method
@@ -65,7 +65,7 @@ def _reported(where: str) -> Iterator[None]:
 
 
 class _Member(io.RawIOBase):
-    """A member's bytes; what is wrong with the archive is found out while they are read."""
+    """The bytes of a member. Damage of the archive raises an error when it is read."""
 
     def __init__(self, stream: IO[bytes], where: str) -> None:
         self._stream = stream
@@ -84,7 +84,7 @@ class _Member(io.RawIOBase):
 def _zip_member(zipped: zipfile.ZipFile, member: str, where: str) -> zipfile.ZipInfo:
     for info in zipped.infolist():
         if info.filename.removeprefix("./") == member:
-            # the upper half is the file's mode where the archive was made on Unix
+            # in archives made on Unix, the upper half is the file's mode
             if info.is_dir() or stat.S_ISLNK(info.external_attr >> 16):
                 raise DamagedData(f"{where}: is a link or a folder in the archive, not a file")
             return info

@@ -1,4 +1,4 @@
-"""The part that all benchmarks' builders share."""
+"""What the builders of all benchmarks share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hf_sysgen.data.fetch import locate, mirror_folder
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo, unknown
 from hf_sysgen.errors import causes, no_space, one_line
 
-# a folder that one may not use, or a file in its place
+# no permission for a folder, or a file in its place
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
 
 
@@ -36,7 +36,7 @@ class Check(NamedTuple):
 
 
 def check_none(fact: str, exceptions: Iterable[object]) -> Check:
-    """The check that there is no exception to a fact; says how many there are and shows the first."""
+    """The check that a fact has no exceptions. If it has, it says how many and shows the first."""
     found = list(exceptions)
     return Check(fact, not found, f"{len(found):,} exceptions, the first: {found[0]}" if found else "")
 
@@ -46,22 +46,22 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
 
     A subclass sets `BENCHMARK` and `BUILDER_CONFIGS = builder_configs(BENCHMARK, version)`. The version must rise when
     the subclass makes other examples of the same files: prepared data is kept by benchmark, config, version and
-    fingerprint. Of a benchmark of one's own the fingerprint has the code in it, too.
+    fingerprint. For a user's own benchmark the fingerprint also covers the code.
 
     Args:
         cache_dir: root of the cache, defaults to that of `datasets`.
-        config_name: a name in `BENCHMARK.configs`; may be left out where there is only one.
-        data_dir: a mirror folder to take the files from. The data does not depend on it, as every file is checked; so
-            neither does the place where prepared data is kept.
+        config_name: a name in `BENCHMARK.configs`; optional if there is only one.
+        data_dir: a mirror folder to take the files from. As every file is checked, the data does not depend on it, and
+            neither does the folder of prepared data.
         **kwargs: as in `datasets.DatasetBuilder`.
 
     Raises:
-        DataError: unknown config; prepared data that was damaged; a cache that cannot be used; (on preparation) a file
-            that cannot be had or is not the one expected.
+        DataError: unknown config; damaged prepared data; a cache that cannot be used; (on preparation) a file that is
+            not available or not the expected one.
     """
 
     BENCHMARK: ClassVar[BenchmarkInfo]
-    # whether it is read as a stream, because a prepared form would be too large
+    # whether the data is streamed, because it is too large to prepare
     STREAMED: ClassVar[bool] = False
 
     def __init__(
@@ -76,14 +76,14 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         self._sources_cache_dir = cache_dir
         self._files: dict[str, str] | None = None
         self._unread: dict[str, list[Any]] = {}
-        # else `datasets` puts an `open` and a `Path` of its own into these modules, for streaming, and imports scipy
+        # otherwise `datasets` replaces `open` and `Path` in these modules, for streaming, and imports scipy
         for builder in type(self).__mro__:
             if issubclass(builder, BenchmarkBuilder):
                 vars(sys.modules[builder.__module__])["_patched_for_streaming"] = True
         with self._intact():
             super().__init__(
                 cache_dir=None if cache_dir is None else str(cache_dir),
-                # without these two the cache folder is named after the module alone
+                # without these two, the name of the cache folder is that of the module alone
                 dataset_name=self.BENCHMARK.name,
                 hash=self._fingerprint(),
                 config_name=self.benchmark_config.name,
@@ -92,11 +92,11 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
 
     @classmethod
     def config_info(cls, config_name: str | None, data_dir: str | Path | None) -> ConfigInfo:
-        """The split family of that name; a subclass may complete it by what only the files in `data_dir` say."""
+        """The split family of that name. A subclass may add what only the files in `data_dir` say."""
         return cls.BENCHMARK.config(config_name)
 
     def _fingerprint(self) -> str:
-        """Of the files, and of the code where it is not this package's: whoever writes it changes it all the time."""
+        """Of the files; for a user's own benchmark also of the code, which changes often."""
         files, module = self.benchmark_config.fingerprint, type(self).__module__
         code = getattr(sys.modules[module], "__file__", None)
         if module.startswith("hf_sysgen.") or code is None:
@@ -104,7 +104,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         return hashlib.sha256(files.encode() + Path(code).read_bytes()).hexdigest()[:16]
 
     def locate_sources(self) -> dict[str, str]:
-        """The config's files, by what they are for, on this machine and checked (once by each builder)."""
+        """Role -> local path of the config's files. Each builder fetches and checks them once."""
         if self._files is None:
             self._files = {
                 role: str(locate(source, self._data_dir, self._sources_cache_dir))
@@ -113,19 +113,19 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         return self._files
 
     def part(self, split: str, read: Callable[[], dict[str, list[Any]]]) -> list[Any]:
-        """What files that hold all splits have for one. They are read once; what was handed on is not kept."""
+        """One split from files that hold all splits. The files are read once; a split that was returned is not kept."""
         if split not in self._unread:
             self._unread = read()
         return self._unread.pop(split)
 
     def download_and_prepare(self, *args: Any, **kwargs: Any) -> None:
-        """As in `datasets.DatasetBuilder`. A `data_dir` is looked at also where the data is prepared already, and that
-        the folder of `HF_SYSGEN_DATA_DIR` is there.
+        """As in `datasets.DatasetBuilder`. If the data is prepared already, the files in `data_dir` are still checked,
+        and that the folder of `HF_SYSGEN_DATA_DIR` exists.
 
         Raises:
-            DataError: a file is absent or wrong, an example cannot be made of it, the cache's disk is full or cannot be
-                written to, or the benchmark's optional dependency is not installed. Nothing is left that could be taken
-                for prepared data.
+            DataError: a file is missing or wrong, an example cannot be made from it, the cache's disk is full or
+                read-only, or the benchmark's optional dependency is not installed. Nothing remains that looks like
+                prepared data.
         """
         if self._data_dir is None:
             mirror_folder(self.BENCHMARK.name)
@@ -134,7 +134,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         try:
             super().download_and_prepare(*args, **kwargs)
         except (datasets.exceptions.DatasetGenerationError, ImportError, OSError) as error:
-            # what a generator raises comes wrapped
+            # `datasets` wraps what a generator raises
             for cause in causes(error):
                 if explained := self._explained(cause):
                     raise explained from error
@@ -142,11 +142,11 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
 
     def require_split(self, split: str | None, streaming: bool = False) -> None:
         """
-        Look at a `split` of `load_benchmark` before anything is downloaded.
+        Check a `split` of `load_benchmark` before any download.
 
         Raises:
-            DataError: the config lacks a split that is named, the text is none that `datasets` reads, or it names a
-                part of a stream.
+            DataError: the config does not have the split, `datasets` cannot parse the text, or it names a part of a
+                stream.
         """
         names = self.benchmark_config.splits
         for part in split.split("+") if split is not None else ():
@@ -186,10 +186,10 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
 
     @contextmanager
     def _intact(self) -> Iterator[None]:
-        """What is raised where prepared data was damaged afterwards: it is never left half-written."""
+        """Raise DamagedData if prepared data was damaged later; it is never left half-written."""
         try:
             yield
-        # Arrow's own errors are of these kinds, as is what JSON says
+        # errors of Arrow and of JSON are of these types
         except (OSError, ValueError) as error:
             if unusable := self._unusable_cache(error):
                 raise unusable from error
@@ -201,7 +201,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
             ) from error
 
     def _explained(self, error: BaseException) -> DataError | None:
-        """What to tell a user about an error that is theirs to mend, None for any other."""
+        """The message for an error that the user can fix; None for any other."""
         what = self._what
         if isinstance(error, DataError):
             return type(error)(str(error))
@@ -217,14 +217,14 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         return None
 
     def _unusable_cache(self, error: BaseException) -> DataError | None:
-        """What to tell a user who may not write where the cache is, or read there; None for any other error."""
+        """The message for a user without permission for the cache folder; None for any other error."""
         if not isinstance(error, OSError):
             return None
         root = Path(getattr(self, "_cache_dir_root", ""))
-        # where nothing can be made, as in /proc, the root itself is what there is not
+        # where nothing can be created, as in /proc, the missing path is the root itself
         if error.errno not in _FORBIDDEN and not (isinstance(error, FileNotFoundError) and not root.exists()):
             return None
-        # Arrow names no file; where it is elsewhere, the cache is not to blame
+        # Arrow names no file; a file elsewhere is not the cache's fault
         path = Path(str(error.filename or root))
         if not (path.is_relative_to(root) or root.is_relative_to(path)):
             return None
@@ -249,11 +249,11 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         return Path(self.cache_dir, datasets.config.DATASET_INFO_FILENAME).is_file()
 
     def checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:
-        """What `hf-sysgen data verify` looks at: here the counts, in a subclass also the definition of the splits.
+        """The checks of `hf-sysgen data verify`: here the counts, in a subclass also the definition of the splits.
 
-        A subclass begins with `yield from super().checks(dataset)`, then gives what its paper states: which inputs are
-        in one split only, what every example of a split has, how many of each kind. Reading `dataset[split][:]` at once
-        is forty times as fast as going through a column.
+        A subclass starts with `yield from super().checks(dataset)`. Then it checks what its paper states: which inputs
+        occur in one split only, what every example of a split has, how many there are of each kind. To read
+        `dataset[split][:]` at once is forty times as fast as to iterate over a column.
         """
         for split, expected in self.benchmark_config.num_examples.items():
             if split not in dataset:

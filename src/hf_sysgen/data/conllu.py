@@ -1,4 +1,4 @@
-"""Reading dependency parses in the CoNLL-U format of Universal Dependencies."""
+"""Read dependency parses in the CoNLL-U format of Universal Dependencies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Word(NamedTuple):
 
     Attributes:
         form: as written.
-        lemma: its base form, "_" where the parser gives none.
+        lemma: its base form; "_" if the parser gives none.
         head: number of the word that it depends on, from 1; 0 for a root.
         relation: of the basic dependencies, such as `amod`.
     """
@@ -28,14 +28,14 @@ class Word(NamedTuple):
 
 
 def read_conllu(lines: Iterable[bytes], where: str) -> Iterator[list[Word]]:
-    """The parses in a CoNLL-U file, one at a time. Comments, ranges of words and empty nodes are passed over.
+    """The parses in a CoNLL-U file, one at a time. Comments, ranges of words and empty nodes are skipped.
 
     Args:
         lines: the file's lines, such as the opened file.
         where: what the file is, for messages.
 
     Raises:
-        DamagedData: a line is no CoNLL-U.
+        DamagedData: a line is not CoNLL-U.
     """
     parse: list[Word] = []
     for number, line in enumerate(lines, start=1):
@@ -44,7 +44,7 @@ def read_conllu(lines: Iterable[bytes], where: str) -> Iterator[list[Word]]:
             if word := _word(text, len(parse) + 1):
                 parse.append(word)
         except ValueError as error:
-            raise DamagedData(f"{where}: line {number:,} is no CoNLL-U ({error}); replace the file") from error
+            raise DamagedData(f"{where}: line {number:,} is not CoNLL-U ({error}); replace the file") from error
         if not text and parse:
             yield parse
             parse = []
@@ -53,7 +53,7 @@ def read_conllu(lines: Iterable[bytes], where: str) -> Iterator[list[Word]]:
 
 
 def _word(text: str, expected: int) -> Word | None:
-    """The word of a line; None where it has none."""
+    """The word of a line; None if it has none."""
     if not text or text.startswith("#"):
         return None
     columns = text.split("\t")
@@ -63,5 +63,5 @@ def _word(text: str, expected: int) -> Word | None:
         return None
     if int(columns[0]) != expected:
         raise ValueError(f"word number {columns[0]}, not {expected}")
-    # few different ones in a long file
+    # a long file has few different ones
     return Word(sys.intern(columns[1]), sys.intern(columns[2]), int(columns[6]), sys.intern(columns[7]))

@@ -43,9 +43,9 @@ def describe_text(
 
     Args:
         name: a benchmark.
-        config: a config of it; may be left out where there is only one, else all are described in brief, without
+        config: one of its configs. Without it, the only config, or a short description of all of them, without
             `lengths`.
-        lengths: whether to prepare the data where it is not, to tell lengths and vocabulary.
+        lengths: whether to show lengths and vocabulary, which prepares the data first if needed.
         data_dir: as in `load_benchmark`.
         cache_dir: as in `load_benchmark`.
 
@@ -76,18 +76,18 @@ def describe_text(
 def _about_data(
     name: str, config: str, lengths: bool, data_dir: str | Path | None, cache_dir: str | Path | None
 ) -> Iterator[str]:
-    """What is known from the builder, and from the data where it is prepared or asked for."""
+    """What the builder says, and the data if it is prepared or asked for."""
     try:
         builder = benchmark_builder(name, config, data_dir=data_dir, cache_dir=cache_dir)
     except DataError as error:
-        # one whose files a user makes says how only once it has them
+        # if a user makes the files, the columns are known only once they exist
         if lengths:
             raise
         yield _section("Columns, lengths and vocabulary", f"Not known without the data: {error}")
         return
     yield _section("Columns", ", ".join(builder.info.features))
     if builder.STREAMED:
-        yield "Read as a stream: lengths and vocabulary are not known"
+        yield "Streamed, so lengths and vocabulary are not known"
     elif lengths or builder.is_prepared:
         builder.download_and_prepare()
         yield _measured(builder.as_dataset())
@@ -112,7 +112,7 @@ def _benchmark_page(benchmark: BenchmarkInfo) -> str:
     parts = [
         _head(benchmark),
         _section("Homepage", benchmark.homepage),
-        "Configs, each with a page of its own\n" + "\n".join(configs),
+        "Configs, each with its own page\n" + "\n".join(configs),
         _errata(benchmark.errata),
         "Cite\n" + _indented(benchmark.citation),
     ]
@@ -128,7 +128,7 @@ def _splits(config: ConfigInfo) -> str:
 
 
 def _measured(dataset: datasets.DatasetDict) -> str:
-    """Lengths of the text columns by split, and how many different words they have."""
+    """Lengths of the text columns by split, and their number of different words."""
     import pyarrow.compute
 
     rows = [("split", "column", "shortest", "median", "longest", "words in all")]
@@ -169,8 +169,10 @@ def _file(role: str, source: Source) -> str:
     if not source.url:
         return f"  {role}: made on your machine\n    in a mirror folder: {source.mirror}"
     size = "size not known" if source.num_bytes is None else f"{source.num_bytes:,} bytes"
-    pinned = f"{source.checksum_kind} {source.checksum}" if source.checksum else "no checksum: the first seen counts"
-    made = "made by the program, byte for byte the file at " if source.rebuild else ""
+    pinned = (
+        f"{source.checksum_kind} {source.checksum}" if source.checksum else "no checksum: the first download is trusted"
+    )
+    made = "generated, byte for byte the file at " if source.rebuild else ""
     lines = [f"{role}: {made}{source.url}"]
     if archive := source.archive:
         pinned = pinned if source.checksum else f"in an archive with {archive.checksum_kind} {archive.checksum}"
@@ -189,7 +191,7 @@ def _section(title: str, text: str) -> str:
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> str:
-    """Aligned columns; the last one goes on below itself."""
+    """Aligned columns; the last one wraps below itself."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     before = sum(widths) + 2 * len(widths)
     lines = []

@@ -1,4 +1,4 @@
-"""Errors that a benchmark's user can cause."""
+"""Errors that the user of a benchmark can fix."""
 
 from __future__ import annotations
 

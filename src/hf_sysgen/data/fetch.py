@@ -1,7 +1,7 @@
-"""Get a benchmark's files: mirrored, downloaded or rebuilt, and always checked.
+"""Get the files of a benchmark: from a mirror, by download or rebuilt, and always checked.
 
-`locate` turns a `Source` into a local path. It never returns a file whose content does not have the source's checksum.
-Without a known checksum, the first download is trusted and pinned.
+`locate` turns a `Source` into a local path. It never returns a file with another checksum than the source's. Without a
+known checksum, the first download is trusted and pinned.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from hf_sysgen.errors import no_space, one_line
 from hf_sysgen.files import write_whole
 
 DATA_DIR_VARIABLE = "HF_SYSGEN_DATA_DIR"
-# how often a server that has an error of its own is asked, and the seconds before the second time, doubled before each
-# further one
+# attempts if the server has an error, and seconds before the second one, which double each time
 ATTEMPTS, FIRST_WAIT = 5, 0.5
 Dir = str | Path | None
 
@@ -40,16 +39,16 @@ log = logging.getLogger(__name__)
 def locate(source: Source, data_dir: Dir = None, cache_dir: Dir = None) -> Path:
     """Local path of a source's file, with its checksum verified. Read it with `open_file`, as it may be gzipped.
 
-    Taken from the first of: `data_dir`; the mirror folder named by `HF_SYSGEN_DATA_DIR`, if the file is in it; the
-    cache, which is filled by `source.rebuild`, or without one from `source.url`.
+    It comes from the first of: `data_dir`; the mirror folder named by `HF_SYSGEN_DATA_DIR`, if the file is there; the
+    cache, which is filled by `source.rebuild` or else from `source.url`.
 
     Args:
         source: the file.
-        data_dir: a folder laid out like a mirror (`<data_dir>/<source.mirror>`). If given, nothing else is tried.
+        data_dir: a folder laid out like a mirror (`<data_dir>/<source.mirror>`). If given, it is the only place.
         cache_dir: root of the cache, defaults to that of `datasets`. Files are kept in its `downloads` folder.
 
     Raises:
-        DataError: the file is absent, cannot be had, cannot be written to the cache, or has another sha256.
+        DataError: the file is missing, cannot be downloaded or written to the cache, or has another sha256.
     """
     if data_dir is not None:
         folder, wanted = Path(data_dir).expanduser(), f"{source.mirror}[.gz]"
@@ -61,9 +60,9 @@ def locate(source: Source, data_dir: Dir = None, cache_dir: Dir = None) -> Path:
             wanted += f" and no archive {archive.mirror}"
         raise DataError(
             f"{source.name}: no file {wanted} in data_dir {data_dir}; "
-            "put it there, or leave data_dir out to have it fetched"
+            "put it there, or leave data_dir out to download it"
         )
-    # a mirror may hold some benchmarks only
+    # a mirror may have only some benchmarks
     if (mirror := mirror_folder(source.name)) and (path := _find(mirror, source, cache_dir)):
         return path
     return _cached(source, cache_dir)
@@ -73,7 +72,7 @@ def mirror_folder(what: str) -> Path | None:
     """The mirror folder that `HF_SYSGEN_DATA_DIR` names, None if it is not set.
 
     Args:
-        what: what is looked for, for the error.
+        what: what is looked for; the error names it.
 
     Raises:
         DataError: there is no such folder.
@@ -87,9 +86,8 @@ def mirror_folder(what: str) -> Path | None:
 
 
 def as_found(source: Source, data_dir: Dir = None) -> Source | None:
-    """The source with the checksum of the file in the mirror folder, None if there is no such file.
-
-    For files that users make themselves, whose content cannot be known before.
+    """The source with the checksum of the file in the mirror folder; None if there is no such file. For files that
+    users make themselves, whose content is not known in advance.
 
     Raises:
         DataError: `HF_SYSGEN_DATA_DIR` names no folder; DamagedData: the file cannot be read.
@@ -100,18 +98,18 @@ def as_found(source: Source, data_dir: Dir = None) -> Source | None:
             try:
                 num_bytes, sha256 = _digest(path, opener, "sha256")
             except (EOFError, OSError, zlib.error) as error:
-                raise DamagedData(f"{source.name}: cannot read {path} ({one_line(error)}); make it anew") from error
+                raise DamagedData(f"{source.name}: cannot read {path} ({one_line(error)}); make it again") from error
             return replace(source, sha256=sha256, num_bytes=num_bytes)
     return None
 
 
 def open_file(path: str | Path) -> BinaryIO:
-    """Open a located file for reading bytes, through gzip if its name ends in ".gz"."""
+    """Open a located file to read bytes, through gzip if its name ends in ".gz"."""
     return cast(BinaryIO, gzip.open(path, "rb")) if str(path).endswith(".gz") else open(path, "rb")
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """The lines of a located UTF-8 file. Only a newline ends a line; the last one may lack it."""
+    """The lines of a located UTF-8 file. Only a newline ends a line; the last line may have none."""
     with open_file(path) as stream:
         lines = stream.read().decode("utf-8").split("\n")
     return lines if lines[-1] else lines[:-1]
@@ -127,13 +125,13 @@ def _find(folder: Path, source: Source, cache_dir: Dir) -> Path | None:
 
 
 def _places(folder: Path, source: Source) -> tuple[tuple[Path, Callable], ...]:
-    """Where a mirror folder may have a file, each with what opens it."""
+    """The paths at which a mirror folder may have a file, each with the function that opens it."""
     plain = folder / source.mirror
     return (plain, open), (plain.with_name(plain.name + ".gz"), gzip.open)
 
 
 def _check(source: Source, path: Path, opener: Callable, advice: str, cache_dir: Dir) -> None:
-    """Raise a DataError unless the file's content is the source's."""
+    """Raise a DataError if the content of the file is not that of the source."""
     kind, expected = source.checksum_kind, source.checksum
     try:
         num_bytes, found = _digest(path, opener, kind)
@@ -145,8 +143,8 @@ def _check(source: Source, path: Path, opener: Callable, advice: str, cache_dir:
             raise DamagedData(f"{source.name}: {what}, expected {source.num_bytes} bytes; {advice}")
         expected, record = _recorded(source, found, cache_dir)
         advice += (
-            f"; expected is what the first content seen here had: to accept another, delete {record} and what was "
-            f"prepared from the first, the benchmark's folder in {record.parent.parent}"
+            f"; expected is the checksum of the first download on this machine: to accept another, delete {record} "
+            f"and the data prepared from the first one, the benchmark's folder in {record.parent.parent}"
         )
     if found != expected:
         size = "" if source.num_bytes is None else f"{source.num_bytes} bytes with "
@@ -159,11 +157,11 @@ def _digest(path: Path, opener: Callable, kind: str) -> tuple[int, str]:
     return _digest_of(path, opener, kind, (now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns))
 
 
-# an archive is asked for anew by each of its files
+# each file of an archive asks for the archive
 @functools.lru_cache
 def _digest_of(path: Path, opener: Callable, kind: str, state: tuple[int, ...]) -> tuple[int, str]:
-    """As `_digest`; a file is read again only in another state."""
-    # git puts the size before the content, which is read twice for it
+    """As `_digest`; a file is read again only if it has changed."""
+    # git hashes the size before the content
     start = b"" if kind == "sha256" else b"blob %d\0" % sum(map(len, _chunks(path, opener)))
     digest, num_bytes = (hashlib.sha256 if kind == "sha256" else hashlib.sha1)(start), 0
     for chunk in _chunks(path, opener):
@@ -179,7 +177,7 @@ def _chunks(path: Path, opener: Callable) -> Iterator[bytes]:
 
 
 def _recorded(source: Source, found: str, cache_dir: Dir) -> tuple[str, Path]:
-    """The digest that the first content of this source had here, and the file that says so."""
+    """The digest of this source's first download on this machine, and the file that records it."""
     path = _entry(source, cache_dir)
     record = path.with_name(path.name + ".sha256")
     try:
@@ -197,16 +195,16 @@ def _entry(source: Source, cache_dir: Dir) -> Path:
         import datasets
 
         cache_dir = datasets.config.HF_DATASETS_CACHE
-    # without a known digest of the content, that of the address; the members of an archive share one
+    # without a known digest of the content, the digest of the address; the members of an archive share one
     key = source.checksum or f"url-{hashlib.sha256(f'{source.url} {source.path}'.encode()).hexdigest()}"
     return Path(cache_dir).expanduser() / "downloads" / f"{key}-{Path(source.path).name}"
 
 
 def _cached(source: Source, cache_dir: Dir, data_dir: Dir = None) -> Path:
-    """The file in the cache, put there first if needed; `data_dir` may have the archive that it is a member of.
+    """The file in the cache, put there if needed; `data_dir` may have the archive that contains it.
 
-    The process that holds the file's lock renames it into place after the check. So an interrupted process leaves a
-    download that can be resumed, but never a file that looks complete.
+    The process with the file's lock renames it into place after the check. So an interrupted process may leave a
+    download to resume, but never a file that looks complete.
     """
     path = _entry(source, cache_dir)
     if _is_whole(source, path, cache_dir):
@@ -217,10 +215,10 @@ def _cached(source: Source, cache_dir: Dir, data_dir: Dir = None) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(f"{path}.lock"):
-            # another process may have been at it
+            # another process may have finished it meanwhile
             if not _is_whole(source, path, cache_dir):
                 if path.is_file():
-                    log.warning("%s: %s was damaged after it was checked; getting it anew", source.name, path)
+                    log.warning("%s: %s was damaged after its check; fetching it again", source.name, path)
                 _fill(source, unfinished, cache_dir, data_dir)
                 os.replace(unfinished, path)
     except OSError as error:
@@ -229,7 +227,7 @@ def _cached(source: Source, cache_dir: Dir, data_dir: Dir = None) -> Path:
 
 
 def _is_whole(source: Source, path: Path, cache_dir: Dir) -> bool:
-    """Whether the cache has the file, undamaged."""
+    """Whether the cache has the undamaged file."""
     with suppress(DataError):
         if path.is_file():
             _check(source, path, open, "", cache_dir)
@@ -238,7 +236,8 @@ def _is_whole(source: Source, path: Path, cache_dir: Dir) -> bool:
 
 
 def _fill(source: Source, path: Path, cache_dir: Dir, data_dir: Dir) -> None:
-    """Make or download the file, and check it. Only a pinned file's broken download stays, for the next attempt."""
+    """Make or download the file, and check it. A broken download stays for the next attempt only if the file is
+    pinned."""
     resumable = bool(source.checksum) and source.rebuild is None and source.archive is None
     resumed = resumable and path.is_file()
     try:
@@ -253,7 +252,7 @@ def _fill(source: Source, path: Path, cache_dir: Dir, data_dir: Dir) -> None:
         else:
             _download(source, path)
             advice = (
-                f"it came from {source.url}, and upstream or something on the way has changed it: try again, "
+                f"the file at {source.url} has changed, or the download is damaged: try again, "
                 f"or set {DATA_DIR_VARIABLE} to a folder that holds {source.mirror}"
             )
         _check(source, path, open, advice, cache_dir)
@@ -265,7 +264,7 @@ def _fill(source: Source, path: Path, cache_dir: Dir, data_dir: Dir) -> None:
         path.unlink(missing_ok=True)
         if not (resumed and isinstance(error, DataError)):
             raise
-        # the beginning that an earlier process left was not this file's
+        # the beginning from an earlier process was another file's
         _fill(source, path, cache_dir, data_dir)
 
 
@@ -276,7 +275,7 @@ def _extract(source: Source, archive: Source, path: Path, cache_dir: Dir, data_d
 
 
 def _download(source: Source, path: Path) -> None:
-    """Write what stands at the source's address; what `path` holds already is taken for its beginning."""
+    """Download from the source's address. The content of `path` is taken as the beginning."""
     import datasets
 
     url, advice = source.url, f"set {DATA_DIR_VARIABLE} to a folder that holds {source.mirror}"
@@ -295,11 +294,11 @@ def _download(source: Source, path: Path) -> None:
 
 def _fetch(url: str, path: Path, title: str) -> None:
     """
-    Download with the hub's client: its proxies and certificates, its progress bar, dropped connections resumed. Raises
-    DataError: what went wrong, without the address.
+    Download with the hub's client: it has proxies, certificates and a progress bar, and resumes dropped connections.
+    Raises DataError: the reason, without the address.
 
-    Not pooch, which begins anew after a break: the largest archive has 2.3 GB. A server's own errors (5xx) are not
-    tried again by the client, but here.
+    pooch restarts after a break, and the largest archive has 2.3 GB. The client does not retry server errors (5xx);
+    this does.
     """
     from huggingface_hub.errors import HfHubHTTPError
     from huggingface_hub.file_download import http_get
@@ -313,7 +312,7 @@ def _fetch(url: str, path: Path, title: str) -> None:
     for attempt in range(1, ATTEMPTS + 1):
         try:
             with open(path, "ab") as file:
-                # unpacked on the way, a file could not be resumed
+                # a download that is unpacked on the way cannot be resumed
                 headers = {"Accept-Encoding": "identity"}
                 http_get(url, file, resume_size=file.tell(), headers=headers, displayed_filename=title)
             return
@@ -321,7 +320,7 @@ def _fetch(url: str, path: Path, title: str) -> None:
             status = error.response.status_code
             what = f"HTTP {status} {error.response.reason_phrase}"
             if status == 416:
-                # what was there is no beginning of this file
+                # the existing part is not the beginning of this file
                 path.unlink()
             elif status < 500:
                 raise DataError(what) from error
@@ -331,9 +330,9 @@ def _fetch(url: str, path: Path, title: str) -> None:
             log.warning("%s: %s; trying again in %g s", title, what, wait)
             time.sleep(wait)
         except OSError:
-            # the disk's
+            # an error of the disk
             raise
-        # what the client's layers raise: no such host, refused, timed out, no certificate
+        # errors of the client's layers: no such host, refused, timed out, no certificate
         except Exception as error:
             raise DataError(one_line(error)) from error
 

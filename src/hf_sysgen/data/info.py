@@ -1,7 +1,8 @@
-"""What a benchmark is: names, splits, sizes, files, licences. Read from `info.yaml`; imports no `datasets`.
+"""The description of a benchmark: names, splits, sizes, files, licences. Read from `info.yaml`, without importing
+`datasets`.
 
-`info.yaml` stands in the benchmark's folder. It has the fields of `BenchmarkEntry` below, or, for several benchmarks
-made of the same files, `files` and a list `benchmarks` of them. A key that is not a field is an error.
+`info.yaml` is in the benchmark's folder. It has the fields of `BenchmarkEntry` below. If several benchmarks use the
+same files, it has `files` and a list `benchmarks` of such entries. An unknown key is an error.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ class Source:
         licence: what upstream allows.
         mirror: path in a mirror folder. There the file may be gzipped, with ".gz" appended to its name.
         rebuild: makes the same bytes without a network.
-        git_blob: id that git gives to the content. Upstream's tree lists it for every file, so it pins a file that
-            could not be read when `info.yaml` was written. Used only without `sha256`. With neither, the first content
-            seen on a machine is trusted and pinned in its cache.
+        git_blob: id that git gives to the content. Upstream's tree lists it for every file, so it pins a file that was
+            not available when `info.yaml` was written. Used only without `sha256`. Without either, the first download
+            on a machine is trusted and pinned in its cache.
         address: full URL of a file that is not on GitHub, "" for a file that users make.
-        archive: the archive that the file is in. `sha256` and `num_bytes` are still those of the file itself.
+        archive: the archive that contains the file. `sha256` and `num_bytes` are still those of the file itself.
     """
 
     repository: str
@@ -142,7 +143,7 @@ class ConfigInfo:
 
     @property
     def fingerprint(self) -> str:
-        """Changes with the content of the files; keeps prepared data of different files apart."""
+        """A hash of the content of the files. It separates prepared data of different files."""
         content = "\n".join(f"{role} {source.checksum or source.url}" for role, source in self.sources.items())
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
@@ -162,7 +163,7 @@ class BenchmarkInfo:
         restriction: why publishing needs an explicit flag (a non-commercial licence, or one that forbids passing the
             data on), "" if it does not.
         extra: optional dependency of this package that preparing the data needs, "" for none.
-        task: what is learnt.
+        task: what a model learns.
     """
 
     name: str
@@ -181,10 +182,10 @@ class BenchmarkInfo:
         return _joined(source.licence for config in self.configs.values() for source in config.sources.values())
 
     def config(self, name: str | None = None) -> ConfigInfo:
-        """The split family of that name; the name may be left out if there is only one.
+        """The split family of that name; the name is optional if there is only one.
 
         Raises:
-            DataError: no such config, or several to choose from.
+            DataError: there is no such config, or no name is given and there are several.
         """
         if name is None and len(self.configs) == 1:
             return next(iter(self.configs.values()))
@@ -203,7 +204,7 @@ class FileEntry(Entry):
     """One file of a group.
 
     Attributes:
-        path: where it is upstream, if not at its own name below the group's `folder`.
+        path: its upstream path, if that is not its name in the group's `folder`.
         sha256, git_blob, bytes: of the content, see `Source`.
     """
 
@@ -220,9 +221,9 @@ class FileGroup(Entry):
         repository, commit, licence: see `Source`.
         folder: upstream folder of the files.
         mirror: the same folder in a mirror.
-        address: URL that a file's path is appended to, in which "{commit}" is replaced; "" for files that users make;
-            left out for GitHub.
-        archive: path in a mirror of the archive that the files are in.
+        address: URL before a file's path, with "{commit}" for the commit; "" for files that users make; left out for
+            GitHub.
+        archive: mirror path of the archive that contains the files.
         rebuild: "module:function" in the benchmark's folder that makes a file's bytes from its path.
         files: by name below `folder`.
     """
@@ -257,7 +258,7 @@ class ConfigEntry(Entry):
     """A config, or one for each row of `for_each`.
 
     Attributes:
-        for_each: rows of values; "{key}" stands for a row's value in the name and in every text but `citation`.
+        for_each: rows of values; "{key}" is replaced by a row's value in the name and in all texts except `citation`.
         citation: BibTeX entries, or keys of those in `papers.bib`.
         files: role to path in a mirror folder.
         splits: in the order of the `DatasetDict`.
@@ -312,7 +313,7 @@ def read_info(module_file: str | Path, name: str | None = None) -> BenchmarkInfo
 
     Args:
         module_file: the module's `__file__`.
-        name: which benchmark, where the file describes several.
+        name: which benchmark, if the file describes several.
     """
     benchmarks = read_benchmarks(Path(module_file).parent / FILE)
     return benchmarks[name] if name else next(iter(benchmarks.values()))
@@ -376,13 +377,13 @@ def _benchmark(folder: str, document: dict[str, Any]) -> BenchmarkInfo:
 
 
 def _expanded(name: str, entry: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """A config of `info.yaml` by name, or those that its `for_each` stands for."""
+    """A config of `info.yaml` by name, or the configs of its `for_each`."""
     if "for_each" not in entry:
         yield name, entry
         return
     rest = {key: value for key, value in entry.items() if key != "for_each"}
     for row in entry["for_each"]:
-        # BibTeX has braces of its own
+        # BibTeX has its own braces
         yield name.format_map(row), {key: one if key == "citation" else _filled(one, row) for key, one in rest.items()}
 
 
@@ -399,7 +400,7 @@ def _filled(value: Any, row: Mapping[str, Any]) -> Any:
 
 
 def _sources(package: str, groups: Iterable[FileGroup]) -> dict[str, Source]:
-    """All files by their path in a mirror. An archive stands before its members."""
+    """All files by mirror path. An archive comes before its members."""
     sources: dict[str, Source] = {}
     for group in groups:
         for name, entry in group.files.items():

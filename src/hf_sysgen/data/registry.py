@@ -1,4 +1,4 @@
-"""The benchmarks of this package: what there is, and how to load it.
+"""The benchmarks of this package, and how to load them.
 
 Each folder with an `info.yaml` is a benchmark, or several. There is no other list.
 """
@@ -31,7 +31,7 @@ def benchmarks() -> dict[str, BenchmarkInfo]:
         for path in Path(__file__).parent.glob(f"*/{FILE}"):
             found |= read_benchmarks(path)
         _BENCHMARKS.update(sorted(found.items()))
-        # these files may ask for the benchmarks above
+        # these files may use the benchmarks above
         try:
             _BENCHMARKS.update(own_benchmarks(tuple(found)))
         except Exception:
@@ -92,13 +92,13 @@ def load_benchmark(
 
     Args:
         name: a benchmark, see `list_benchmarks`.
-        config: its split family; may be left out if there is only one.
+        config: its split family; optional if there is only one.
         split: as in `datasets.load_dataset`: a split's name, several as "train+validation", or a part of one as
             "train[:10%]"; None for all splits by name.
-        streaming: whether to make examples from the files while one goes through them, with nothing prepared or kept.
-            The files are downloaded and checked as ever. A part of a split cannot be named then.
-        data_dir: folder with the upstream files, laid out like the mirror that `HF_SYSGEN_DATA_DIR` may name. It must
-            hold them even if the data is prepared already.
+        streaming: whether to make examples from the files during iteration, without preparing data. The files are still
+            downloaded and checked. Then `split` cannot name a part of a split.
+        data_dir: folder with the upstream files, laid out like the mirror that `HF_SYSGEN_DATA_DIR` may name. The files
+            must be there even if the data is prepared already.
         cache_dir: root of the cache, defaults to that of `datasets`.
 
     Returns:
@@ -107,8 +107,8 @@ def load_benchmark(
         `IterableDatasetDict` or an `IterableDataset`.
 
     Raises:
-        DataError: unknown name, config or split; a file that is absent, cannot be downloaded or has another sha256; no
-            space in the cache, or damaged data in it.
+        DataError: unknown name, config or split; a file that is missing, cannot be downloaded or has another sha256; a
+            cache that is full or has damaged data.
     """
     builder = benchmark_builder(name, config, data_dir=data_dir, cache_dir=cache_dir)
     split = None if split is None else str(split)  # also a `datasets.Split`
@@ -126,10 +126,10 @@ def benchmark_builder(
     data_dir: str | Path | None = None,
     cache_dir: str | Path | None = None,
 ) -> BenchmarkBuilder:
-    """What prepares and checks a config of a benchmark. Arguments and errors as in `load_benchmark`."""
+    """The builder that prepares and checks a config of a benchmark. Arguments and errors as in `load_benchmark`."""
     benchmark = benchmark_info(name)
     config_name = benchmark.config(config).name
-    # after the names were checked, as this import takes a second
+    # this import takes a second, so it comes after the checks of the names
     module, _, class_name = benchmark.builder.partition(":")
     builder_class = getattr(importlib.import_module(module), class_name)
     return builder_class(config_name=config_name, data_dir=data_dir, cache_dir=cache_dir)

@@ -1,4 +1,4 @@
-"""Proving what is said about a benchmark on its data: `hf-sysgen data verify`."""
+"""Check on the data what a benchmark says of its splits: `hf-sysgen data verify`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 def verify(
     name: str, config: str, *, data_dir: str | Path | None = None, cache_dir: str | Path | None = None
 ) -> Iterator[Check | str]:
-    """Check a config, prepared first if it is not.
+    """Check a config; prepare it first if needed.
 
     Yields:
-        Its checks, then sentences that are no checks: how many inputs of a split others have too.
+        Its checks, then notes: how many inputs of a split are also in other splits.
 
     Raises:
-        DataError: a file cannot be had, or an example cannot be made of it.
+        DataError: a file is not available, or an example cannot be made from it.
     """
     builder = benchmark_builder(name, config, data_dir=data_dir, cache_dir=cache_dir)
     builder.download_and_prepare()
@@ -34,8 +34,8 @@ def verify(
 
 
 def overlaps(dataset: datasets.DatasetDict) -> Iterator[str]:
-    """One sentence for each pair of splits, the training set first. Some benchmarks have overlaps by design."""
-    # a whole column at once: forty times as fast as going through it
+    """A note for each pair of splits, the training set first. Some benchmarks have overlaps by design."""
+    # a whole column at once is forty times as fast as iterating over it
     inputs = {
         split: set(part.select_columns("input")[:]["input"])
         for split, part in dataset.items()

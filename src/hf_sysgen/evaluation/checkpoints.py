@@ -29,7 +29,7 @@ HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 def load_checkpoint(path: str | Path) -> tuple[Seq2SeqLM, PreTrainedTokenizerFast]:
     """
-    A model of this package that turns texts into texts and its tokenizer, as [`load_any_checkpoint`] loads it.
+    A text-to-text model of this package and its tokenizer, loaded by [`load_any_checkpoint`].
 
     Raises:
         UserError: a file is absent or cut short, or the model is of another type.
@@ -47,7 +47,7 @@ def load_any_checkpoint(path: str | Path, dtype: Any = torch.float32) -> tuple[A
 
     Args:
         path: see [`read_checkpoint`].
-        dtype: of the weights; "auto" is the checkpoint's.
+        dtype: dtype of the weights; "auto" keeps the checkpoint's.
 
     Raises:
         UserError: a file is absent or cut short, or the model is none of this package's.
@@ -64,14 +64,14 @@ def read_checkpoint(
     path: str | Path, writes: bool = False, **options: Any
 ) -> tuple[Any, PreTrainedTokenizerFast | None]:
     """
-    A model of this package with its head, in evaluation mode, on the CPU; and its tokenizer, if it has one, which pads
-    with EOS where it has no padding: padding is known from masks. Only safetensors are read; the package's own code is
-    run, never the checkpoint's.
+    A model of this package with its head, in evaluation mode, on the CPU; and its tokenizer, if it has one. A tokenizer
+    without a padding symbol pads with EOS, as masks tell padding. Only safetensors are read, and only the package's
+    code runs, never the checkpoint's.
 
     Args:
         path: the folder `model` of a run (or the run's folder itself), a model of the zoo, or "owner/name" on the hub.
-        writes: whether it must turn texts into texts.
-        options: for `from_pretrained`, fields of the config among them; `dtype` is float32 if none is given.
+        writes: whether it must be a text-to-text model.
+        options: for `from_pretrained`, including fields of the config; `dtype` is float32 by default.
 
     Raises:
         UserError: a file is absent or cut short, or the model is none of this package's, or not such a one.
@@ -84,7 +84,9 @@ def read_checkpoint(
             "in the results.json of its run"
         )
     if model_class is None:
-        raise UserError(f"{folder / 'config.json'}: the model is a {name}, which is no model with a head of ours")
+        raise UserError(
+            f"{folder / 'config.json'}: the model is a {name}, which is not a model with a head of this package"
+        )
     if not (folder / "model.safetensors").exists():
         raise _missing(folder, "model.safetensors")
     try:
@@ -115,7 +117,7 @@ def checkpoint_folder(path: str | Path) -> Path:
 
 
 def _class_of(folder: Path) -> tuple[str, Any, bool]:
-    """What the checkpoint's model is called, its class (`None`: not known), and whether it turns texts into texts."""
+    """Name of the checkpoint's model, its class (`None` if unknown), and whether it is a text-to-text model."""
     config = folder / "config.json"
     try:
         keys = json.loads(config.read_text(encoding="utf-8"))
@@ -136,9 +138,9 @@ def _class_of(folder: Path) -> tuple[str, Any, bool]:
 
 
 def unknown_model_type(model_type: Any) -> str:
-    """A model type that is not in `CONFIGS`, and why it is not known."""
+    """A message for a model type that is not in `CONFIGS`."""
     return (
-        f"{model_type!r}, which is none of this package's ({', '.join(CONFIGS)}); if it is a variant of your own, let "
+        f"{model_type!r}, which this package does not have ({', '.join(CONFIGS)}); if it is a variant of your own, let "
         "HF_SYSGEN_EXTENSIONS name the folder of its file"
     )
 
@@ -149,14 +151,14 @@ def _missing(folder: Path, name: str) -> UserError:
 
 def local_folder(name: str | Path) -> Path:
     """
-    The folder that a checkpoint's name stands for: a model of the zoo, a folder, or else one of the hub, whose config,
-    weights and tokenizer are downloaded to its cache.
+    The folder of a checkpoint's name: a model of the zoo, a folder, or a model of the hub, whose config, weights and
+    tokenizer are downloaded to the hub's cache.
 
     Raises:
-        UserError: it is none of these, or cannot be had.
+        UserError: it is none of these, or cannot be downloaded.
     """
     if name == "":
-        # which would be the folder that one is in
+        # an empty path is the current folder
         raise UserError(
             f"the checkpoint's name is empty; give a run's folder, a model of the zoo ({', '.join(zoo_names())}) or "
             "owner/name on the hub"
@@ -169,21 +171,21 @@ def local_folder(name: str | Path) -> Path:
 
     try:
         return Path(snapshot_download(str(name), allow_patterns=["*.json", "*.safetensors"]))
-    # beside the hub's own errors, what its layers raise: no such host, refused, timed out, offline
+    # errors of the hub and of the layers below: no such host, refused, timed out, offline
     except Exception as error:
         raise UserError(
-            f"{name}: no folder here, and not to be had from the hub ({one_line(error)}); give a run's folder, a model "
-            f"of the zoo ({', '.join(zoo_names())}) or owner/name on the hub"
+            f"{name}: neither a folder here nor available from the hub ({one_line(error)}); give a run's folder, a "
+            f"model of the zoo ({', '.join(zoo_names())}) or owner/name on the hub"
         ) from error
 
 
 def is_hub_id(name: str | Path) -> bool:
-    """Whether a name means a checkpoint on the hub: "owner/name", where no such folder is here."""
+    """Whether a name is a checkpoint on the hub: "owner/name", and not a folder here."""
     return not Path(name).exists() and HUB_ID.fullmatch(str(name)) is not None
 
 
 def source_ids(model: Seq2SeqLM) -> range:
-    """Token ids that the encoder's table covers, which may be the decoder's as well."""
+    """Token ids of the encoder's embedding, which the decoder may share."""
     if not hasattr(model.config, "source_vocab_size"):
         return range(model.config.vocab_size)
     start = model.config.source_id_offset
@@ -194,10 +196,11 @@ def predict(
     model: Seq2SeqLM, tokenizer: PreTrainedTokenizerFast, texts: list[str], **options
 ) -> tuple[list[str], list[bool]]:
     """
-    Translate texts. Returns the translations, and for each whether it ended by itself, not at the length limit.
+    Decode an output for each text. Returns the outputs, and for each whether it ended with EOS, not at the length
+    limit.
 
     Args:
-        options: for `generate`, e.g. `num_beams=5`, `max_new_tokens=60`.
+        options: options of `generate`, e.g. `num_beams=5`, `max_new_tokens=60`.
 
     Raises:
         DataError: a text is empty or has a word outside the vocabulary.
@@ -206,7 +209,7 @@ def predict(
     alone = not model.config.is_encoder_decoder
     side = "left" if alone else "right"
     batch = tokenizer.pad({"input_ids": encoded}, return_tensors="pt", padding_side=side).to(model.device)
-    # first comes what was read: the source, or beside an encoder the start symbol, which is EOS as well
+    # the prompt comes first: the source of a decoder, or the start symbol beside an encoder, which is also EOS
     generated = model.generate(**batch, **options)[:, batch["input_ids"].shape[1] if alone else 1 :]
     ended = (generated == tokenizer.eos_token_id).any(dim=1).tolist()
     return tokenizer.batch_decode(generated, skip_special_tokens=True), ended

@@ -30,7 +30,7 @@ from hf_sysgen.tables import table
 if TYPE_CHECKING:
     from datasets import Dataset
 
-# tokens that are written at most where neither the checkpoint nor the caller says it, as `generate` has it
+# maximum of new tokens if neither checkpoint nor caller gives one; `generate`'s default
 NEW_TOKENS = 20
 
 
@@ -43,20 +43,18 @@ def evaluate_checkpoint(
     output: Path | None,
     batch_size: int,
 ) -> str:
-    """Metrics of a checkpoint on a benchmark as a table. Raises UserError, DataError, UserError."""
+    """Metrics of a checkpoint on a benchmark as a table. Raises UserError, DataError."""
     transformers.utils.logging.disable_progress_bar()
     task = benchmark_info(benchmark).task
     if task == "language_modeling":
-        raise DataError(
-            f"{benchmark} has no targets to decode; a recipe's run measures perplexity, in its results.json"
-        )
+        raise DataError(f"{benchmark} has no targets to decode; the results.json of a run has its perplexity")
     if output is not None:
-        # told before the work whose result could not be kept
+        # an output that cannot be written is an error before the work
         new_folder(output, (PREDICTIONS, METRICS))
-    # what cannot be used is told before data is made
+    # wrong input is an error before data is prepared
     model, tokenizer = load_checkpoint(checkpoint)
     if task not in ("seq2seq", "translation"):
-        raise DataError(f"{benchmark} is no benchmark of texts to be written; a run's scores are in its results.json")
+        raise DataError(f"{benchmark} is not a text-to-text benchmark; the results.json of a run has its scores")
     data = load_benchmark(benchmark, config, data_dir=data_dir)
     names = splits or [name for name in data if name != "train"]
     for name in names:
@@ -98,7 +96,7 @@ def _shown(value: float | None) -> str:
 def _decoded(
     model: Any, tokenizer: Any, examples: Dataset, batch_size: int, on_batch: Callable[[int], None]
 ) -> list[dict[str, Any]]:
-    """Records of texts that are judged by exact match, in order."""
+    """Records of examples that are scored by exact match, in order."""
     split = TokenizedSplit(
         encode_sources(tokenizer, examples["input"][:], source_ids(model)),
         encode_targets(tokenizer, examples["target"][:], range(model.config.vocab_size)),
@@ -106,7 +104,7 @@ def _decoded(
     )
     records = evaluate_split(model, split, batch_size=batch_size, oracle=True, on_batch=on_batch)
     if isinstance(model.config, RoleFillerTransformerConfig):
-        # as its paper counts
+        # as in its paper
         mark_teacher_forced(model, split, records, batch_size)
     return with_texts(sorted(records, key=lambda record: record["row"]), examples, tokenizer)
 
@@ -129,7 +127,7 @@ def _translated(
 def predict_lines(
     checkpoint: str, texts: list[str], beams: int | None = None, max_new_tokens: int | None = None
 ) -> Iterator[str]:
-    """Translations of the texts in order, a line each. Raises UserError, DataError (before any is decoded)."""
+    """The outputs for the texts, in order, one per line. Raises UserError, DataError (before any is decoded)."""
     transformers.utils.logging.disable_progress_bar()
     if not texts:
         raise DataError("nothing to translate: give sentences as arguments, or one per line on standard input")
@@ -142,7 +140,7 @@ def predict_lines(
     for start in range(0, len(texts), 64):
         translations, ended = predict(model, tokenizer, texts[start : start + 64], **options)
         cut += ended.count(False)
-        # a pretrained decoder may answer with line breaks, after which no reader could tell whose answer a line is
+        # a pretrained decoder may write line breaks, but each output must be one line
         yield from (" ".join(translation.splitlines()) for translation in translations)
     if cut:
         print(

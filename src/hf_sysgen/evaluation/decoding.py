@@ -1,4 +1,4 @@
-"""Greedy decoding of a fixed number of steps, as the papers' evaluations need it."""
+"""Greedy decoding for a fixed number of steps, as the papers evaluate."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from transformers.modeling_outputs import BaseModelOutput
 class PreallocatedLayer(DynamicLayer):
     """
     Identical to [`DynamicLayer`] except:
-    - keys and values are views of buffers that have room for every step, because copying all earlier steps at each
-      step took three quarters of the decoding time.
+    - keys and values are views of buffers with room for all steps. To copy all earlier steps at each step took three
+    quarters of the decoding time.
     """
 
     def __init__(self, capacity: int):
@@ -51,7 +51,7 @@ def preallocated_cache(model: PreTrainedModel, num_steps: int) -> EncoderDecoder
 
 
 def left_padded(ids: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids and mask (B, S), 1 = real, with each row's padding before its real tokens, whose order stays."""
+    """Ids and mask (B, S), 1 = real, with the padding of each row moved before its tokens."""
     order = mask.argsort(dim=1, stable=True)
     return ids.gather(1, order), mask.gather(1, order)
 
@@ -63,15 +63,15 @@ def teacher_forced_logits(
     Logits (B, T, V) of every token of the references, each after the source and the tokens before it, in one pass.
 
     Args:
-        model: an encoder-decoder model, or a decoder that goes on from the source.
+        model: an encoder-decoder model, or a decoder that continues the source.
         input_ids: source ids (B, S); attention_mask (B, S), 1 = real.
-        target: ids (B, T), -100 beyond a row's end.
+        target: ids (B, T), -100 after the end of a row.
     """
     if model.config.is_encoder_decoder:
         shifted = model.prepare_decoder_input_ids_from_labels(target)
         return model(input_ids=input_ids, attention_mask=attention_mask, decoder_input_ids=shifted).logits
     prompt, mask = left_padded(input_ids, attention_mask)
-    # what fills short rows stands behind all that is judged, so any word will do
+    # padding comes after all scored tokens, so any token will do
     read = target[:, :-1].clamp(min=0)
     return model(
         input_ids=torch.cat((prompt, read), dim=1),
@@ -91,23 +91,22 @@ def greedy_decode(
     lengths: Sequence[int] | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """
-    Take the most likely token `num_steps` times, whatever it is: a row goes on after its EOS, fed with its own tokens.
-
-    `generate` stops rows at their EOS and pads; the authors' free-running loss needs the logits of every step up to
-    the length of the reference (models/transformer_enc_dec.py:109-137 of Csordas et al.).
+    Take the most likely token `num_steps` times. A row continues after its EOS with its own tokens, while `generate`
+    stops it and pads: the authors' free-running loss needs the logits of every step up to the length of the reference
+    (models/transformer_enc_dec.py:109-137 of Csordas et al.).
 
     Args:
-        model: an encoder-decoder model in evaluation mode, or a decoder that goes on from the source.
+        model: an encoder-decoder model in evaluation mode, or a decoder that continues the source.
         input_ids: source ids (B, S); attention_mask (B, S), 1 = real.
         num_steps: T, at least 1.
-        given: the first P < T tokens of every row (B, P), known to be the most likely ones: they are read in one pass.
-        lengths: how many steps each row takes, from T down to at least P + 1; `None` for T each.
+        given: the first P < T tokens of each row (B, P), known to be the most likely ones. They are read in one pass.
+        lengths: number of steps of each row, falling from T to at least P + 1; `None` for T each.
 
     Returns:
-        ids (B, T) and the logits they were taken from (B, T, V); zeros after a row's last step.
+        ids (B, T) and their logits (B, T, V); zeros after the last step of a row.
 
     Raises:
-        ValueError: `lengths` are not as told.
+        ValueError: `lengths` are not of this form.
     """
     rows, num_given = input_ids.shape[0], 0 if given is None else given.shape[1]
     lengths = [num_steps] * rows if lengths is None else list(lengths)
@@ -137,14 +136,14 @@ def greedy_decode(
 
 
 def _filled(tensor: torch.Tensor, rows: int) -> torch.Tensor:
-    """(R, ...) with rows of zeros behind it -> (rows, ...)."""
+    """(R, ...) -> (rows, ...), filled with rows of zeros."""
     if len(tensor) == rows:
         return tensor
     return torch.cat((tensor, tensor.new_zeros(rows - len(tensor), *tensor.shape[1:])))
 
 
 def keep_rows(cache: Cache, count: int) -> None:
-    """Have a cache forget all rows but the first `count`. They become views: nothing is copied."""
+    """Keep only the first `count` rows of a cache, as views, without a copy."""
     parts: tuple = (cache,)
     if isinstance(cache, EncoderDecoderCache):
         parts = (cache.self_attention_cache, cache.cross_attention_cache)
@@ -152,14 +151,14 @@ def keep_rows(cache: Cache, count: int) -> None:
         part.batch_select_indices(slice(count))
 
 
-# a model's output for tokens (B, N) that follow those in the cache; of the first B rows that it began with
+# the model's output for tokens (B, N) that follow those in the cache, for its first B rows
 Step = Callable[[torch.Tensor, Cache | None], Any]
 
 
 def _encode(
     model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, num_steps: int
 ) -> tuple[Step, torch.Tensor, Cache | None]:
-    """How a decoder beside an encoder takes a step, the start symbol that it reads first (B, 1), and a cache."""
+    """For an encoder-decoder: the step function, the start symbols (B, 1), and a cache."""
     states = model.get_encoder()(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
 
     def step(fed: torch.Tensor, cache: Cache | None) -> Any:
@@ -171,7 +170,7 @@ def _encode(
             use_cache=True,
         )
 
-    # a model whose cache is of its own kind makes it at the first step
+    # a model with its own kind of cache makes it at the first step
     cache = preallocated_cache(model, num_steps) if model._supports_default_dynamic_cache() else None
     return step, input_ids.new_full((input_ids.shape[0], 1), model.config.decoder_start_token_id), cache
 
@@ -179,7 +178,7 @@ def _encode(
 def _prompt(
     model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, num_steps: int
 ) -> tuple[Step, torch.Tensor, Cache | None]:
-    """How a decoder alone takes a step, the source that it reads first (B, S), padded on the left, and a cache."""
+    """For a decoder alone: the step function, the left-padded source (B, S), and a cache."""
     prompt, mask = left_padded(input_ids, attention_mask)
     width = prompt.shape[1]
     mask = nn.functional.pad(mask, (0, num_steps), value=1)
@@ -191,7 +190,7 @@ def _prompt(
             attention_mask=mask[: len(fed), :end],
             past_key_values=cache,
             use_cache=True,
-            # of the source only the last position; of what follows it all, and never more than were fed
+            # only the last position of the source, and all positions after it
             logits_to_keep=end - width + 1,
         )
 

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     from hf_sysgen.models.seq2seq import Seq2SeqLM
 
-# what is kept of an example whose target is a text, where the benchmark has it
+# columns that a record keeps, if the benchmark has them and the target is text
 TEXT_COLUMNS = ("input", "target", "category", "pairs")
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode; afterwards, whatever happens, the model is in the mode it was in."""
+    """Evaluation mode. Afterwards the model has its former mode again, even after an error."""
     was_training = model.training
     model.eval()
     try:
@@ -35,12 +35,12 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def cut(rows: Any, size: int) -> list[Any]:
-    """A sequence in pieces of that size, the last of what remains."""
+    """A sequence in pieces of that size; the last one may be shorter."""
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
 def share_by_length(split: Any, rows: np.ndarray, size: int, rank: int, world: int) -> list[np.ndarray]:
-    """One process's batches of the rows. Neighbours in length go to different processes: all finish together."""
+    """The batches of one process. Rows of similar length go to different processes, so that all finish together."""
     return cut(split.by_length(rows)[rank::world], size)
 
 
@@ -59,29 +59,29 @@ def evaluate_split(
     """
     Decode every example greedily and compare it with its reference.
 
-    Examples are sorted by length, so that few steps are spent on padding; no result depends on its batch. Each batch
-    is decoded for as many steps as its longest reference with EOS has (encoder_decoder_interface.py:35 of Csordas et
-    al.), so no reference is ever longer than the limit.
+    Examples are sorted by length, to save padding; results do not depend on batches. Each batch is decoded for as many
+    steps as its longest reference has tokens, with EOS (encoder_decoder_interface.py:35 of Csordas et al.), so no
+    reference exceeds the limit.
 
-    First the model reads the references (one pass). Up to and including its first choice that differs from the
-    reference, it would have chosen the same by itself; so this tells what is right, with or without EOS, and where
-    decoding token by token has to begin for what is not.
+    First the model reads the references, in one pass. Up to and including its first wrong choice, it would make the
+    same choices by itself. So this pass gives all examples that are right, with or without EOS, and for the others the
+    step at which decoding token by token must start.
 
     Args:
-        model: encoder-decoder model, or a decoder that goes on from the source; its mode is put back as it was.
+        model: an encoder-decoder model, or a decoder that continues the source; its mode is restored.
         split: a `TokenizedSplit`.
         rows: which examples, `None` for all.
         batch_size: examples decoded together.
-        oracle: also decode without EOS up to the reference's length.
-        eos_id: what ends a prediction; `None` takes the model's.
-        rank, world: this process takes every world-th of the sorted examples; gather the lists of all processes.
+        oracle: also decode with oracle output length, ignoring EOS.
+        eos_id: the id that ends a prediction; `None` takes the model's.
+        rank, world: this process takes every world-th of the sorted examples; the caller gathers the lists.
         on_batch: called with the number of examples done after each batch.
 
     Returns:
         for each example a record: `row`, `prediction` (ids before EOS, at most one more than the reference has words),
-        `exact` (EOS at the right step included),
-        `loss` and `loss_teacher` (mean nats per token of the reference with EOS, of free-running and teacher-forced
-        logits; Csordas et al. report the former), `target_length` (words), and with `oracle` also `oracle_exact`.
+            `exact` (with EOS at the right step), `loss` and `loss_teacher` (mean nats per token of the reference with
+            EOS, from free-running and from teacher-forced logits; Csordas et al. report the first), `target_length`
+            (words), and with `oracle` also `oracle_exact`.
     """
     rows = np.arange(len(split)) if rows is None else rows
     eos_id = model.config.eos_token_id if eos_id is None else eos_id
@@ -94,7 +94,7 @@ def evaluate_split(
             first_wrong |= wrong
             if on_batch is not None:
                 on_batch(len(read) - len(wrong))
-        # a batch begins at its first wrong choice; stable, so that lengths stay sorted beside it
+        # batches by the step of the first wrong choice; a stable sort, so that lengths stay sorted within it
         remaining = np.array(sorted(first_wrong, key=first_wrong.__getitem__), dtype=np.int64)
         for batch_rows in cut(remaining, batch_size):
             _decode_from(model, split, batch_rows, first_wrong[int(batch_rows[0])], eos_id, records)
@@ -106,8 +106,8 @@ def evaluate_split(
 @torch.inference_mode()
 def mark_teacher_forced(model: Seq2SeqLM, split: Any, records: Sequence[dict[str, Any]], batch_size: int) -> None:
     """
-    Gives the records of [`evaluate_split`] an `exact_teacher`: whether the most likely word is right at every label
-    after the right words, and their roles where the model reads any. Records sorted by length need little padding.
+    Add `exact_teacher` to the records of [`evaluate_split`]: whether under teacher forcing the most likely word is
+    right at every label. Records sorted by length need little padding.
     """
     with evaluating(model):
         for some in cut(records, batch_size):
@@ -128,14 +128,14 @@ def with_texts(
 def with_columns(
     records: Iterable[Mapping[str, Any]], split: Dataset, columns: Iterable[str] | None = None
 ) -> list[dict[str, Any]]:
-    """The records with columns of their examples, whose numbers are under `row`; by default the `TEXT_COLUMNS`."""
+    """The records with columns of their examples (by `row`); by default the `TEXT_COLUMNS`."""
     names = columns or [name for name in TEXT_COLUMNS if name in split.column_names]
     values = {name: split[name][:] for name in names}
     return [{**record, **{name: column[record["row"]] for name, column in values.items()}} for record in records]
 
 
 def _batch(model: Seq2SeqLM, split: Any, rows: np.ndarray) -> tuple[torch.Tensor, ...]:
-    """Source ids (B, S) and their mask, target ids (B, T), words and EOS, and which of them are real."""
+    """Source ids (B, S) and their mask, target ids (B, T) with EOS, and their mask."""
     source, source_mask = split.sources.padded(rows, split.pad_id)
     target, real = split.targets.padded(rows, IGNORED)
     return tuple(tensor.to(model.device) for tensor in (source, source_mask.long(), target, real))
@@ -144,7 +144,7 @@ def _batch(model: Seq2SeqLM, split: Any, rows: np.ndarray) -> tuple[torch.Tensor
 def _read_references(
     model: Seq2SeqLM, split: Any, rows: np.ndarray, eos_id: int, oracle: bool
 ) -> tuple[dict[int, dict[str, Any]], dict[int, int]]:
-    """Records by row, final for what is right; and for the other rows the step of their first wrong choice."""
+    """Records by row, final for examples that are right; and for the others the step of the first wrong choice."""
     source, source_mask, target, real = _batch(model, split, rows)
     logits = teacher_forced_logits(model, source, source_mask, target)
     losses = _row_losses(logits, target, real).tolist()
@@ -173,15 +173,15 @@ def _read_references(
 def _decode_from(
     model: Seq2SeqLM, split: Any, rows: np.ndarray, start: int, eos_id: int, records: dict[int, dict[str, Any]]
 ) -> None:
-    """Put prediction and free-running loss into the records of rows whose first `start` choices are the reference's."""
-    # the longest first: rows that have come to the end of their reference leave the batch
+    """Add prediction and free-running loss to the records of rows whose first `start` choices are right."""
+    # the longest first: rows leave the batch at the end of their reference
     rows = rows[np.argsort(-split.targets.lengths[rows], kind="stable")]
     source, source_mask, target, real = _batch(model, split, rows)
     lengths = real.sum(dim=1).tolist()
     ids, logits = greedy_decode(model, source, source_mask, target.shape[1], given=target[:, :start], lengths=lengths)
     losses = _row_losses(logits, target, real).tolist()
     for row, row_ids, loss in zip(rows.tolist(), ids.tolist(), losses, strict=True):
-        # columns beyond a row's own reference and EOS are there for longer neighbours
+        # columns after a row's own reference and EOS belong to longer rows
         row_ids = row_ids[: records[row]["target_length"] + 1]
         end = row_ids.index(eos_id) if eos_id in row_ids else len(row_ids)
         records[row] |= {"prediction": row_ids[:end], "loss": loss}

@@ -1,4 +1,4 @@
-"""Measure what a run predicted, again and with any metric: from predictions.jsonl alone, without torch."""
+"""Score the predictions of a run again, with any metric: from predictions.jsonl alone, without torch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _texts(rows: Rows) -> tuple[list[str], list[str]]:
 def _column(rows: Rows, name: str) -> list[Any]:
     values = [getattr(row, name, None) for row in rows]
     if lacking := values.count(None):
-        some = f"{lacking} of {len(rows)} lack it, as damaged lines do"
+        some = f"{lacking} of {len(rows)} lack it, perhaps because lines are damaged"
         why = "it is of another task" if lacking == len(rows) else some
         raise UserError(f"the predictions have no {name!r}, which this metric is of; {why}")
     return values
@@ -52,7 +52,7 @@ def _recorded_translations(rows: Rows, setup: str, has_comp: bool) -> dict[str, 
     for name in ("exact", "target_length", "loss", "loss_teacher"):
         _column(rows, name)
     pairs = _column(rows, "pairs") if has_comp else None
-    # the references are those of these rows
+    # the references of these rows
     numbered = [{**row.measured(), "row": index} for index, row in enumerate(rows)]
     return _shares(summarize_translations(numbered, references, setup, pairs))
 
@@ -62,7 +62,7 @@ def _shares(summary: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _oracle(rows: Rows, setup: str | None) -> dict[str, float]:
-    # the text ends where the model ended it; what it would have said up to the reference's length was judged then
+    # the text ends at EOS; the choices up to the reference's length were scored during evaluation
     hits = _column(rows, "oracle_exact")
     return {"oracle_length": sum(hits) / len(hits)}
 
@@ -85,7 +85,7 @@ def _perplexity(rows: Rows, setup: str | None) -> dict[str, float]:
         lengths = _column(rows, "tokens")
         losses = [nats / tokens for nats, tokens in zip(_column(rows, "nats"), lengths, strict=True)]
     else:
-        # a reference's tokens are its words and its end
+        # the tokens of a reference are its words and EOS
         lengths = [length + 1 for length in _column(rows, "target_length")]
         losses = _column(rows, "loss_teacher")
     found = perplexity(losses, lengths)
@@ -102,7 +102,7 @@ def _attachment(rows: Rows, setup: str | None) -> dict[str, float]:
     }
 
 
-# names as of `hf_sysgen.evaluation.metrics.modules`, whose functions these are; `recorded` is what results.json has
+# functions of `hf_sysgen.evaluation.metrics.modules` by their names; `recorded` is what results.json has
 SCORES: dict[str, Callable[[Rows, str | None], dict[str, float]]] = {
     "recorded": _recorded,
     "sequence_exact_match": _exact,
@@ -117,10 +117,10 @@ SCORES: dict[str, Callable[[Rows, str | None], dict[str, float]]] = {
 
 def score_predictions(path: Path, metric: str = "recorded", setup: str | None = None) -> str:
     """
-    A metric of every split of a run, and in it by category and by the reference's length, as tables.
+    Tables of a metric for each split of a run, also by category and by length of the reference.
 
     Args:
-        path: a run's folder, or its predictions.jsonl; the results.json beside it tells whether BLEU was recorded.
+        path: a run's folder, or its predictions.jsonl; the results.json beside it tells if BLEU was recorded.
         metric: one of `SCORES`.
         setup: of `bleu`, one of `hf_sysgen.evaluation.metrics.bleu.SETUPS`; by default that of the run's benchmark.
 
@@ -167,7 +167,7 @@ def score_predictions(path: Path, metric: str = "recorded", setup: str | None = 
 
 
 def _grouped(rows: Rows, field: str) -> dict[Any, list[Row]]:
-    """The rows by a field, in the order of the numbers in it; none of those without."""
+    """The rows by a field, sorted by the numbers in it; rows without the field are left out."""
     groups: dict[Any, list[Row]] = {}
     for row in rows:
         if (value := getattr(row, field, None)) is not None:

@@ -1,8 +1,8 @@
-"""Whether one model is better than another: tests over examples, and over seeds.
+"""Tests of whether one model is better than another, over examples and over seeds.
 
 Chaabouni et al. 2021 mark what "stat. sig. improves over Transformer" in Tables 5, 7 and 8, with p < 10^-3 and p <
-0.05, and do not name the test. Of the means and standard errors that they print, no unpaired test over seeds gives p <
-10^-3 for English-Sinhala (2.54 +- 0.03 against 2.32 +- 0.08: two-sided p = 0.01 even of the normal distribution).
+0.05, and do not name the test. With their means and standard errors, no unpaired test over seeds gives p < 10^-3 for
+English-Sinhala: for 2.54 +- 0.03 against 2.32 +- 0.08, even the normal distribution gives two-sided p = 0.01.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from hf_sysgen.results.predictions import GraphRow, Row, read_predictions
 from hf_sysgen.results.record import PREDICTIONS, RESULTS, read_record
 from hf_sysgen.tables import table
 
-# what an example has right or wrong
+# metrics for which an example is right or wrong
 MATCHED = ("accuracy", "comp")
 
 
 class Significance(NamedTuple):
     """
-    A test's outcome.
+    The outcome of a test.
 
     Attributes:
-        difference: mean of the second model minus mean of the first one; of `bleu_test` of the corpus scores.
-        p_value: two-sided: how often a difference at least as large comes where there is none.
+        difference: mean of the second model minus mean of the first; for `bleu_test` of the corpus scores.
+        p_value: two-sided: probability of a difference at least as large if the models are equal.
     """
 
     difference: float
@@ -39,8 +39,8 @@ class Significance(NamedTuple):
 
 def match_test(first: Sequence[bool], second: Sequence[bool]) -> Significance:
     """
-    McNemar's exact test of two models on the same examples (accuracy, COMP): where just one of them is right, either is
-    it with probability 1/2.
+    McNemar's exact test of two models on the same examples (accuracy, COMP). Under the null hypothesis, if only one
+    model is right, each is it with probability 1/2.
 
     Args:
         first, second: whether each example is right.
@@ -61,8 +61,8 @@ def permutation_test(
     first: Sequence[float], second: Sequence[float], samples: int = 10_000, seed: int = 0
 ) -> Significance:
     """
-    Paired permutation test of the mean of any score by example: where the models are alike, each difference has either
-    sign. Exact where all assignments of signs are at most `samples`, else over that many random ones.
+    Paired permutation test of the mean of any score per example. Under the null hypothesis, each difference has either
+    sign. Exact if there are at most `samples` assignments of signs, otherwise over that many random ones.
 
     Raises:
         UserError: there are no examples, or not as many on both sides, or a score is not finite.
@@ -74,7 +74,7 @@ def permutation_test(
     differences = np.asarray(second, np.float64) - np.asarray(first, np.float64)
     varying = differences[differences != 0]
     observed = abs(differences.sum())
-    # rounding must not decide whether a permutation is as large as what was observed
+    # rounding must not decide whether a permutation is as large as the observation
     limit = observed - 1e-9 * np.abs(differences).sum()
     if 2 ** len(varying) <= samples:
         bits = np.arange(2 ** len(varying))[:, None] >> np.arange(len(varying)) & 1
@@ -84,7 +84,7 @@ def permutation_test(
         as_large = sum(
             int(abs((1 - 2 * generator.integers(0, 2, len(varying))) @ varying) >= limit) for _ in range(samples)
         )
-        # what was observed is one of the permutations
+        # the observation is one of the permutations
         p_value = (as_large + 1) / (samples + 1)
     return Significance(float(differences.mean()), p_value)
 
@@ -122,11 +122,11 @@ def bleu_test(
 
 def seeds_test(first: Sequence[float], second: Sequence[float], paired: bool = False) -> Significance:
     """
-    Student's t-test of scores by seed: Welch's, which lets the variances differ.
+    t-test of scores over seeds: Welch's, for different variances.
 
     Args:
         first, second: one score for each run.
-        paired: whether runs belong together, as of one seed. Their difference is tested then.
+        paired: whether runs belong together, e.g. by seed. Then their differences are tested.
 
     Raises:
         UserError: fewer than two runs on a side, paired runs that are not as many, a score that is not finite, or
@@ -142,12 +142,12 @@ def seeds_test(first: Sequence[float], second: Sequence[float], paired: bool = F
     difference = math.fsum(second) / len(second) - math.fsum(first) / len(first)
     samples = [[after - before for before, after in zip(first, second, strict=True)]] if paired else [first, second]
     if all(map(_alike, samples)):
-        # means of different numbers of runs differ by rounding
+        # means over different numbers of runs differ by rounding
         if not any(samples[0]) if paired else _alike([*first, *second]):
             return Significance(0.0, 1.0)
-        raise UserError("the scores do not scatter over seeds, so that a t-test has nothing to measure against")
+        raise UserError("the scores have no spread over seeds, which a t-test needs")
     with warnings.catch_warnings():
-        # one side may be all alike, which scipy doubts
+        # one side may have no spread, which scipy warns of
         warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)
         outcome = stats.ttest_rel(second, first) if paired else stats.ttest_ind(second, first, equal_var=False)
     return Significance(difference, float(outcome.pvalue))
@@ -155,7 +155,7 @@ def seeds_test(first: Sequence[float], second: Sequence[float], paired: bool = F
 
 def runs_test(first: str | Path, second: str | Path, metric: str = "accuracy", split: str = "test") -> Significance:
     """
-    Whether the second of two runs is better on a split, paired by example, from what they left in their folders.
+    Whether the second of two runs is better on a split, paired by example, from the files in their folders.
 
     For the paper's Table 8, of two seeds:
 
@@ -163,8 +163,8 @@ def runs_test(first: str | Path, second: str | Path, metric: str = "accuracy", s
 
     Args:
         first, second: folders with `results.json` and `predictions.jsonl`, of one benchmark and config.
-        metric: `accuracy` or `comp`, by `match_test`; `bleu`, by `bleu_test` over what the benchmark takes it over; or
-            a number of each example, such as `loss`, by `permutation_test`.
+        metric: `accuracy` or `comp`, by `match_test`; `bleu`, by `bleu_test` in the benchmark's setup; or a number per
+            example, such as `loss`, by `permutation_test`.
 
     Raises:
         UserError: the runs are not of the same examples, or these have no such metric; a folder holds no
@@ -191,7 +191,7 @@ def runs_hits(
     Whether each example of a split is right, in two runs.
 
     Args:
-        first, second, split: as of [`runs_test`].
+        first, second, split: as in [`runs_test`].
         metric: `accuracy` or `comp`.
 
     Raises:
@@ -218,8 +218,8 @@ def right_where_wrong(one: Sequence[bool], other: Sequence[bool]) -> float:
 
 def compare_runs(first: str | Path, second: str | Path, metric: str = "accuracy", split: str = "test") -> str:
     """
-    What `hf-sysgen score FIRST --against SECOND` prints: both runs, their difference and its p-value, and of `accuracy`
-    and `comp` what either gets right where the other is wrong.
+    What `hf-sysgen score FIRST --against SECOND` prints: both runs, their difference and its p-value; for `accuracy`
+    and `comp` also how often one is right where the other is wrong.
 
     Args, raises: as [`runs_test`].
     """
@@ -235,7 +235,7 @@ def compare_runs(first: str | Path, second: str | Path, metric: str = "accuracy"
 
 
 def _predictions(first: str | Path, second: str | Path, split: str) -> tuple[tuple[str, str], list[Row], list[Row]]:
-    """Benchmark and config, and the rows of both runs, which are of the same examples."""
+    """Benchmark and config, and the rows of both runs, for the same examples."""
     data = [read_record(Path(run) / RESULTS).recipe.data for run in (first, second)]
     names = [(one.benchmark, one.config) for one in data]
     if names[0] != names[1]:
@@ -261,12 +261,12 @@ def _texts(before: Sequence[Row], after: Sequence[Row], split: str, metric: str)
 
 
 def _examples(rows: Sequence[Row]) -> list[tuple[Any, Any]]:
-    # what is read as text alone has no target
+    # predictions without targets are not text
     return [(row.input, getattr(row, "target", None)) for row in rows]
 
 
 def _alike(values: Sequence[float]) -> bool:
-    """Whether the values differ by rounding alone."""
+    """Whether the values differ only by rounding."""
     return max(values) - min(values) <= 1e-9 * max(map(abs, values))
 
 

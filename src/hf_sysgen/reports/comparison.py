@@ -1,4 +1,5 @@
-"""Ours beside the paper's: which records make which cell, their mean and spread, and a verdict by a rule."""
+"""Our numbers beside the papers': which records make which cell, their mean and spread, and a verdict by a fixed
+rule."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ from hf_sysgen.reports.papers import (
 )
 from hf_sysgen.results.record import RESULTS, Record, read_record
 
-# what a difference may be between results that are called the same, by unit: in it, or as a share of the paper's
+# unit -> largest difference between results that count as the same: absolute, or relative to the paper's
 MARGINS = {"share": 0.02, "percent": 2.0, "bleu": 0.5, "perplexity": 0.02}
 RELATIVE = ("perplexity",)
 LOWER_IS_BETTER = ("perplexity",)
@@ -39,7 +40,7 @@ REACHED, SMALLER, LARGER, OTHER = "reached with less", "smaller budget", "larger
 CHOSEN = "chosen on the test set"
 NOT_MEASURED, NO_RECIPE, NO_NUMBER = "not measured", "no recipe", "paper has no number"
 
-# what each verdict means, in the order in which they are asked
+# meaning of each verdict, in the order of the checks
 RULE = {
     CHOSEN: "the authors report the best of several evaluations on the test set; this row does so too, for comparison",
     REACHED: (
@@ -69,7 +70,7 @@ class Collection:
 
     Attributes:
         records: with their file, in order of files.
-        skipped: one line for each file that is no results record, with its name and what is wrong.
+        skipped: one line for each file that is not a results record, with its name and error.
     """
 
     records: tuple[tuple[Path, Record], ...]
@@ -83,13 +84,13 @@ class Measurement:
     several.
 
     Attributes:
-        name: of the runs' file with its overrides.
-        values: of each run, in the cell's unit, by increasing seed.
-        seeds: theirs.
-        budget: examples seen in training as a share of the paper's, `None` where either is unknown.
-        steps: fewest and most optimizer updates of a run; equal unless epochs ended them.
-        paper_steps: those of the recipe of the paper's cell, `None` where epochs end it.
-        changes: how the runs' recipe differs from that of the cell: "key: ours for theirs".
+        name: name of the runs' recipe file, with overrides.
+        values: value of each run, in the cell's unit, by seed.
+        seeds: the seeds of the runs.
+        budget: examples seen in training, as a share of the paper's; `None` if either is unknown.
+        steps: smallest and largest number of optimizer updates of a run; they differ only if epochs end runs.
+        paper_steps: steps of the recipe of the paper's cell; `None` if epochs end it.
+        changes: differences of the runs' recipe from that of the cell: "key: ours for theirs".
         records: the runs.
         precision: how many of them trained in another precision than the paper's, in words; empty if none.
         chosen: whether the values are chosen as the paper does it, on the test set.
@@ -116,27 +117,27 @@ class Measurement:
 
     @property
     def std(self) -> float | None:
-        """Standard deviation with n - 1, `None` of a single run."""
+        """Standard deviation with n - 1; `None` for a single run."""
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
     @property
     def sem(self) -> float | None:
-        """Standard error of the mean, `None` of a single run."""
+        """Standard error of the mean; `None` for a single run."""
         return None if self.std is None else self.std / math.sqrt(len(self.values))
 
 
 @dataclass(frozen=True)
 class Comparison:
     """
-    A cell and what we have for it.
+    A cell and our measurements for it.
 
     Attributes:
         cell: the paper's.
-        ours: runs for it, those with most of the paper's budget first; empty if there are none.
-        centres: of each of `ours`: its mean, or where the paper prints medians its median.
-        differences: of each of `ours`: its centre minus the paper's, `None` where the paper has no number.
-        intervals: of each of `ours`: the interval of the rule, `None` where there is none.
-        verdicts: of each of `ours`.
+        ours: measurements for it, the largest share of the paper's budget first; empty if there are none.
+        centres: mean of each of `ours`, or its median if the paper prints medians.
+        differences: centre of each of `ours` minus the paper's number; `None` if the paper has none.
+        intervals: interval of each of `ours` by the rule; `None` if there is none.
+        verdicts: verdict of each of `ours`.
     """
 
     cell: Cell
@@ -148,7 +149,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """That of the runs with most of the paper's budget, or why there is none."""
+        """The verdict of the runs with the largest share of the paper's budget, or why there is none."""
         if self.verdicts:
             return self.verdicts[0]
         if self.cell.able:
@@ -158,7 +159,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class TableReport:
-    """A table with what we have for each of its cells, row by row."""
+    """A table with our measurements for each of its cells, row by row."""
 
     paper: Paper
     table: Table
@@ -219,8 +220,8 @@ def _summary(name: str, cells: Sequence[Comparison]) -> Summary:
 
 def collect(folders: Iterable[Path]) -> Collection:
     """
-    All records of the folders at any depth: `results.json` of runs, and kept records, `NAME-seedN.json`. What cannot be
-    read is named, not raised; a folder that is absent too.
+    All records of the folders at any depth: `results.json` of runs, and kept records, `NAME-seedN.json`. Files that
+    cannot be read and missing folders are listed, not raised.
     """
     files: dict[Path, None] = {}
     skipped = []
@@ -228,7 +229,7 @@ def collect(folders: Iterable[Path]) -> Collection:
         if not folder.is_dir():
             skipped.append(f"{folder}: is no folder")
             continue
-        # resolved, so that folders within one another give each run once
+        # resolved, so that nested folders give each run once
         found = (path for pattern in (KEPT, RESULTS) for path in sorted(folder.rglob(pattern)))
         files |= dict.fromkeys(path.resolve() for path in found)
     records = []
@@ -285,7 +286,7 @@ def _means(parts: Sequence[Sequence[Measurement]]) -> list[Measurement]:
 
 
 def unplaced(records: Sequence[Record]) -> list[str]:
-    """Names of runs that make no cell of any table."""
+    """Names of runs that belong to no cell of any table."""
     runs = [cell.run for paper in papers() for table in paper.tables for cell in table if cell.run]
     named = {record.name: record for record in records}
     return sorted(name for name, one in named.items() if not any(run.is_of(one.file, one.overrides) for run in runs))
@@ -293,7 +294,7 @@ def unplaced(records: Sequence[Record]) -> list[str]:
 
 @cache
 def shipped_recipe(name: str) -> Recipe:
-    """A recipe of this package by its file's name without folder and ending."""
+    """A shipped recipe by its file name without folder and ending."""
     return read_recipe(next(path for file, path in shipped_files().items() if Path(file).name == name))
 
 
@@ -306,7 +307,7 @@ def _measurements(cell: Cell, table: Table, by_recipe: Mapping[str, Sequence[Rec
     # the paper's precision last: of two runs of a seed that one counts
     for record in sorted(by_recipe[run.recipe], key=lambda one: not _other_precision(one, setup)):
         if measured(record, run.measure) is not None and run.is_of(record.file, record.overrides):
-            # one run a seed: a copy of its record is no second one
+            # one run per seed: a copy of its record does not count
             length = f"{record.recipe.epochs} epochs" if _ended_by_epochs(record) else record.steps
             changes = _changes(record, setup, run.choices)
             key = record.name_without(PRECISION), length, _budget(record, setup), changes
@@ -366,14 +367,15 @@ def _precisions(records: Sequence[Record], setup: Recipe) -> str:
 
 
 def _examples(recipe: Recipe, steps: int) -> float:
-    """Examples seen in that many steps, or tokens at most; equal units for recipes of one kind of batches."""
+    """Examples seen in these steps, or the maximum of tokens; the unit is the same for recipes with the same kind of
+    batches."""
     batches = recipe.batches
     size = batches.max_tokens * batches.per_update if batches.sampling == "max_tokens" else batches.size
     return float(steps) * size
 
 
 def _ended_by_epochs(record: Record) -> bool:
-    """How many steps such a run has depends on its batches. It is known by the steps that the run had left."""
+    """Whether epochs ended the run, i.e. before its last step."""
     return bool(record.recipe.epochs) and record.steps < record.recipe.training.max_steps
 
 
@@ -387,13 +389,13 @@ def _budget(record: Record, setup: Recipe) -> float | None:
 
 
 def _changes(record: Record, setup: Recipe, choices: Sequence[str] = ()) -> tuple[str, ...]:
-    """How the recipe differs from the paper's setup in what decides the result."""
+    """Differences of the recipe from the paper's setup that change the result."""
     changes = [
         (key, ours, theirs)
         for key, ours, theirs in _differing(record.recipe.to_dict(), setup.to_dict())
         if changes_of(key) == "result" and key not in (*PRECISION, *choices)
     ]
-    # a file may leave out what the run chose
+    # the file may leave out a value that the run chose
     both = record.recipe.flat(), setup.flat()
     pairs = [(key, both[0].get(key), both[1].get(key, "the default")) for key in choices]
     changes += [(key, ours, theirs) for key, ours, theirs in pairs if ours is not None and ours != theirs]
@@ -402,8 +404,8 @@ def _changes(record: Record, setup: Recipe, choices: Sequence[str] = ()) -> tupl
 
 def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
     """
-    Dotted keys with both values. What only one side has is left out: of two kinds of batches or schedules the kind is
-    among the rest, and a field of the model that a recipe leaves out has its default.
+    Dotted key -> both values. Keys that only one side has are left out: for two kinds of batches or schedules the kind
+    itself differs, and a missing field of the model has its default.
     """
     for name, value in theirs.items():
         if name not in ours or ours[name] == value:
@@ -460,16 +462,15 @@ def _not_worse(cell: Cell, interval: tuple[float, float], margin: float) -> bool
 
 def difference_interval(cell: Cell, table: Table, ours: Measurement) -> tuple[float, float] | None:
     """
-    The interval of `INTERVAL` for ours minus the paper's, in the cell's unit; `None` where neither side has a spread.
-
-    Of medians the variance is pi/2 times that of means, as of a normal distribution's.
+    The interval of `INTERVAL` for ours minus the paper's, in the cell's unit; `None` if neither side has a spread.
+    Medians have pi/2 times the variance of means, as for a normal distribution.
     """
     if cell.mean is None:
         return None
     count, theirs = len(ours.values), cell.seeds or (2 if cell.spread is not None else 1)
     own, spread = ours.std, cell.spread
     if spread is not None:
-        # a spread that is printed as zero is only known to be less than half of its last digit
+        # a spread printed as zero is less than half of its last digit
         spread = max(spread, 0.5 * 10.0 ** -len(cell.printed.partition("± ")[2].partition(" ")[0].partition(".")[2]))
         if cell.deviation == "sem":
             spread *= math.sqrt(theirs)
@@ -478,7 +479,7 @@ def difference_interval(cell: Cell, table: Table, ours: Measurement) -> tuple[fl
     if own is None and spread is None:
         return None
     if own is None or spread is None:
-        # one spread serves both sides
+        # one spread is used for both sides
         std = own if spread is None else spread
         assert std is not None
         variance = std**2 * (1 / count + 1 / theirs)

@@ -1,4 +1,4 @@
-"""Plots of records: accuracy over training, and the drawings of the report's page."""
+"""Plots of records: accuracy during training, and the drawings of the report's page."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ from hf_sysgen.results.record import Record
 
 def plot_accuracies(records: Sequence[Record], path: str | Path) -> None:
     """
-    Exact match during training on the generalization split (full lines) and on the IID split (dashed), a colour a run.
+    Plot exact match during training on the generalization split (solid) and on the IID split (dashed), a colour for
+    each run.
 
     Args:
-        records: runs; they are called by their models, or where two have one by their names.
-        path: the picture's file; its folder is made.
+        records: runs; their labels are their models, or their names if two have the same model.
+        path: file of the picture; its folder is created.
 
     Raises:
         UserError: the file cannot be written.
@@ -52,7 +53,7 @@ def plot_accuracies(records: Sequence[Record], path: str | Path) -> None:
 
 
 def told_apart(models: Sequence[str], records: Sequence[Record]) -> list[str]:
-    """What runs are called: their models, or where two have one their names, of which two seeds have one too."""
+    """Labels of runs: their models, or their names if two have the same model, with seeds if two have the same name."""
     if len(set(models)) == len(models):
         return list(models)
     names = [record.name for record in records]
@@ -70,7 +71,7 @@ class Point(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """A line in `draw_curves`: points (x, y) of a name, `dashed` if it is no test of generalization."""
+    """A line in `draw_curves`: name and points (x, y); `dashed` if it is not a test of generalization."""
 
     label: str
     points: Sequence[tuple[float, float]]
@@ -79,14 +80,14 @@ class Curve(NamedTuple):
 
 def draw_comparison(points: Sequence[Point], unit: str, ends: tuple[float, float] | None, prefix: str) -> str:
     """
-    The paper's numbers and ours, one cell a line, as an SVG element.
+    The paper's numbers and ours, one line per cell, as an SVG element.
 
     Args:
         points: the cells.
-        unit, ends: what the axis is called and between what it lies; `None` fits it to the numbers.
-        prefix: keeps its ids apart in a page.
+        unit, ends: label and limits of the axis; `None` fits it to the numbers.
+        prefix: makes its ids unique in a page.
     """
-    # room for the labels, whose letters are about so wide
+    # space for the labels, from the approximate width of a letter
     left = 0.15 + 0.073 * max(len(point.label) for point in points)
     with page_figure(0.3 * len(points), left, above=0.3) as (figure, axes):
         rows = range(len(points))
@@ -109,7 +110,7 @@ def draw_comparison(points: Sequence[Point], unit: str, ends: tuple[float, float
 
 
 def draw_curves(curves: Sequence[Curve], x: str, y: str, prefix: str) -> str:
-    """Lines as an SVG element, e.g. accuracies against steps. `prefix` keeps its ids apart in a page."""
+    """Lines as an SVG element, e.g. accuracies against steps. `prefix` makes its ids unique in a page."""
     series = {label: index for index, label in enumerate(dict.fromkeys(curve.label for curve in curves))}
     with page_figure(2.3, left=0.55, above=0.15 + 0.18 * len(series)) as (figure, axes):
         for curve in curves:

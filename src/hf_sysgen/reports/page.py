@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing but a browser: no script, no file beside it, no request."""
+"""The report as one page for any browser: no script, no other file, no request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hf_sysgen.reports.curves import SERIES, Curve, Point, draw_comparison, draw
 from hf_sysgen.reports.report import SUMMARY, UNITS, headline, label, measured_cells, number, remarks, summary_rows
 from hf_sysgen.results.record import Record
 
-# how a verdict looks: a class of the style, and a sign, so that colour is not needed
+# verdict -> CSS class, and a sign, so that colour is not needed
 LOOKS = {
     comparison.REPRODUCED: ("good", "✓"),
     comparison.DIFFERS: ("bad", "✗"),
@@ -28,10 +28,10 @@ LOOKS = {
     comparison.NO_RECIPE: ("none", ""),
     comparison.NO_NUMBER: ("none", ""),
 }
-# no more lines in one drawing than can be told apart
+# maximum of lines in a drawing that stay distinct
 LINES = len(SERIES)
 CELLS = 24
-# between what numbers of a unit lie
+# unit -> limits of its numbers
 ENDS = {"share": (0.0, 1.0), "percent": (0.0, 100.0)}
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -39,8 +39,8 @@ TEMPLATES = Path(__file__).with_name("templates")
 def page(reports: Sequence[TableReport], found: Collection) -> str:
     """
     Args:
-        reports: tables in the order in which they shall stand.
-        found: the records that they were made of, and the files that were none.
+        reports: tables, in order.
+        found: the records that they are made from, and the files that are not records.
 
     Returns:
         HTML with its style and drawings inside.
@@ -97,7 +97,7 @@ def _tiles(reports: Sequence[TableReport], records: Sequence[Record]) -> list[tu
 
 
 def _cell(report: TableReport, one: Comparison) -> dict[str, Any]:
-    """What stands in a cell of a table: the paper's number, ours below it, the verdict."""
+    """The content of a table cell: the paper's number, ours below it, the verdict."""
     if not report.table.compared or (not one.cell.able and one.cell.mean is None):
         return {"printed": one.cell.printed, "ours": None, "verdict": None}
     ours = None
@@ -108,7 +108,7 @@ def _cell(report: TableReport, one: Comparison) -> dict[str, Any]:
 
 
 def _details(report: TableReport) -> list[dict[str, Any]]:
-    """The measured cells with all that a table has no room for."""
+    """The measured cells with the details that do not fit into a table."""
     rows = []
     for one in report.measured:
         for ours, cells in zip(one.ours, measured_cells(one), strict=True):
@@ -141,7 +141,7 @@ def _seeds(seeds: Sequence[int]) -> str:
 
 
 def _comparisons(report: TableReport) -> list[dict[str, str]]:
-    """Drawings of a table's measured cells; none where numbers of several units have no common axis."""
+    """Drawings of a table's measured cells; none if the numbers have different units."""
     points = []
     units: set[str] = set()
     for one in report.measured:
@@ -167,7 +167,7 @@ def _comparisons(report: TableReport) -> list[dict[str, str]]:
 
 
 def _runs(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """All runs by benchmark: curves over training, by length and by case, and a table."""
+    """All runs by benchmark: curves during training, accuracy by length and by case, and a table."""
     groups: dict[tuple[str, str], dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
         data = record.recipe.data
@@ -196,14 +196,14 @@ def _run_drawings(runs: Mapping[str, Sequence[Record]], prefix: str) -> list[dic
         tests = [record.splits["test"] for record in records if "test" in record.splits]
         if points := _means((float(one.length), one.accuracy) for test in tests for one in test.by_length):
             lengths.append(Curve(name, points))
-        # cases that are numbers have an axis; the others are in the table
+        # numeric cases are on an axis; the others are in the table
         cased = [(case.partition("=")[2], one.accuracy) for test in tests for case, one in test.by_category.items()]
         if cased and all(text.isdigit() for text, _ in cased):
             cases.append(Curve(name, _means((float(text), accuracy) for text, accuracy in cased)))
     drawings = []
     if training:
         svg = draw_curves(training, "training step", "exact match", f"{prefix}-training")
-        caption = "Generalization (full lines) and IID validation (dashed) during training, means over seeds."
+        caption = "Generalization (solid) and IID validation (dashed) during training, means over seeds."
         drawings.append({"svg": svg, "name": "Accuracy during training", "caption": caption})
     for curves, x, kind, caption in (
         (lengths, "words of the target", "length", "Generalization split at the end, by the target's length."),

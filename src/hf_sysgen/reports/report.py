@@ -1,4 +1,4 @@
-"""Tables for the terminal and in Markdown, and what of a comparison with the papers stands in them."""
+"""Reports as tables for the terminal and in Markdown."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def number(value: float | None, cell: Cell, signed: bool = False) -> str:
 
 
 def budget(one: Measurement) -> str:
-    """Updates of ours of those of the paper's setup, and the share of its examples."""
+    """Our updates and those of the paper's setup, and the share of its examples."""
     ours = " to ".join(f"{steps:,}" for steps in sorted(set(one.steps)))
     steps = f"{ours} steps" if one.paper_steps is None else f"{ours} of {one.paper_steps:,} steps"
     share = "" if one.budget is None else f" ({one.budget:.{0 if one.budget >= 0.1 else 1}%} of examples)"
@@ -58,7 +58,7 @@ def budget(one: Measurement) -> str:
 
 
 def measured_cells(comparison: Comparison) -> Iterator[tuple[str, ...]]:
-    """The columns of `HEADER` but the first one, of each of our measurements of a cell."""
+    """For each of our measurements of a cell, the columns of `HEADER` after the first."""
     cell = comparison.cell
     for one, centre, difference, interval, verdict in zip(
         comparison.ours,
@@ -121,7 +121,7 @@ def title(report: TableReport) -> str:
 
 
 def remarks(report: TableReport) -> list[str]:
-    """What else there is to say of a table: how its numbers are made, notes, errata, changes of ours."""
+    """Remarks on a table: how its numbers are made, notes, errata, our changes."""
     one = report.table
     lines = []
     if one.kind == "results" and one.cells:
@@ -138,7 +138,7 @@ def remarks(report: TableReport) -> list[str]:
 
 
 def _runs(table: Table) -> str:
-    """How many runs are behind a table's numbers, and of which rows as many are not."""
+    """The number of runs behind a table's numbers, and the rows with another number."""
     others: dict[int | None, list[str]] = {}
     for row, cells in table.cells.items():
         if cells[0].seeds != table.seeds:
@@ -154,9 +154,9 @@ def _counted(seeds: int) -> str:
 
 
 def rule() -> str:
-    """How a verdict comes about, as plain text that is Markdown too."""
+    """The rule of the verdicts, as plain text that is also Markdown."""
     return "\n".join(
-        ["Verdicts, the first that holds:", *(f"- {name}: {text}" for name, text in RULE.items()), "", INTERVAL]
+        ["Verdicts (the first one that holds):", *(f"- {name}: {text}" for name, text in RULE.items()), "", INTERVAL]
     )
 
 
@@ -210,13 +210,13 @@ def _other_runs(records: Sequence[Record]) -> Iterator[tuple[str, ...]]:
 
 def headline(runs: Sequence[SplitMetrics]) -> tuple[str, str, str] | None:
     """
-    What a split is judged by first, as a report has it: the measure's name, its mean and how many runs that is of.
+    The main measure of a split: its name, its mean and the number of runs.
 
     Args:
-        runs: what each run measured on the split.
+        runs: the metrics of each run on the split.
 
     Returns:
-        `None` where none has a number.
+        `None` if no run has a number.
     """
     measure = next((name for name in ("perplexity", "bleu") if name in runs[0].metrics), "accuracy")
     values = [value for one in runs if (value := one.metrics.get(measure)) is not None]
@@ -235,9 +235,9 @@ def write_report(name: str, folders: Sequence[Path], output: Path | None) -> str
 
     Args:
         name: which tables, see `hf_sysgen.reports.papers.find_tables`.
-        folders: where results are looked for, see `hf_sysgen.reports.comparison.collect`.
-        output: file for it, .html, .md or .txt; an .html of `all` has Markdown beside it. `None` writes no file, and
-            of `all` report.html.
+        folders: folders to search for results, see `hf_sysgen.reports.comparison.collect`.
+        output: its file, .html, .md or .txt; for `all`, an .html also has Markdown beside it. `None` writes no file,
+            except report.html for `all`.
 
     Returns:
         what to print.
@@ -251,9 +251,9 @@ def write_report(name: str, folders: Sequence[Path], output: Path | None) -> str
     if output is not None and output.suffix not in (".html", ".md", ".txt"):
         raise UserError(f"{output}: a report is written as .html, .md or .txt, not as {output.suffix or 'no ending'}")
     for folder in folders:
-        # else a slip of the pen would replace an old report by an empty one
+        # otherwise a typing error would replace an old report by an empty one
         if not folder.is_dir():
-            raise UserError(f"{folder}: is no folder; give those of runs by --runs")
+            raise UserError(f"{folder}: is not a folder; give the folders of runs with --runs")
     found = collect(folders)
     reports = reproduce(name, [record for _, record in found.records])
     if output is None:

@@ -1,4 +1,4 @@
-"""What else a number depends on: package versions, the commit of this package's checkout, the machine."""
+"""The environment of a run: package versions, the commit of this package's checkout, the machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STARTS = "starts.json"
 
 
 class Start(BaseModel):
-    """One start of a run, from whose updates its weights come."""
+    """One start of a run whose updates are part of its weights."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
@@ -55,8 +55,8 @@ def environment() -> dict[str, Any]:
 
 def starts_of(run_dir: Path, step: int, here: Mapping[str, Any]) -> list[Start]:
     """
-    The starts of a run that now begins after `step` updates, this one last. Starts whose updates are lost, because the
-    run went on from an earlier checkpoint, are left out.
+    The starts of a run that now starts after `step` updates, this start last. Starts whose updates are lost, because
+    the run resumed from an earlier checkpoint, are left out.
 
     Args:
         here: this process's [`environment`].
@@ -64,14 +64,14 @@ def starts_of(run_dir: Path, step: int, here: Mapping[str, Any]) -> list[Start]:
     try:
         before = _STARTS.validate_json((run_dir / STARTS).read_bytes())
     except (OSError, ValidationError):
-        # a run of an older version, or one that has just begun
+        # a run of an older version, or a new run
         before = [] if step == 0 else [Start(commit=None, versions={}, step=0)]
     kept = [start for start in before if (start.step or 0) < step]
     return [*kept, Start(commit=here["git_commit"], versions=here["versions"], step=step)]
 
 
 def write_starts(run_dir: Path, starts: list[Start]) -> None:
-    """Keep them for the next start."""
+    """Save the starts for the next one."""
     write_whole(run_dir / STARTS, _STARTS.dump_json(starts, indent=1).decode() + "\n")
 
 
@@ -86,10 +86,10 @@ def _cpu_name() -> str:
 
 
 def _git_commit() -> str | None:
-    """The commit of the checkout that this file stands in, with `+` if files are changed; `None` where installed."""
+    """The commit of the checkout with this file, with `+` if files are changed; `None` for an installed package."""
     here = Path(__file__).resolve().parent
     commands = (
-        # fails where a repository of somebody else holds the environment that this package is installed in
+        # fails if the virtual environment is inside another repository
         ["git", "ls-files", "--error-unmatch", Path(__file__).name],
         ["git", "rev-parse", "HEAD"],
         ["git", "status", "--porcelain", "--untracked-files=no", "."],

@@ -1,4 +1,4 @@
-"""Loss and exactness of every example at each evaluation of a run, which its results record has only means of."""
+"""Loss and correctness of each example at each evaluation of a run. The results record has only their means."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ EVALUATIONS = "evaluations"
 @dataclass(frozen=True)
 class Evaluation:
     """
-    Each example of a split at one evaluation of a run.
+    All examples of a split at one evaluation of a run.
 
     Attributes:
-        step: after which it was.
-        losses: of each example, as the task reports it: of texts mean nats per token of the reference, free-running
-            (dataset/sequence.py:82-91 of Csordas et al. 2021).
-        exact: whether each was right.
+        step: the update after which it ran.
+        losses: loss of each example, as its task reports it: for texts mean nats per token of the reference,
+            free-running (dataset/sequence.py:82-91 of Csordas et al. 2021).
+        exact: whether each example was right.
     """
 
     step: int
@@ -38,7 +38,7 @@ _EVALUATION = TypeAdapter(Evaluation)
 
 
 def write_evaluation(run_dir: Path, split: str, step: int, records: Iterable[Mapping[str, Any]]) -> None:
-    """One file for each split and evaluation, so that a run that is killed and goes on writes the same files."""
+    """Write one file for each split and evaluation, so that a resumed run writes the same files."""
     records = list(records)
     content = {
         "step": step,
@@ -50,7 +50,7 @@ def write_evaluation(run_dir: Path, split: str, step: int, records: Iterable[Map
 
 def read_evaluations(run_dir: Path, split: str) -> list[Evaluation]:
     """
-    What `write_evaluation` wrote of a split, in order of steps.
+    The evaluations of a split that `write_evaluation` wrote, in order of steps.
 
     Raises:
         UserError: there is nothing, or a file cannot be read.

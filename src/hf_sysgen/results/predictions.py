@@ -1,4 +1,4 @@
-"""What a model predicted, example by example: `predictions.jsonl`, one typed row a line."""
+"""The predictions of a model, example by example: `predictions.jsonl`, one typed row per line."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from hf_sysgen.results.record import Number, fault
 
 class _Row(BaseModel):
     """
-    An example of a split and what was measured on it. Numbers that a task measures beside the fields below, such as
-    `role_exact` of graphs, are kept as they are called.
+    An example of a split and its measurements. Other numbers that a task measures, such as `role_exact` of graphs, are
+    kept under their names.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True, use_attribute_docstrings=True)
@@ -31,12 +31,12 @@ class _Row(BaseModel):
     category: str | None = None
 
     def measured(self) -> dict[str, Any]:
-        """The fields that the row has, for `summarize`; without what was not measured."""
+        """The measured fields of the row, for `summarize`."""
         return self.model_dump(exclude_unset=True, exclude={"split"})
 
 
 class TextRow(_Row):
-    """A text, a relation or a tree that was predicted."""
+    """A predicted text, relation or tree."""
 
     prediction: str
     target: str | None = None
@@ -72,7 +72,7 @@ class GraphRow(_Row):
 
 
 class ModelingRow(_Row):
-    """A piece of text that a language model read."""
+    """A text that a language model read."""
 
     exact: None = None
     nats: float
@@ -103,7 +103,7 @@ _ROW: TypeAdapter[Row] = TypeAdapter(
 
 
 def write_predictions(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """One JSON object a line; a number that is not finite becomes null."""
+    """Write one JSON object per line; a number that is not finite becomes null."""
     write_whole(path, "".join(json.dumps(_finite(row), allow_nan=False) + "\n" for row in rows))
 
 

@@ -1,4 +1,4 @@
-"""The results record: what a run measured and what that depends on, as one typed JSON file."""
+"""The results record: the measurements of a run and everything that they depend on, as one typed JSON file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-# a measured number; `None` where it is not finite
+# a measured number; `None` if it is not finite
 Number = Annotated[float | None, BeforeValidator(_finite)]
 Share = Annotated[float | None, Field(ge=0, le=1), BeforeValidator(_finite)]
 
@@ -51,7 +51,8 @@ class CategoryScore(NamedTuple):
 
 
 class SplitMetrics(_Typed):
-    """What was measured on a split with the final weights. What else a task measures is kept under its name."""
+    """The measurements on a split with the final weights. Other numbers that a task measures are kept under their
+    names."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Number] = Field(init=False)
@@ -76,13 +77,13 @@ class SplitMetrics(_Typed):
 
     @property
     def metrics(self) -> dict[str, float | None]:
-        """Every score and loss by name, `accuracy` first; no counts."""
+        """All scores and losses by name, `accuracy` first; no counts."""
         named = ("accuracy", "loss", "loss_teacher", "perplexity", "bleu")
         return {key: getattr(self, key) for key in named if key in self.model_fields_set} | (self.model_extra or {})
 
 
 class Logged(_Typed):
-    """What was logged after an update. Numbers that a setting of the Trainer adds are kept under their names."""
+    """The log entry of an update. Numbers that settings of the Trainer add are kept under their names."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Number] = Field(init=False)
@@ -97,7 +98,7 @@ class Logged(_Typed):
 
     @classmethod
     def of(cls, entry: Mapping[str, Any], splits: Iterable[str]) -> Logged:
-        """An entry of the Trainer's log, in which a split's metric is called `eval_SPLIT_METRIC`."""
+        """From an entry of the Trainer's log, where a metric of a split is `eval_SPLIT_METRIC`."""
         fields = {
             key: value
             for key, value in entry.items()
@@ -156,14 +157,14 @@ class Record(_Typed):
 
     @field_serializer("splits", "history")
     def _measured(self, value: Any) -> Any:
-        """What was not measured is left out."""
+        """Leave out what was not measured."""
         if isinstance(value, dict):
             return {name: one.model_dump(mode="json", exclude_unset=True) for name, one in value.items()}
         return [one.model_dump(mode="json", exclude_unset=True) for one in value]
 
     @property
     def name(self) -> str:
-        """For people: the file's name, and the overrides; never read back."""
+        """A name for people: the file's name and the overrides. It is never parsed."""
         return self.name_without(())
 
     def name_without(self, keys: Iterable[str]) -> str:
@@ -173,7 +174,7 @@ class Record(_Typed):
 
     @property
     def title(self) -> str:
-        """For messages."""
+        """A name for messages."""
         return f"{self.name} seed {self.seed}"
 
     @property
@@ -185,16 +186,16 @@ class Record(_Typed):
         return self.starts[-1].versions
 
     def curve(self, split: str, metric: str) -> list[tuple[int, float]]:
-        """(step, number) of every evaluation during training that has one."""
+        """(step, number) for each evaluation during training that has the number."""
         found = ((entry.step, entry.evaluations.get(split, {}).get(metric)) for entry in self.history)
         return [(step, value) for step, value in found if value is not None]
 
     def kept_at(self, folder: Path) -> Path:
-        """Where a folder of kept records has it: PAPER/NAME-seedN.json, as recipes/ has the file."""
+        """Its path in a folder of kept records: PAPER/NAME-seedN.json, like the recipe's in recipes/."""
         return folder / Path(self.file).parent / f"{file_name(self.name)}-seed{self.seed}.json"
 
     def without_places(self) -> Record:
-        """The record without folders of this machine, on which no result depends."""
+        """The record without folders of this machine; no result depends on them."""
         recipe = self.recipe.with_(**{"output_dir": None, "data.data_dir": None})
         return self.model_copy(update={"recipe": recipe})
 
@@ -227,12 +228,12 @@ def read_record(path: str | Path) -> Record:
 
 
 def write_record(path: str | Path, record: Record) -> None:
-    """Write a record, whole or not at all."""
+    """Write a record; a kill leaves the old file or the new one."""
     write_whole(path, json.dumps(record.model_dump(mode="json"), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def fault(error: ValidationError) -> str:
-    """The first thing that is wrong, in one line: key, what is expected, the value."""
+    """The first error in one line: key, expected type, value."""
     first = error.errors(include_url=False)[0]
     key = _short(".".join(map(str, first["loc"]))) or "record"
     told = first["type"] in ("missing", "json_invalid")
@@ -240,11 +241,11 @@ def fault(error: ValidationError) -> str:
 
 
 def cut(value: Any) -> str:
-    """A value or an error for a message of one line."""
+    """A value or an error, cut to fit a one-line message."""
     try:
         text = str(value) if isinstance(value, Exception) else repr(value)
     except ValueError:
-        # an integer of thousands of digits
+        # an integer with thousands of digits
         text = f"a {type(value).__name__}"
     return _short(text)
 

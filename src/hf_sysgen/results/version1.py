@@ -1,4 +1,4 @@
-"""Records of version 1: a flat recipe, and a run that is known by a comma-joined name."""
+"""Records of version 1, with a flat recipe and a comma-joined name of the run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hf_sysgen.config.recipe import Recipe, recipe_of
 from hf_sysgen.errors import UserError
 from hf_sysgen.results.record import SCHEMA_VERSION, Logged, cut
 
-# names longer than that ended in a hash
+# longer names end in a hash
 LONGEST_NAME = 160
 TYPES = {"name": str, "recipe": dict, "splits": dict, "history": list, "versions": dict}
 
 
 def converted(old: Mapping[str, Any]) -> dict[str, Any]:
     """
-    A record of version 1 as one of version 2, whose values are still to be checked.
+    A record of version 1 as one of version 2; its values are not checked yet.
 
     Raises:
         UserError: a key that is needed here is missing or of another type. RecipeError: the recipe cannot be
@@ -36,7 +36,7 @@ def converted(old: Mapping[str, Any]) -> dict[str, Any]:
         recipe = recipe_of(sections)
         overrides = _overrides(old["name"], old["recipe"], recipe)
     except (LookupError, TypeError, AttributeError) as error:
-        raise UserError(f"recipe: is no recipe of version 1 ({cut(error)})") from error
+        raise UserError(f"recipe: is not a recipe of version 1 ({cut(error)})") from error
     kept = ("seed", "steps", "best_step", "num_parameters", "example", "train_seconds", "num_processes")
     entries = [Logged.of(entry, old["splits"]) for entry in old["history"]]
     return {
@@ -48,7 +48,7 @@ def converted(old: Mapping[str, Any]) -> dict[str, Any]:
         "pretrained_fields": old.get("pretrained_fields", {}),
         "splits": old["splits"],
         "history": [entry.model_dump(mode="json", exclude_unset=True) for entry in entries],
-        # of a run that was resumed only the last start was kept, and not after which update
+        # of a resumed run only the last start was kept, without its update
         "starts": [{"commit": old.get("git_commit"), "versions": old["versions"], "step": None}],
         "environment": {key: old[key] for key in ("device", "num_threads") if key in old},
         **{key: old[key] for key in kept if key in old},
@@ -62,8 +62,8 @@ def _file(name: str) -> str:
 
 def _overrides(name: str, flat: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
     """
-    What the name says that the run changed. Its words name keys; the values are the recipe's, because a name has no
-    slashes. A name that was cut short has lost keys: then the shipped file tells what differs.
+    The overrides in the name of a run. The name gives the keys; values come from the recipe, because a name has no
+    slashes. If the name was cut short, the overrides are the differences from the shipped file.
     """
     file, files = _file(name), shipped_files()
     if len(name) >= LONGEST_NAME - 1 and file in files:

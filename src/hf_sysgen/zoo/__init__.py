@@ -1,4 +1,4 @@
-"""The small trained models that come with this package: name, and the folder with weights, record and card."""
+"""The small trained models of this package: names, and folders with weights, record and card."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from hf_sysgen.data.info import unknown
 
 ZOO = Path(__file__).parent
-# what `hf-sysgen predict` takes if nothing else is said
+# the default model of `hf-sysgen predict`
 DEFAULT = "scan_length26_quick_relative_universal"
 
 

@@ -187,7 +187,7 @@ def test_train_100(files: Files, tmp_path: Path) -> None:
     assert config.num_examples["train"] == 24_000 + 100 * (143 + 12)
     source = config.sources["train"]
     assert source.git_blob == "aada7b25ed6157e8a1f517d95059ba2dec88d3f4"
-    with pytest.raises(DataError, match=r"no file cogs/train_100\.tsv\[\.gz\] in data_dir"):
+    with pytest.raises(DataError, match=r"cogs/train_100\.tsv"):
         Cogs(config_name=config.name, data_dir=tmp_path, cache_dir=tmp_path).download_and_prepare()
     other = tmp_path / "cogs" / "train_100.tsv"
     other.parent.mkdir()
@@ -195,7 +195,7 @@ def test_train_100(files: Files, tmp_path: Path) -> None:
     found = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
     # the id that upstream's tree gives train.tsv
     assert not files.whole or found == "eb101d5755415c4eea7071fb37d32ed56e610ef8"
-    with pytest.raises(DataError, match=rf"git blob id {found}, expected .*aada7b25"):
+    with pytest.raises(DataError, match=rf"{found}.*aada7b25"):
         Cogs(config_name=config.name, data_dir=tmp_path, cache_dir=tmp_path).download_and_prepare()
 
 
@@ -203,5 +203,5 @@ def test_damaged_file(tmp_path: Path) -> None:
     path = tmp_path / "cogs" / "train.tsv"
     path.parent.mkdir()
     path.write_text("A rose was helped .\trose ( x _ 1 )\n")
-    with pytest.raises(DataError, match=r"train\.tsv has 35 bytes with sha256"):
+    with pytest.raises(DataError, match=r"train\.tsv.* 35 bytes"):
         load_benchmark("cogs", "current", data_dir=tmp_path, cache_dir=tmp_path / "cache")

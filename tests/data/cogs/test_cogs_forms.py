@@ -90,7 +90,7 @@ def test_files() -> None:
     assert parse(b"Ava ran .\trun . agent ( x _ 1 , Ava )\tin_distribution\n") == [
         Example("Ava ran .", "run . agent ( x _ 1 , Ava )", "in_distribution")
     ]
-    with pytest.raises(ValueError, match="line 2 has 2 columns, expected sentence, target and category"):
+    with pytest.raises(ValueError, match="line 2 has 2 columns"):
         parse(b"a\tb\tc\nd\te\n")
 
 

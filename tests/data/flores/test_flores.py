@@ -97,7 +97,7 @@ def test_training_text_of_the_user(files: Files, tmp_path: Path) -> None:
             return load_benchmark("flores", config, data_dir=tmp_path, cache_dir=tmp_path / "cache")
 
     (folder / "train.ne-en.ne").write_text("नेपाल हो।\n\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"has one side of train, but no mt/flores/train.ne-en.en\[.gz\]"):
+    with pytest.raises(DataError, match=r"mt/flores/train.ne-en.en\[.gz\]"):
         load("en-ne")
     (folder / "train.ne-en.en").write_text("It  is\u2028Nepal.\nTwo.\n", encoding="utf-8")
     loaded = load("en-ne")
@@ -106,7 +106,7 @@ def test_training_text_of_the_user(files: Files, tmp_path: Path) -> None:
         "input": ["It is Nepal.", "Two."], "target": ["नेपाल हो ।", ""], "document": ["", ""]
     }  # fmt: skip
     (folder / "train.ne-en.en").write_text("One.\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"train.ne-en.ne: 2 lines of source but 1 of target"):
+    with pytest.raises(DataError, match=r"train.ne-en.ne: 2 .* 1 "):
         load("ne-en")
 
 
@@ -127,5 +127,5 @@ def test_uneven_archive(tmp_path: Path) -> None:
             info.size = len(content)
             tar.addfile(info, io.BytesIO(content))
     builder = Flores(config_name="en-ne", cache_dir=tmp_path)
-    with pytest.raises(DataError, match="part dev has 1 of en, 2 of ne, 1 of doc_id, so its lines do not belong"):
+    with pytest.raises(DataError, match="dev has 1 of en, 2 of ne, 1 of doc_id"):
         list(builder._generate_examples(str(path), "dev"))

@@ -140,9 +140,9 @@ def test_published_config(data_dir: Path, tmp_path: Path) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             if name != "train":
                 path.write_bytes((data_dir / PREPARED / path.name).read_bytes())
-    with pytest.raises(DataError, match=r"no file mt/iwslt14\.tokenized\.de-en/tmp/train\.de"):
+    with pytest.raises(DataError, match=r"mt/iwslt14\.tokenized\.de-en/tmp/train\.de"):
         load_benchmark("iwslt14", "de-en", data_dir=tmp_path, cache_dir=tmp_path)
     for side in LANGUAGES:
         (tmp_path / PREPARED / f"train.{side}").write_text("not it\n")
-    with pytest.raises(DataError, match=r"git blob id [0-9a-f]{40}, expected git blob id 30660ed508af"):
+    with pytest.raises(DataError, match=r"[0-9a-f]{40}, .*30660ed508af"):
         load_benchmark("iwslt14", "de-en", data_dir=tmp_path, cache_dir=tmp_path)

@@ -101,7 +101,7 @@ def test_solve(question: str, answer: str) -> None:
 
 
 def test_no_such_question() -> None:
-    with pytest.raises(ValueError, match="no question of these modules: 'What is 2 times 3"):
+    with pytest.raises(ValueError, match="'What is 2 times 3"):
         solve("What is 2 times 3?")
 
 
@@ -147,7 +147,7 @@ def test_longest_number() -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("q\n", "line 1: a question or its answer"), ("q\na\n\nb\n", "line 3"), ("q\na\nq\n \n", "line 3")],
+    [("q\n", "line 1"), ("q\na\n\nb\n", "line 3"), ("q\na\nq\n \n", "line 3")],
 )
 def test_damaged_file(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
@@ -229,10 +229,10 @@ def test_generated_files_decide_the_data(tmp_path: Path) -> None:
 
 
 def test_generated_files_are_absent(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"mathematics.generate --output FOLDER") as caught:
+    with pytest.raises(DataError, match=r"mathematics.generate") as caught:
         load_benchmark("mathematics", f"{MODULES[0]}_generated", data_dir=tmp_path)
     assert "train-easy/arithmetic__add_or_sub.txt" in str(caught.value)
-    with pytest.raises(DataError, match="in any folder"):
+    with pytest.raises(DataError, match="mathematics arithmetic__add_or_sub_generated"):
         load_benchmark("mathematics", f"{MODULES[0]}_generated")
 
 
@@ -282,8 +282,8 @@ def test_generator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ("more", "message"),
     [
         (("--python", "/nowhere/python"), "/nowhere/python: "),
-        (("--per-test", "0"), "--per-test at least 1"),
-        (("--seed", "x"), "invalid int value"),
+        (("--per-test", "0"), "--per-test"),
+        (("--seed", "x"), "--seed"),
     ],
 )
 def test_generator_is_told_wrong(

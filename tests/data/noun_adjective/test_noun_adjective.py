@@ -152,11 +152,11 @@ def test_parses_of_other_sentences(tmp_path: Path) -> None:
 
     # what parsers do to brackets, quotes and blanks is no difference
     assert [len(words) for words in parsed("-LRB- A resp onse -RRB-", "a `` source '' .")] == [5, 5]
-    with pytest.raises(DataError, match=r"ends before sentence 2, 'a “source”\.';"):
+    with pytest.raises(DataError, match=r"sentence 2, 'a “source”\.';"):
         list(parsed("A response"))
-    with pytest.raises(DataError, match=r"parse 1 is of 'A', not of '.A response.'; .* each line as one sentence"):
+    with pytest.raises(DataError, match=r"parse 1 .*'A', .*'.A response.'"):
         list(parsed("A", "response", "a source"))
-    with pytest.raises(DataError, match="has more parses than the 2 sentences"):
+    with pytest.raises(DataError, match="2 sentences"):
         list(parsed("A response", "a source", "b"))
 
 
@@ -169,7 +169,7 @@ def test_read_conllu() -> None:
     text = ["# sent_id = 1\n", row.format("1-2", "_"), row.format(1, 2), row.format(2, 0), "\n", "\n", row.format(1, 0)]
     assert [[word.head for word in words] for words in read(text, "x")] == [[2, 0], [0]]
     for wrong in ("1\tdu\n", row.format(1, "_"), "some text\n"):
-        with pytest.raises(DataError, match="x: line 2 is no CoNLL-U"):
+        with pytest.raises(DataError, match="x: line 2 "):
             list(read(["# a comment\n", wrong], "x"))
 
 
@@ -241,9 +241,9 @@ def test_builder(folder: Path, tmp_path: Path) -> None:
 
 
 def test_other_parses_are_other_data(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no file mt/europarl/fr-en\.conllu\[\.gz\] in .*; make it as python -m"):
+    with pytest.raises(DataError, match=r"mt/europarl/fr-en\.conllu"):
         load_benchmark("noun_adjective", "modified", data_dir=folder, cache_dir=tmp_path)
-    with pytest.raises(DataError, match="in any folder; make it"):
+    with pytest.raises(DataError, match="noun_adjective"):
         load_benchmark("noun_adjective", "modified", cache_dir=tmp_path)
     put_parses(folder)
     path = folder / PARSES.mirror
@@ -251,16 +251,14 @@ def test_other_parses_are_other_data(folder: Path, tmp_path: Path) -> None:
     path.write_text(path.read_text(encoding="utf-8").replace("amod", "compound"), encoding="utf-8")
     second = NounAdjective(config_name="modified", data_dir=folder, cache_dir=tmp_path)
     assert first.cache_dir != second.cache_dir
-    with pytest.raises(DataError, match=r"fr-en\.conllu: with these parses no sentence is in test; adjectives must"):
+    with pytest.raises(DataError, match=r"fr-en\.conllu: .* test"):
         load_benchmark("noun_adjective", "modified", data_dir=folder, cache_dir=tmp_path)
     path.write_text("", encoding="utf-8")
-    with pytest.raises(DataError, match=r"ends before sentence 1, 'A specific response\.'"):
+    with pytest.raises(DataError, match=r"sentence 1, 'A specific response\.'"):
         load_benchmark("noun_adjective", "modified", data_dir=folder, cache_dir=tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("english", "french", "message"), [("a\n", "b\nc\n", "fr has more"), ("a\nb\n", "c\n", "en has more")]
-)
+@pytest.mark.parametrize(("english", "french", "message"), [("a\n", "b\nc\n", "fr .*en"), ("a\nb\n", "c\n", "en .*fr")])
 def test_uneven_archive(tmp_path: Path, english: str, french: str, message: str) -> None:
     path = tmp_path / "fr-en.tgz"
     with tarfile.open(path, "w:gz") as tar:
@@ -275,10 +273,10 @@ def test_uneven_archive(tmp_path: Path, english: str, french: str, message: str)
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["sentences", "absent.tgz", "new"], "absent.tgz: member europarl-v7.fr-en.en: cannot read the archive"),
-        (["spacy", "good", "absent.en", "new"], "absent.en: cannot be read: FileNotFoundError"),
-        (["spacy", "bad", "sentences.en", "new"], "spaCy model bad: has no parser but tagger"),
-        (["spacy", "good", "sentences.en", "no/new"], "no/new: cannot be written: FileNotFoundError"),
+        (["sentences", "absent.tgz", "new"], "absent.tgz: member europarl-v7.fr-en.en: "),
+        (["spacy", "good", "absent.en", "new"], "absent.en: "),
+        (["spacy", "bad", "sentences.en", "new"], "spaCy model bad: "),
+        (["spacy", "good", "sentences.en", "no/new"], "no/new: "),
     ],
 )
 def test_a_command_that_cannot_be_done(
@@ -326,10 +324,10 @@ def test_spacy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert first == [Word("New", "new", 3, "amod"), Word("_", "_", 3, "amod"), Word("response", "response", 0, "amod")]
     assert [word.form for word in second] == ["a", "source"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
-    with pytest.raises(DataError, match="spaCy model absent: no model"):
+    with pytest.raises(DataError, match="spaCy model absent: "):
         SpacyParser("absent")
-    with pytest.raises(DataError, match="spaCy model bad: has no parser but tagger"):
+    with pytest.raises(DataError, match=r"spaCy model bad: .*tagger"):
         SpacyParser("bad")
     monkeypatch.setitem(sys.modules, "spacy", None)
-    with pytest.raises(DataError, match=r"pip install 'hf-sysgen\[parsing\]'"):
+    with pytest.raises(DataError, match=r"hf-sysgen\[parsing\]"):
         SpacyParser("good")

@@ -277,7 +277,7 @@ def test_overgeneralisation(tmp_path: Path, changed: dict[str, Lines], fact: str
 def test_files_of_unequal_length(tmp_path: Path) -> None:
     contents = tiny("substitutivity", train_target=["A2 B2 A2 B2"])
     builder = made(tmp_path, "substitutivity_primitive", contents, sizes_of(contents))
-    with pytest.raises(DataError, match=r"differ in their number of lines: .*train\.src has 5, .*train\.tgt has 1"):
+    with pytest.raises(DataError, match=r"train\.src has 5, .*train\.tgt has 1"):
         builder.download_and_prepare()
 
 
@@ -288,5 +288,5 @@ def test_train_is_pinned_by_the_id_that_git_gives_it(tmp_path: Path) -> None:
     path = tmp_path / "pcfg_set" / "systematicity" / "train.src"
     path.parent.mkdir(parents=True)
     path.write_text("copy A1 B1\n")
-    with pytest.raises(DataError, match=r"git blob id 77f60c1bb8b583cfef6144f1de04d3d62b6b57f4; delete or replace"):
+    with pytest.raises(DataError, match=r"77f60c1bb8b583cfef6144f1de04d3d62b6b57f4"):
         load_benchmark("pcfg_set", "systematicity", data_dir=tmp_path, cache_dir=tmp_path / "cache")

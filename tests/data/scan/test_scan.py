@@ -208,7 +208,7 @@ def test_wrong_file_leaves_no_data(tmp_path: Path) -> None:
     path = tmp_path / "data" / "scan" / "length_split" / "tasks_train_length.txt"
     path.parent.mkdir(parents=True)
     path.write_text("IN: jump OUT: I_JUMP\n")
-    with pytest.raises(DataError, match=r"tasks_train_length\.txt has 21 bytes"):
+    with pytest.raises(DataError, match=r"tasks_train_length\.txt.* 21 bytes"):
         load_benchmark("scan", "length", data_dir=tmp_path / "data", cache_dir=tmp_path / "cache")
     assert not list((tmp_path / "cache").rglob("*.arrow"))
     # and does not stand in the way of the right one
@@ -241,9 +241,9 @@ def test_builder(tmp_path: Path) -> None:
     assert builder.config_id == "length"
     assert builder.info.license == "BSD-3-Clause (brendenlake/SCAN)"
     assert "compositional test" in builder.info.description
-    with pytest.raises(DataError, match=r"no file scan/length_split/tasks_train_length\.txt"):
+    with pytest.raises(DataError, match=r"scan/length_split/tasks_train_length\.txt"):
         builder.download_and_prepare()
-    with pytest.raises(DataError, match="did you mean 'length'"):
+    with pytest.raises(DataError, match="'length'"):
         Scan(config_name="lenght", cache_dir=tmp_path)
 
 

@@ -84,19 +84,19 @@ def test_command(tmp_path):
     assert len(next(iter(PackedTokens(documents, tokenizer, 5)))["input_ids"]) == 5
     again = CliRunner().invoke(app, words)
     assert again.exit_code == 2
-    assert "has a tokenizer, which is not overwritten" in again.stderr
+    assert str(tmp_path / "tokenizer") in again.stderr
 
 
 def test_errors(tmp_path, monkeypatch):
-    with pytest.raises(DataError, match="vocab_size 256 must be more than 256"):
+    with pytest.raises(DataError, match="vocab_size 256"):
         train_byte_pairs(["a"], 256)
-    with pytest.raises(DataError, match="the texts give 258 subwords, not 300; give more text"):
+    with pytest.raises(DataError, match="258 subwords, not 300"):
         train_byte_pairs(["ab"], 300)
-    with pytest.raises(DataError, match="scan is no text for language models, its task is seq2seq"):
+    with pytest.raises(DataError, match=r"scan .*seq2seq"):
         save_byte_pairs(tmp_path, "scan")
     monkeypatch.setattr(hf_sysgen.data.registry, "load_benchmark", text_benchmark)
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(hf_sysgen.data.text.byte_pairs, "train_byte_pairs", None)
     for folder in (tmp_path / "file", tmp_path / "file" / "folder"):
-        with pytest.raises(DataError, match=f"{folder}: cannot be written to"):
+        with pytest.raises(DataError, match=f"{folder}: "):
             save_byte_pairs(folder)

@@ -150,11 +150,11 @@ def test_annotate_again_and_part_by_part():
 
 def test_a_word_without_a_role():
     parts = datasets.DatasetDict(test=small(("walk", "jump leftt")))
-    with pytest.raises(DataError, match="test, example 1: the source word 'leftt' of 'jump leftt' has no role in the "):
+    with pytest.raises(DataError, match=r"test, example 1: .*'leftt'.*'jump leftt'"):
         role_scheme("scan_prim").annotate(parts)
-    with pytest.raises(DataError, match="example 1: the target word 'walk' of 'walk'"):
+    with pytest.raises(DataError, match=r"example 1: .*'walk' of 'walk'"):
         role_scheme("scan_prim").annotate(small(targets=("I_WALK", "walk")))
-    with pytest.raises(DataError, match="the source word '' of 'jump  left'"):
+    with pytest.raises(DataError, match="'' of 'jump  left'"):
         role_scheme("scan_prim").roles("jump  left")
     assert role_scheme("scan_prim").roles("") == []
 
@@ -170,9 +170,9 @@ def test_role_map():
 
 
 def test_schemes_that_contradict_themselves():
-    with pytest.raises(ValueError, match="role 1 of the source word 'b' has no name"):
+    with pytest.raises(ValueError, match=r"role 1 .*'b'"):
         RoleScheme({"a": 0, "b": 1}, {}, ["one"], [])
-    with pytest.raises(ValueError, match="two target roles have the name 'one'"):
+    with pytest.raises(ValueError, match=r"target .*'one'"):
         RoleScheme({}, {"a": 0}, [], ["one", "one"])
 
 
@@ -256,7 +256,7 @@ def test_json_that_is_no_scheme(text, message, tmp_path):
 
 
 def test_no_such_scheme(tmp_path):
-    with pytest.raises(DataError, match="no role scheme 'scan_prime'; there are cogs_category"):
+    with pytest.raises(DataError, match=r"'scan_prime'.* cogs_category"):
         role_scheme("scan_prime")
     with pytest.raises(DataError, match="cannot read the role scheme"):
         role_scheme(tmp_path / "absent.yaml")
@@ -301,14 +301,14 @@ def test_roles_of_cogs_by_hand():
 
 
 def test_schemes_of_cogs_need_its_splits():
-    with pytest.raises(DataError, match="cogs_pos is made from the splits of COGS"):
+    with pytest.raises(DataError, match="cogs_pos"):
         role_scheme("cogs_pos")
-    with pytest.raises(DataError, match="they are for the config's logical forms"):
+    with pytest.raises(DataError, match="COGS"):
         role_scheme("cogs_pos", {"train": small()})
 
 
 def test_a_word_of_two_classes():
-    with pytest.raises(DataError, match="the target word 'rose' is a noun and a verb"):
+    with pytest.raises(DataError, match="'rose' is a noun and a verb"):
         lexicon([*COGS, ("rose", "LAMBDA a . LAMBDA e . rose . agent ( e , a )")])
 
 

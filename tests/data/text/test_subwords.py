@@ -165,9 +165,9 @@ def test_the_same_pieces_anew(tmp_path: Path) -> None:
 
 
 def test_errors(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"subwords=5000: cannot be learned from 12 pairs: .*Vocabulary size too high"):
+    with pytest.raises(DataError, match=r"subwords=5000: .*12 pairs"):
         sentencepiece_vocabulary(SOURCES, TARGETS, 5000, cache_dir=tmp_path)
-    with pytest.raises(DataError, match=r"^subwords=30: 12 pairs give only 29 merges; give more text, or ask"):
+    with pytest.raises(DataError, match=r"^subwords=30: 12 pairs .*29 merges"):
         bpe_vocabulary(SOURCES, TARGETS, 30, cache_dir=tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be kept"):

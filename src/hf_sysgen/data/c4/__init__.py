@@ -1,1 +1,1 @@
-"""C4: cleaned web pages, read as a stream, to pretrain language models."""
+"""C4: cleaned web pages, streamed, to pretrain language models."""

@@ -16,17 +16,17 @@ from hf_sysgen.data.info import read_info
 class C4(BenchmarkBuilder):
     """C4 (Raffel et al. 2020, arXiv:1910.10683) in English, as allenai/c4 publishes it.
 
-    `load_benchmark("c4")` gives an `IterableDatasetDict`: documents are read from the hub, or from a folder of shards,
-    while one goes through them, and nothing is prepared or kept. Columns: `text`, `timestamp`, `url`. For training on
-    any number of processes and machines, each of which reads shards that no other reads:
+    `load_benchmark("c4")` gives an `IterableDatasetDict`: documents are streamed from the hub or from a folder of
+    shards; nothing is prepared or kept. Columns: `text`, `timestamp`, `url`. To train on any number of processes and
+    machines, each of which reads its own shards:
 
         documents = load_benchmark("c4")["train"]
         documents = datasets.distributed.split_dataset_by_node(documents, rank, world_size, strategy="shards")
         blocks = PackedTokens(documents, tokenizer, length=1024)
 
-    Where `world_size` does not divide the number of shards, some processes have one more than others: end training
-    after a number of steps, not at the end of the data. The workers of a `DataLoader` divide a process's shards.
-    Shards are in random order and documents in random order in them, so none is shuffled here.
+    If `world_size` does not divide the number of shards, some processes have one more than others: end training after a
+    number of steps, not at the end of the data. The workers of a `DataLoader` divide a process's shards. Shards, and
+    documents in shards, are in random order already, so nothing is shuffled here.
 
     Raises:
         DataError: unknown config; a `data_dir` without shards; (while streaming) a shard that cannot be read.
@@ -51,14 +51,14 @@ class C4(BenchmarkBuilder):
                 yield f"{shard} {line}", document
 
     def download_and_prepare(self, *args: Any, **kwargs: Any) -> None:
-        """Does nothing: there is no prepared form, as 305 GB would be 830 GB."""
+        """Do nothing: the data is not prepared, as its 305 GB would become 830 GB."""
 
     def as_dataset(self, split: str | None = None, **_: Any) -> Any:
         """The stream of a split, or of all of them by name."""
         return self.as_streaming_dataset(split)
 
     def checks(self, dataset: Any) -> Iterator[Check]:
-        """The shards, and the first document of each split: counting all would take a day."""
+        """The shards, and the first document of each split. To count all would take a day."""
         for split, documents in dataset.items():
             found = documents.num_shards
             yield Check(f"{split} has {NUM_SHARDS[split]:,} shards", found == NUM_SHARDS[split], f"{found:,}")

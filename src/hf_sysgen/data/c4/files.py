@@ -1,4 +1,4 @@
-"""Reading C4's shards, on this machine or elsewhere, document by document."""
+"""Read C4's shards, on this machine or elsewhere, document by document."""
 
 from __future__ import annotations
 
@@ -18,33 +18,34 @@ from hf_sysgen.errors import one_line
 _FIRST = read_info(__file__).config("en").sources["first train shard"]
 NUM_SHARDS = {"train": 1_024, "validation": 8}
 COLUMNS = ("text", "timestamp", "url")
-# bytes of a shard that tell it from another one of its name
+# bytes that identify a shard among others of the same name
 BEGINNING = 4096
 
 
 class Shard(NamedTuple):
-    """What a shard is, wherever it lies: its file's name and, on this machine, a checksum of how its text begins."""
+    """The identity of a shard, wherever it is: its file name and, on this machine, a checksum of the beginning of its
+    text."""
 
     name: str
     beginning: str | None
 
     def is_same(self, other: Shard) -> bool:
-        """As far as both are known."""
+        """Whether both are the same, as far as both are known."""
         return self.name == other.name and (None in (self.beginning, other.beginning) or self == other)
 
 
 def known_shards(split: str, data_dir: str | Path | None = None) -> list[Shard]:
-    """The shards of [`shard_addresses`], whose errors this has."""
+    """The shards of [`shard_addresses`], with the same errors."""
     return [Shard(address.rpartition("/")[2], _beginning(address)) for address in shard_addresses(split, data_dir)]
 
 
 def _beginning(address: str) -> str | None:
-    """Of the text: the file of a shard that was packed again is another one, and one cut short is of another size."""
+    """The checksum of the text, not of the file, as a shard may have been compressed again or cut short."""
     try:
         with gzip.open(address) as file:
             return hashlib.sha256(file.read(BEGINNING)).hexdigest()[:16]
     except (OSError, EOFError, zlib.error):
-        # elsewhere, or damaged, which reading it will tell
+        # elsewhere, or damaged: then reading it raises the error
         return None
 
 
@@ -59,8 +60,8 @@ def shard_addresses(split: str, data_dir: str | Path | None = None) -> list[str]
 
     Args:
         split: "train" or "validation".
-        data_dir: a folder, or the address of one, with `c4/en/` in it. A folder may have some of the shards only.
-            Without it, the mirror folder in `HF_SYSGEN_DATA_DIR` where that has shards of the split, or else the hub.
+        data_dir: a folder, or the address of one, with `c4/en/` in it. A folder may have only some of the shards.
+            Without it: the mirror folder in `HF_SYSGEN_DATA_DIR` if it has shards of the split, else the hub.
 
     Raises:
         DataError: `data_dir` has no shard of the split, or `HF_SYSGEN_DATA_DIR` names no folder.
@@ -81,26 +82,26 @@ def shard_addresses(split: str, data_dir: str | Path | None = None) -> list[str]
 
 
 def write_shards(folder: str | Path, split: str, texts: Sequence[str], count: int) -> None:
-    """Put a text of one's own where C4 is looked for: `data_dir` is then `folder`.
+    """Write your own text as C4's shards; then give `folder` as `data_dir`.
 
     Args:
         split: "train" or "validation".
-        texts: documents, dealt out to the shards one after the other.
-        count: shards, the first ones of the split's.
+        texts: documents, distributed over the shards in turn.
+        count: number of shards, the first ones of the split.
     """
     for number, name in enumerate(shard_names(split)[:count]):
         path = Path(folder, "c4", "en", name)
         path.parent.mkdir(parents=True, exist_ok=True)
         documents = ({"text": text, "timestamp": "", "url": ""} for text in texts[number::count])
-        # without the time of day, so that the same texts make the same files
+        # no time stamp, so that the same texts make the same files
         path.write_bytes(gzip.compress("".join(json.dumps(one) + "\n" for one in documents).encode(), mtime=0))
 
 
 def read_documents(address: str) -> Iterator[dict[str, str]]:
-    """The documents of one shard, as a stream: nothing is kept on the disk.
+    """Stream the documents of one shard; nothing is kept on the disk.
 
     Raises:
-        DataError: the shard cannot be had, or is no gzipped file of JSON lines with the columns of C4.
+        DataError: the shard is not available, or is not a gzipped file of JSON lines with the columns of C4.
     """
     from datasets.utils.file_utils import xopen
 
@@ -111,7 +112,7 @@ def read_documents(address: str) -> Iterator[dict[str, str]]:
                 line_number += 1
                 document = json.loads(line)
                 yield {column: document[column] for column in COLUMNS}
-    # the network's own errors are OSErrors, as is what gzip says of another kind of file; zlib speaks of damaged ones
+    # network errors and gzip's error for another format are OSErrors; zlib has its own for damaged files
     except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
         is_absent = isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile)
         raise (DataError if is_absent else DamagedData)(

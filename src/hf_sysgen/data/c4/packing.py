@@ -1,4 +1,4 @@
-"""Documents to blocks of one number of tokens: what a language model is pretrained on."""
+"""Pack documents into blocks of equally many tokens, to pretrain language models."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 class PackedTokens(IterableDataset):
     """Tokens of a stream of documents, an EOS after each, cut into blocks of `length`; no token is left out.
 
-    Yields {"input_ids": int64 tensor (length,)}; the last block may be shorter. A block holds the end of one document
-    and the start of the next, with nothing but the EOS between them: attention goes across. Each worker of a
-    `DataLoader` packs the shards that are its own.
+    Yields {"input_ids": int64 tensor (length,)}; the last block may be shorter. A block may have the end of one
+    document and the start of the next, separated only by the EOS; attention crosses it. Each worker of a `DataLoader`
+    packs its own shards.
 
-    `state_dict` tells the place after the block that was yielded last, and `load_state_dict` goes on from there, with
-    exactly the blocks that would have followed (in the process that goes through it: the state of a `DataLoader`'s
-    workers is that loader's business, e.g. torchdata's `StatefulDataLoader`). Going on reads the shard again from its
-    start, but tokenizes nothing twice.
+    `state_dict` has the place after the last block, and `load_state_dict` continues there with exactly the blocks that
+    would have followed. This holds in the process that iterates; for the workers of a `DataLoader`, use a loader that
+    saves their state, e.g. torchdata's `StatefulDataLoader`. To continue, the shard is read again from its start, but
+    nothing is tokenized twice.
 
     Args:
         documents: a stream that has `text`.
         tokenizer: a fast tokenizer with an EOS token; its other special tokens are not added.
         length: tokens in a block (Petty et al. 2023: 1,024).
-        drop_last: whether to leave out a last block that is shorter.
-        batch_size: documents that are tokenized in one call.
+        drop_last: whether to drop a shorter last block.
+        batch_size: documents per call of the tokenizer.
 
     Raises:
         ValueError: the tokenizer has no EOS token, or a number is not positive.
@@ -49,35 +49,35 @@ class PackedTokens(IterableDataset):
         batch_size: int = 64,
     ) -> None:
         if tokenizer.eos_token_id is None:
-            raise ValueError("the tokenizer has no EOS token, which has to stand between documents; set eos_token")
+            raise ValueError("the tokenizer has no EOS token, which is needed between documents; set eos_token")
         if length < 1 or batch_size < 1:
             raise ValueError(f"length {length} and batch_size {batch_size} must be at least 1")
-        # a stream of its own, at the beginning whatever was read of the one given
+        # its own stream, which starts at the beginning even if the given one was read from
         self.documents = documents.select_columns(["text"])
         self.tokenizer = tokenizer
         self.length = length
         self.drop_last = drop_last
         self.batch_size = batch_size
-        # where the next pass starts, and the place after the block yielded last
+        # where the next pass starts, and the place after the last block
         self._beginning = {"documents": self.documents.state_dict(), "pending": []}
         self._start = self._here = self._beginning
 
     @property
     def place(self) -> dict[str, Any]:
-        """The place as it is kept, at no cost; never changed afterwards. `plain` makes it a state."""
+        """The place, without a copy; it never changes later. `plain` makes it a state."""
         return self._here
 
     @staticmethod
     def plain(place: dict[str, Any]) -> dict[str, Any]:
-        """A place, of plain numbers, strings, lists and dicts."""
+        """A place as plain numbers, strings, lists and dicts."""
         return {"documents": copy.deepcopy(place["documents"]), "pending": [int(token) for token in place["pending"]]}
 
     def state_dict(self) -> dict[str, Any]:
-        """The place, of plain numbers, strings, lists and dicts."""
+        """The place as plain numbers, strings, lists and dicts."""
         return self.plain(self._here)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Let the next pass start at that place; passes after it start at the beginning."""
+        """Start the next pass at that place; later passes start at the beginning."""
         self._start = self._here = state
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:

@@ -27,28 +27,28 @@ _VOCABULARY = 181
 class Cfq(BenchmarkBuilder):
     """CFQ (Keysers et al. 2020, arXiv:1912.09713): questions to SPARQL queries.
 
-    Columns: `input`, a question of up to 30 tokens, and `target`, a query of up to 107, joined by single blanks, with
-    no end symbol. Entities are M0 to M9. The order is that of CFQ's files of splits.
+    Columns: `input`, a question of up to 30 tokens, and `target`, a query of up to 107; tokens are joined by single
+    blanks, without an end symbol. Entities are M0 to M9. The order is that of CFQ's files of splits.
 
-    Configs (each says in its description what the compositional test is):
-        mcd1, mcd2, mcd3, query_complexity (the "output length" split of Csordas et al. 2021, arXiv:2108.12284),
-        question_complexity, question_pattern, query_pattern, random: the splits of Keysers et al. The text is
+    Configs (the description of each names its compositional test): mcd1, mcd2, mcd3, query_complexity (the "output
+        length" split of Csordas et al. 2021, arXiv:2108.12284), question_complexity, question_pattern, query_pattern,
+        random: the splits of Keysers et al. The text is
             preprocessed as by CFQ's own `preprocess.py`, which Csordas et al. follow: punctuation and "count(*)" in
             tokens of their own, no "ns:", Freebase ids as "m_...". What CFQ calls dev is drawn like test, hence
             `validation_generalization`, except in random.
         mcd1_edge, mcd2_edge, mcd3_edge, random_edge: the same test questions as the Edge Transformer sees them (Bergen
             et al. 2021, arXiv:2112.00578, section 4.3; `cfq-semantic-parsing/train.py:214-240` of their code, seed 42):
             original tokens in lower case ("'s", "count(*)" and "ns:..." are one token each), training queries of less
-            than 50 tokens, and 1,000 of the training examples as `validation`. random_edge takes these from test. That
-            the held-out ones are theirs supposes that they had the examples in the order of CFQ's file of splits.
-        mcd1_edge_unfiltered, mcd2_edge_unfiltered, mcd3_edge_unfiltered, random_edge_unfiltered: as these, and the same
-            validation and test, but train has the queries of 50 tokens and more too (1,689 in mcd1, up to 92 tokens).
+            than 50 tokens, and 1,000 of the training examples as `validation`. random_edge takes these from test. These
+            are the authors' examples if they had them in the order of CFQ's file of splits.
+        mcd1_edge_unfiltered, mcd2_edge_unfiltered, mcd3_edge_unfiltered, random_edge_unfiltered: the same validation
+        and test, but train also has queries of 50 tokens and more (1,689 in mcd1, up to 92 tokens).
 
     mcd1, mcd1_edge and mcd1_edge_unfiltered are made of preprocessed text files (3 MB in a pinned repository). All
-    others need CFQ's archive (268 MB), which is read as a stream: nothing is unpacked.
+    others need CFQ's archive (268 MB), which is streamed: nothing is unpacked.
 
     Raises:
-        DataError: unknown config, or (on preparation) a file that cannot be had or is not the one expected.
+        DataError: unknown config, or (on preparation) a file that is missing or not the expected one.
     """
 
     BENCHMARK = read_info(__file__, "cfq")
@@ -71,7 +71,7 @@ class Cfq(BenchmarkBuilder):
     def checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:
         yield from super().checks(dataset)
         name = self.config.name
-        # a random split is one of examples, and nobody says that no two of them have the same question
+        # a random split divides examples, and two of them may have the same question
         if "test" in self.benchmark_config.of_kind("compositional"):
             yield from disjoint_from_train(dataset)
         if name in EDGE:
@@ -82,7 +82,7 @@ class Cfq(BenchmarkBuilder):
                 yield check_none(*_long_queries(dataset, "validation"))
             return
         words = set().union(*map(_words, dataset.values()))
-        # the paper counted one vocabulary over all the splits that it uses
+        # the paper counts one vocabulary over all splits that it uses
         whole = len(words) == _VOCABULARY if FAMILIES[name].lengths else len(words) <= _VOCABULARY
         yield Check(f"{_VOCABULARY} words in questions and queries", whole, "" if whole else f"{len(words)}")
         for split, expected in FAMILIES[name].lengths.items():
@@ -92,7 +92,7 @@ class Cfq(BenchmarkBuilder):
 
 
 def read_parts(config: str, files: dict[str, str]) -> dict[str, list[Pair]]:
-    """The pairs of a config by split name, from its files by role."""
+    """Split name -> pairs of a config, from its files by role."""
     family = family_of(config)
     from_archive = "archive" in files
     parts = read_archive(files["archive"], FAMILIES[family].split) if from_archive else read_texts(files)
@@ -109,7 +109,7 @@ def read_parts(config: str, files: dict[str, str]) -> dict[str, list[Pair]]:
 
 
 def disjoint_from_train(dataset: datasets.DatasetDict) -> Iterator[Check]:
-    """That no question of another split is one of train."""
+    """Check that no question of another split is in train."""
     known = set(dataset["train"]["input"][:])
     for split, part in dataset.items():
         if split != "train":
@@ -118,7 +118,7 @@ def disjoint_from_train(dataset: datasets.DatasetDict) -> Iterator[Check]:
 
 
 def _long_queries(dataset: datasets.DatasetDict, split: str) -> tuple[str, Iterator[str]]:
-    """That there is none in a split, and those there are."""
+    """Check that a split has no long query; the exceptions are shown."""
     queries = (query for query in dataset[split]["target"][:] if _length(query) >= EDGE_QUERY_LIMIT)
     return f"no query of {split} has {EDGE_QUERY_LIMIT} tokens or more", queries
 

@@ -16,7 +16,7 @@ from hf_sysgen.data.errors import DataError
 from hf_sysgen.data.fetch import open_file
 from hf_sysgen.data.info import read_info
 
-# the suffix of the configs whose trees have our heads and labels
+# suffix of configs whose trees have our heads and labels
 OWN_HEADS = "_own_heads"
 
 
@@ -25,7 +25,8 @@ class CfqDependencies(BenchmarkBuilder):
 
     Columns: `input`, the question's tokens joined by single blanks ("'s" is one token), `tokens`; for each token
     `heads` (number of the token that it depends on, counted from 1; 0 for the root), `labels` (of that dependency) and
-    `content_word` (whether the papers' exact match counts it: the share of questions with all of these right); and
+    `content_word` (whether the papers' exact match counts it; exact match is the share of questions in which all these
+    tokens are right); and
     `target`, heads and labels as a sequence of as many words: "2:NSUBJ 0:ROOT 2:OBJ". Splits and their order are those
     of `cfq`.
 
@@ -33,14 +34,14 @@ class CfqDependencies(BenchmarkBuilder):
         mcd1, mcd2, mcd3, random: the published trees, looked up by question in a file of 105 MB for all of CFQ. The
             tokens are that file's.
         mcd1_own_heads, mcd2_own_heads, mcd3_own_heads, random_own_heads: trees that `cfq.grammar` makes with the heads
-            and labels of THIS PACKAGE. A stand-in that needs no such file, not the benchmark of the papers: figures on
-            it must not be put beside theirs.
+            and labels of THIS PACKAGE. They replace the file, but are not the papers' benchmark: do not compare numbers
+            on them with the papers'.
 
     All but mcd1 and mcd1_own_heads need CFQ's archive (268 MB) for the splits, see `cfq`.
 
     Raises:
-        DataError: unknown config, or (on preparation) a file that cannot be had or is not the one expected, or a
-            question without a tree.
+        DataError: unknown config, or (on preparation) a file that is missing or not the expected one, or a question
+            without a tree.
     """
 
     BENCHMARK = read_info(__file__, "cfq_dependencies")
@@ -85,16 +86,16 @@ class CfqDependencies(BenchmarkBuilder):
 
 
 def _questions(config: str, files: dict[str, str]) -> dict[str, list[str]]:
-    """CFQ's questions as upstream has them, by split."""
+    """Split -> CFQ's questions, as upstream writes them."""
     parts = read_parts(config, files)
     return {split: [original_question(question) for question, _ in pairs] for split, pairs in parts.items()}
 
 
 def own(question: str) -> Sentence:
-    """The question with the tree of our grammar.
+    """A question with the tree of our grammar.
 
     Raises:
-        DataError: the grammar has none.
+        DataError: the grammar has no tree for it.
     """
     tree = parse(question)
     if tree is None:
@@ -105,10 +106,10 @@ def own(question: str) -> Sentence:
 def published(questions: Sequence[str], path: str) -> Iterator[Sentence]:
     """The questions with their trees in a CoNLL-U file, in the order of the questions.
 
-    Blanks are left out of account, as the file may separate "'s" otherwise. Memory holds the trees asked for.
+    Blanks are ignored, as the file may separate "'s" in another way. Only the trees of these questions are in memory.
 
     Raises:
-        DataError: the file is no CoNLL-U, or lacks a question.
+        DataError: the file is not CoNLL-U, or lacks a question.
     """
     keys = [question.replace(" ", "") for question in questions]
     found: dict[str, Sentence | None] = dict.fromkeys(keys)

@@ -1,4 +1,4 @@
-"""Reading CFQ: its archive record by record, its preprocessed text files, and the two forms that models are given.
+"""Read CFQ: its archive record by record, its preprocessed text files, and the two forms that models read.
 
 The archive holds `cfq/dataset.json`, one JSON array of more than a gigabyte, and `cfq/splits/<name>.json`, lists of
 positions in it. A record's question and query are the fields `questionPatternModEntities` and
@@ -29,12 +29,12 @@ Pair = tuple[str, str]
 
 QUESTION, QUERY = "questionPatternModEntities", "sparqlPatternModEntities"
 DATASET = "cfq/dataset.json"
-# ours: the key in a file of splits. What CFQ calls dev is drawn like its test set
+# our split -> its key in a file of splits; CFQ's dev is drawn like its test set
 SPLIT_KEYS = {"train": "trainIdxs", "validation": "devIdxs", "test": "testIdxs"}
 
 _PUNCTUATION = re.compile(f"([{re.escape(string.punctuation)}])")
 _BLANKS = " \t\r\n"
-# bytes read at a time, and characters that no record reaches: beyond, the array is damaged
+# bytes per read, and a length that no record has: a longer one means that the array is damaged
 _CHUNK, _LONGEST_RECORD = 1 << 20, 1 << 24
 # Edge Transformer: seed of the held-out examples, their number, and the length that no training query reaches
 _EDGE_SEED, EDGE_VALIDATION, EDGE_QUERY_LIMIT = 42, 1000, 50
@@ -52,12 +52,12 @@ def preprocess_query(query: str) -> str:
 
 
 def original_question(question: str) -> str:
-    """A preprocessed question as CFQ has it. The apostrophe is the only punctuation mark that it writes onto a word."""
+    """A preprocessed question in CFQ's original form. Only the apostrophe is written without a blank before it."""
     return question.replace(" ' s", " 's")
 
 
 def original_query(query: str) -> str:
-    """A preprocessed query as CFQ has it, on one line."""
+    """A preprocessed query in CFQ's original form, on one line."""
     return " ".join(_with_namespace(token) for token in query.replace("count ( * )", "count(*)").split())
 
 
@@ -69,14 +69,14 @@ def _with_namespace(token: str) -> str:
 
 
 def read_records(stream: BinaryIO, where: str) -> Iterator[dict[str, Any]]:
-    """The records of a JSON array of objects, one at a time: memory holds one record and a chunk of the file.
+    """The records of a JSON array of objects, one at a time. Memory holds one record and a chunk of the file.
 
     Args:
         stream: the array's bytes.
-        where: what the stream is, for messages.
+        where: name of the stream, for messages.
 
     Raises:
-        DataError: it is no such array, or is cut short.
+        DataError: it is not such an array, or is cut short.
     """
     decoder, text = json.JSONDecoder(), codecs.getincrementaldecoder("utf-8")()
     buffer, position, ended, number = "", 0, False, 0
@@ -91,7 +91,7 @@ def read_records(stream: BinaryIO, where: str) -> Iterator[dict[str, Any]]:
                 raise ValueError("it is cut short")
             if buffer[position] == "]":
                 return
-            # a record ends with a brace, so none decodes before the whole of it is there
+            # a record ends with a brace, so a partial one never decodes
             record, position = decoder.raw_decode(buffer, position)
         except ValueError as error:
             if ended or len(buffer) - position > _LONGEST_RECORD:
@@ -118,7 +118,7 @@ def _skip(text: str, position: int, characters: str) -> int:
 def read_archive(archive: str | Path, split: str) -> dict[str, list[Pair]]:
     """The pairs of a split family in their original form, in the order of CFQ's file of that family.
 
-    Reads the archive from its start to its end at most twice, and holds no more than the pairs that are asked for.
+    Reads the whole archive at most twice, and keeps only the pairs that are asked for.
 
     Args:
         archive: path of cfq.tar.gz.
@@ -187,7 +187,7 @@ def original(pair: Pair) -> Pair:
 
 
 def edge_form(pair: Pair) -> Pair:
-    """The tokens that Edge Transformer reads: those of the original form, in lower case, joined by single blanks."""
+    """The tokens that the Edge Transformer reads: the original form in lower case, joined by single blanks."""
     question, query = pair
     return " ".join(question.lower().split()), " ".join(query.lower().split())
 
@@ -197,9 +197,9 @@ def edge_parts(parts: Mapping[str, list[Pair]], validation_from: str, filtered: 
 
     Args:
         parts: the pairs in `edge_form`.
-        validation_from: the part that gives up 1,000 examples for validation: "train", and then of the queries of up to
-            49 tokens, or "test".
-        filtered: whether all queries of "train" are of up to 49 tokens. The other two parts do not depend on it.
+        validation_from: the part from which 1,000 examples become validation: "train" (then only queries of up to 49
+            tokens) or "test".
+        filtered: whether "train" has only queries of up to 49 tokens. The other two parts do not depend on it.
 
     Returns:
         "train", "validation" and "test".

@@ -1,13 +1,13 @@
 """Dependency trees of CFQ questions: a context-free grammar, and for each of its rules a head and labels.
 
-The rules and words are those that Goodwin et al. 2022 print (arXiv:2110.06843, appendix), and the word "gender", which
+Rules and words are those printed by Goodwin et al. 2022 (arXiv:2110.06843, appendix), plus the word "gender", which
 their list lacks and 405 questions of mcd1 have. THE HEADS AND LABELS ARE OURS, not the table of Goodwin et al., so the
 trees made here are not their benchmark. Ours follow Universal Dependencies where a rule of the grammar allows it (a
 content word is the head, the first conjunct heads a coordination); "by" depends on its verb, as the grammar puts these
 two together first.
 
-Rules are written with the head bare and every other child as child:LABEL, which depends on the head, or as
-child:LABEL@other, which depends on that other child.
+In a rule the head has no label. Every other child is child:LABEL, which depends on the head, or child:LABEL@other,
+which depends on that other child.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ caseO -> of:CASE DP | of:CASE Name
 commonNoun -> commonNoun RC:ACL | F:COMPOUND commonNoun | P:COMPOUND commonNoun | Adj:AMOD commonNoun
 role -> F:COMPOUND role | Adj:AMOD role | Cnt of:CASE@nat nat:NMOD
 """
-# what "and" and commas join, and which of its kinds may follow another kind
+# what "and" and commas join, and which kind may follow which
 _COORDINATED = {
     "VP": ("VP",),
     "Vobl": ("Vobl",),
@@ -141,15 +141,15 @@ def words() -> dict[str, frozenset[str]]:
     return {word: frozenset(symbols) for word, symbols in listed.items()}
 
 
-# what a cell of the chart knows of a symbol: number of rules used, then how it is made: the rule (or None, for the
-# first two children of a rule with three), where the right part begins, and the symbols of the parts
+# an entry of the chart for a symbol: number of rules used; the rule (None for the first two children of a rule with
+# three); where the right part begins; the symbols of both parts
 _Entry = tuple[int, "Rule | None", int, "tuple[_Symbol, ...]"]
 # a symbol of the grammar, or the first two children of a rule with three
 _Symbol = str | tuple[str, str]
 
 
 class _Grammar:
-    """The rules by what a chart parser has found: one part, or a left part and then a right part."""
+    """The rules, indexed for the chart parser: by one part, or by a left and a right part."""
 
     def __init__(self) -> None:
         self.unary: dict[_Symbol, list[tuple[_Symbol, Rule]]] = {}
@@ -177,10 +177,10 @@ _LEXICON = words()
 
 
 def parse(question: str) -> Tree | None:
-    """The dependency tree of a question, or None where the grammar has none.
+    """The dependency tree of a question; None if the grammar has none.
 
-    Where the grammar allows several readings (of 31 % of mcd1's questions), each phrase is the one with the fewest
-    rules, and among these one whose first part is the shortest.
+    If the grammar allows several trees (31 % of mcd1's questions), each phrase uses the fewest rules, and among these
+    the shortest first part.
 
     Args:
         question: tokens joined by single blanks, in CFQ's original form ("M0 's actor").
@@ -191,13 +191,13 @@ def parse(question: str) -> Tree | None:
         return None
 
 
-# more than half of mcd1's questions have the word classes of an earlier one
+# more than half of mcd1's questions have the same word classes as an earlier one
 @lru_cache(maxsize=1 << 16)
 def _parse(classes: tuple[frozenset[str], ...]) -> Tree | None:
     length = len(classes)
     chart: dict[tuple[int, int], dict[_Symbol, _Entry]] = {}
     for start, symbols in enumerate(classes):
-        # sorted, as the order of a set differs from run to run
+        # sorted, because the order of a set differs from run to run
         chart[start, start + 1] = _with_unary(dict.fromkeys(sorted(symbols), (0, None, 0, ())))
     for span in range(2, length + 1):
         for start in range(length - span + 1):

@@ -1,4 +1,4 @@
-"""CFQ's split families, and what Bergen et al. 2021 take of them."""
+"""CFQ's split families, and what Bergen et al. 2021 use of them."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ FAMILIES = {
 
 
 class Selection(NamedTuple):
-    """What Bergen et al. 2021 take of a family.
+    """What Bergen et al. 2021 use of a family.
 
     Attributes:
-        validation_from: the part that gives up its validation examples.
+        validation_from: the part from which validation examples are taken.
         filtered: whether training queries of 50 tokens and more are left out, as in their code.
     """
 

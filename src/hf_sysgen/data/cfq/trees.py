@@ -1,4 +1,4 @@
-"""Dependency trees, and what Goodwin et al. 2022 (arXiv:2110.06843) count of them."""
+"""Dependency trees, and which dependencies Goodwin et al. 2022 (arXiv:2110.06843) count."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hf_sysgen.data.conllu import read_conllu
 from hf_sysgen.data.errors import DamagedData
 
 # the content relations of Universal Dependencies as the CoNLL 2018 shared task lists them, and the root. Upper case, as
-# in the trees: their metric counts no others (`conll18_ud_eval.py:113-127` of their code)
+# in the trees: their metric counts only these (`conll18_ud_eval.py:113-127` of their code)
 CONTENT_LABELS = frozenset(
     (
         "ACL", "ADVCL", "ADVMOD", "AMOD", "APPOS", "CCOMP", "COMPOUND", "CONJ", "CSUBJ", "DEP", "DISCOURSE",
@@ -34,15 +34,15 @@ class Sentence(NamedTuple):
 
 
 def is_content(label: str) -> bool:
-    """Whether the metric counts a dependency of that label; what follows a colon is not looked at."""
+    """Whether the metric counts a dependency with that label; a part after a colon is ignored."""
     return label.partition(":")[0] in CONTENT_LABELS
 
 
 def is_tree(heads: Sequence[int]) -> bool:
-    """Whether exactly one token is the root, and every other leads to it."""
+    """Whether exactly one token is the root and all others lead to it."""
     if list(heads).count(0) != 1:
         return False
-    # 0 is the root's head; what leads to a token that leads there does, too
+    # tokens known to lead to 0, the root's head
     rooted = {0}
     for token in range(1, len(heads) + 1):
         path: set[int] = set()
@@ -63,7 +63,7 @@ def read_trees(lines: Iterable[bytes], where: str) -> Iterator[Sentence]:
         where: what the file is, for messages.
 
     Raises:
-        DamagedData: a line is no CoNLL-U, or a sentence no tree.
+        DamagedData: a line is not CoNLL-U, or a sentence is not a tree.
     """
     for number, words in enumerate(read_conllu(lines, where), start=1):
         sentence = Sentence(

@@ -19,7 +19,7 @@ from hf_sysgen.data.info import read_info
 
 _COLUMNS = ("story", "target", "query", "task_name", "story_edges", "edge_types", "query_edge", "genders")
 
-# the suffix of a config that leaves upstream's training file in one piece
+# suffix of configs without validation: train is upstream's whole training file
 WHOLE_TRAIN = "_whole_train"
 
 
@@ -27,14 +27,12 @@ class Clutrr(BenchmarkBuilder):
     """CLUTRR (Sinha et al. 2019, arXiv:1908.06177), the noiseless systematic generalization sets.
 
     Columns, per example, with E = k edges and n <= k + 1 people:
-        input: the story, names in square brackets; runs of blanks are one blank, nothing else is changed.
-        query: the two people asked about, [first, second].
-        target: what the second is to the first, one of the 18 `kinship.TARGETS`.
-        k: number of relations that have to be composed, 2 to 10.
-        edges (E, 2): [a, b] for each relation, of people numbered from 0; `edge_types` (E) says what b is to a, each
-            one of the 14 `kinship.EDGE_TYPES`. The edges are a walk from `query_edge[0]` to `query_edge[1]`.
-        query_edge (2): the edge to be labelled.
-        names (n): the person of each number.
+        input: the story, names in square brackets; several blanks become one, nothing else changes.
+        query: the two people of the question, [first, second].
+        target: the relation of the second person to the first, one of the 18 `kinship.TARGETS`.
+        k: number of relations to compose, 2 to 10. edges (E, 2): [a, b] for each relation, of people numbered from 0;
+        `edge_types` (E) is the relation of b to a, one of the 14 `kinship.EDGE_TYPES`. The edges are a walk from
+        `query_edge[0]` to `query_edge[1]`. query_edge (2): the edge to label. names (n): the person of each number.
 
     `EDGE_TYPES` and `TARGETS` are sorted, so that a label's id does not change from run to run.
 
@@ -43,8 +41,8 @@ class Clutrr(BenchmarkBuilder):
     wrong upstream is in `errata` of the benchmark.
 
     Raises:
-        DataError: unknown config, or (on preparation) a file that cannot be had, is not the one expected or has a line
-            that is no CLUTRR example.
+        DataError: unknown config, or (on preparation) a file that is missing, is not the expected one, or has a line
+            that is not a CLUTRR example.
     """
 
     BENCHMARK = read_info(__file__)
@@ -140,7 +138,7 @@ def parse(content: bytes, where: str) -> list[dict[str, Any]]:
         where: its name, for messages.
 
     Raises:
-        DataError: a column is missing, or a line is no example.
+        DataError: a column is missing, or a line is not an example.
     """
     reader = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))
     if missing := [name for name in _COLUMNS if name not in (reader.fieldnames or ())]:
@@ -149,7 +147,7 @@ def parse(content: bytes, where: str) -> list[dict[str, Any]]:
     for row in reader:
         try:
             rows.append(_example(row))
-        # literal_eval raises both, on text that is no literal or none of ours
+        # literal_eval raises these on text that is not a literal; our own checks raise ValueError
         except (ValueError, SyntaxError, TypeError) as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise DamagedData(f"{where}, line {reader.line_num}: not a CLUTRR example ({reason})") from error
@@ -161,7 +159,7 @@ def _example(row: dict[str, str]) -> dict[str, Any]:
     edge_types = ast.literal_eval(row["edge_types"])
     query_edge = list(ast.literal_eval(row["query_edge"]))
     walk = [query_edge[0], *(end for _, end in edges)]
-    # it makes the order of the labels the order of composition, on which the target depends
+    # then the order of the labels is the order of composition, on which the target depends
     if len(edges) != len(edge_types) or [list(step) for step in itertools.pairwise(walk)] != edges:
         raise ValueError(f"edges {edges} with labels {edge_types} are no walk from {query_edge[0]}")
     if walk[-1] != query_edge[1]:

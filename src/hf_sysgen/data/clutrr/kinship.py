@@ -1,11 +1,11 @@
-"""CLUTRR's relations and how two of them in a row make one. Nothing here reads a file."""
+"""CLUTRR's relations, and how two of them compose to one. Nothing here reads a file."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
 
-# what a relation says of the person it leads to: the kind of kin, and "m" or "f"
+# relation -> kind of kin and gender ("m" or "f") of the person it leads to
 RELATIONS = {
     "aunt": ("uncle", "f"),
     "brother": ("sibling", "m"),
@@ -28,8 +28,8 @@ RELATIONS = {
     "uncle": ("uncle", "m"),
     "wife": ("spouse", "f"),
 }
-# a label's id is its place here (the Edge Transformer adds 1: 0 is "no edge"); upstream code orders them by the hash
-# of strings, so differently in every run
+# the id of a label is its index here (the Edge Transformer adds 1: 0 is "no edge"). Upstream code orders labels by the
+# hash of strings, so differently in every run
 EDGE_TYPES = (
     "aunt",
     "brother",
@@ -67,8 +67,8 @@ TARGETS = (
     "uncle",
 )
 
-# (a to b, b to c): a to c. Read off the proofs that upstream gives beside each example; each pair has one answer.
-# Nobody has half-siblings, a second spouse, or children with anybody but the spouse.
+# (a to b, b to c): a to c. From the proofs that upstream gives with each example; each pair has one answer. Nobody has
+# half-siblings, a second spouse, or children with anyone but the spouse.
 RULES = {
     ("child", "child"): "grandchild",
     ("child", "grandparent"): "parent",
@@ -91,28 +91,28 @@ _NAMES = {meaning: name for name, meaning in RELATIONS.items()}
 
 
 def compose(edge_types: Sequence[str]) -> set[str]:
-    """What the last person of a walk can be to the first.
+    """The possible relations of the last person of a walk to the first.
 
     Args:
-        edge_types: relations along the walk, each saying what the next person is to the one before.
+        edge_types: relations along the walk, each of the next person to the one before.
 
     Returns:
-        All relations that some order of applying `RULES` gives; empty where none reaches an answer. The gender is that
-        of the last relation, since both speak of the same person.
+        All relations that `RULES` give in some order of application; empty if none gives an answer. The gender is that
+        of the last relation, as it is the same person.
 
     Raises:
-        KeyError: a relation that CLUTRR does not have.
+        KeyError: CLUTRR does not have a relation.
     """
     kinds = tuple(RELATIONS[name][0] for name in edge_types)
     gender = RELATIONS[edge_types[-1]][1]
     return {_NAMES[kind, gender] for kind in _compose_kinds(kinds)}
 
 
-# the same few hundred chains make up a whole file
+# a file has only a few hundred different chains
 @cache
 def _compose_kinds(kinds: tuple[str, ...]) -> set[str]:
     length = len(kinds)
-    # what the part of the walk from one edge up to another can be, shorter parts first
+    # possible relations of each part of the walk, shorter parts first
     found = {(start, start + 1): {kind} for start, kind in enumerate(kinds)}
     for width in range(2, length + 1):
         for start in range(length - width + 1):

@@ -20,20 +20,19 @@ COLUMNS = {"input": TEXT, "target": TEXT, "category": TEXT, "is_structural": dat
 class Cogs(BenchmarkBuilder):
     """COGS (Kim & Linzen 2020, arXiv:2010.05465): sentences to logical forms.
 
-    Columns, words joined by single spaces, with no end symbol:
-        input: a sentence with its full stop, or in train a word alone ("primitive").
-        target: its logical form, see `cogs.forms`.
-        category: in test one of the 21 `cogs.files.CATEGORIES`; in train "in_distribution", "primitive" or
+    Columns, with words joined by single spaces and without an end symbol: input: a sentence with its full stop; in
+        train also a word alone ("primitive"). target: its logical form, see `cogs.forms`. category: in test one of the
+        21 `cogs.files.CATEGORIES`; in train "in_distribution", "primitive" or
             "exposure_example_..."; "in_distribution" in validation and test_iid.
-        is_structural: whether the category is one of the 3 of test that test a structure, not a word.
+        is_structural: whether the category is one of the 3 that test a structure, not a word.
 
     Configs: gen_2020 (the papers of before 2022-09-13: Kim & Linzen, Csordas et al. 2021) and current differ in 51
     targets of test; train_100_gen_2020 and train_100_current have the larger training file of their appendix. What is
-    wrong upstream is in `errata` of the benchmark and of each config. Csordas et al. choose nothing on test_iid, but
-    put its words into their vocabulary.
+    wrong upstream is in `errata` of the benchmark and of each config. Csordas et al. do not use test_iid, except that
+    their vocabulary has its words.
 
     Raises:
-        DataError: unknown config, or (on preparation) a file that cannot be had or is not the one expected.
+        DataError: unknown config, or (on preparation) a file that is missing or not the expected one.
     """
 
     BENCHMARK = read_info(__file__, "cogs")
@@ -74,7 +73,7 @@ def columns(example: Example) -> dict[str, Any]:
 
 
 def examples(dataset: Mapping[str, datasets.Dataset]) -> Splits:
-    """The splits that are COGS' four files, as examples."""
+    """The examples of the four files of COGS, by split."""
     return {
         split: [
             Example(*row)

@@ -1,4 +1,4 @@
-"""The definition of COGS' splits and categories (Kim & Linzen 2020, section 3), checked on its examples."""
+"""Check the definition of COGS' splits and categories (Kim & Linzen 2020, section 3) on its examples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IN_DISTRIBUTION = 24_000
 PRIMITIVES = 143
 EXPOSURES = 12
 PER_CATEGORY = 1_000
-# the splits that have nothing of what test tests, and their names in a sentence
+# the splits without what test tests, and their names in a sentence
 KNOWN = ("train", "validation", "test_iid")
 _KNOWN = "train, validation and test_iid"
 
@@ -23,11 +23,11 @@ Splits = Mapping[str, Sequence[Example]]
 
 
 def check_categories(splits: Splits, copies: int) -> Iterator[Check]:
-    """The counts of each category, and that no sentence is twice in a split or in two of them.
+    """Check the counts of each category, and that no sentence is in a split twice or in two splits.
 
     Args:
         splits: "train", "validation", "test_iid" and "test".
-        copies: how often train has each primitive and exposure example.
+        copies: how many of each primitive and exposure example train has.
     """
     count = Counter(example.category for example in splits["train"])
     in_distribution, primitives = count.pop("in_distribution", 0), count.pop("primitive", 0)
@@ -47,14 +47,14 @@ def check_categories(splits: Splits, copies: int) -> Iterator[Check]:
         example.sentence for split, examples in splits.items() if split != "train" for example in examples
     )
     train = [example.sentence for example in splits["train"]]
-    # more copies of an example may be the same sentence
+    # copies of an example may be the same sentence
     repeated.update(set(train) if copies > 1 else train)
     fact = "no sentence is in two splits, or twice in one" + (" but for copies in train" if copies > 1 else "")
     yield check_none(fact, (sentence for sentence, times in repeated.items() if times > 1))
 
 
 def check_definitions(splits: Splits) -> Iterator[Check]:
-    """What each of the 21 categories tests, in words and logical forms."""
+    """Check what each of the 21 categories tests, in words and logical forms."""
     known = [parsed for split in KNOWN for parsed in map(_parsed, splits[split])]
     tested: dict[str, list[_Parsed]] = defaultdict(list)
     for parsed in map(_parsed, splits["test"]):
@@ -109,7 +109,7 @@ def _check_lexical(name: str, known: Iterable[_Parsed], tested: Iterable[_Parsed
 
 
 def _check_uses(fact: str, examples: Iterable[_Parsed], word: str, pattern: str) -> Check:
-    """That every example has the word in a use of the pattern, and in no other."""
+    """Check that every example has the word in a use of the pattern, and in no other."""
 
     def is_used(parsed: _Parsed) -> bool:
         uses = use(parsed.example.sentence, parsed.form, word)

@@ -1,4 +1,5 @@
-"""The files of COGS: lines of sentence, target and category; and what each category of the generalization set is."""
+"""The files of COGS (lines of sentence, target and category), and the definition of each category of the generalization
+set."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def parse(content: bytes) -> list[Example]:
     """The examples of a file, in order.
 
     Raises:
-        ValueError: a line has not three columns; the message says which.
+        ValueError: a line does not have three columns; the message names it.
     """
     examples = []
     for number, line in enumerate(content.decode("utf-8").splitlines(), start=1):
@@ -38,13 +39,13 @@ def parse(content: bytes) -> list[Example]:
 
 
 class Lexical(NamedTuple):
-    """A category that tests one word in a use that training never shows.
+    """A category that tests one word in a use that train does not have.
 
     Attributes:
-        word: as logical forms have it.
-        exposure: category of the only training examples that have the word.
-        seen: its use there, a pattern of what `use` returns; "" for a word alone.
-        tested: its use in the category, a pattern likewise.
+        word: as in logical forms.
+        exposure: category of the only training examples with the word.
+        seen: its use there, a pattern for what `use` returns; "" for a word alone.
+        tested: its use in the category, also a pattern.
     """
 
     word: str
@@ -86,7 +87,7 @@ LEXICAL = {
         "hippo", "exposure_example_unacc_subj", "theme in theme V", "agent in agent V"
     ),
 }
-# Kim & Linzen 2020, sections 3.2 and 3.3: known words in a structure that training never shows
+# Kim & Linzen 2020, sections 3.2 and 3.3: known words in a structure that train does not have
 STRUCTURAL = ("obj_pp_to_subj_pp", "cp_recursion", "pp_recursion")
 CATEGORIES = (*LEXICAL, *STRUCTURAL)
 
@@ -102,8 +103,8 @@ def use(sentence: str, form: LogicalForm, word: str) -> set[str]:
 
     Returns:
         for a verb its arguments around "V" in the order of the sentence, "was" before a passive and "xcomp: " before an
-        infinitive: "agent V theme", "theme was V"; for a noun or name its role and the like of the verb: "theme in
-        agent V theme". One for each time the word is used.
+        infinitive: "agent V theme", "theme was V"; for a noun or name its role and then the same of the verb: "theme in
+        agent V theme". One text for each use of the word.
     """
     tokens = sentence.split(" ")
     links = [conjunct for conjunct in form.conjuncts if conjunct.role and not conjunct.role.startswith("nmod")]
@@ -131,7 +132,7 @@ def chain(form: LogicalForm, role: str) -> int:
     longest = 0
     for start in below.keys() - below.values():
         variable, length = start, 0
-        # a form where a variable is below itself has no start
+        # in a form with a cycle no variable is a start
         while variable in below:
             variable, length = below[variable], length + 1
         longest = max(longest, length)
@@ -139,7 +140,7 @@ def chain(form: LogicalForm, role: str) -> int:
 
 
 def has_modified_subject(form: LogicalForm) -> bool:
-    """Whether a noun with a prepositional phrase stands before the verb that it is an argument of."""
+    """Whether a noun with a prepositional phrase precedes the verb that it is an argument of."""
     modified = {link.variable for link in form.conjuncts if link.role.startswith("nmod")}
     return any(
         link.argument in modified and position(link.argument) < position(link.variable) for link in form.conjuncts

@@ -1,8 +1,8 @@
-"""Logical forms of COGS, as a structure: what the converters and the metric share.
+"""Logical forms of COGS as a structure. The converters and the metric use it.
 
 A form is a conjunction. Its definite nouns come first, each with a star and followed by ";", the other conjuncts are
-joined by "AND". A noun is a predicate of one variable, a verb's role and a noun's modifier hold between a variable and
-a variable or a name. A variable's number is the position of its word in the sentence, from 0.
+joined by "AND". A noun is a predicate of one variable. A role of a verb or a modifier of a noun relates a variable to a
+variable or a name. A variable's number is the position of its word in the sentence, from 0.
 
     * girl ( x _ 1 ) ; need . agent ( x _ 2 , x _ 1 ) AND need . xcomp ( x _ 2 , x _ 4 ) AND
     cook . agent ( x _ 4 , x _ 1 )
@@ -24,7 +24,7 @@ class Conjunct(NamedTuple):
     Attributes:
         predicate: its words before the bracket, joined by single spaces: "girl", "need . agent", "cake . nmod . in".
         variable: the first argument.
-        argument: the second one: a variable or a name; "" where there is none.
+        argument: the second argument, a variable or a name; "" if there is none.
         definite: whether it has a star.
     """
 
@@ -40,12 +40,12 @@ class Conjunct(NamedTuple):
 
     @property
     def role(self) -> str:
-        """What the predicate says of its head: "agent", "nmod . in"; "" for a noun."""
+        """The predicate without its head: "agent", "nmod . in"; "" for a noun."""
         return self.predicate.partition(" . ")[2]
 
 
 class LogicalForm(NamedTuple):
-    """A form's parts in their order.
+    """The parts of a form, in order.
 
     Attributes:
         conjuncts: all conjuncts, the definite nouns first. Variables are as written: "x _ 3", or a bound letter.
@@ -68,7 +68,7 @@ def parse_form(target: str) -> LogicalForm:
     """Parse the target of a sentence, or of a primitive that has LAMBDA.
 
     Raises:
-        ValueError: the text is no such form; the message says which part is not. A name alone is none.
+        ValueError: the text is not such a form; the message names the wrong part. A name alone is not one.
     """
     if target.startswith("LAMBDA "):
         return _parse_lambda(target)
@@ -86,7 +86,7 @@ def is_variable(argument: str) -> bool:
 
 
 def is_name(word: str) -> bool:
-    """Whether a word of a form is a proper name: COGS writes no other word with a capital, but "TV"."""
+    """Whether a word of a form is a proper name. COGS capitalizes only names and "TV"."""
     return word[:1].isupper() and word != "TV"
 
 

@@ -26,17 +26,17 @@ class CogsGraph(BenchmarkBuilder):
     for each word, see `graph_forms.Graph`:
         tokens: the words of `input`.
         parents: position, from 0, of the word that a word depends on; -1 for none.
-        roles: how it depends on it; "" for not at all.
-        word_categories: "", "CNOUN", "PNOUN", "VERB" (called category upstream, as here the example's is).
+        roles: how it depends on it; "" if it does not.
+        word_categories: "", "CNOUN", "PNOUN", "VERB" (upstream: category, which here is that of the example).
         noun_types: "", "DEF", "INDEF".
         verb_names: "" or the lemma.
 
     Made from the files of COGS; with gen_2020 they are, byte for byte, those of Bergen et al. (cogs/data/*_seqtag.jsonl
-    of their code; `graph_forms.graph_line` writes them). validation_generalization are their gen_dev lines, which
-    are lines of test, too.
+    of their code; `graph_forms.graph_line` writes them). validation_generalization are their gen_dev lines, which are
+    also in test.
 
     Raises:
-        DataError: unknown config, or (on preparation) a file that cannot be had or is not the one expected.
+        DataError: unknown config, or (on preparation) a file that is missing or not the expected one.
     """
 
     BENCHMARK = read_info(__file__, "cogs_graph")
@@ -92,7 +92,7 @@ def gen_dev_lines() -> list[int]:
 
 
 def _is_forest(graph: Graph) -> bool:
-    """Whether all lists are of one length, who has a parent has a role, and going up from any word ends."""
+    """Whether all lists have one length, each word with a parent has a role, and there is no cycle."""
     if len({len(labels) for labels in graph}) > 1:
         return False
     for word, role in enumerate(graph.roles):

@@ -1,8 +1,8 @@
 """The graph form of COGS (Ontanon et al. 2021, arXiv:2108.04378), on which Bergen et al. 2021 (arXiv:2112.00578) train.
 
 The nodes are the words of the sentence. A word has at most one parent, and four labels; together they stand for the
-logical form. What this loses: a verb in an infinitive ("to cook") no longer has its agent, which is that of the verb
-above it; of a word alone ("primitive") only its category is left, not its arguments.
+logical form. Two things are lost: the agent of an infinitive ("to cook"), which is that of the verb above it, and the
+arguments of a word alone ("primitive"), which keeps only its category.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ARTICLES = frozenset({"A", "An", "The"})
 
 
 class Graph(NamedTuple):
-    """A sentence as a graph: lists with one entry for each token, "" (and -1) where there is nothing to say.
+    """A sentence as a graph: lists with one entry for each token, "" or -1 where nothing applies.
 
     Attributes:
         tokens: the words.
@@ -42,7 +42,7 @@ def to_graph(sentence: str, target: str) -> Graph:
     The graph of a sentence and its logical form, or of a word alone and its meaning.
 
     Raises:
-        ValueError: the form is not well formed, does not fit the sentence, or gives a word two parents.
+        ValueError: the form is malformed, does not fit the sentence, or gives a word two parents.
     """
     tokens = sentence.split(" ")
     size = len(tokens)
@@ -87,7 +87,7 @@ def _label_sentence(graph: Graph, form: LogicalForm) -> None:
             _attach(graph, noun, preposition, "PP_NOUN")
             _attach(graph, preposition, index, "PREP")
         elif conjunct.role == "agent" and agents.get(controllers.get(conjunct.variable, "")) == conjunct.argument:
-            # the agent of an infinitive is attached to the verb above it only
+            # the agent of an infinitive is attached only to the verb above it
             graph.verb_names[index] = graph.tokens[index]
         else:
             graph.word_categories[index] = "VERB"
@@ -99,7 +99,7 @@ def _label_sentence(graph: Graph, form: LogicalForm) -> None:
 
 
 def _find(graph: Graph, word: str, start: int = 0, end: int | None = None) -> int:
-    """Position of the only token in a part of the sentence that is that word."""
+    """Position of the word in a part of the sentence, where it must occur once."""
     end = len(graph.tokens) if end is None else end
     if graph.tokens[start:end].count(word) != 1:
         raise ValueError(f"expected {word!r} once among tokens {start} to {end - 1} of {' '.join(graph.tokens)!r}")

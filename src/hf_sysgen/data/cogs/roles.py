@@ -1,7 +1,7 @@
-"""Role schemes of COGS, so that attention by roles can be tried beyond SCAN (Russin et al. 2022 name it as next).
+"""Role schemes of COGS, to try attention by roles beyond SCAN (Chakravarthy et al. 2022 name it as the next step).
 
 As with the verbs of SCAN, words of an open class share a role: nouns, names and verbs, and in the target also the
-numbers of variables. Which word is of which class is read off the logical forms; no word of COGS is of two.
+numbers of variables. The logical forms tell the class of a word; no word of COGS has two classes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NOUN, NAME, VERB, NUMBER = "noun", "name", "verb", "number"
 # more than any sentence has words
 NUMBERS = 200
-# a word's case is where it stands in the sentence, not what it is
+# capitals mark the start of a sentence, not another word
 CASE = {"A": "a", "The": "the"}
 PREPOSITIONS = dict.fromkeys(("in", "on", "beside"), "preposition")
 CLOSED = {
@@ -30,14 +30,14 @@ CLOSED = {
         **PREPOSITIONS,
         **dict.fromkeys(("agent", "theme", "recipient"), "thematic"),
         **dict.fromkeys(("xcomp", "ccomp"), "complement"),
-        # what LAMBDA binds
+        # variables bound by LAMBDA
         **dict.fromkeys(("a", "b", "e"), "bound"),
     },
 }
 
 
 class Class(NamedTuple):
-    """A word of an open class, on one side."""
+    """An open class of words, on one side."""
 
     side: str
     word: str
@@ -46,10 +46,10 @@ class Class(NamedTuple):
 
 def classes(sentence: str, target: str) -> Iterator[Class]:
     """
-    The nouns, names and verbs of an example, as the sentence and as the logical form write them.
+    The nouns, names and verbs of an example, as written in the sentence and in the logical form.
 
     Raises:
-        ValueError: the target is no logical form.
+        ValueError: the target is not a logical form.
     """
     words = sentence.split(" ")
     if " " not in target and is_name(target):
@@ -71,13 +71,13 @@ def classes(sentence: str, target: str) -> Iterator[Class]:
 
 def lexicon(examples: Iterable[tuple[str, str]]) -> dict[str, dict[str, str]]:
     """
-    Side to word to class of all words of the examples; a word of no open class is a class of its own.
+    Side -> word -> class, for all words of the examples; a word of no open class is its own class.
 
     Args:
         examples: sentence and target.
 
     Raises:
-        DataError: a word is of two classes, or a target is no logical form.
+        DataError: a word has two classes, or a target is not a logical form.
     """
     found: dict[str, dict[str, str]] = {"source": {}, "target": {}}
     everything: dict[str, set[str]] = {"source": set(), "target": set()}

@@ -17,15 +17,15 @@ from hf_sysgen.data.info import read_info
 class CogsVf(BenchmarkBuilder):
     """COGS-vf (Qiu et al. 2022, arXiv:2112.07610): the sentences of COGS to forms without variables.
 
-    Columns: as of `cogs.Cogs`; `target` is the variable-free form, see `variable_free_forms`, words and signs joined by
-    single spaces. The target of a word alone in train is that word.
+    Columns: as in `cogs.Cogs`; `target` is the variable-free form, see `variable_free_forms`, with words and signs
+    joined by single spaces. In train, the target of a word alone is that word.
 
     Configs: gen_2020 and current are made from the files of COGS; with current, each line is that of Wu et al. 2023
-    (and of Qiu et al., as far as their files can be had). recogs is the files of Wu et al.: there 122 words alone keep
-    their COGS target with LAMBDA.
+    (and of Qiu et al., as far as their files are available). recogs has the files of Wu et al., where 122 words alone
+    keep their COGS target with LAMBDA.
 
     Raises:
-        DataError: unknown config, or (on preparation) a file that cannot be had or is not the one expected.
+        DataError: unknown config, or (on preparation) a file that is missing or not the expected one.
     """
 
     BENCHMARK = read_info(__file__, "cogs_vf")

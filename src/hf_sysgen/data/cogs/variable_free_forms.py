@@ -1,4 +1,4 @@
-"""The variable-free form of COGS (Qiu et al. 2022, arXiv:2112.07610), made from a logical form and made back.
+"""The variable-free form of COGS (Qiu et al. 2022, arXiv:2112.07610), from and to logical forms.
 
     need . agent ( x _ 1 , Ava ) AND need . xcomp ( x _ 1 , x _ 3 ) AND cook . agent ( x _ 3 , Ava )
     need ( agent = Ava , xcomp = cook ( agent = Ava ) )
@@ -20,7 +20,7 @@ def to_variable_free(target: str) -> str:
     The variable-free form of a sentence's logical form.
 
     Raises:
-        ValueError: the text is no logical form, has LAMBDA, or is not one verb with what depends on it.
+        ValueError: the text is not a logical form, has LAMBDA, or is not one verb with its dependents.
     """
     form = parse_form(target)
     if form.binders:
@@ -73,7 +73,7 @@ def parse_variable_free(text: str) -> Node:
     Parse a variable-free form.
 
     Raises:
-        ValueError: the text is none; the message says at which token.
+        ValueError: the text is not such a form; the message names the token.
     """
     tokens = [*text.split(), ""]
     at = 0
@@ -111,15 +111,15 @@ def to_logical_form(text: str) -> str:
     """
     The logical form of a sentence's variable-free form.
 
-    A variable-free form does not tell where in the sentence its words stand. So variables are numbered and conjuncts
-    stand in the order in which they are met: the original up to these two, and it becomes the same variable-free form
-    again. The agent of an "xcomp" is that of the verb above, where the two are written alike: one variable, as all
-    control verbs of COGS are subject control verbs.
+    A variable-free form does not have the positions of its words in the sentence. So variables are numbered, and
+    conjuncts ordered, as they occur. Apart from that it is the original, and it gives the same variable-free form
+    again. If the agent of an "xcomp" has the same text as that of the verb above, both are one variable, as all control
+    verbs of COGS are subject control verbs.
 
-    Not defined for a primitive, whose arguments the bare word does not tell.
+    Not defined for a primitive: a bare word does not have its arguments.
 
     Raises:
-        ValueError: the text is no variable-free form of a sentence.
+        ValueError: the text is not a variable-free form of a sentence.
     """
     root = parse_variable_free(text)
     if not root.roles:
@@ -129,7 +129,8 @@ def to_logical_form(text: str) -> str:
     count = 0
 
     def write(node: Node, agent: tuple[Node | None, str]) -> str:
-        """Write what is said of a node; its variable or name. `agent` is that of the verb above, and its variable."""
+        """Write the conjuncts of a node. Returns its variable or name. `agent` is the agent of the verb above, with its
+        variable."""
         nonlocal count
         if not node.roles and not node.definite and is_name(node.word):
             return node.word
@@ -139,7 +140,7 @@ def to_logical_form(text: str) -> str:
             (definite if node.definite else conjuncts).append(f"{'* ' * node.definite}{node.word} ( {variable} )")
         own: tuple[Node | None, str] = (None, "")
         for role, below in node.roles:
-            # the conjunct's place is before those of its argument, which is numbered while they are written
+            # a conjunct comes before those of its argument, which is numbered when they are written
             place = len(conjuncts)
             conjuncts.append("")
             shared = role == "agent" and below == agent[0]

@@ -1,1 +1,1 @@
-"""English passivization: active sentences to be repeated or turned into the passive voice."""
+"""English passivization: copy an active sentence, or turn it into the passive voice."""

@@ -13,24 +13,25 @@ from hf_sysgen.data.errors import DamagedData
 from hf_sysgen.data.fetch import open_file
 from hf_sysgen.data.info import read_info
 
-# split: sources to be repeated, to be passivized, as the published files have them
+# split -> sources to repeat, sources to passivize, in the published files
 _TASK_COUNTS = {"train": (67_265, 32_735), "validation": (665, 335), "test_iid": (6_693, 3_307), "test": (0, 10_000)}
 
 
 class EnglishPassivization(BenchmarkBuilder):
     """English passivization (Mueller et al. 2022, arXiv:2203.09397; the set that Petty et al. 2023, arXiv:2310.19956,
-    fine-tune on): does a model move the object of a sentence by its structure, or by where its words stand?
+    fine-tune on): does a model move the object by the structure of the sentence, or by word positions?
 
     Columns: `input`, 7 to 13 words: an active sentence, its full stop, and last the task, "decl" (repeat it) or
-    "passiv" (turn it into the passive voice); `target`, 6 to 14 words; words are joined by single spaces, with no end
-    symbol. Examples are in the order of the upstream files.
+    "passiv" (turn it into the passive voice); `target`, 6 to 14 words; words are joined by single spaces, without an
+    end symbol. Examples are in the order of the upstream files.
 
-    Config: nps, the set with prepositional phrases. In train, validation and test_iid these stand at the object of any
-    sentence, and at the subject of those to be repeated; in test at the subject of all, and all are to be passivized.
+    Config: nps, the set with prepositional phrases. In train, validation and test_iid, they are at the object of any
+    sentence and at the subject of sentences to repeat. In test, they are at the subject of all sentences, and all are
+    to be passivized.
 
     Raises:
-        DataError: unknown config, or (on preparation) a file that cannot be had, is not the one expected or has a line
-            that is no pair.
+        DataError: unknown config, or (on preparation) a file that is missing, is not the expected one, or has a line
+            that is not a pair.
     """
 
     BENCHMARK = read_info(__file__)

@@ -58,7 +58,7 @@ _SOURCE = re.compile(rf"({_NOUN_PHRASE}) ({_any(VERBS)}) ({_NOUN_PHRASE}) \. ({_
 
 
 class Sentence(NamedTuple):
-    """A source taken apart.
+    """A parsed source.
 
     Attributes:
         subject: 2 words, or 5 with a prepositional phrase.
@@ -77,19 +77,19 @@ class Sentence(NamedTuple):
         """The sentence itself, or its passive voice, as the task asks."""
         if self.task == "decl":
             return f"{self.subject} {self.verb} {self.object} ."
-        # agrees with the head of the new subject, not with the noun next to it
+        # the auxiliary agrees with the head of the new subject, not with the nearest noun
         auxiliary = "were" if NOUNS[self.object.split()[1]] else "was"
         return f"{self.object} {auxiliary} {self.verb} by {self.subject} ."
 
 
 def parse(source: str) -> Sentence:
-    """Take a source apart.
+    """Parse a source.
 
     >>> parse("some walruses near her yak amused my newt . passiv").target
     'my newt was amused by some walruses near her yak .'
 
     Raises:
-        ValueError: it is not of the grammar.
+        ValueError: it is not in the grammar.
     """
     found = _SOURCE.fullmatch(source)
     if found is None:

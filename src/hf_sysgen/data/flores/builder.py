@@ -16,7 +16,7 @@ from hf_sysgen.data.fetch import as_found, open_file
 from hf_sysgen.data.info import ConfigInfo, Source, read_info
 from hf_sysgen.data.text.translation import indic_tokenizer, paired, split_lines
 
-# split: upstream's name of it
+# split -> upstream's name
 UPSTREAM_SPLITS = {"validation": "dev", "test_iid": "devtest", "test": "test"}
 
 
@@ -24,18 +24,18 @@ class Flores(BenchmarkBuilder):
     """FLoRes (Guzman et al. 2019, arXiv:1902.01382), its first release, with the preprocessing of its README.
 
     Columns: `input` and `target`, Nepali and Sinhala normalized and tokenized by the Indic NLP Library, English as
-    written, each with single spaces; `document`, the title of the article that a sentence is from, "" in train. The
-    pieces are a matter of the tokenizer: `subwords.sentencepiece_vocabulary` of both sides of train, 5,000 of them.
-    BLEU is taken on these tokens into Nepali and Sinhala, and by sacrebleu into English.
+    written, all with single spaces; `document`, the title of the sentence's article, "" in train. The tokenizer makes
+    the pieces: `subwords.sentencepiece_vocabulary` of both sides of train, 5,000 of them. BLEU is on these tokens into
+    Nepali and Sinhala, and by sacrebleu into English.
 
     Configs: `ne-en`, `en-ne`, `si-en`, `en-si`, each with the splits `validation` (FLoRes dev), `test_iid` (devtest)
-    and `test` (test). All three are of Wikipedia, which no training corpus is: `test_iid` is drawn like `validation`.
-    `train` is there where the data folder has its two files, which users make of the corpora that FLoRes downloads.
-    Some English sentences come more than once, with several translations.
+    and `test` (test). All three are from Wikipedia, and no training corpus is; `test_iid` is drawn like `validation`.
+    `train` exists only if the data folder has its two files, which users make from the corpora that FLoRes downloads.
+    Some English sentences occur more than once, with different translations.
 
     Raises:
-        DataError: unknown config, or (on preparation) a file that cannot be had or is not the one expected, or the
-            extra `translation` is not installed.
+        DataError: unknown config, or (on preparation) a file that is missing or not the expected one, or the extra
+            `translation` is not installed.
     """
 
     BENCHMARK = read_info(__file__)
@@ -55,7 +55,7 @@ class Flores(BenchmarkBuilder):
             config,
             num_examples={"train": None, **config.num_examples},
             sources={**config.sources, **found},
-            tests={"train": "What users put together. Other text than the other splits.", **config.tests},
+            tests={"train": "Made by users. Other text than the other splits.", **config.tests},
         )
 
     def _info(self) -> datasets.DatasetInfo:
@@ -107,7 +107,7 @@ class Flores(BenchmarkBuilder):
         return columns
 
     def checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:
-        """Counts; no sentence of either side is in two splits, and no article in both validation and test."""
+        """The counts; no sentence of either side is in two splits; no article is in both validation and test."""
         yield from super().checks(dataset)
         for column in ("input", "target"):
             for first, second in itertools.combinations(UPSTREAM_SPLITS, 2):
@@ -126,7 +126,7 @@ class Flores(BenchmarkBuilder):
 
 
 def training_source(foreign: str, language: str) -> Source:
-    """One side of the training text, which users make: the corpora of `download-data.sh`, one after the other."""
+    """One side of the training text, which users make: the concatenated corpora of `download-data.sh`."""
     name = f"train.{foreign}-en.{language}"
     return Source(
         repository="floresv1/download-data.sh",

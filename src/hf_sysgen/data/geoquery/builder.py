@@ -15,10 +15,10 @@ from hf_sysgen.data.geoquery.entities import convert
 from hf_sysgen.data.geoquery.funql import atoms, divergence
 from hf_sysgen.data.info import read_info
 
-# config: compound divergence of test (with what else is held out) from train, which the paper maximises
+# config -> compound divergence from train of test and all other held-out examples; the paper maximises it
 _DIVERGENCE = {"tmcd": 0.1902, "csl_tmcd_1": 0.1328, "csl_tmcd_2": 0.2376, "csl_tmcd_3": 0.1521}
 
-# the examples that the splits divide: the corpus has twelve more, of a later extension
+# number of examples that the splits divide; the corpus has twelve more, from a later extension
 NUM_EXAMPLES = 880
 
 
@@ -26,9 +26,9 @@ class Geoquery(BenchmarkBuilder):
     """GeoQuery (Zelle & Mooney 1996) in the FunQL form of Shaw et al. 2021 (arXiv:2010.12725).
 
     Columns: `input`, the question's words in lower case, and `target`, the query's names, brackets and commas, both
-    joined by single blanks; places are m0 and m1 in both, and `entities` lists what these stand for, as the corpus
-    writes it ("stateid('ohio')"). Made from the corpus and its database by `geoquery_entities`; line by line what the
-    authors' program makes. Examples are in the order of the files of split ids.
+    joined by single blanks; places are m0 and m1 in both, and `entities` lists these places as the corpus writes them
+    ("stateid('ohio')"). `geoquery.entities` makes them from the corpus and its database; each line is that of the
+    authors' program. Examples are in the order of the files of split ids.
 
     Configs:
         standard: the random split of Zettlemoyer & Collins 2005, which Petty et al. 2023 report (section 2.3).
@@ -36,7 +36,7 @@ class Geoquery(BenchmarkBuilder):
         csl_length, csl_template_1, ..., csl_tmcd_3: Qiu et al. 2022 (arXiv:2112.07610), three draws of a split each.
 
     Raises:
-        DataError: unknown config, or (on preparation) a file that cannot be had or is not the one expected.
+        DataError: unknown config, or (on preparation) a file that is missing or not the expected one.
     """
 
     BENCHMARK = read_info(__file__)
@@ -95,7 +95,7 @@ def split_ids(content: bytes, where: str, num_examples: int) -> dict[str, list[i
     Args:
         content: the file, JSON.
         where: its name, for messages.
-        num_examples: how many examples there are to choose from.
+        num_examples: number of examples in the corpus.
 
     Raises:
         DataError: not JSON, or not each example once.

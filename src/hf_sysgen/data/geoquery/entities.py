@@ -1,4 +1,4 @@
-"""GeoQuery's places: which there are, what they are called in a question, and how m0 and m1 stand for them."""
+"""GeoQuery's places, their names in questions, and how m0 and m1 replace them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Place(NamedTuple):
     """A place of the database.
 
     Attributes:
-        identifier: as the corpus writes it, such as stateid('ohio').
-        names: what a question may call it.
-        rank: how many places the database names before it.
+        identifier: in the corpus, such as stateid('ohio').
+        names: its names in questions.
+        rank: number of places before it in the database.
     """
 
     identifier: str
@@ -29,9 +29,8 @@ class Place(NamedTuple):
 
 
 def places(geobase: str) -> dict[str, Place]:
-    """The places of the database by their identifier without quotes.
-
-    A city is there twice: alone, and with its state, which a question then names too.
+    """Identifier without quotes -> place of the database. A city is there twice: alone, and with its state, if the
+    question names the state too.
 
     Args:
         geobase: the Prolog facts.
@@ -66,14 +65,14 @@ def places(geobase: str) -> dict[str, Place]:
             # the lowest and the highest point of a state
             add(f"placeid('{words[2]}')", words[2])
             add(f"placeid('{words[3]}')", words[3])
-    # a question names it, the database does not
+    # questions name it, but the database does not
     add_city("springfield", "south dakota", "sd")
     add("countryid(usa)", *_COUNTRY)
     return found
 
 
 def anonymize(question: str, query: Term, known: Mapping[str, Place]) -> tuple[str, Term, list[str]]:
-    """Put m0, then m1, for the places of a query, in the question and in the query.
+    """Replace the places of a query by m0, then m1, in the question and in the query.
 
     Args:
         question: words, blanks between them.
@@ -81,8 +80,8 @@ def anonymize(question: str, query: Term, known: Mapping[str, Place]) -> tuple[s
         known: what `places` gives.
 
     Returns:
-        Both with placeholders, and the identifiers that these stand for. A place that the question does not name
-        stays. Longer identifiers come first, so that m0 is not always the first in the question.
+        Question and query with placeholders, and the identifiers that these replace. A place that the question does not
+        name stays. Longer identifiers come first, so m0 is not always the first in the question.
     """
     inside = {str(term) for term in subterms(query) if term.is_entity}
     words = question.split(" ")
@@ -102,10 +101,10 @@ def anonymize(question: str, query: Term, known: Mapping[str, Place]) -> tuple[s
 
 
 def convert(corpus: bytes, geobase: str) -> list[dict[str, Any]]:
-    """The corpus's examples as `input`, `target` and `entities`, in its order.
+    """The examples of the corpus as `input`, `target` and `entities`, in order.
 
     Raises:
-        ValueError: the corpus is no such XML, or holds a query that is no FunQL.
+        ValueError: the corpus is not such XML, or has a query that is not FunQL.
     """
     known = places(geobase)
     try:
@@ -128,5 +127,6 @@ def _text(example: ElementTree.Element, tag: str, language: str) -> str:
 
 
 def _plain(question: str) -> str:
-    """Lower case, no final mark, and an apostrophe joined to the word before it: "What 's" is "whats"."""
+    """Lower case, without the final punctuation mark, and with an apostrophe joined to the word before it: "What 's" is
+    "whats"."""
     return question.lower().rstrip("?").rstrip(".").rstrip().replace(" '", "")

@@ -1,7 +1,6 @@
-"""FunQL, the query language of GeoQuery, in the form that its compositional splits use. Nothing here reads a file.
-
-The corpus nests what its operators do not need nested; Shaw et al. 2021 (arXiv:2010.12725) write every operator with as
-many arguments as it really takes, which gives each query one shape:
+"""FunQL, the query language of GeoQuery, in the form that its compositional splits use. Nothing here reads a file. The
+corpus nests all arguments. Shaw et al. 2021 (arXiv:2010.12725) give each operator its true number of arguments, so that
+each query has one shape:
 
     city(all)                       city
     city(loc_2(X))                  intersection(city, loc_2(X))
@@ -46,9 +45,9 @@ CLASSES = frozenset(["capital", "city", "lake", "major", "mountain", "place", "r
 ENTITIES = frozenset(["cityid", "countryid", "placeid", "riverid", "stateid"])
 FILTERS = frozenset(["count", "highest", "largest", "longest", "lowest", "shortest", "smallest", "sum"])
 SETS = frozenset(("intersection", "exclude"))
-# operator: how many of the names nested in its argument belong to it
+# operator -> how many of the names nested in its argument are its own arguments
 COMPARISONS = {"largest_one": 1, "smallest_one": 1, "most": 2, "fewest": 2}
-# the only constant that is no entity
+# the only constant that is not an entity
 SEA_LEVEL = "0"
 
 _TOKEN = re.compile(r"'([^']*)'|([^'(),]*[^'(),\s][^'(),]*)|([(),])")
@@ -103,10 +102,10 @@ def parse(text: str) -> Term:
 
 
 def normalize(tree: Term) -> Term:
-    """The corpus's form of a query to the one above.
+    """A query of the corpus in the form above.
 
     Raises:
-        ValueError: a name that FunQL does not have, or with another number of arguments than it takes.
+        ValueError: FunQL does not have a name, or a name has a wrong number of arguments.
     """
     name, arguments = tree
     if tree.is_entity or tree == Term(SEA_LEVEL):
@@ -159,12 +158,12 @@ def replace(tree: Term, old: Term, new: Term) -> Term:
 
 
 def atoms(targets: Iterable[str]) -> set[str]:
-    """All names in the queries: the atoms of target maximum compound divergence."""
+    """All names in the queries: the atoms for target maximum compound divergence."""
     return {term.name for target in targets for term in subterms(parse(target))}
 
 
 def compounds(targets: Iterable[str]) -> Counter[tuple[str, int, int, str]]:
-    """How often each name stands directly in another: (outer, its number of arguments, which of them, inner)."""
+    """How often a name is directly inside another: (outer, its number of arguments, index of the argument, inner)."""
     return Counter(
         (term.name, len(term.arguments), place, argument.name)
         for target in targets
@@ -174,9 +173,9 @@ def compounds(targets: Iterable[str]) -> Counter[tuple[str, int, int, str]]:
 
 
 def divergence(train: Iterable[str], test: Iterable[str]) -> float:
-    """Compound divergence of two sets of queries (Keysers et al. 2020, section 2.2): 0 is alike, 1 has none in common.
-
-    One minus the Chernoff coefficient of the compounds' frequencies, the train side weighed by 0.1.
+    """Compound divergence of two sets of queries (Keysers et al. 2020, section 2.2): 0 for equal distributions, 1
+    without common compounds. It is one minus the Chernoff coefficient of the compound frequencies, with weight 0.1 for
+    train.
     """
     first, second = compounds(train), compounds(test)
     similarity = sum(

@@ -14,7 +14,7 @@ from hf_sysgen.data.iwslt14.files import LANGUAGES, MAX_LENGTH, RATIO, git_blob_
 from hf_sysgen.data.text.translation import Pair, clean, paired, split_lines
 
 _PUBLISHED = read_info(__file__).config("de-en")
-# git's ids of the lowercased tokens before byte pair encoding, German and English
+# git ids of the lowercased tokens before byte pair encoding, German and English
 GIT_BLOBS = {
     split: tuple(_PUBLISHED.sources[f"{split}.{language}"].git_blob for language in LANGUAGES)
     for split in _PUBLISHED.splits
@@ -25,17 +25,17 @@ class Iwslt14(BenchmarkBuilder):
     """IWSLT14 German-English (Cettolo et al. 2014) with fairseq's preprocessing, as in Chaabouni et al. 2021.
 
     Columns: `input` (German) and `target` (English), lowercased Moses tokens with their escapes (`&apos;`), joined by
-    single spaces. Byte pairs are a matter of the tokenizer: `translation.learn_bpe` with 10,000 merges on train, German
-    lines before English ones, gives the codes that fairseq's script learns.
+    single spaces. The tokenizer makes byte pairs: `translation.learn_bpe` with 10,000 merges on train, German lines
+    before English ones, gives the codes of fairseq's script.
 
-    Configs: `de-en` reads the files that the script made; `de-en_from_archive` makes them. Both satisfy the same
-    `checks`, down to the id that git gives to each side of each split.
+    Configs: `de-en` reads the files that the script made; `de-en_from_archive` makes them. Both pass the same `checks`,
+    down to the git id of each side of each split.
 
-    What upstream gets wrong: the script keeps titles and descriptions of talks as training sentences, and calls every
-    23rd training pair validation, so that validation has the talks of train.
+    Known problems upstream: the script keeps titles and descriptions of talks as training sentences, and takes every
+    23rd training pair as validation, so validation has the talks of train.
 
     Raises:
-        DataError: unknown config, or (on preparation) a file that cannot be had or is not the one expected.
+        DataError: unknown config, or (on preparation) a file that is missing or not the expected one.
     """
 
     BENCHMARK = read_info(__file__)
@@ -59,7 +59,8 @@ class Iwslt14(BenchmarkBuilder):
             yield row, {"input": source, "target": target}
 
     def checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:
-        """Counts; each side of each split is, byte for byte, what fairseq's script made; train and validation clean."""
+        """The counts; each side of each split is byte for byte that of fairseq's script; train and validation are
+        clean."""
         yield from super().checks(dataset)
         for split, blobs in GIT_BLOBS.items():
             for column, language, expected in zip(("input", "target"), LANGUAGES, blobs, strict=True):

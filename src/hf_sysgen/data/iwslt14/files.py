@@ -1,4 +1,4 @@
-"""The text of IWSLT14 German-English: as fairseq's script left it, and made anew from the archive of the campaign.
+"""The text of IWSLT14 German-English: as fairseq's script made it, and made here from the archive of the campaign.
 
 The script is fairseq's `examples/translation/prepare-iwslt14.sh`.
 """
@@ -17,7 +17,7 @@ LANGUAGES = ("de", "en")
 # the files that make up the test set, in order
 EVALUATION = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 MAX_LENGTH, RATIO = 175, 1.5
-# one cleaned training pair in so many is taken for validation
+# every so many cleaned training pairs, one becomes validation
 VALIDATION_EVERY = 23
 
 _ABOUT_A_TALK = ("<url>", "<talkid>", "<keywords>")
@@ -37,12 +37,12 @@ def segment_lines(lines: Iterable[str]) -> list[str]:
 
 def prepare(archive: str | Path) -> dict[str, list[Pair]]:
     """
-    Train, validation and test set out of the campaign's de-en.tgz: tokenized, lowercased, the training text cleaned.
+    Train, validation and test set from the campaign's de-en.tgz: tokenized, lowercased, the training text cleaned.
 
-    Cleaning comes before lowercasing, and leaves the test set alone.
+    Cleaning comes before lowercasing; the test set is not cleaned.
 
     Raises:
-        DataError: the archive is damaged or is another one; the extra `translation` is not installed.
+        DataError: the archive is damaged or another one; the extra `translation` is not installed.
     """
     tokenizers = {language: moses_tokenizer(language) for language in LANGUAGES}
 
@@ -68,7 +68,7 @@ def prepare(archive: str | Path) -> dict[str, list[Pair]]:
 
 
 def git_blob_id(lines: Iterable[str]) -> str:
-    """The id that git gives to a file of these lines."""
+    """The git id of a file with these lines."""
     content = "".join(f"{line}\n" for line in lines).encode()
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 

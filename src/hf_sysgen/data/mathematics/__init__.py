@@ -1,1 +1,1 @@
-"""Mathematics Dataset: school questions and answers, read and written by character."""
+"""Mathematics Dataset: school questions and answers, read and written character by character."""

@@ -17,22 +17,22 @@ from hf_sysgen.data.fetch import DATA_DIR_VARIABLE, as_found, open_file
 from hf_sysgen.data.info import ConfigInfo, read_info
 from hf_sysgen.data.mathematics.files import Pair, longest_number, read_pairs, solve, split_module
 
-# the suffix of a config that is made of generated files
+# suffix of configs of generated files
 SUFFIX = "_generated"
 
 
 class Mathematics(BenchmarkBuilder):
     """The Mathematics Dataset (Saxton et al. 2019, arXiv:1904.01557) as in Csordas et al. 2021 (arXiv:2108.12284).
 
-    Columns: `input`, the question, and `target`, its answer, as upstream writes them: character by character, blanks
-    are characters, and nothing is to be split at them.
+    Columns: `input`, the question, and `target`, its answer, as upstream writes them. Models read characters, and
+    blanks are characters too.
 
-    Configs: arithmetic__add_or_sub and numbers__place_value, of the published archive (2.3 GB, read once for each of
-    its five files), and the same with "_generated", of files that `mathematics.generate` wrote below `data_dir`.
+    Configs: arithmetic__add_or_sub and numbers__place_value, from the published archive (2.3 GB, read once for each of
+    its five files); the same with "_generated", from files that `mathematics.generate` wrote into `data_dir`.
 
     Raises:
-        DataError: unknown config; generated files that are absent; (on preparation) a file that cannot be had, is not
-            the one expected, or has a question without an answer.
+        DataError: unknown config; generated files that are missing; (on preparation) a file that is missing, is not the
+            expected one, or has a question without an answer.
     """
 
     BENCHMARK = read_info(__file__)
@@ -85,11 +85,11 @@ def _pairs(path: str) -> Iterator[Pair]:
         try:
             yield from read_pairs(lines)
         except ValueError as error:
-            raise DamagedData(f"{path}: {error}; this is no file of the Mathematics Dataset") from error
+            raise DamagedData(f"{path}: {error}; this is not a file of the Mathematics Dataset") from error
 
 
 def _with_checksums(config: ConfigInfo, data_dir: str | Path | None) -> ConfigInfo:
-    """The config with the files that are there: what they hold is known only now."""
+    """The config with the checksums of the generated files, which are known only now."""
     sources = {}
     for role, source in config.sources.items():
         found = as_found(source, data_dir)

@@ -1,4 +1,4 @@
-"""The files of the Mathematics Dataset: their layout, how they are split, and what their questions mean.
+"""The files of the Mathematics Dataset: their layout, their splits, and the meaning of their questions.
 
 Every file alternates between a line with a question and a line with its answer.
 """
@@ -11,14 +11,14 @@ from decimal import Decimal
 from itertools import zip_longest
 
 DIFFICULTIES = ("train-easy", "train-medium", "train-hard")
-# module: the file of harder questions that stands beside it
+# module -> its file of harder questions
 EXTRAPOLATION = {
     "arithmetic__add_or_sub": "arithmetic__add_or_sub_big",
     "numbers__place_value": "numbers__place_value_big",
 }
-# questions of each file of the published archive
+# questions in each file of the published archive
 PER_DIFFICULTY, PER_TEST = 666_666, 10_000
-# most questions of one difficulty that are held out for validation
+# maximum of questions of one difficulty held out for validation
 HELD_OUT = 10_000
 
 PLACES = (
@@ -40,7 +40,7 @@ Pair = tuple[str, str]
 
 
 def module_files(module: str) -> dict[str, str]:
-    """Role to path, in the order in which repeated questions are looked for: the first one stays."""
+    """Role -> path, in the order in which repeated questions are removed: the first one stays."""
     files = {difficulty: f"{difficulty}/{module}.txt" for difficulty in DIFFICULTIES}
     return {
         **files,
@@ -65,8 +65,8 @@ def read_pairs(lines: Iterable[str]) -> Iterator[Pair]:
 def split_module(files: dict[str, Iterable[Pair]]) -> Iterator[tuple[str, Pair]]:
     """The splits of one module, as Csordas et al. 2021 make them (`dataset/text/dm_math.py` of their code).
 
-    Of equal questions only the first counts, in the order of `module_files`, so no split repeats one, nor has one of
-    another split. 10,000 of each difficulty are held out, or a tenth where there are fewer than 100,000.
+    Of equal questions only the first is kept, in the order of `module_files`, so no question is in a split twice or in
+    two splits. 10,000 of each difficulty are held out, or a tenth if there are fewer than 100,000.
 
     Args:
         files: pairs by role, all roles of `module_files`.
@@ -87,7 +87,7 @@ def split_module(files: dict[str, Iterable[Pair]]) -> Iterator[tuple[str, Pair]]
             split = {"interpolate": "test_iid", "extrapolate": "test"}[role]
             yield from ((split, pair) for pair in new)
             continue
-        # the authors start the generator anew for each file
+        # the authors restart the generator for each file
         size = min(HELD_OUT, len(new) // 10)
         held_out = set(np.random.RandomState(1234).choice(len(new), size, replace=False).tolist())
         for row, pair in enumerate(new):
@@ -98,7 +98,7 @@ def solve(question: str) -> Decimal:
     """The answer to a question of the two modules.
 
     Raises:
-        ValueError: a question that neither asks.
+        ValueError: the question is of neither module.
     """
     if match := _PLACE.fullmatch(question):
         place, number = match.groups()
@@ -107,7 +107,7 @@ def solve(question: str) -> Decimal:
         if match := pattern.fullmatch(question):
             result = first * Decimal(match["a"]) + second * Decimal(match["b"])
             return abs(result) if kind == "distance" else result
-    raise ValueError(f"no question of these modules: {question!r}")
+    raise ValueError(f"not a question of these modules: {question!r}")
 
 
 def longest_number(questions: Iterable[str]) -> int:
@@ -118,7 +118,7 @@ def longest_number(questions: Iterable[str]) -> int:
 _NUMBER = re.compile(r"[\d.]+")
 _PLACE = re.compile(rf"What is the ({'|'.join(PLACES)}) digit of (\d+)\?")
 _SUM, _DIFFERENCE, _REVERSED, _DISTANCE = (1, 1, ""), (1, -1, ""), (-1, 1, ""), (1, -1, "distance")
-# a and b stand for decimal numbers
+# a and b are decimal numbers
 _PHRASES = {
     "a + b": _SUM,
     "a+b": _SUM,

@@ -1,14 +1,13 @@
-"""Questions of the Mathematics Dataset, made by DeepMind's own generator instead of taken from its 2.3 GB archive.
+"""Make questions of the Mathematics Dataset with DeepMind's generator, instead of its 2.3 GB archive.
 
     python -m hf_sysgen.data.mathematics.generate --python math/bin/python --output FOLDER --seed 0
 
-The generator (PyPI `mathematics_dataset`) needs an older sympy than torch does, so it runs in an environment of its
-own:
+The generator (PyPI `mathematics_dataset`) needs an older sympy than torch, so it runs in its own environment:
 
     python3.11 -m venv math && math/bin/pip install mathematics_dataset==1.0.1 sympy==1.5.1 "numpy<2"
 
-It has no seed; here it is given one for each file. The same seed, sizes and versions make the same files. They are not
-those of the archive, so results on them are not comparable with the paper's beyond the spread between draws.
+It has no seed; here each file gets one. The same seed, sizes and versions make the same files. They are not those of
+the archive, so results on them are comparable with the paper's only up to the spread between draws.
 
 This file is also the program that runs there, so it imports nothing of this package.
 """
@@ -23,7 +22,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-# below a mirror folder
+# path in a mirror folder
 GENERATED = "mathematics_dataset/generated"
 _INSIDE = "--inside-generator"
 
@@ -31,7 +30,7 @@ _INSIDE = "--inside-generator"
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m hf_sysgen.data.mathematics.generate",
-        description="Write generated files of the Mathematics Dataset below a folder, for load_benchmark's data_dir.",
+        description="Write generated files of the Mathematics Dataset into a folder, for load_benchmark's data_dir.",
     )
     parser.add_argument("--python", default=sys.executable, help="interpreter that has mathematics_dataset")
     parser.add_argument("--output", type=Path, required=True, help="a mirror folder")
@@ -47,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"{folder / existing[0]} is there already: name another folder")
     command = [options.python, __file__, _INSIDE, str(folder), str(options.seed)]
     command += [f"{path}={per}" for path, per in files.items()]
-    # sets of strings must not decide what is drawn
+    # the order of sets of strings must not change the draws
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     try:
         done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True)

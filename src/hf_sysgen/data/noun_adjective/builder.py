@@ -19,7 +19,7 @@ from hf_sysgen.data.noun_adjective.parses import ConlluParser, europarl_pairs, s
 from hf_sysgen.data.noun_adjective.rule import HELD_OUT, TRAIN_PAIRS, nouns, pairs_of, split_of, uses
 from hf_sysgen.data.text.translation import moses_normalizer, moses_tokenizer
 
-# made by the user: which parser made it decides what the splits hold
+# made by the user; the splits depend on the parser
 PARSES = Source(
     repository="a dependency parser",
     commit="",
@@ -37,22 +37,21 @@ PAPER_SIZES = {"train": 1_478_195, "validation": 163_486, "test": 659}
 class NounAdjective(BenchmarkBuilder):
     """Noun-adjective ordering (Chaabouni et al. 2021, arXiv:2107.01366, section 4.2), built from Europarl v7.
 
-    Columns: `input` (English) and `target` (French), Moses tokens with their case and escapes, split at hyphens, after
-    normalization of punctuation, joined by single spaces, as in fairseq's preparation of WMT14 English-French; `pairs`,
-    adjective and noun of the eight nouns, such as "new response". Byte pairs are a matter of the tokenizer:
-    `translation.learn_bpe` with 40,000 merges on both sides of train.
+    Columns: `input` (English) and `target` (French), Moses tokens with case and escapes, split at hyphens, after
+    normalization of punctuation, joined by single spaces, as fairseq prepares WMT14 English-French; `pairs`, adjective
+    and noun of the eight nouns, such as "new response". The tokenizer makes byte pairs: `translation.learn_bpe` with
+    40,000 merges on both sides of train.
 
-    Needs two files below `data_dir` (or `HF_SYSGEN_DATA_DIR`), at the least the second one: the archive of Europarl,
-    which is downloaded otherwise, and the parses of its sentences with one of the eight nouns,
-    `mt/europarl/fr-en.conllu[.gz]`; `noun_adjective.parses` says how to make them. Data of other parses is other data,
-    and is kept apart.
+    Needs the parses of the sentences with one of the eight nouns, `mt/europarl/fr-en.conllu[.gz]` in `data_dir` (or
+    `HF_SYSGEN_DATA_DIR`); `noun_adjective.parses` says how to make them. Europarl's archive is downloaded if it is not
+    there too. Other parses give other data, which is kept separately.
 
-    Configs: `modified` leaves out the eight nouns where they have no adjective, `modified_or_bare` does not. The paper
-    is silent about it; what else is open is in `errata` of the benchmark.
+    Configs: `modified` leaves out sentences in which one of the eight nouns has no adjective, `modified_or_bare` keeps
+    them. The paper does not say which; other open questions are in `errata` of the benchmark.
 
     Raises:
-        DataError: unknown config; no parses; (on preparation) a file that cannot be had, is not the one expected, or
-            parses that are not those of the sentences.
+        DataError: unknown config; no parses; (on preparation) a file that is missing or not the expected one, or parses
+            of other sentences.
     """
 
     BENCHMARK = read_info(__file__)
@@ -106,7 +105,8 @@ class NounAdjective(BenchmarkBuilder):
                 yield row, {"input": source, "target": target, "pairs": pairs.get(row, [])}
 
     def checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:
-        """No held-out pair in train and validation, nothing else in test; the adjectives are known from other nouns."""
+        """Train and validation have no held-out pair, test has nothing else; train has the adjectives with other
+        nouns."""
         yield from super().checks(dataset)
         seen = {f"{adjective} {noun}" for adjective, noun in TRAIN_PAIRS}
         unseen = {f"{adjective} {noun}" for adjective, noun in HELD_OUT}
@@ -130,13 +130,13 @@ def assign(
     sentences: Iterable[str], parses: Iterator[Sequence[Word]], bare: bool, seed: int = 0
 ) -> tuple[tuple[str | None, ...], dict[int, list[str]]]:
     """
-    The split of each sentence, None for one that is left out, and its noun-adjective pairs by row, where it has any.
+    The split of each sentence (None if it is left out), and row -> noun-adjective pairs of the sentences that have any.
 
     Args:
         sentences: English.
         parses: of those with one of the eight nouns, in order.
-        bare: whether the eight nouns may be without an adjective, see `rule.split_of`.
-        seed: of the draw of validation out of train.
+        bare: whether the eight nouns may have no adjective, see `rule.split_of`.
+        seed: for drawing validation from train.
     """
     import numpy as np
 
@@ -150,7 +150,7 @@ def assign(
         splits.append(split_of(sentence_uses, bare))
         if pairs := pairs_of(sentence_uses):
             found[row] = pairs
-    # a parser that has parses left over finds that out at its end
+    # only at its end does a parser see that parses are left over
     next(parses, None)
     kept = [row for row, split in enumerate(splits) if split == "train"]
     share = PAPER_SIZES["validation"] / (PAPER_SIZES["train"] + PAPER_SIZES["validation"])

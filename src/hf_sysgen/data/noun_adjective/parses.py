@@ -1,4 +1,4 @@
-"""Parses for noun_adjective: the sentences that need one, parsers, and CoNLL-U files.
+"""Parses for noun_adjective: the sentences to parse, parsers, and CoNLL-U files.
 
 Chaabouni et al. 2021 parse with CoreNLP, which writes CoNLL-U itself:
 
@@ -6,7 +6,7 @@ Chaabouni et al. 2021 parse with CoreNLP, which writes CoNLL-U itself:
     java edu.stanford.nlp.pipeline.StanfordCoreNLP -annotators tokenize,ssplit,pos,lemma,depparse \\
         -ssplit.eolonly -outputFormat conllu -file sentences.en
 
-Any other parser with `amod` and `conj` will do. For a spaCy model, with the extra `parsing`:
+Any other parser with `amod` and `conj` works too. For a spaCy model, with the extra `parsing`:
 
     python -m hf_sysgen.data.noun_adjective.parses spacy MODEL sentences.en parses.conllu
 """
@@ -28,13 +28,13 @@ from hf_sysgen.data.fetch import open_file
 from hf_sysgen.data.noun_adjective.rule import nouns
 from hf_sysgen.errors import one_line, reported
 
-# how the Penn Treebank writes brackets
+# brackets in the Penn Treebank
 _BRACKET = re.compile("-[LR][RSC]B-")
 _NO_LETTER = re.compile("[^a-z]")
 
 
 class Parser(Protocol):
-    """What gives each sentence its dependency parse."""
+    """A dependency parser."""
 
     def parse(self, sentences: Iterable[str]) -> Iterator[list[Word]]:
         """One parse per sentence, in order."""
@@ -66,7 +66,7 @@ class SpacyParser:
 
     def parse(self, sentences: Iterable[str]) -> Iterator[list[Word]]:
         for document in self._pipeline.pipe(sentences):
-            # a root is its own head; blanks between words can be tokens
+            # a root is its own head; blanks can be tokens
             yield [
                 Word(
                     token.text if token.text.strip() else "_",
@@ -79,13 +79,13 @@ class SpacyParser:
 
 
 class ConlluParser:
-    """Parses that were made before, in a CoNLL-U file, of the same sentences in the same order.
+    """Parses from a CoNLL-U file, of the same sentences in the same order.
 
     Args:
         path: the file, which may be gzipped.
 
     Raises:
-        DataError: (on parsing) a line is no CoNLL-U, or the parses are not those of the sentences.
+        DataError: (on parsing) a line is not CoNLL-U, or the parses are of other sentences.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -120,7 +120,7 @@ def write_conllu(parses: Iterable[Sequence[Word]], file: IO[str]) -> None:
 
 def europarl_pairs(archive: str | Path) -> Iterator[tuple[str, str]]:
     """
-    The English and French lines of Europarl v7's fr-en.tgz, blanks single, without pairs that lack a side.
+    The English and French lines of Europarl v7's fr-en.tgz, with single blanks, without pairs that lack a side.
 
     Raises:
         DataError: the archive is damaged or another one, or one side has more lines.
@@ -152,13 +152,13 @@ def _lines(stream: Iterable[bytes], where: str) -> Iterator[str]:
 
 
 def _letters(texts: Iterable[str]) -> str:
-    """What parsers leave of a text: its plain letters."""
+    """The letters of a text, which all parsers keep."""
     return _NO_LETTER.sub("", "".join(_BRACKET.sub("", text) for text in texts).lower())
 
 
 @contextmanager
 def _written(path: str) -> Iterator[IO[str]]:
-    """A text file that is there only once it is whole. Raises DataError: it cannot be written."""
+    """A text file that appears only when it is complete. Raises DataError: it cannot be written."""
     unfinished = Path(f"{path}.unfinished")
     try:
         with open(unfinished, "w", encoding="utf-8") as file:
@@ -184,7 +184,7 @@ def _sentences(path: str) -> Iterator[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    listing = commands.add_parser("sentences", help="write the sentences that need a parse, one a line")
+    listing = commands.add_parser("sentences", help="write the sentences that need a parse, one per line")
     listing.add_argument("archive", help="Europarl v7's fr-en.tgz")
     listing.add_argument("output")
     parsing = commands.add_parser("spacy", help="parse them with a spaCy model")

@@ -9,19 +9,19 @@ from typing import NamedTuple
 
 from hf_sysgen.data.conllu import Word
 
-# noun to the one adjective that it has in train; French puts these after the noun ("backward")
+# noun -> its only adjective in train; French puts these after the noun ("backward")
 BACKWARD = {
     "response": "specific",
     "institution": "particular",
     "organisation": "effective",
     "solution": "permanent",
 }
-# and these before it ("forward")
+# French puts these before the noun ("forward")
 FORWARD = {"source": "new", "decision": "good", "responsibility": "big", "population": "first"}
 
 # adjective, noun
 TRAIN_PAIRS = tuple((adjective, noun) for noun, adjective in (BACKWARD | FORWARD).items())
-# 32: nouns of either column with the adjectives of the other
+# 32 pairs: nouns of one table with the adjectives of the other
 HELD_OUT = tuple(
     (adjective, noun)
     for nouns, others in ((BACKWARD, FORWARD), (FORWARD, BACKWARD))
@@ -29,7 +29,7 @@ HELD_OUT = tuple(
     for adjective in others.values()
 )
 
-# lowercase form to noun; Europarl spells both organisation and organization
+# lowercase form -> noun; Europarl has both organisation and organization
 FORMS = {
     form: noun
     for noun in BACKWARD | FORWARD
@@ -47,7 +47,7 @@ class Use(NamedTuple):
 
 
 def nouns(sentence: str) -> list[str]:
-    """Those of the eight nouns that are in a sentence, with repetitions; a part of a hyphenated word counts."""
+    """Those of the eight nouns that are in a sentence, with repetitions; parts of hyphenated words count."""
     return [FORMS[form.lower()] for form in _FORM.findall(sentence)]
 
 
@@ -56,7 +56,7 @@ def uses(sentence: str, parse: Sequence[Word]) -> list[Use]:
     The uses of the eight nouns in a sentence.
 
     An adjective modifies a noun as its `amod`, or coordinated with one ("specific and effective responses"). A noun
-    inside of a longer token ("open-source") has no adjective.
+    inside a longer token ("open-source") has no adjective.
     """
     found = []
     for number, word in enumerate(parse, 1):
@@ -75,15 +75,15 @@ def uses(sentence: str, parse: Sequence[Word]) -> list[Use]:
 
 def split_of(sentence_uses: Iterable[Use], bare: bool) -> str | None:
     """
-    Where a sentence goes.
+    The split of a sentence.
 
     Args:
-        sentence_uses: of the eight nouns.
-        bare: whether a noun without an adjective may stand in any part. The paper does not say.
+        sentence_uses: its uses of the eight nouns.
+        bare: whether a noun without an adjective may be in any split; the paper does not say.
 
     Returns:
-        "train" if each noun has its one adjective and no other; "test" if each noun, and at least one, has adjectives
-        of the other column only; else None, for a sentence that is left out.
+        "train" if each noun has its one adjective and no other; "test" if there is at least one noun and each has only
+        adjectives of the other table; otherwise None: the sentence is left out.
     """
     modified = [use for use in sentence_uses if use.adjectives or not bare]
     held_out = set(HELD_OUT)

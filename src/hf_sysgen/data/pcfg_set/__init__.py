@@ -1,1 +1,1 @@
-"""PCFG SET: string edit functions to be carried out."""
+"""PCFG SET: string edit functions to apply."""

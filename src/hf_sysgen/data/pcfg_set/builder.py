@@ -27,35 +27,35 @@ HELD_OUT_PAIRS = (
     ("repeat", "remove_second"),
     ("append", "swap_first_last"),
 )
-# most functions of a source in the productivity training set
+# maximum of functions in a source of the productivity training set
 PRODUCTIVITY_TRAIN = 8
-# role of a file: column it fills, besides `input` and `target`
+# role of a file -> its column, besides `input` and `target`
 _MORE_COLUMNS = {"synonym": "synonym_input", "exception": "exception_target"}
 
 
 class PcfgSet(BenchmarkBuilder):
-    """PCFG SET (Hupkes et al. 2020, arXiv:1908.08351): string edit functions and what they make of strings of symbols.
+    """PCFG SET (Hupkes et al. 2020, arXiv:1908.08351): string edit functions, and their results on strings of symbols.
 
     Columns: `input`, 3 to 71 words (10 functions in prefix notation, 520 symbols, the comma), and `target`, 1 to 736
     symbols; words are joined by single spaces, with no end symbol. Examples are in the order of the upstream files;
     those of productivity are sorted by number of functions. `pcfg_set.grammar.interpret` gives the target of an input,
-    `pcfg_set_generator.generate` new examples.
+    `pcfg_set.generator.generate` makes new examples.
 
     Configs (section 5 of the paper):
-        base: the task accuracy.
+        base: task accuracy.
         productivity, systematicity: those of Csordas et al. 2021 (arXiv:2108.12284).
-        substitutivity_equally_distributed, substitutivity_primitive: functions under two names ("X_twin" for X). test
-            has the column `synonym_input`, the input with one function under its other name; null in other splits.
+        substitutivity_equally_distributed, substitutivity_primitive: functions with two names (X and "X_twin"). test
+        has the column `synonym_input`, the input with one function renamed; null in other splits.
         overgeneralisation_0.01, ..._0.05, ..._0.1, ..._0.5: exceptions of four pairs of functions. test has the column
             `exception_target`, the target that train gives to the input; null in other splits.
 
-    The localism test has no split of its own: it is a procedure that unrolls base's inputs with a trained model. The
-    sizes and sha256 of the files with train's inputs are not known, so these are pinned by git's own id of their
-    content; what the paper says of them is checked by `hf-sysgen data verify`.
+    The localism test has no split: it is a procedure that unrolls base's inputs with a trained model. The sizes and
+    sha256 of the files with train's inputs are not known, so they are pinned by git ids; `hf-sysgen data verify` checks
+    on them what the paper says.
 
     Raises:
-        DataError: unknown config, or (on preparation) a file that cannot be had, is not the one expected or has not as
-            many lines as the one that belongs to it.
+        DataError: unknown config, or (on preparation) a file that is missing, is not the expected one, or has another
+            number of lines than its counterpart.
     """
 
     BENCHMARK = read_info(__file__)
@@ -82,7 +82,7 @@ class PcfgSet(BenchmarkBuilder):
         counts = {path: len(columns[column]) for column, path in paths.items()}
         if len(set(counts.values())) > 1:
             raise DamagedData(
-                "PCFG SET: files that belong together differ in their number of lines: "
+                "PCFG SET: files that belong together have different numbers of lines: "
                 + ", ".join(f"{path} has {count:,}" for path, count in counts.items())
             )
         empty: dict[str, str | None] = dict.fromkeys(self._info().features)
@@ -95,7 +95,7 @@ class PcfgSet(BenchmarkBuilder):
         inputs = {split: column["input"] for split, column in columns.items()}
         family = self.config.name.split("_")[0]
         for split, column in columns.items():
-            # an exceptional pair has its usual meaning everywhere but in the exceptions that train has
+            # an exceptional pair has its usual meaning, except in train's exceptions
             exceptional = family == "overgeneralisation" and split == "train"
             pairs = zip(column["input"], column["target"], strict=True)
             wrong = (pair for pair in pairs if pair[1] not in _meanings(pair[0], exceptional))
@@ -150,7 +150,7 @@ def _overgeneralisation_checks(inputs: dict[str, list[str]], targets: list[str])
 
 
 def _meanings(source: str, exceptional: bool) -> set[str]:
-    """What a source may mean, nothing where it is not of the grammar."""
+    """The possible meanings of a source; none if it is not in the grammar."""
     plain = without_synonyms(source)
     try:
         return (exceptional_targets(plain) if exceptional else set()) or {interpret(plain)}
@@ -159,7 +159,7 @@ def _meanings(source: str, exceptional: bool) -> set[str]:
 
 
 def _is_renamed(source: str, other: str) -> bool:
-    """Whether `other` is the source with one of its functions under its other name wherever it stands."""
+    """Whether `other` is the source with one of its functions renamed at every place."""
     names = {name for name in SYNONYMS if name in other.split()}
     return len(names) == 1 and all(
         other == " ".join(name if word == SYNONYMS[name] else word for word in source.split()) for name in names

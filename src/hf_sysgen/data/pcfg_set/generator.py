@@ -1,8 +1,8 @@
 """New examples of PCFG SET, drawn from its grammar.
 
-The published examples were drawn from a probabilistic grammar and then picked so that their lengths and depths are
-those of English sentences, so no rates of the grammar alone give their lengths. Here the number of functions of a
-source is drawn first, as often as the published files have it, and then a source with that many functions.
+The published examples were drawn from a probabilistic grammar and then selected to have the lengths and depths of
+English sentences, so no rates of the grammar alone give their lengths. Here the number of functions is drawn first,
+from its frequencies in the published files, and then a source with that many functions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from hf_sysgen.data.pcfg_set.grammar import BINARY, SEPARATOR, SYMBOLS, UNARY, interpret
 
-# number of functions: sources of the base dev and test files that have it, 14,581 in all
+# number of functions -> sources with it in the base dev and test files, 14,581 in all
 PUBLISHED_LENGTHS: Mapping[int, int] = MappingProxyType(
     {
         1: 225, 2: 1870, 3: 2827, 4: 2745, 5: 1931, 6: 1495, 7: 967, 8: 740, 9: 500, 10: 366, 11: 279, 12: 215, 13: 118,
@@ -24,23 +24,21 @@ PUBLISHED_LENGTHS: Mapping[int, int] = MappingProxyType(
 
 _STRING_LENGTHS = (2, 3, 4, 5)
 _UNARY, _BINARY = tuple(UNARY), tuple(BINARY)
-# draws of a source before its number of functions and words are taken to exclude each other
+# draws of a source before giving up, as its number of functions and of words may be incompatible
 _ATTEMPTS = 10_000
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Probabilities of the grammar's rules.
-
-    The defaults are the shares of each choice in the sources of the published base dev and test files. Functions with
-    as many arguments are equally likely, and so are the symbols, as they are there.
+    """Probabilities of the rules of the grammar. The defaults are the shares of each choice in the published base dev
+    and test sources. As there, functions with the same number of arguments are equally likely, and so are symbols.
 
     Attributes:
         unary_first: that the first function is unary.
         unary: that any other function is unary.
         function_in_unary: that the argument of a unary function starts with a function.
         function_in_binary: the same for each argument of a binary function.
-        string_lengths: shares of strings with 2, 3, 4 and 5 symbols, of any sum.
+        string_lengths: weights of strings with 2, 3, 4 and 5 symbols; they need not sum to 1.
 
     Raises:
         ValueError: a rate is not between 0 and 1, or a share is negative.
@@ -72,11 +70,11 @@ def generate(
 
     Args:
         num_examples: how many.
-        seed: the same seed gives the same pairs, and the first ones of a longer list.
-        lengths: how often a source has that many functions, of any sum.
+        seed: the same seed gives the same pairs; a longer list starts with the same pairs.
+        lengths: number of functions -> its weight; weights need not sum to 1.
         rates: probabilities of the rules; given the number of functions, they decide the shape of a source.
-        max_words: longest source, in words, commas included, as in the published files. A longer one is drawn again,
-            with as many functions.
+        max_words: maximum of words in a source, commas included, as in the published files. A longer source is drawn
+            again, with the same number of functions.
 
     Raises:
         ValueError: a length is below 1, or no source with that many functions and at most `max_words` words was found.
@@ -93,13 +91,13 @@ def generate(
 
 
 class _Grammar:
-    """Draws sources with a given number of functions, exactly as likely as the rates make them among all such."""
+    """Draws sources with a given number of functions, with their exact conditional probabilities under the rates."""
 
     def __init__(self, rng: random.Random, rates: Rates, most: int) -> None:
         self._rng = rng
         self._rates = rates
         self._strings: set[tuple[str, ...]] = set()
-        # n: probability that an argument of a unary, of a binary function has n functions in all
+        # n -> probability that an argument of a unary, or of a binary function has n functions in all
         self._in_unary = [1 - rates.function_in_unary]
         self._in_binary = [1 - rates.function_in_binary]
         for num_functions in range(1, most + 1):
@@ -118,7 +116,7 @@ class _Grammar:
         )
 
     def _splits(self, num_functions: int, unary: float) -> list[float]:
-        """Weights of the ways to spread a call's functions: all in one argument, or k in the first of two."""
+        """Weights of the ways to distribute a call's functions: all in one argument, or k in the first of two."""
         rest = num_functions - 1
         in_two = [self._in_binary[k] * self._in_binary[rest - k] for k in range(num_functions)]
         return [unary * self._in_unary[rest], *((1 - unary) * weight for weight in in_two)]
@@ -126,7 +124,7 @@ class _Grammar:
     def _draw(self, num_functions: int) -> tuple[list[str], set[tuple[str, ...]]]:
         words: list[str] = []
         strings: set[tuple[str, ...]] = set()
-        # what is still to be written, the next one last: a word, or how many functions an expression has
+        # what is still to write, the next item last: a word, or the number of functions of an expression
         pending: list[str | int] = [num_functions]
         while pending:
             item = pending.pop()
@@ -142,7 +140,7 @@ class _Grammar:
         return words, strings
 
     def _string(self, own: set[tuple[str, ...]]) -> tuple[str, ...]:
-        """A string that no other place has; it is added to the source's own."""
+        """A new string for this source; it is added to the source's strings."""
         while True:
             (length,) = self._rng.choices(_STRING_LENGTHS, self._rates.string_lengths)
             string = tuple(self._rng.choices(SYMBOLS, k=length))

@@ -1,6 +1,6 @@
-"""The functions of PCFG SET (Hupkes et al. 2020, arXiv:1908.08351): what a source means.
+"""The functions of PCFG SET (Hupkes et al. 2020, arXiv:1908.08351): the meaning of a source.
 
-A source is written in prefix notation without brackets; a comma stands between the two arguments of a binary function:
+A source is written in prefix notation without brackets; a comma separates the two arguments of a binary function:
 
     source    call | string
     call      unary source | binary source , source
@@ -21,7 +21,7 @@ UNARY: dict[str, Callable[[Symbols], Symbols]] = {
     "reverse": lambda symbols: symbols[::-1],
     "shift": lambda symbols: symbols[1:] + symbols[:1],
     "echo": lambda symbols: symbols + symbols[-1:],
-    # of a single symbol it makes two, as the authors' code does; no source of the data applies it to one
+    # one symbol becomes two, as in the authors' code; the data has no such source
     "swap_first_last": lambda symbols: symbols[-1:] + symbols[1:-1] + symbols[:1],
     "repeat": lambda symbols: symbols + symbols,
 }
@@ -35,9 +35,9 @@ FUNCTIONS = (*UNARY, *BINARY)
 SYMBOLS = tuple(f"{letter}{number}" for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" for number in range(1, 21))
 SEPARATOR = ","
 
-# the substitutivity test's other words for four functions
+# synonyms of four functions in the substitutivity test
 SYNONYMS = {f"{function}_twin": function for function in ("swap_first_last", "repeat", "append", "remove_second")}
-# the overgeneralisation test's pairs of adjacent functions, and the pair whose meaning they have in an exception
+# pairs of adjacent functions in the overgeneralisation test -> the pair whose meaning they have in an exception
 EXCEPTIONS = {
     ("reverse", "echo"): ("echo", "copy"),
     ("prepend", "remove_first"): ("remove_second", "append"),
@@ -50,12 +50,12 @@ _SYMBOLS = frozenset(SYMBOLS)
 
 
 def interpret(source: str) -> str:
-    """The target of a source: the symbols it evaluates to.
+    """The target of a source: the symbols that it evaluates to.
 
     Raises:
         ValueError: the source is not of the grammar.
     """
-    # from the right, as the arguments of a prefix function then come before it; None marks a separator
+    # from the right, so that arguments come before their function; None is a separator
     values: list[Symbols | None] = []
     string: Symbols = []
     for word in reversed(source.split()):
@@ -67,7 +67,7 @@ def interpret(source: str) -> str:
             string = []
         if word == SEPARATOR:
             if not values or values[-1] is None:
-                raise ValueError(f"PCFG SET: nothing stands behind a comma in {source!r}")
+                raise ValueError(f"PCFG SET: nothing follows a comma in {source!r}")
             values.append(None)
         elif unary := UNARY.get(word):
             _push(values, unary(_argument(values, word, source)), source)
@@ -92,18 +92,18 @@ def functions(source: str) -> list[str]:
 
 
 def adjacent_functions(source: str) -> set[tuple[str, str]]:
-    """The pairs of functions that stand side by side, so that the second makes the (first) argument of the first."""
+    """The pairs of adjacent functions: the second makes the (first) argument of the first."""
     return {pair for pair in pairwise(source.split()) if _FUNCTIONS.issuperset(pair)}
 
 
 def without_synonyms(source: str) -> str:
-    """A source of the substitutivity test with every function under its usual name."""
+    """A source of the substitutivity test with the usual name of each function."""
     return " ".join(SYNONYMS.get(word, word) for word in source.split())
 
 
 def exceptional_targets(source: str) -> set[str]:
-    """What a source of the overgeneralisation test may mean where it is an exception, one meaning for each of its
-    `EXCEPTIONS`: only one pair of a source is exceptional, and the source does not tell which."""
+    """The possible meanings of an exception in the overgeneralisation test, one for each of its `EXCEPTIONS`: only one
+    pair of a source is exceptional, and the source does not show which."""
     present = adjacent_functions(source)
     return {
         interpret(source.replace(" ".join(pair), " ".join(meant)))

@@ -13,7 +13,7 @@ from hf_sysgen.data.fetch import open_file
 from hf_sysgen.data.info import read_info
 from hf_sysgen.data.scan.files import LENGTH_TRAIN, TEMPLATES, examples, num_actions, parse
 
-# config: most actions in `train` and `validation`
+# config -> maximum of actions in `train` and `validation`
 LENGTH_CUTOFFS = {
     name: int(name.rpartition("_")[2]) for name in read_info(__file__).configs if name.startswith("length_cutoff_")
 }
@@ -23,12 +23,12 @@ class Scan(BenchmarkBuilder):
     """SCAN (Lake & Baroni 2018, arXiv:1711.00350): commands to actions.
 
     Columns: `input`, 1 to 9 words of 13, and `target`, 1 to 48 action words of 6; words are joined by single spaces,
-    with no end symbol. Examples are in the order of the upstream files. `scan.files` remakes these byte for byte, so
-    only mcd1 to mcd3 need a network or a mirror.
+    without an end symbol. Examples are in the order of the upstream files. `scan.files` generates these byte for byte,
+    so only mcd1 to mcd3 need a network or a mirror.
 
-    Configs (each says in its description which part is the compositional test):
-        simple, length, addprim_jump, addprim_turn_left: Lake & Baroni 2018, experiments 1, 2, 3, 3.
-        template_around_right, template_jump_around_right, template_opposite_right, template_right: Loula et al. 2018
+    Configs (the description of each names its compositional test): simple, length, addprim_jump, addprim_turn_left:
+        Lake & Baroni 2018, experiments 1, 2, 3, 3. template_around_right, template_jump_around_right,
+        template_opposite_right, template_right: Loula et al. 2018
             (arXiv:1807.07545).
         length_cutoff_22, ..., length_cutoff_40: the cutoffs of Newman et al. 2020 (arXiv:2010.07174) as re-split by
             Csordas et al. 2021 (arXiv:2108.12284, section 3.1; `dataset/scan_length_resplit.py` of their code). The
@@ -36,7 +36,7 @@ class Scan(BenchmarkBuilder):
         mcd1, mcd2, mcd3: the SCAN splits of Keysers et al. 2020 (arXiv:1912.09713).
 
     Raises:
-        DataError: unknown config, or (on preparation) a file that cannot be had or is not the one expected.
+        DataError: unknown config, or (on preparation) a file that is missing or not the expected one.
     """
 
     BENCHMARK = read_info(__file__)
@@ -48,7 +48,7 @@ class Scan(BenchmarkBuilder):
     def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
         files = self.locate_sources()
         return [
-            # a length cutoff takes all its parts from one file
+            # all splits of a length cutoff come from one file
             datasets.SplitGenerator(name=split, gen_kwargs={"path": files.get(split) or files["tasks"], "split": split})
             for split in self.benchmark_config.splits
         ]
@@ -62,7 +62,7 @@ class Scan(BenchmarkBuilder):
             yield row, {"input": command, "target": actions}
 
     def checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:
-        """The counts, the meaning of every command, and the definition of the config."""
+        """The counts, the meaning of each command, and the definition of the config."""
         yield from super().checks(dataset)
         meaning = dict(examples())
         parts = {name: list(zip(*part[:].values(), strict=True)) for name, part in dataset.items()}
@@ -100,7 +100,8 @@ class Scan(BenchmarkBuilder):
 
 
 def _addprim(primitive: str, inputs: dict[str, Counter[str]], meaning: set[str]) -> Iterator[Check]:
-    """Lake & Baroni 2018, experiment 3: the primitive alone is a tenth of train, all its longer commands are test."""
+    """Lake & Baroni 2018, experiment 3: the primitive alone is a tenth of train; all its longer commands are in
+    test."""
     train, test = inputs["train"], inputs["test"]
     copies, total = train[primitive], train.total()
     is_tenth = copies == total // 10
@@ -115,7 +116,7 @@ def _addprim(primitive: str, inputs: dict[str, Counter[str]], meaning: set[str])
 
 
 def _template(split: str, inputs: dict[str, Counter[str]], meaning: set[str]) -> Iterator[Check]:
-    """Loula et al. 2018: a combination is in test only; with "turn" in its place it is nowhere."""
+    """Loula et al. 2018: a combination is only in test; the same with "turn" is in no split."""
     actions, template = TEMPLATES[split]
     held_out = [f"{action} {template}" for action in actions]
     left_out = f"turn {template}"
@@ -137,7 +138,7 @@ def resplit(lengths: Sequence[int], cutoff: int) -> dict[str, list[int]]:
 
     Args:
         lengths: number of actions of each line of tasks.txt, in file order.
-        cutoff: most actions in `train` and `validation`.
+        cutoff: maximum of actions in `train` and `validation`.
 
     Returns:
         0-based line numbers, ascending: `test` has all longer lines, `validation` a random tenth of the others.
@@ -145,7 +146,7 @@ def resplit(lengths: Sequence[int], cutoff: int) -> dict[str, list[int]]:
     import numpy as np
 
     pool = [row for row, length in enumerate(lengths) if length <= cutoff]
-    # 1 - 0.9 is a little less than 0.1, and int() rounds down: one fewer than a tenth where that is a whole number
+    # 1 - 0.9 is a little less than 0.1, and int() rounds down: if a tenth is a whole number, this is one less
     held_out = np.random.RandomState(1234).choice(len(pool), int(len(pool) * (1 - 0.9)), replace=False)
     validation = {pool[position] for position in held_out}
     return {

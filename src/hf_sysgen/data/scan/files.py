@@ -1,6 +1,6 @@
-"""The files of brendenlake/SCAN, remade byte for byte from the grammar.
+"""Generate the files of brendenlake/SCAN from the grammar, byte for byte.
 
-Measured on the upstream files: each is one of four shuffles, or the part of one that a rule picks.
+Each upstream file is one of four shuffles, or a part of one that a rule selects:
 
     tasks.txt                         a shuffle of all commands
     template_split/*                  tasks.txt, filtered, in its order
@@ -9,14 +9,13 @@ Measured on the upstream files: each is one of four shuffles, or the part of one
     add_prim_split/tasks_test_*       the second shuffle, filtered, in its order
     add_prim_split/tasks_train_*      two more shuffles, of the rest with repeated copies of the primitive
 
-Nothing but the shuffles is random, so `order.npz` keeps just these: for each line of a shuffle the command's
-position in `scan.grammar.commands()`. To write it again from a copy of the upstream repository:
+Only the shuffles are random, so `order.npz` has just these: for each line of a shuffle the command's position in
+`scan.grammar.commands()`. To write it again from a copy of the upstream repository:
 
     python -m hf_sysgen.data.scan.files --write-order SCAN_FOLDER order.npz
 
 The orders are taken from SCAN, https://github.com/brendenlake/SCAN, Copyright (c) 2016-present, Facebook, Inc. All
-rights reserved. SCAN is distributed under a 3-clause BSD licence, its file LICENSE, whose terms hold for
-`order.npz`.
+rights reserved. SCAN is distributed under a 3-clause BSD licence (its file LICENSE), which also holds for `order.npz`.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from hf_sysgen.data.scan.grammar import PRIMITIVES, commands, interpret
 
 ORDER_FILE = Path(__file__).with_name("order.npz")
 
-# a shuffle's name in the order file, and the upstream files whose lines, put together, are that shuffle
+# name of a shuffle in the order file -> the upstream files whose concatenated lines are that shuffle
 SHUFFLES = {
     "tasks": ("tasks.txt",),
     "simple": ("simple_split/tasks_train_simple.txt", "simple_split/tasks_test_simple.txt"),
@@ -40,9 +39,9 @@ SHUFFLES = {
 }
 # lines of simple_split/tasks_train_simple.txt
 SIMPLE_TRAIN = 16_728
-# most actions in length_split/tasks_train_length.txt
+# maximum of actions in length_split/tasks_train_length.txt
 LENGTH_TRAIN = 22
-# split: the actions and the manner and direction whose combination is in the test file only
+# split -> actions, and manner and direction, whose combination is only in the test file
 TEMPLATES = {
     "around_right": (tuple(PRIMITIVES), "around right"),
     "jump_around_right": (("jump",), "around right"),
@@ -56,10 +55,10 @@ Pair = tuple[str, str]
 
 
 def rebuild(path: str) -> bytes:
-    """Content of the upstream file at `path`: lines "IN: <command> OUT: <actions>".
+    """The content of the upstream file at `path`: lines "IN: <command> OUT: <actions>".
 
     Raises:
-        KeyError: no rule makes a file of that path.
+        KeyError: no rule makes a file with that path.
     """
     return "".join(f"IN: {command} OUT: {actions}\n" for command, actions in _RULES[path]()).encode()
 
@@ -74,7 +73,7 @@ def parse(content: bytes) -> list[Pair]:
 
 
 def num_actions(pair: Pair) -> int:
-    """Length of an example as the papers count it: its actions, without an end symbol."""
+    """Length of an example as the papers count it: actions, without the end symbol."""
     return pair[1].count(" ") + 1
 
 
@@ -121,7 +120,7 @@ def _addprim_test(primitive: str) -> list[Pair]:
 def _template(split: str, part: str) -> list[Pair]:
     actions, template = TEMPLATES[split]
     held_out = [f"{action} {template}" for action in actions]
-    # upstream leaves the 1,209 commands with "turn" in the template out of both files
+    # upstream has the 1,209 commands with "turn" in the template in neither file
     pairs = [pair for pair in _shuffle("tasks") if f"turn {template}" not in pair[0]]
     return [pair for pair in pairs if any(phrase in pair[0] for phrase in held_out) == (part == "test")]
 

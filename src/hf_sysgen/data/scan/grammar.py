@@ -1,5 +1,5 @@
-"""SCAN's commands and what they mean: the grammar and the interpretation function in the supplementary material of
-Lake & Baroni 2018 (arXiv:1711.00350).
+"""SCAN's commands and their meaning: the grammar and the interpretation function from the supplement of Lake & Baroni
+2018 (arXiv:1711.00350).
 
 A command is one phrase or two phrases joined by "and" or "after"; a phrase is an action, its manner and direction, and
 how often it is done. `interpret` gives the actions, `commands` all 20,910 commands.
@@ -29,13 +29,13 @@ def commands() -> Iterator[str]:
 
 
 def interpret(command: str) -> str:
-    """The actions that carry out a command: words joined by single spaces, as in the upstream files.
+    """The actions of a command: words joined by single spaces, as in the upstream files.
 
     >>> interpret("jump opposite left after walk twice")
     'I_WALK I_WALK I_TURN_LEFT I_TURN_LEFT I_JUMP'
 
     Raises:
-        ValueError: the command is not in the grammar; the message names the first word that cannot stand where it does.
+        ValueError: the command is not in the grammar; the message names the first word that is wrong.
     """
     words = _Words(command)
     actions = _phrase(words)
@@ -43,7 +43,7 @@ def interpret(command: str) -> str:
     if conjunction == "and":
         actions = actions + _phrase(words)
     elif conjunction == "after":
-        # the one rule that reverses: what is said last is done first
+        # the only rule that reverses: what is said last is done first
         actions = _phrase(words) + actions
     words.end()
     return " ".join(actions)
@@ -71,14 +71,14 @@ class _Words:
 
     def __init__(self, command: str) -> None:
         self.command = command
-        # split at every space, so that a doubled one is an (empty) word that no rule accepts
+        # split at each space, so a double space gives an empty word, which no rule accepts
         self.words = command.split(" ")
         self.position = 0
-        # every word that would have been accepted at this position, for the error
+        # all words accepted at this position, for the error
         self.accepted: list[str] = []
 
     def optional(self, accepted: Collection[str]) -> str | None:
-        """The next word if it is an accepted one, else None."""
+        """The next word if it is accepted, else None."""
         if self.position < len(self.words) and self.words[self.position] in accepted:
             self.position += 1
             self.accepted = []
@@ -87,14 +87,14 @@ class _Words:
         return None
 
     def required(self, accepted: Collection[str]) -> str:
-        """The next word, which must be an accepted one."""
+        """The next word, which must be accepted."""
         word = self.optional(accepted)
         if word is None:
             raise self.error()
         return word
 
     def end(self) -> None:
-        """No word may be left."""
+        """Check that no word is left."""
         if self.position < len(self.words):
             raise self.error()
 

@@ -1,8 +1,8 @@
-"""Role schemes of SCAN, from less to more abstract: Russin et al. 2022, sections 4.1 and 4.2.2.
+"""Role schemes of SCAN, from less to more abstract: Chakravarthy et al. 2022, sections 4.1 and 4.2.2.
 
-Entropies are of the sources of the test set of add-jump, in bits. The paper gives that of `scan_prim`, 3.127, and of
-the others says only that they merge "left" and "right" into "dir", "twice" and "thrice" into "num", "etc."; its files
-of roles are not published, and whether targets are merged too is not said. Here they are where the name says so.
+Entropies are in bits, over the sources of the test set of add-jump. The paper gives only that of `scan_prim`, 3.127. Of
+the other schemes it says that they merge "left" and "right" into "dir", "twice" and "thrice" into "num", "etc.". Its
+role files are not published, and it does not say whether targets are merged too; here they are if the name says so.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TARGET_PAIRS: Groups = {name.upper(): tuple(PRIMITIVES[word] for word in words) 
 
 
 def _scheme(name: str, source: Groups, target: Groups) -> RoleScheme:
-    """The words of a group have one role; every other word has one of its own."""
+    """The words of a group share a role; every other word has its own."""
     return RoleScheme.of_names(_roles(SOURCE_WORDS, source), _roles(TARGET_WORDS, target), name)
 
 
@@ -38,7 +38,7 @@ def _roles(words: Sequence[str], groups: Groups) -> dict[str, str]:
     return {word: merged.get(word, word) for word in words}
 
 
-# name: description, groups of source words, groups of target words
+# name -> description, groups of source words, groups of target words
 _LEVELS: dict[str, tuple[str, Groups, Groups]] = {
     "scan_words": ("every word its own role (3.516 bits)", {}, {}),
     "scan_pairs": ("two roles for the four verbs (3.331 bits)", PAIRS, TARGET_PAIRS),

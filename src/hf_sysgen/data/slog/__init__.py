@@ -1,1 +1,1 @@
-"""SLOG (Li et al. 2023): 17 structural cases after COGS."""
+"""SLOG (Li et al. 2023): 17 structural cases, after COGS."""

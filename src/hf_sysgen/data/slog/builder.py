@@ -27,17 +27,17 @@ PER_CASE = 1_000
 class Slog(BenchmarkBuilder):
     """SLOG (Li et al. 2023, arXiv:2310.15040): sentences to logical forms, 17 structural cases.
 
-    Columns, words joined by single spaces, with no end symbol:
-        input: a sentence with its full stop or question mark; in train also a word or a noun phrase alone.
-        target: its logical form, see `cogs.forms` and `cogs.variable_free_forms`; what a question asks for is `?`.
-        category: in test one of the 17 `slog.files.CASES`, elsewhere upstream's kind of sentence.
-        group: in test one of the 4 `slog.files.GROUPS`, elsewhere "in_distribution".
+    Columns, with words joined by single spaces and without an end symbol: input: a sentence with its full stop or
+        question mark; in train also a word or a noun phrase alone. target: its logical form, see `cogs.forms` and
+        `cogs.variable_free_forms`; the answer of a question is `?`. category: in test one of the 17 `slog.files.CASES`,
+        elsewhere upstream's kind of sentence. group: in test one of the 4 `slog.files.GROUPS`, elsewhere
+        "in_distribution".
 
     Configs: varfree and cogs_lf have the same sentences. Upstream keeps the generalization set in an archive with a
-    password, so that it does not end up in training text: it is read from there in memory.
+    password, to keep it out of training text; it is read in memory.
 
     Raises:
-        DataError: unknown config, or (on preparation) a file that cannot be had or is not the one expected.
+        DataError: unknown config, or (on preparation) a file that is missing or not the expected one.
     """
 
     BENCHMARK = read_info(__file__)
@@ -67,7 +67,7 @@ class Slog(BenchmarkBuilder):
             )
 
     def checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:
-        """The counts, depths counted from the sentences, and that both logical forms speak of the same things."""
+        """The counts, the depths of the sentences, and that both logical forms have the same verbs and nouns."""
         yield from super().checks(dataset)
         splits = examples(dataset)
         counts = Counter(example.category for example in splits["test"])

@@ -1,4 +1,4 @@
-"""The files of SLOG, its cases, and what a sentence alone says of its structure."""
+"""The files of SLOG, its cases, and the structure of a sentence from its words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hf_sysgen.data.cogs.files import Example, parse
 from hf_sysgen.data.errors import DataError
 from hf_sysgen.errors import one_line
 
-# upstream keeps the generalization sets in an archive with this password, so that they do not end up in training text
+# upstream keeps the generalization sets in an archive with this password, to keep them out of training text
 PASSWORD = b"SLOG"
 MEMBERS = {
     "varfree": "generalization_sets/gen_varfreeLF.tsv",
@@ -23,7 +23,7 @@ GROUPS = {
     "wh_questions": ("Q_subj_active", "Q_subj_passive", "Q_dobj_ditransV", "Q_modified_NPs", "Q_long_mv"),
 }
 CASES = {case: group for group, cases in GROUPS.items() for case in cases}
-# case -> how it is counted, smallest and largest depth in test; depths of train are 1, 2 and 4
+# case -> structure to count, smallest and largest depth in test; depths in train are 1, 2 and 4
 DEPTHS = {
     "PP_3": ("pp", 3, 3),
     "PP_5-12": ("pp", 5, 12),
@@ -53,7 +53,7 @@ def generalization_set(archive: str, config: str) -> list[Example]:
 
 
 def noun_phrase(words: list[str], start: int) -> int:
-    """How many words the noun phrase at a place has: a determiner with a noun, or a name; 0 if there is none."""
+    """Number of words of the noun phrase at a position: a determiner with a noun, or a name; 0 if there is none."""
     if start < len(words) - 1 and words[start].lower() in DETERMINERS:
         return 2
     return int(start < len(words) and words[start][0].isupper())
@@ -61,7 +61,7 @@ def noun_phrase(words: list[str], start: int) -> int:
 
 def depths(sentence: str) -> dict[str, int]:
     """
-    Depths of a sentence's structures, counted from its words.
+    Depths of the structures of a sentence, counted from its words.
 
     - `pp`: the longest chain of prepositional phrases, each on the noun of the one before.
     - `cp`: clauses within clauses: how often "that" follows a verb.
@@ -84,7 +84,7 @@ def depths(sentence: str) -> dict[str, int]:
 
 
 def _chain(words: list[str], place: int, links: tuple[str, ...]) -> int:
-    """How many of these words follow each other with one noun phrase after each but the last."""
+    """How many of these words follow each other, with one noun phrase after each except the last."""
     length = 0
     while place < len(words) and words[place] in links:
         length += 1
@@ -96,7 +96,7 @@ def _chain(words: list[str], place: int, links: tuple[str, ...]) -> int:
 
 
 def predicates(target: str) -> set[str]:
-    """The verbs and nouns of a logical form of either kind; names and the asked-for `?` are none."""
+    """The verbs and nouns of a logical form of either kind, without names and `?`."""
     words = target.split(" ")
     if " x _ " in target:
         heads = {word for word, after in itertools.pairwise(words) if after in (".", "(")}

@@ -1,4 +1,4 @@
-"""A tokenizer of subwords, trained on a stream of text: what language models read."""
+"""A subword tokenizer for language models, trained on a stream of text."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ BYTES = 256
 
 def train_byte_pairs(texts: Iterable[str], vocab_size: int = 32_000) -> PreTrainedTokenizerFast:
     """
-    Byte-pair encoding over bytes (Sennrich et al. 2016, Radford et al. 2019): every text can be written, and is
-    decoded to itself. The same texts give the same tokenizer.
+    Byte-pair encoding over bytes (Sennrich et al. 2016, Radford et al. 2019): it encodes any text, and decoding gives
+    the same text. The same texts give the same tokenizer.
 
     Args:
-        texts: gone through once; not kept, but for the number of times that each word occurs.
-        vocab_size: subwords, all 256 bytes and `</s>` included; `</s>` is id 0 and is never made of text's bytes.
+        texts: read once; only the counts of words are kept in memory.
+        vocab_size: subwords, with all 256 bytes and `</s>`. `</s>` has id 0, and no text encodes to it.
 
     Raises:
-        DataError: `vocab_size` is too small, or the texts are too few for it.
+        DataError: `vocab_size` is too small, or there is too little text for it.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -51,7 +51,7 @@ def train_byte_pairs(texts: Iterable[str], vocab_size: int = 32_000) -> PreTrain
         eos_token=EOS,
         model_input_names=["input_ids", "attention_mask"],
         clean_up_tokenization_spaces=False,
-        # `</s>` in the text of others is text
+        # `</s>` inside a text is text
         split_special_tokens=True,
     )
 
@@ -64,22 +64,22 @@ def save_byte_pairs(
     data_dir: str | Path | None = None,
 ) -> tuple[int, int]:
     """
-    Train a tokenizer on the first documents of a benchmark's training text and put it into a folder, where
-    `AutoTokenizer.from_pretrained` and a recipe's `tokenizer` find it.
+    Train a tokenizer on the first documents of a benchmark's training text and save it in a folder, for
+    `AutoTokenizer.from_pretrained` and `data.tokenizer` of a recipe.
 
     Returns:
         the number of documents and of their characters.
 
     Raises:
-        DataError: the folder has a tokenizer, or cannot be made; the benchmark has no text; see `train_byte_pairs`,
-            `load_benchmark`.
+        DataError: the folder has a tokenizer already, or cannot be created; the benchmark is not text; see also
+            `train_byte_pairs`, `load_benchmark`.
     """
     if (folder / "tokenizer.json").exists():
-        raise DataError(f"{folder} has a tokenizer, which is not overwritten; give another folder, or remove it")
+        raise DataError(f"{folder} has a tokenizer already; give another folder, or remove it")
     if (task := benchmark_info(benchmark).task) != "language_modeling":
-        raise DataError(f"{benchmark} is no text for language models, its task is {task}; give c4")
+        raise DataError(f"{benchmark} is not text for language models, its task is {task}; give c4")
     try:
-        # before the text is read, which takes hours; `save_pretrained` says nothing where a file is in the way
+        # checked before the text is read, which takes hours; `save_pretrained` gives no error if the path is a file
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{folder}: cannot be written to: {error}") from error

@@ -1,7 +1,7 @@
-"""Roles of words: which words of a source and of a target count as the same to a model that attends by roles.
+"""Roles of words, for a model that attends by roles: words with one role look the same to its attention.
 
-Russin et al. 2022 give a role to every word of SCAN (section 4.1), and measure how abstract a scheme is by the entropy
-of the roles in the source (section 4.2.2). A scheme is one of `role_schemes()` or a file, YAML or JSON, of two
+Chakravarthy et al. 2022 give each word of SCAN a role (section 4.1), and measure the abstractness of a scheme by the
+entropy of the roles in the source (section 4.2.2). A scheme is one of `role_schemes()` or a file, YAML or JSON, of two
 mappings from words to names of roles:
 
     source: {walk: prim, jump: prim, left: left, right: right, and: and}
@@ -34,12 +34,12 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 @dataclass(frozen=True)
 class RoleScheme:
     """
-    The role of every word, for source and target apart.
+    The role of each word, separately for source and target.
 
     Args:
-        source_roles, target_roles: word to number of its role.
+        source_roles, target_roles: word -> number of its role.
         source_names, target_names: name of each role, by number.
-        name: of the scheme.
+        name: name of the scheme.
 
     Raises:
         ValueError: a word has a role without a name, or two roles have one name.
@@ -61,7 +61,7 @@ class RoleScheme:
 
     @classmethod
     def of_names(cls, source: Mapping[str, str], target: Mapping[str, str], name: str = "custom") -> RoleScheme:
-        """A scheme from the name of each word's role. Roles are numbered as they are first met."""
+        """A scheme from the name of each word's role. Roles are numbered in order of first occurrence."""
         sides = []
         for words in (source, target):
             names = list(dict.fromkeys(words.values()))
@@ -87,8 +87,8 @@ class RoleScheme:
 
         Args:
             text: words joined by single spaces.
-            side: which words these are.
-            where: what the text is, for the error.
+            side: whether the text is a source or a target.
+            where: name of the text, for the error.
 
         Raises:
             DataError: a word has no role; the message names it.
@@ -99,13 +99,13 @@ class RoleScheme:
         except KeyError as error:
             raise DataError(
                 f"{where}{': ' if where else ''}the {side} word {error.args[0]!r} of {text!r} has no role in the "
-                f"scheme {self.name}; add it, or take a scheme that is made for this benchmark"
+                f"scheme {self.name}; add it, or choose a scheme for this benchmark"
             ) from None
 
     def annotate(self, dataset: AnyDataset) -> AnyDataset:
         """
-        The dataset, or all splits of it, with columns `input_roles` and `target_roles`: the number of the role of each
-        word of `input` and `target`. End symbols are in neither.
+        The dataset, or all splits of it, with columns `input_roles` and `target_roles`: the role number of each word of
+        `input` and `target`, without end symbols.
 
         Raises:
             DataError: a word has no role; the message names split, example and word.
@@ -123,19 +123,19 @@ class RoleScheme:
         columns = {}
         for column, side in COLUMNS.items():
             roles = [self.roles(text, side, f"{where}example {row}") for row, text in enumerate(split[column][:])]
-            # as Arrow, because `add_column` takes twenty times as long over lists
+            # Arrow arrays, because `add_column` takes twenty times as long with lists
             columns[f"{column}_roles"] = pyarrow.array(roles, pyarrow.list_(pyarrow.int32()))
-        # another scheme's may be there
+        # columns of another scheme may exist
         split = split.remove_columns([column for column in columns if column in split.column_names])
         return datasets.concatenate_datasets([split, datasets.Dataset(pyarrow.table(columns))], axis=1)
 
     def role_map(self, words: Iterable[str], side: Side = "target", symbols: Sequence[str] = ()) -> list[int]:
         """
-        The role of every word of a vocabulary, in its order: what a model needs to give roles to what it generates.
+        The role of each word of a vocabulary, in its order. With it a model gives roles to the words that it generates.
 
         Args:
             words: the vocabulary.
-            symbols: those of it that are no words, such as "</s>". Each has a role of its own, after the words' roles.
+            symbols: its entries that are not words, such as "</s>". Each has its own role, after those of the words.
 
         Raises:
             DataError: a word has no role, or a role has the name of a symbol.
@@ -150,8 +150,8 @@ class RoleScheme:
 
     def entropy(self, texts: Iterable[str], side: Side = "source") -> float:
         """
-        Bits: the entropy of the distribution of the roles of all words of these texts, end symbols not counted. The
-        paper's 3.127 is that of its main scheme over the sources of the test set of add-jump.
+        The entropy, in bits, of the roles of all words of these texts, without end symbols. The paper's 3.127 is for
+        its main scheme on the sources of the test set of add-jump.
         """
         counts = Counter(role for text in texts for role in self.roles(text, side))
         total = counts.total()
@@ -165,7 +165,7 @@ class NamedScheme:
 
     Attributes:
         description: one line.
-        make: the scheme, from the splits of a benchmark for a scheme that needs them.
+        make: makes the scheme, from the splits of a benchmark if it needs them.
     """
 
     description: str
@@ -183,10 +183,10 @@ def role_scheme(name: str | Path, dataset: Mapping[str, Dataset] | None = None) 
 
     Args:
         name: one of `role_schemes()`, or the path of a file that ends in .yaml, .yml or .json.
-        dataset: the benchmark's splits, which the schemes of COGS are made from.
+        dataset: the benchmark's splits; the schemes of COGS are made from them.
 
     Raises:
-        DataError: no such scheme or file, or a file that is no scheme.
+        DataError: there is no such scheme or file, or the file is not a scheme.
     """
     if isinstance(name, Path) or name.endswith(_SUFFIXES):
         return read_role_scheme(Path(name))
@@ -208,18 +208,18 @@ def _named() -> dict[str, NamedScheme]:
 
 def read_role_scheme(path: Path) -> RoleScheme:
     """
-    A scheme from a file; words and roles are text, whatever YAML would make of them (`no`, `1`). A file whose name ends
-    in `.json` is read as JSON.
+    A scheme from a file. Words and roles are text, even those that YAML would convert (`no`, `1`). A file whose name
+    ends in `.json` is read as JSON.
 
     Raises:
         DataError: the file cannot be read, is not two mappings `source` and `target`, or has a word twice or without a
-            role. One line, naming the word and, of YAML, the line.
+            role. The message names the word and, for YAML, the line.
     """
     import yaml
 
     try:
         text = path.read_text(encoding="utf-8-sig")
-        # nodes, because a dict forgets a word that stands twice
+        # nodes, because a dict loses a repeated word
         root = _json_root(text) if path.suffix == ".json" else yaml.compose(text, Loader=yaml.BaseLoader)
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot read the role scheme: {error}") from error
@@ -242,7 +242,7 @@ def read_role_scheme(path: Path) -> RoleScheme:
 
 
 def _json_root(text: str) -> Any:
-    """JSON as the nodes that YAML would be; what is neither a mapping nor text or a number is an empty sequence."""
+    """JSON as YAML nodes; what is neither a mapping nor text or a number is an empty sequence."""
     import yaml
 
     def node(value: Any) -> Any:
@@ -257,12 +257,12 @@ def _json_root(text: str) -> Any:
 
 
 def _line(node: Any, before: str = "", after: str = ": ") -> str:
-    """Where a node is, which only YAML tells."""
+    """The line of a node, which only YAML has."""
     return f"{before}line {node.start_mark.line + 1}{after}" if node and node.start_mark else ""
 
 
 def _entries(node: Any, what: str, path: Path) -> list[tuple[str, Any]]:
-    """Key and value node of a mapping; each key stands once."""
+    """Key and value nodes of a mapping, in which each key must occur once."""
     import yaml
 
     if not isinstance(node, yaml.MappingNode):

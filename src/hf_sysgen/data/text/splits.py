@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-# the label of what is not learned, as everywhere in torch and transformers
+# the label of ignored positions, as everywhere in torch and transformers
 IGNORED = -100
 
 
 def unlabelled(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The batch without a label: any model takes it, and its loss sums to zero."""
+    """The batch without labels: every model accepts it, and its summed loss is zero."""
     return {**batch, "labels": torch.full_like(batch["labels"], IGNORED)}
 
 
@@ -27,14 +27,15 @@ class RaggedIds:
         self.flat = np.fromiter((i for ids in sequences for i in ids), np.int64, int(self.lengths.sum()))
 
     def take(self, rows: np.ndarray) -> RaggedIds:
-        """Those rows alone."""
+        """Only those rows."""
         ends = self.starts + self.lengths
         return RaggedIds(
             [self.flat[start:end].tolist() for start, end in zip(self.starts[rows], ends[rows], strict=True)]
         )
 
     def padded(self, rows: np.ndarray, value: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Those rows padded on the right with `value`: ids (B, longest) and which are real, boolean (B, longest)."""
+        """Those rows padded on the right with `value`: ids (B, longest), and a boolean mask of real tokens (B,
+        longest)."""
         lengths = self.lengths[rows]
         columns = np.arange(lengths.max(initial=0))
         real = columns < lengths[:, None]
@@ -49,7 +50,7 @@ class TokenizedSplit(Dataset):
 
     Args:
         sources: `<s> words </s>` ids of every example, or `words </s>`; targets: `words </s>` ids.
-        pad_id: what fills short sources; attention masks tell, not this id.
+        pad_id: fills short sources; attention masks tell padding, not this id.
         train_eos: whether the EOS of a target is a label.
     """
 
@@ -64,8 +65,8 @@ class TokenizedSplit(Dataset):
 
     def __getitem__(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
         """
-        The batch of those rows: `input_ids` and `attention_mask` (B, S), `labels` (B, T) with -100 beyond the target.
-        Of no rows: the first example, unlabelled.
+        The batch of those rows: `input_ids` and `attention_mask` (B, S), `labels` (B, T) with -100 after the target.
+        For no rows: the first example, without labels.
         """
         rows = np.atleast_1d(rows)
         if not len(rows):
@@ -77,7 +78,7 @@ class TokenizedSplit(Dataset):
         return {"input_ids": input_ids, "attention_mask": mask.long(), "labels": labels}
 
     def take(self, rows: np.ndarray) -> TokenizedSplit:
-        """A split of those examples alone."""
+        """A split with only those examples."""
         other = copy.copy(self)
         other.sources, other.targets = self.sources.take(rows), self.targets.take(rows)
         return other
@@ -87,5 +88,5 @@ class TokenizedSplit(Dataset):
         return rows[np.lexsort((self.sources.lengths[rows], self.targets.lengths[rows]))]
 
     def side_lengths(self) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens of each example's source and of its target, (N,) each."""
+        """Number of tokens of each source and of each target, (N,) each."""
         return self.sources.lengths, self.targets.lengths

@@ -1,7 +1,6 @@
-"""Tokenizers of subwords, learned from the text to be translated, as stock fast tokenizers that travel.
+"""Subword tokenizers for translation, learned from the text, as standard fast tokenizers that travel with checkpoints.
 
-The pieces are those of the libraries that the papers used; `tokenizers` only applies them. Needs the extra
-`translation`.
+The papers' libraries learn the pieces; `tokenizers` only applies them. Needs the extra `translation`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 UNKNOWN = "<unk>"
-# what subword-nmt puts after the last piece of a word while it learns
+# subword-nmt's mark for the end of a word while it learns
 END_OF_WORD = "</w>"
 
 
@@ -35,16 +34,16 @@ def bpe_vocabulary(
 ) -> Vocabulary:
     """
     Byte pairs of Sennrich et al. 2016, learned by subword-nmt from both sides, sources first, as fairseq's
-    `prepare-iwslt14.sh` does. Each of the 28,066 lines of IWSLT14's validation and test sets comes out in the pieces
-    that were published, with the codes that were.
+    `prepare-iwslt14.sh` does. With the published codes, each of the 28,066 lines of IWSLT14's validation and test sets
+    gives the published pieces.
 
-    Ids, in order: pieces of the target, sorted; `</s>`; `<unk>`; where the tables are not joint, all other pieces.
+    Ids, in order: pieces of the target, sorted; `</s>`; `<unk>`; if the tables are not joint, all other pieces.
 
-    - joint (fairseq's `--joined-dictionary`): both tables cover all ids, those of pieces included that a further merge
-      always takes up, which fairseq's dictionary lacks.
-    - not joint (IWSLT14): the decoder's table covers the pieces that targets have, as fairseq's dictionary; the
-      encoder's all, where fairseq's has those of sources. A piece new to sources has a row that was never trained,
-      where fairseq reads its `<unk>`, which was not trained either.
+    - joint (fairseq's `--joined-dictionary`): both tables cover all ids. These include pieces that a further merge
+    always uses up, which fairseq's dictionary lacks.
+    - not joint (IWSLT14): the decoder's table covers the pieces of targets, as in fairseq. The encoder's table covers
+    all pieces; fairseq's has those of sources. A piece that is new in sources has an untrained row; fairseq reads
+    `<unk>`, which is untrained too.
 
     Args:
         sources, targets: tokens of the training split, joined by single spaces.
@@ -59,7 +58,7 @@ def bpe_vocabulary(
     def learn() -> bytes:
         try:
             return learn_bpe(lines, num_merges).encode()
-        except (ValueError, IndexError) as error:  # subword-nmt has no error of its own
+        except (ValueError, IndexError) as error:  # subword-nmt has no error for this
             raise DataError(f"subwords={num_merges}: cannot be learned from {len(sources):,} pairs: {error}") from error
 
     codes = learned("bpe", "subword-nmt", num_merges, lines, learn, cache_dir).decode()
@@ -96,14 +95,14 @@ def sentencepiece_vocabulary(
 ) -> Vocabulary:
     """
     A joint byte pair encoding of sentencepiece with FLoRes' settings, one table for both sides. Lines of Nepali and
-    English come out in sentencepiece's own pieces; one in 2,000 of Sinhala does not, where a vowel sign is written in
-    parts that `tokenizers` puts together in another order.
+    English give exactly sentencepiece's pieces. One line in 2,000 of Sinhala does not: a vowel sign is written in
+    parts, which `tokenizers` joins in another order.
 
-    Ids, in order: the pieces, from the first that was merged on; `</s>`; `<unk>`.
+    Ids, in order: the pieces, in the order of merging; `</s>`; `<unk>`.
 
     Args:
         sources, targets: text of the training split.
-        size: pieces, sentencepiece's three symbols included: 5,000 for FLoRes.
+        size: number of pieces, with sentencepiece's three symbols: 5,000 for FLoRes.
         cache_dir: see `learned`.
 
     Raises:
@@ -122,7 +121,7 @@ def sentencepiece_vocabulary(
     parsed = library("sentencepiece.sentencepiece_model_pb2", "sentencepiece").ModelProto.FromString(model)
     pieces = [piece.piece for piece in parsed.pieces if piece.type == piece.NORMAL]
     known = set(pieces)
-    # sentencepiece joins the neighbours whose union comes first in the list, whatever they are
+    # sentencepiece joins the two neighbours whose union comes first in the list
     merges = [
         (piece[:at], piece[at:])
         for piece in pieces
@@ -137,7 +136,7 @@ def sentencepiece_vocabulary(
     backend.normalizer = normalizers.Sequence(
         [
             normalizers.Precompiled(parsed.normalizer_spec.precompiled_charsmap),
-            # the former takes letters apart from their signs
+            # the first splits letters from their signs
             normalizers.NFKC(),
             normalizers.Strip(),
             normalizers.Replace(Regex(" {2,}"), " "),
@@ -160,7 +159,7 @@ def _fast(backend: Tokenizer) -> PreTrainedTokenizerFast:
         unk_token=UNKNOWN,
         model_input_names=["input_ids", "attention_mask"],
         clean_up_tokenization_spaces=False,
-        # a symbol in the text of others is text
+        # a symbol inside a text is text
         split_special_tokens=True,
     )
 
@@ -172,13 +171,13 @@ def encode_subwords(
     Ids of `pieces </s>` for each text.
 
     Args:
-        vocab_size: of targets, how many ids the decoder's table covers; other pieces are `<unk>` there.
+        vocab_size: for targets, the number of ids in the decoder's table; other pieces become `<unk>`.
 
     Raises:
         DataError: the tokenizer has no `<unk>`.
     """
     if tokenizer.unk_token_id is None:
-        raise DataError("the tokenizer knows whole words only; translation needs one of subwords")
+        raise DataError("the tokenizer knows only whole words; translation needs a subword tokenizer")
     encoded = tokenizer(list(texts))["input_ids"] if texts else []
     if vocab_size is not None:
         encoded = [[token if token < vocab_size else tokenizer.unk_token_id for token in ids] for ids in encoded]
@@ -194,12 +193,11 @@ def learned(
     cache_dir: str | Path | None = None,
 ) -> bytes:
     """
-    What was learned from these lines, from the cache, or else learned now and kept there. Of several processes one
-    learns.
+    What is learned from these lines: from the cache, or learned now and kept there. With several processes, one learns.
 
     Args:
-        kind, size: what is learned; package: by which library, whose version counts too.
-        lines: text that it is learned from.
+        kind, size: what is learned; package: the library; its version is part of the key.
+        lines: the text to learn from.
         cache_dir: root of the cache, defaults to that of `datasets`; files are kept in its `subwords` folder.
 
     Raises:

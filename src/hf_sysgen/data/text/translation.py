@@ -1,6 +1,5 @@
-"""Preparing text for translation as the papers' shell scripts do, with the libraries that those scripts have become.
-
-What needs a library needs the extra `translation`. Nothing here imports `datasets`.
+"""Prepare text for translation as the papers' shell scripts do, with the Python versions of those scripts, which need
+the extra `translation`. Nothing here imports `datasets`.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
 Pair = tuple[str, str]
 Step = Callable[[str], str]
 
-# what perl's \s+ and the end of a line leave between words
+# whitespace for perl's \s+
 _BLANKS = re.compile(r"\s+")
-# a period that ends the text is a token of its own, whatever it follows, but for dots in a row
+# a period at the end of the text is its own token, except in a row of dots
 _LAST_PERIOD = re.compile(r"(?<=[^\s.])\.$")
 
 
@@ -46,7 +45,7 @@ def split_lines(content: bytes, where: str) -> list[str]:
 
 def paired(sides: Sequence[list[str]], where: str) -> list[Pair]:
     """
-    The source and the target side of a text, line by line.
+    The pairs of source and target lines of a text.
 
     Raises:
         DataError: they have different numbers of lines.
@@ -61,14 +60,13 @@ def paired(sides: Sequence[list[str]], where: str) -> list[Pair]:
 
 def moses_tokenizer(language: str, aggressive: bool = False) -> Step:
     """
-    Moses' tokenizer.perl, its escapes (`&apos;`) included: a line to tokens joined by single spaces.
+    Moses' tokenizer.perl, with its escapes (`&apos;`): a line to tokens joined by single spaces.
 
-    sacremoses leaves a period on the last word where that looks like an abbreviation or a number ("in the U.S.");
-    tokenizer.perl takes it off. With that added, each of the 13,500 lines of the IWSLT14 test set comes out as it was
-    published.
+    If the last word looks like an abbreviation or a number ("in the U.S."), sacremoses leaves the period on it;
+    tokenizer.perl splits it off, and so does this. Each of the 13,500 lines of the IWSLT14 test set is as published.
 
     Args:
-        language: two letters; it says which words keep their period and how apostrophes bind.
+        language: two letters; decides which words keep their period and how apostrophes are split.
         aggressive: also split words at hyphens (option -a).
     """
     tokenizer = library("sacremoses").MosesTokenizer(lang=language)
@@ -81,7 +79,8 @@ def moses_tokenizer(language: str, aggressive: bool = False) -> Step:
 
 
 def moses_normalizer(language: str) -> Step:
-    """Moses' normalize-punctuation.perl, then remove-non-printing-char.perl, which puts a space for each such sign."""
+    """Moses' normalize-punctuation.perl, then remove-non-printing-char.perl, which replaces each such character by a
+    space."""
     normalizer = library("sacremoses").MosesPunctNormalizer(lang=language, perl_parity=True)
     unprintable = library("regex").compile(r"\p{C}")
 
@@ -93,12 +92,13 @@ def moses_normalizer(language: str) -> Step:
 
 def clean(pairs: Iterable[Pair], max_length: int, min_length: int = 1, ratio: float = 1.5) -> Iterator[Pair]:
     """
-    Moses' clean-corpus-n.perl: leave out pairs with a side that is too short or too long, or that differ too much.
+    Moses' clean-corpus-n.perl: drop pairs with a side that is too short or too long, or with too different lengths.
 
     Args:
-        pairs: source and target, as tokens with blanks between them. Both come back with single spaces, without "|".
-        max_length: most tokens on either side; min_length: fewest.
-        ratio: most tokens on one side for each one on the other.
+        pairs: source and target, as tokens with blanks between them. They are returned with single spaces and without
+            "|".
+        max_length: maximum of tokens on a side; min_length: minimum.
+        ratio: maximum ratio of the lengths of both sides.
     """
     for pair in pairs:
         source, target = (_BLANKS.sub(" ", side.replace("|", "")).strip() for side in pair)
@@ -107,7 +107,7 @@ def clean(pairs: Iterable[Pair], max_length: int, min_length: int = 1, ratio: fl
         lengths = source.count(" ") + 1, target.count(" ") + 1
         if min(lengths) < min_length or max(lengths) > min(max_length, ratio * min(lengths)):
             continue
-        # a word of more than 1,000 letters is none
+        # more than 1,000 letters are not a word
         if max(map(len, f"{source} {target}".split(" "))) <= 1000:
             yield source, target
 
@@ -134,7 +134,7 @@ def learn_bpe(lines: Iterable[str], num_merges: int) -> str:
     Byte pair encoding of Sennrich et al. 2016 (arXiv:1508.07909): the codes file that subword-nmt's learn_bpe writes.
 
     Args:
-        lines: tokenized text; for a joint code that of both languages, one after the other.
+        lines: tokenized text; for a joint code, of both languages one after the other.
         num_merges: 10,000 for IWSLT14, 40,000 for WMT14 English-French.
     """
     module = _submodule("subword_nmt", "learn_bpe")
@@ -155,7 +155,7 @@ def bpe_decoder(line: str) -> str:
 
 
 def moses_detokenizer(language: str) -> Step:
-    """Moses' detokenizer.perl: tokens to running text, escapes (`&apos;`) undone."""
+    """Moses' detokenizer.perl: tokens to text, with escapes (`&apos;`) replaced."""
     detokenizer = library("sacremoses").MosesDetokenizer(lang=language)
     return lambda line: detokenizer.detokenize(line.split())
 
@@ -169,7 +169,7 @@ def learn_sentencepiece(lines: Iterable[str], vocab_size: int) -> bytes:
         vocab_size: 5,000 in FLoRes.
 
     Returns:
-        The model, to be kept as a file or given to `sentencepiece_encoder`.
+        The model, to save as a file or to give to `sentencepiece_encoder`.
     """
     sentencepiece = library("sentencepiece")
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Tokenizers of words or characters whose one id space serves an encoder table and a decoder table."""
+"""Tokenizers of words or characters, with one id space for an encoder and a decoder embedding."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ PAD = "[PAD]"
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """A tokenizer and the ranges of its ids that the two tables of a model cover.
+    """A tokenizer, and the ranges of its ids that the two embeddings of a model cover.
 
     Attributes:
-        tokenizer: a stock fast tokenizer. It wraps source text as `<s> words </s>` (or, without a start, `words </s>`);
-            targets end in `</s>` alone, see `encode_targets`. It pads with `</s>`: padding is known from attention
-            masks. An unknown word is an error.
+        tokenizer: a standard fast tokenizer. It wraps source text as `<s> words </s>` (or, without a start, `words
+            </s>`); targets end in `</s>` alone, see `encode_targets`. It pads with `</s>`: padding is known from
+            attention masks. An unknown word is an error.
         vocab_size: decoder ids are [0, vocab_size): target words and `</s>`, which is also the decoder's start.
         source_vocab_size: encoder ids are [source_id_offset, source_id_offset + source_vocab_size): source words,
             `</s>` and, with a start, `<s>`.
-        source_id_offset: 0 where the two languages share one vocabulary.
+        source_id_offset: 0 if source and target share one vocabulary.
     """
 
     tokenizer: PreTrainedTokenizerFast
@@ -43,21 +43,21 @@ def build_vocabulary(
     start: bool = True,
 ) -> Vocabulary:
     """
-    A vocabulary of blank-separated words, sorted (framework/data_structures/vocabulary.py:15-37 of Csordas et al.), or
-    of characters, blanks included (the mathematics tasks).
+    A sorted vocabulary of blank-separated words (framework/data_structures/vocabulary.py:15-37 of Csordas et al.), or
+    of characters, including blanks (the mathematics tasks).
 
-    Ids, in order: words of the target alone, words of both sides, `</s>`, words of the source alone, `<s>`. So both
-    tables cover one contiguous range, have exactly the authors' numbers of rows, and one string has one id. A joint
-    vocabulary gives both sides all words; then the ids are the authors' own.
+    Ids, in order: words of targets only, words of both sides, `</s>`, words of sources only, `<s>`. So each embedding
+    covers a contiguous range and has exactly the authors' number of rows, and each string has one id. A joint
+    vocabulary gives both sides all words; then the ids are the authors'.
 
     Args:
-        sources: texts of all splits; likewise targets.
+        sources: texts of all splits; targets likewise.
         joint: whether both sides use the union of their words, as the authors do on COGS and PCFG.
         characters: whether a "word" is a character.
         start: whether there is a `<s>` before each source.
 
     Raises:
-        DataError: there is no word, or a word is one of the special symbols.
+        DataError: there are no words, or a word is a special symbol.
     """
     source_words = {word for text in sources for word in (text if characters else text.split())}
     target_words = {word for text in targets for word in (text if characters else text.split())}
@@ -86,7 +86,7 @@ def _tokenizer(words: list[str], characters: bool, start: bool) -> PreTrainedTok
     from transformers import PreTrainedTokenizerFast
 
     ids = {word: index for index, word in enumerate(words)}
-    # nothing is two blanks, so there is no unknown symbol, and an unknown word raises instead of passing silently
+    # no token has two blanks, so this unknown symbol never occurs, and an unknown word is an error
     backend = Tokenizer(WordLevel(ids, unk_token="  "))
     if characters:
         backend.pre_tokenizer = Split("", "isolated")
@@ -113,10 +113,10 @@ def sentence_tokenizer(sentences: Iterable[str], root: str | None = None) -> Pre
     then words in the order of their first appearance. An unknown word is an error.
 
     Args:
-        root: a symbol with id 1 that is put before each sentence.
+        root: a symbol with id 1 before each sentence.
 
     Raises:
-        DataError: there is no word, or a word is one of the symbols.
+        DataError: there are no words, or a word is one of the symbols.
     """
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
@@ -131,7 +131,7 @@ def sentence_tokenizer(sentences: Iterable[str], root: str | None = None) -> Pre
     if reserved := words.keys() & set(symbols):
         raise DataError(f"the data uses {', '.join(sorted(reserved))} as words, which are the vocabulary's own symbols")
     ids = {word: index for index, word in enumerate([*symbols, *words])}
-    # nothing is two blanks, so there is no unknown symbol
+    # no token has two blanks, so this unknown symbol never occurs
     backend = Tokenizer(WordLevel(ids, unk_token="  "))
     backend.pre_tokenizer = WhitespaceSplit()
     if root is not None:
@@ -147,14 +147,14 @@ def sentence_tokenizer(sentences: Iterable[str], root: str | None = None) -> Pre
 def encode_sources(
     tokenizer: PreTrainedTokenizerFast, texts: list[str], id_range: range | None = None
 ) -> list[list[int]]:
-    """Ids of `<s> words </s>` for each text; without `<s>` of a tokenizer that has none.
+    """Ids of `<s> words </s>` for each text, without `<s>` if the tokenizer has none.
 
     Args:
-        id_range: ids that the encoder's table covers; `None` skips the check.
+        id_range: ids of the encoder's embedding; `None` skips the check.
 
     Raises:
-        DataError: a text is empty or no UTF-8, or a word is unknown (or known to the target alone), with the word and
-            the text.
+        DataError: a text is empty or not UTF-8, or a word is unknown (or known only in targets); the message has word
+            and text.
     """
     return _encode(tokenizer, texts, id_range, "source", add_special_tokens=True)
 
@@ -174,8 +174,8 @@ def _encode(tokenizer, texts, id_range, side, add_special_tokens) -> list[list[i
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            # what Python makes of such bytes in arguments and input
-            raise DataError(f"{_shortened(text)!r}: is no UTF-8; convert it, e.g. with iconv") from error
+            # Python's form of such bytes in arguments and input
+            raise DataError(f"{_shortened(text)!r}: is not UTF-8; convert it, e.g. with iconv") from error
         if EOS in text or SOS in text:
             raise DataError(f"{_shortened(text)!r}: {EOS} and {SOS} mark where a text ends and starts, leave them out")
     vocabulary = tokenizer.get_vocab()

@@ -1,4 +1,4 @@
-"""BLEU as each setup of Chaabouni et al. 2021 takes it, through sacrebleu (the extra `translation`)."""
+"""BLEU in each setup of Chaabouni et al. 2021, with sacrebleu (the extra `translation`)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from hf_sysgen.evaluation.metrics.sequences import check_paired
 @dataclass(frozen=True)
 class Setup:
     """
-    How texts become what BLEU is taken over.
+    How texts are prepared for BLEU.
 
     Attributes:
         description: one line.
-        pieces: what tokens are put together from: subword-nmt's or sentencepiece's. Texts without pieces stay as they
-            are.
-        tokenized: BLEU over the texts' own tokens, unsmoothed, as fairseq-generate prints it; else over sacrebleu's
-            tokens of running text, with its defaults.
-        detokenize: two letters of the language whose Moses detokenizer is applied first; "" for none.
+        pieces: subword-nmt's or sentencepiece's pieces, which are joined to tokens. Texts without pieces do not change.
+        tokenized: BLEU over the tokens of the text, unsmoothed, as fairseq-generate prints it; otherwise over
+            sacrebleu's tokens, with its defaults.
+        detokenize: language (two letters) of the Moses detokenizer to apply first; "" for none.
     """
 
     description: str
@@ -44,7 +43,7 @@ class Setup:
     def metric(self) -> Any:
         """A new sacrebleu metric. Raises DataError where sacrebleu is not installed."""
         bleu = library("sacrebleu").BLEU
-        # forced, because sacrebleu suspects that who has tokenized text did not mean to
+        # forced: sacrebleu warns of tokenized text, which is intended here
         return bleu(tokenize="none", smooth_method="none", force=True) if self.tokenized else bleu()
 
 
@@ -65,7 +64,7 @@ SETUPS = {
 
 
 def bleu_setup(benchmark: str, config: str, split: str) -> str:
-    """What BLEU is taken over: one of `SETUPS`."""
+    """The BLEU setup of a benchmark: one of `SETUPS`."""
     if benchmark == "iwslt14":
         return "iwslt14_validation" if split == "validation" else "iwslt14"
     if benchmark == "flores":
@@ -85,11 +84,11 @@ def bleu(predictions: Sequence[str], references: Sequence[str], setup: str = "to
     Corpus BLEU with one reference.
 
     Args:
-        predictions, references: in pieces, as a model makes them, or already put together.
+        predictions, references: in pieces, as a model writes them, or joined.
         setup: one of `SETUPS`.
 
     Returns:
-        `bleu` between 0 and 100, `precisions` of 1- to 4-grams likewise, `brevity_penalty`, `prediction_length` and
+        `bleu` (0 to 100), `precisions` of 1- to 4-grams (0 to 100), `brevity_penalty`, `prediction_length` and
         `reference_length` in tokens, and sacrebleu's `signature`.
 
     Raises:

@@ -1,6 +1,6 @@
-"""When a predicted logical form of COGS counts as right: three equivalences, each wider than the one before.
+"""Three ways to match logical forms of COGS, each wider than the one before.
 
-`exact_match`: the same tokens. What the papers on COGS report.
+`exact_match`: the same tokens. The papers on COGS report this.
 
 `renaming_match`: the same tokens after the variables are renamed one to one.
 
@@ -18,7 +18,7 @@ from hf_sysgen.data.cogs.forms import VARIABLE, LogicalForm, is_variable, parse_
 from hf_sysgen.evaluation.metrics.sequences import exact_match as exact_match
 
 _FREE = re.compile(rf"(?<!\S){VARIABLE}(?!\S)")
-# what LAMBDA binds stands after LAMBDA, "(" or ","
+# a variable bound by LAMBDA follows LAMBDA, "(" or ","
 _BOUND = re.compile(r"(?<=LAMBDA )\S+|(?<=\( )\S+|(?<=, )\S+")
 
 
@@ -26,7 +26,7 @@ def renaming_match(prediction: str, reference: str) -> bool:
     """
     Whether a one to one renaming of variables makes the prediction the reference, token by token.
 
-    A variable is "x _ <digits>", or in a form that begins with LAMBDA what it binds. A name is no variable.
+    A variable is "x _ <digits>", or one bound by LAMBDA at the start of the form. A name is not a variable.
     """
     return _renamed(prediction) == _renamed(reference)
 
@@ -36,13 +36,12 @@ def semantic_match(prediction: str, reference: str) -> bool:
     Whether a one to one renaming of variables makes the conjuncts of the prediction those of the reference.
 
     Both must be well formed (`parse_form`): definite nouns in front, each with a star and followed by ";", the others
-    joined by "AND". A malformed prediction never matches, but as a `renaming_match`. Conjuncts are compared as a
-    multiset: a repeated conjunct is an error, as a missing one is. A conjunct keeps its predicate, its star and the
-    order of its arguments. The order of LAMBDAs is kept, as it is the order in which arguments are taken.
+    joined by "AND". A malformed prediction matches only as a `renaming_match`. Conjuncts are compared as a
+    multiset: a repeated or missing conjunct is an error. Predicate, star and order of arguments of a conjunct must
+    match. The order of LAMBDAs must match, as it is the order of arguments.
 
-    The time is polynomial for every reference in which what is said of the variables, and of those they are linked to,
-    tells all variables apart, as in every form of COGS, whatever the prediction. For others the candidates that are
-    left are tried in turn.
+    The time is polynomial if the facts about each variable and its neighbours distinguish all variables of the
+    reference, as in every form of COGS. For other references the remaining candidates are tried in turn.
     """
     if renaming_match(prediction, reference):
         return True
@@ -52,7 +51,7 @@ def semantic_match(prediction: str, reference: str) -> bool:
         return False
     if Counter(fact.label for fact in facts[0]) != Counter(fact.label for fact in facts[1]):
         return False
-    # from here on a variable is known by its form, 0 or 1, and its name there
+    # below, a variable is the pair of its form (0 or 1) and its name there
     both = [
         _Fact(fact.label, tuple((form, variable) for variable in fact.variables))
         for form in (0, 1)
@@ -65,14 +64,14 @@ _Variable = tuple[int, str]
 
 
 class _Fact(NamedTuple):
-    """A conjunct or a LAMBDA: what it says (predicate, star, name), and of which variables."""
+    """A conjunct or a LAMBDA: its content (predicate, star, name) and its variables."""
 
     label: tuple[str, bool, str]
     variables: tuple
 
 
 def _renamed(text: str) -> str:
-    """The form with its variables numbered in the order in which they are met, tokens spaced by one blank."""
+    """The form with variables numbered by first occurrence, and with single blanks."""
     numbers: dict[str, int] = {}
     pattern = _BOUND if text.startswith("LAMBDA ") else _FREE
     return pattern.sub(lambda variable: f"\0{numbers.setdefault(variable[0], len(numbers))}", " ".join(text.split()))
@@ -89,7 +88,7 @@ def _facts(form: LogicalForm) -> list[_Fact]:
 
 
 def _same(facts: list[_Fact], colours: dict[_Variable, int]) -> bool:
-    """Whether the facts of form 0 become those of form 1 when variables are renamed to ones of the same colour."""
+    """Whether a renaming of variables within their colour turns the facts of form 0 into those of form 1."""
     colours = _refined(facts, colours)
     classes: dict[int, tuple[list[_Variable], list[_Variable]]] = {}
     for variable, colour in colours.items():
@@ -104,9 +103,8 @@ def _same(facts: list[_Fact], colours: dict[_Variable, int]) -> bool:
 
 
 def _refined(facts: list[_Fact], colours: dict[_Variable, int]) -> dict[_Variable, int]:
-    """Colours split until all variables of one colour have the same said of them, and of those they share facts with.
-
-    Where each form has one variable of each colour, the renaming that keeps colours keeps all facts.
+    """Split colours until all variables of a colour have the same facts, up to the colours of the other variables in
+    them. If each form has one variable of each colour, the renaming by colour keeps all facts.
     """
     said: dict[_Variable, list[_Fact]] = {variable: [] for variable in colours}
     for fact in facts:

@@ -1,8 +1,8 @@
 """COMP: the share of French predictions that have both the adjective and the noun that were held out together
-(Chaabouni et al. 2021, section 5). Order does not matter, and a synonym is wrong, though it may be good French.
+(Chaabouni et al. 2021, section 5). Order does not matter. A synonym is wrong, even in good French.
 
 The paper does not say how words are matched. Here a lexicon has the French forms of the eight nouns and adjectives, and
-two rules say which of them count: any, or those of the reference.
+there are two rules: any form counts, or only those of the reference.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _STEMS = {
     "big": "grand grands grande grandes gros grosse grosses",
     "first": "premier premiers première premières",
 }
-# English word to its French forms, lowercase
+# English word -> its French forms, lowercase
 LEXICON = {word: frozenset(forms.split()) for word, forms in _STEMS.items()}
 # Moses writes an apostrophe as &apos; and splits at hyphens with @-@; elision is split off: l'organisation
 _WORD = re.compile(r"[^\W\d_]+")
 
 
 def words(text: str) -> set[str]:
-    """The words of a French text, lowercase, put together from subword-nmt's pieces, without what is elided."""
+    """The lowercase words of a French text, joined from subword-nmt's pieces, without elided articles."""
     text = text.replace("@@ ", "").replace("&apos;", "'")
     return set(_WORD.findall(unicodedata.normalize("NFC", text).lower()))
 
@@ -54,10 +54,10 @@ def comp_match(prediction: str, reference: str, pairs: Sequence[str], rule: Rule
     Args:
         prediction, reference: French.
         pairs: English adjective and noun, such as "new response": the column `pairs` of noun_adjective.
-        rule: `any_inflection` takes any form of the lexicon; `same_form` a form that the reference has.
+        rule: `any_inflection` accepts any form of the lexicon, `same_form` only a form in the reference.
 
     Returns:
-        None where the reference itself lacks a word, such as one with "important" for big, under either rule.
+        None if the reference itself lacks a word (e.g. it has "important" for big), under either rule.
 
     Raises:
         UserError: there is no pair, or a word of it is not in the lexicon.
@@ -85,11 +85,11 @@ def comp(
 
     Args:
         predictions, references, pairs, rule: see `comp_match`, for every example.
-        drop: leave out examples whose reference lacks a word. Otherwise they count too, by any form of the lexicon: a
-            model may use the word although the reference does not.
+        drop: leave out examples whose reference lacks a word. Otherwise they count too, with any form of the lexicon: a
+            model may use the word even if the reference does not.
 
     Returns:
-        `comp`, between 0 and 1; `examples` it is over; `other_references`: how many references lack a word.
+        `comp` (0 to 1); `examples`: their number; `other_references`: number of references that lack a word.
 
     Raises:
         UserError: no such rule; not as many references and pairs as predictions; no example is left; see
@@ -109,7 +109,7 @@ def comp_hits(
     rule: Rule = "any_inflection",
     drop: bool = False,
 ) -> list[bool]:
-    """Of each example that counts, whether its prediction has adjective and noun of every pair; see `comp`."""
+    """For each example that counts, whether its prediction has adjective and noun of every pair; see `comp`."""
     if rule not in get_args(Rule):
         raise UserError(f"no rule {rule!r} of comp; there are {', '.join(get_args(Rule))}")
     check_paired(predictions, references)
@@ -128,5 +128,5 @@ def comp_hits(
 def _split(pair: str) -> list[str]:
     parts = pair.split()
     if len(parts) != 2 or not set(parts) <= set(LEXICON):
-        raise UserError(f"{pair!r} is no adjective and noun of the lexicon, such as 'new response'")
+        raise UserError(f"{pair!r} is not an adjective and noun of the lexicon, such as 'new response'")
     return parts

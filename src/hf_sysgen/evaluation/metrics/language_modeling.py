@@ -1,4 +1,4 @@
-"""How well a decoder predicts text: nats, and how often its first choice is right."""
+"""How well a decoder predicts text: loss in nats, and how often its first choice is right."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def evaluate_text(
     model: PreTrainedModel, examples: torch.Tensor, rows: np.ndarray, batch_size: int, rank: int = 0, world: int = 1
 ) -> list[dict[str, Any]]:
     """
-    Every token but the first of each example, predicted from those before it.
+    Predict every token of each example, except the first, from the tokens before it.
 
     Args:
-        model: a causal language model; its mode is put back as it was.
+        model: a causal language model; its mode is restored.
         examples: token ids (N, L).
         rows: which of them.
-        batch_size: examples whose logits exist at once.
-        rank, world: this process takes every world-th batch. All call the model equally often, as they must where its
-            weights are spread over them.
+        batch_size: examples per forward pass.
+        rank, world: this process takes every world-th batch. All processes call the model equally often, which sharded
+            weights need.
 
     Returns:
         for each of this process's examples a record: `row`, `nats` and `correct` (sums over its predicted tokens, of

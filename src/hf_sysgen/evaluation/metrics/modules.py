@@ -34,10 +34,10 @@ class Spec:
 
     Attributes:
         about: what it measures.
-        compute: of the columns `features` and further keywords; of a metric with `configs` also `config`.
+        compute: takes the columns `features` and further keywords; with `configs` also `config`.
         features: column -> its type in `datasets`; a list of one type is a list.
-        configs: the names that `config_name` may have; without one, `compute` chooses.
-        citation: where it is from.
+        configs: valid values of `config_name`; without one, `compute` chooses.
+        citation: its source.
     """
 
     about: str
@@ -103,12 +103,12 @@ METRICS = {
 
 def load_metric(name: str, config_name: str | None = None, **kwargs: Any) -> evaluate.Metric:
     """
-    A metric, with everything that `evaluate` does with one: `compute`, `add_batch`, `evaluate.combine`, processes.
+    A metric of `evaluate`, with `compute`, `add_batch`, `evaluate.combine` and processes.
 
     Args:
         name: one of `METRICS`.
-        config_name: of `bleu` the setup, of `comp` the rule; the others have none.
-        kwargs: of `evaluate.Metric`, such as `num_process`, `process_id`, `keep_in_memory`.
+        config_name: the setup of `bleu`, the rule of `comp`; the others have none.
+        kwargs: arguments of `evaluate.Metric`, such as `num_process`, `process_id`, `keep_in_memory`.
 
     Raises:
         UserError: no such metric or config.

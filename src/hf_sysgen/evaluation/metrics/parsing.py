@@ -1,4 +1,4 @@
-"""How right a dependency tree is, and the best tree for the scores of single arcs."""
+"""Scores of dependency trees, and the best tree for given arc scores."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from hf_sysgen.errors import UserError
 
 
 def correct_heads(heads: Sequence[int], gold_heads: Sequence[int]) -> int:
-    """Tokens with the right head: over all tokens, the numerator of UAS."""
+    """Number of tokens with the right head: the numerator of UAS."""
     return sum(head == gold for head, gold in zip(heads, gold_heads, strict=True))
 
 
 def correct_arcs(
     heads: Sequence[int], labels: Sequence[str], gold_heads: Sequence[int], gold_labels: Sequence[str]
 ) -> list[bool]:
-    """Whether each token has the right head and label; LAS is the share of those that have.
-
-    What follows a label's colon is left out of account, as in the metric of the CoNLL 2018 shared task, which Goodwin
-    et al. 2022 use (`conll18_ud_eval.py` of their code).
+    """Whether each token has the right head and label; LAS is their share. The part of a label after a colon is
+    ignored, as in the metric of the CoNLL 2018 shared task, which Goodwin et al. 2022 use (`conll18_ud_eval.py` of
+    their code).
     """
     arcs = zip(heads, labels, gold_heads, gold_labels, strict=True)
     return [head == gold_head and universal(label) == universal(gold) for head, label, gold_head, gold in arcs]
@@ -60,7 +59,7 @@ def attachment_scores(
 def _read_tree(text: str) -> tuple[list[int], list[str]]:
     pairs = [token.partition(":")[::2] for token in text.split()]
     if not all(head.isdecimal() and label for head, label in pairs):
-        raise UserError(f"{text!r} is no tree: give one head:label for each token, such as '2:nsubj 0:root'")
+        raise UserError(f"{text!r} is not a tree: give one head:label for each token, such as '2:nsubj 0:root'")
     return [int(head) for head, _ in pairs], [label for _, label in pairs]
 
 
@@ -71,11 +70,11 @@ def universal(label: str) -> str:
 
 def spanning_tree(scores: np.ndarray) -> list[int]:
     """
-    The heads of the tree with the greatest sum of scores in which exactly one token depends on the root.
+    The heads of the tree with the greatest sum of scores, among trees in which exactly one token depends on the root.
 
     Args:
         scores: finite scores (n, n + 1) of the arc from token i + 1 to head j, where head 0 is the root and tokens are
-            counted from 1; an arc from a token to itself is not taken.
+            counted from 1; arcs from a token to itself are ignored.
 
     Returns:
         the head of each of the n tokens.
@@ -85,7 +84,7 @@ def spanning_tree(scores: np.ndarray) -> list[int]:
     tokens = np.arange(size)
     scores[tokens, tokens + 1] = -np.inf
     heads = scores.argmax(axis=1).tolist()
-    # the best heads of all tokens are the best tree, if they are a tree
+    # if the best heads of all tokens form a tree, it is the best tree
     return heads if _is_tree(heads) else _best_tree(scores)
 
 
@@ -106,7 +105,7 @@ def _best_tree(scores: np.ndarray) -> list[int]:
 
     size = len(scores)
     finite = scores[np.isfinite(scores)]
-    # more than all other arcs can gain or lose: every tree has an arc to the root, and a second one never pays
+    # larger than any gain from other arcs: every tree has one arc to the root, and a second one never pays
     penalty = (finite.max() - finite.min() + 1) * (size + 1)
     graph = networkx.DiGraph()
     for token in range(1, size + 1):

@@ -1,4 +1,5 @@
-"""Metrics over texts and losses, as plain functions: what `evaluation.modules` wraps for the `evaluate` library."""
+"""Metrics of texts and losses, as plain functions. `evaluation.metrics.modules` wraps them for the `evaluate`
+library."""
 
 from __future__ import annotations
 
@@ -22,15 +23,16 @@ def check_paired(predictions: Sequence[Any], others: Sequence[Any], what: str = 
 
 def exact_match(prediction: str, reference: str) -> bool:
     """
-    Whether two texts have the same tokens in the same order, and as many: an end symbol that comes too early or too
-    late is an error. How tokens are spaced does not matter.
+    Whether two texts have the same tokens in the same order. Spacing does not matter. An end symbol that comes too
+    early or too late is an error.
     """
     return prediction.split() == reference.split()
 
 
 def oracle_length_match(prediction: str, reference: str) -> bool:
     """
-    Whether a prediction is right once it is cut at the reference's length: Newman et al. 2020 (arXiv:2010.07174).
+    Whether a prediction is right with oracle output length, i.e. cut at the reference's length: Newman et al. 2020
+    (arXiv:2010.07174).
 
     Args:
         prediction: decoded without an end symbol, for at least as many tokens as the reference has.
@@ -46,8 +48,8 @@ def shares(
     categories: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """
-    The share of examples that match, in each way, and where categories are given also `by_category`: category to
-    number of examples and shares.
+    The share of examples that match, for each way to match. With categories also `by_category`: category -> number of
+    examples and shares.
 
     Raises:
         UserError: there is no example, or not one reference and one category for each.
@@ -76,11 +78,11 @@ def shares(
 
 def perplexity(losses: Sequence[float], lengths: Sequence[int]) -> dict[str, float]:
     """
-    The exponential of the mean nats per token, every token of every text counting alike.
+    The exponential of the mean nats per token, where all tokens of all texts count equally.
 
     Args:
         losses: mean nats per token of each text.
-        lengths: tokens of each text that the mean is over, an end symbol that is predicted included.
+        lengths: number of predicted tokens of each text, with the end symbol if it is predicted.
 
     Returns:
         `perplexity`; `loss`, its logarithm; `tokens`.

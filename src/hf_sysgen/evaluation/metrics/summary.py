@@ -1,6 +1,6 @@
 """
-What a split's records of predictions come to: how often they are right, and how likely the references were. Without
-torch, so that what a run recorded can be measured again anywhere.
+Summarize the prediction records of a split: how often they are right, and how likely the references are. Without torch,
+so that the records of a run can be scored anywhere.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 from hf_sysgen.evaluation.metrics.bleu import bleu
 from hf_sysgen.evaluation.metrics.comp import comp
 
-# what a mean of a record's field is called where it has another name
+# names of means that differ from the name of the record's field
 NAMES = {"oracle_exact": "accuracy_oracle"}
-# shares over the tokens of all examples: name, and the fields whose sums they divide
+# shares over the tokens of all examples: name -> the fields whose sums are divided
 SHARES = {"las": ("correct_arcs", "tokens"), "uas": ("correct_heads", "tokens")}
 COUNTS = {field for fields in SHARES.values() for field in fields}
 
@@ -26,17 +26,18 @@ def summarize(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     The metrics of a split from its prediction records.
 
     Args:
-        rows: records with `exact`; what else they have is averaged too.
+        rows: records with `exact`; other numbers are averaged too.
 
     Returns:
-        `examples`; `accuracy`: share of exact matches, EOS at the right step included. Of `evaluate_split`'s records
+        `examples`; `accuracy`: share of exact matches, with EOS at the right step. For the records of `evaluate_split`
         also `loss` and `loss_teacher`: mean over examples of the mean nats per token, free-running and teacher-forced
         (Csordas et al. weigh the tokens of a batch equally, which depends on the batches; the records hold what a mean
-        over all tokens needs); `accuracy_oracle`: share of exact matches where EOS is ignored and the reference's
-        length is given (Newman et al. 2020), if it was measured. Of other tasks' records the mean of every number that
-        all have; instead of counts of tokens, `las` and `uas`: share of all tokens with the right head and label, with
-        the right head. Last `by_length`: [`target_length`, examples, accuracy] in increasing length; `by_category`:
-        category -> [examples, accuracy], if the benchmark has categories.
+        over all tokens needs); `accuracy_oracle`: exact match with oracle output length (Newman et al. 2020), if it was
+        measured. For the records of other tasks the mean of every number that all have; instead of counts of tokens,
+        `las` and
+        `uas`: share of all tokens with the right head and label, with the right head. Last `by_length`:
+        [`target_length`, examples, accuracy] in increasing length; `by_category`: category -> [examples, accuracy], if
+        the benchmark has categories.
     """
     rows = list(rows)
     summary: dict[str, Any] = {"examples": len(rows), "accuracy": _mean(row["exact"] for row in rows)}
@@ -60,7 +61,7 @@ def summarize_text(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """
     The metrics of a split from the records of `evaluate_text`: `examples`; over all predicted tokens together their
     number `tokens`, `loss` (nats per token), `perplexity` (its exponential) and `accuracy` (share of right first
-    choices). `by_length` is empty, as all examples are of one length.
+    choices). `by_length` is empty, as all examples have one length.
     """
     tokens = sum(record["tokens"] for record in records)
     loss = math.fsum(record["nats"] for record in records) / tokens
@@ -84,15 +85,15 @@ def summarize_translations(
     The metrics of a split from the records of `evaluate_translations`.
 
     Args:
-        references: text of every example of the split.
-        setup: of BLEU, see `bleu_setup`.
+        references: the text of each example of the split.
+        setup: BLEU's setup, see `bleu_setup`.
         pairs: the column `pairs` of noun_adjective, for COMP.
 
     Returns:
-        `examples`; `loss` and `loss_teacher`, means over all pieces; where predictions are there, also `bleu` between
-        0 and 100 and its `bleu_signature`, `accuracy` and `by_length` (see `summarize`), and with `pairs` COMP by both
-        rules, `comp` (any inflection) and `comp_same_form`, over all examples. `comp_other_references` counts those
-        whose reference has other words.
+        `examples`; `loss` and `loss_teacher`, means over all pieces; with predictions also `bleu` (0 to 100) and its
+        `bleu_signature`, `accuracy` and `by_length` (see `summarize`), and with `pairs` COMP by both rules, `comp` (any
+        inflection) and `comp_same_form`, over all examples. `comp_other_references` is the number of references with
+        other words.
     """
     if not all("prediction" in record for record in records):
         summary: dict[str, Any] = {"examples": len(records)}
@@ -116,7 +117,7 @@ def summarize_translations(
 
 
 def by_length(rows: Iterable[Mapping[str, Any]]) -> dict[int, list[Mapping[str, Any]]]:
-    """The records by `target_length`, in increasing length; none of those without."""
+    """The records by `target_length`, in increasing length; records without it are left out."""
     groups = defaultdict(list)
     for row in rows:
         if "target_length" in row:
@@ -125,7 +126,7 @@ def by_length(rows: Iterable[Mapping[str, Any]]) -> dict[int, list[Mapping[str, 
 
 
 def by_category(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """The records by `category`, in the order of their names and of numbers in these; none of those without."""
+    """The records by `category`, sorted by name and by the numbers in it; records without it are left out."""
     groups = defaultdict(list)
     for row in rows:
         if row.get("category") is not None:
@@ -134,7 +135,7 @@ def by_category(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str
 
 
 def natural(name: str) -> list[tuple[bool, int, str]]:
-    """Sorts "k=10" after "k=2"."""
+    """A sort key that puts "k=10" after "k=2"."""
     parts = re.split(r"(\d+)", name)
     return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
 

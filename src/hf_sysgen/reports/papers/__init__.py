@@ -1,22 +1,23 @@
-"""The papers' tables and figures as printed, and which run of ours makes which cell.
+"""The papers' tables and figures as printed, and the run of ours for each cell.
 
-One file a paper in papers/, all scalars text, so that a number keeps the digits it is printed with:
+One file for each paper in papers/. All scalars are text, so that numbers keep their printed digits:
 
-- `authors`, `title`; `reduced`: recipe -> the recipe whose cell it asks for with a smaller budget.
+- `authors`, `title`; `reduced`: recipe -> the recipe whose cell it makes with a smaller budget.
 - `tables`: id -> table. Keys of a table:
-  - `caption`, in words of ours; `columns`; `rows`: label -> the cells, "" where the paper has none, "?" where it cannot
-    be read; `notes`, `errata`: sentences; `corrected`: row -> column -> what a misprint is compared as, like a cell.
+  - `caption`, in our words; `columns`; `rows`: label -> the cells, "" where the paper has none, "?" where it is
+  illegible; `notes`, `errata`: sentences; `corrected`: row -> column -> the number to compare with instead of a
+  misprint, written like a cell.
   - `kind`: `results` (default), `count` (of parameters), `setup`, `text`, `figure`; only the first two are compared.
-  - `unit`: `share` (0 to 1), `percent`, `bleu`, `perplexity`; `units`: row or column -> another one.
-  - `statistic`: `mean` (default) or `median`; `spread`: what follows ±, `std` or `sem`; `seeds`: runs behind a number,
-    left out where the paper does not say; `exceptions`: row -> `spread` and `seeds` of its own, "" for not said.
-  - `selection`: how the authors chose on the test set: `best`, of several evaluations; `scaling`, of the embedding
-    scalings. Ours are not chosen; beside them stands what the authors' way would have given.
-  - `means`: column -> the columns that it is the mean of, of runs of one seed.
-  - `runs`: `rows`, `columns`: label -> a part of the run. A row's `{}` takes the column's part, else that is appended;
-    `cells`: row -> column -> the whole, also of a cell that the paper leaves empty. A run is "RECIPE dotted.key=value
-    ... @MEASURE": a recipe file's name, overrides as they are given to it, and what is measured, a
-    split and a metric of it; `test.accuracy` if none is given.
+  - `unit`: `share` (0 to 1), `percent`, `bleu`, `perplexity`; `units`: row or column -> another unit.
+  - `statistic`: `mean` (default) or `median`; `spread`: meaning of ±, `std` or `sem`; `seeds`: number of runs of a
+  number, left out if the paper does not say; `exceptions`: row -> its own `spread` and `seeds`, "" if the paper does
+  not say.
+  - `selection`: how the authors chose on the test set: `best` of several evaluations, or `scaling`, the best embedding
+  scaling. Our numbers are not chosen; a further row has the number that the authors' way gives.
+  - `means`: column -> the columns that it averages, for runs with one seed.
+  - `runs`: `rows`, `columns`: label -> a part of the run. The column's part replaces `{}` in the row's part, or is
+    appended; `cells`: row -> column -> the whole run, also for a cell that the paper leaves empty. A run is "RECIPE
+    dotted.key=value ... @MEASURE": name of a recipe file, overrides, and split and metric; `test.accuracy` by default.
 """
 
 from __future__ import annotations
@@ -37,31 +38,31 @@ from hf_sysgen.results.record import Record
 FOLDER = Path(__file__).parent
 COMPARED = ("results", "count")
 MEASURE = "test.accuracy"
-# "~" approximately; mean; what follows ±; what stands in brackets
+# "~" for approximately; mean; number after ±; number in brackets
 PRINTED = re.compile(r"~?(?P<mean>\d*\.?\d*)(?P<scale>[kM]?)(?: ± (?P<spread>\d*\.?\d*))?(?: \((?P<aside>[\d.]+)\))?")
 SCALES = {"": 1.0, "k": 1e3, "M": 1e6}
 
 
-# what only says how long a run is; its share of the paper's is its budget
+# the length of a run; its share of the paper's is the budget
 BUDGET = "training.max_steps"
-# with or without mixed precision a run makes the same cell, and is marked
+# runs with another precision make the same cell, and are marked
 PRECISION = ("training.bf16", "training.fp16")
 BEST, SCALING = "best", "scaling"
-# what an authors' selection chooses among
+# selection -> keys that the authors chose
 CHOICES: dict[str | None, tuple[str, ...]] = {SCALING: ("model.embedding_scaling",)}
 
 
 @dataclass(frozen=True)
 class Run:
     """
-    What has to be run for a cell.
+    The run of a cell.
 
     Attributes:
         recipe: name of the recipe file, without folder and ending.
         overrides: dotted key -> value that replaces the file's.
-        measure: where the number stands in the record: a split, a metric of it, of `by_category` a category; or
+        measure: place of the number in the record: a split and its metric (with `by_category` a category), or
             `num_parameters`.
-        choices: keys that the authors chose the value of on the test set, so that a run may have another one.
+        choices: keys whose value the authors chose on the test set, so that a run may have another value.
     """
 
     recipe: str
@@ -95,11 +96,11 @@ class Cell:
 
     Attributes:
         row, column: its labels.
-        printed: the paper's text; "" where it has no number, "?" where it cannot be read.
-        corrected: what ours is compared with instead, where the text is a misprint; the same forms.
+        printed: the paper's text; "" if it has no number, "?" if it is illegible.
+        corrected: the number to compare with if the text is a misprint, written in the same way.
         unit, deviation, seeds: see the module's first lines, where `deviation` is called `spread`.
-        run: what makes it, `None` where nothing does.
-        mean_of: the columns of its row that it is the mean of.
+        run: the run that makes it; `None` if there is none.
+        mean_of: the columns of its row that it averages.
     """
 
     row: str
@@ -123,19 +124,19 @@ class Cell:
 
     @property
     def mean(self) -> float | None:
-        """The number in its unit, `None` where there is none."""
+        """The number in its unit; `None` if there is none."""
         match = self._read
         return float(match["mean"]) * SCALES[match["scale"]] if match and match["mean"].strip(".") else None
 
     @property
     def spread(self) -> float | None:
-        """What is printed after ±."""
+        """The number printed after ±."""
         match = self._read
         return float(match["spread"]) if match and match["spread"] else None
 
     @property
     def rounding(self) -> float:
-        """Half a unit of the last printed digit: how far the number may be from what it was rounded from."""
+        """Half a unit of the last printed digit: the largest rounding error."""
         match = self._read
         if not match:
             return 0.0
@@ -176,7 +177,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper. `reduced` is recipe -> the recipe that it makes smaller."""
+    """A paper. `reduced`: recipe -> the recipe whose cell it makes with a smaller budget."""
 
     id: str
     authors: str
@@ -187,7 +188,7 @@ class Paper:
 
 @cache
 def papers() -> tuple[Paper, ...]:
-    """All papers, by their file's name."""
+    """All papers, sorted by file name."""
     return tuple(_read(path) for path in sorted(FOLDER.glob("*.yaml")))
 
 
@@ -262,7 +263,7 @@ def _count(seeds: str | None) -> int | None:
 def _run(runs: Mapping[str, Any], row: str, column: str, filled: bool, choices: tuple[str, ...] = ()) -> Run | None:
     text = runs.get("cells", {}).get(row, {}).get(column)
     if text is None:
-        # what the paper leaves out need not be possible: it must be asked for by itself
+        # a cell that the paper leaves empty may be impossible, so `cells` must name it
         if not filled:
             return None
         first, second = runs.get("rows", {}).get(row), runs.get("columns", {}).get(column)
@@ -283,7 +284,7 @@ def _value(text: str) -> Any:
 
 @cache
 def whole_of(file: str) -> str:
-    """The name of a recipe file; of one that asks for another's cell with a smaller budget, that one's name."""
+    """The name of a recipe file; for a recipe with a smaller budget, the recipe of the cell."""
     name = Path(file).name
     return next((paper.reduced[name] for paper in papers() if name in paper.reduced), name)
 
