@@ -54,8 +54,8 @@ def small(monkeypatch) -> None:
 
 @pytest.fixture
 def copied(run_dir, tmp_path) -> Path:
-    """A copy of the checkpoint, to be damaged."""
-    return Path(shutil.copytree(run_dir / "model", tmp_path / "model"))
+    """A copy of the checkpoint, to be changed: without the mark that would tell."""
+    return Path(shutil.copytree(run_dir / "model", tmp_path / "model", ignore=shutil.ignore_patterns("complete")))
 
 
 @pytest.mark.parametrize("words", [["-m", "hf_sysgen.cli", "--help"], ["-m", "hf_sysgen.train", "--help"]])
@@ -258,6 +258,17 @@ def test_checkpoints_that_cannot_be_used(copied, tmp_path):
     assert_one_line_error(invoke("predict", "-c", copied, "jump"), str(copied))
     config.write_text(json.dumps(keys))
     assert invoke("predict", "-c", copied, "jump", "--max-new-tokens", 3).exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
+def test_a_flipped_bit_in_a_checkpoint_is_noticed(name, run_dir, tmp_path):
+    model = Path(shutil.copytree(run_dir / "model", tmp_path / "model"))
+    content = bytearray((model / name).read_bytes())
+    # in a file of text a letter becomes another one
+    place = content.index(b"hidden_size") if name == "config.json" else len(content) - 200
+    content[place] ^= 1
+    (model / name).write_bytes(content)
+    assert_one_line_error(invoke("predict", "-c", model, "jump"), str(model / name), "is damaged", "complete")
 
 
 def test_a_pickled_checkpoint_is_not_read(copied):

@@ -12,14 +12,16 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny_runs import read_lines, small_scan, tiny_recipe, train_process, weights, write_recipe
+from tiny_runs import read_lines, small_scan, snapshot, tiny_recipe, train_process, weights, write_recipe
 from transformers import TrainerControl, TrainerState
 
 import hf_sysgen.training.trainer
+from hf_sysgen.config.io import dump_recipe
 from hf_sysgen.errors import RunFailed
 from hf_sysgen.evaluation.checkpoints import load_checkpoint
 from hf_sysgen.evaluation.evaluate import evaluate_split
 from hf_sysgen.evaluation.metrics.summary import summarize
+from hf_sysgen.files import unlike_mark, write_whole
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.results.record import read_record
 from hf_sysgen.train import main
@@ -387,6 +389,8 @@ def test_a_run_that_was_moved_keeps_its_best_weights(tmp_path, few_examples, mon
     scheduler.rename(moved / "checkpoint-3" / "scheduler.pt")
     (tmp_path / "run" / "checkpoint-3").mkdir(parents=True)
     assert run_recipe(recipe).best_step == 3
+    # although the newest one's state now says where the best one is
+    assert unlike_mark(moved / "checkpoint-6") is None
     assert weights(moved / "model") == weights(moved / "checkpoint-3")
 
 
@@ -453,6 +457,30 @@ def test_last_checkpoint(tmp_path):
     assert last_checkpoint(tmp_path).name == "checkpoint-10"
     assert not (tmp_path / "checkpoint-12").exists()
     assert (tmp_path / "checkpoint-2").exists()
+
+
+def test_what_is_no_checkpoint_of_the_run_is_left_alone(tmp_path, few_examples):
+    """Folders and files of the user's, whatever they are called, also on the way of messages and of removals."""
+    run = tmp_path / "run"
+    for name in ("checkpoint-notes", "checkpoint-30-old", "checkpoint-007", "checkpoint-", "checkpoint-\u00b2"):
+        (run / name).mkdir(parents=True)
+        (run / name / "notes.txt").write_text("important")
+        (run / name / "complete").touch()
+    (run / "checkpoint-99").write_text("important")
+    (tmp_path / "elsewhere").mkdir()
+    (run / "checkpoint-98").symlink_to(tmp_path / "elsewhere")
+    recipe = tiny_recipe(tmp_path, save_steps=1, max_steps=3)
+    before = snapshot(run)
+    write_whole(run / "recipe.yaml", dump_recipe(recipe))
+    assert run_recipe(recipe).steps == 3
+    after = snapshot(run)
+    assert {name: after[name] for name in before} == before
+    assert (run / "checkpoint-98").is_symlink()
+    assert {path.name for path in run.glob("checkpoint-[1-9]")} == {"checkpoint-2", "checkpoint-3"}
+    (run / "results.json").unlink()
+    (run / "checkpoint-3" / "optimizer.pt").unlink()
+    with pytest.raises(CheckpointDamaged, match=r"remove \S*checkpoint-3, and the run goes on from checkpoint-2"):
+        run_recipe(recipe)
 
 
 def test_two_checkpoints_are_kept(tmp_path, few_examples):

@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 
 from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.errors import UserError, one_line
+from hf_sysgen.files import COMPLETE, unlike_mark
 from hf_sysgen.models import CONFIGS, MODELS
 from hf_sysgen.results.record import MODEL
 from hf_sysgen.zoo import zoo_folder, zoo_names
@@ -91,6 +92,7 @@ def read_checkpoint(
         raise CheckpointError(f"{folder / 'config.json'}: the model is a {name}, which is no model with a head of ours")
     if not (folder / "model.safetensors").exists():
         raise _missing(folder, "model.safetensors")
+    check_unchanged(folder)
     try:
         model, report = model_class.from_pretrained(
             folder, use_safetensors=True, output_loading_info=True, **{"dtype": torch.float32, **options}
@@ -108,6 +110,21 @@ def read_checkpoint(
     if tokenizer is not None and tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model, tokenizer
+
+
+def check_unchanged(folder: Path) -> None:
+    """
+    Compare config, weights and tokenizer with the folder's mark, if it has one.
+
+    Raises:
+        CheckpointError: one is absent or has another content.
+    """
+    if (found := unlike_mark(folder, (".json", ".safetensors"))) is not None:
+        name, what = found
+        raise CheckpointError(
+            f"{folder / name} {what}: copy the whole folder again; if you changed it yourself, remove "
+            f"{folder / COMPLETE}"
+        )
 
 
 def checkpoint_folder(path: str | Path) -> Path:

@@ -17,7 +17,7 @@ from hf_sysgen.config.check import filled, own_fields
 from hf_sysgen.config.io import dump_recipe, read_recipe
 from hf_sysgen.config.recipe import Recipe, RecipeError, changes_of, closest, cut
 from hf_sysgen.data import benchmark_info
-from hf_sysgen.files import is_unfinished, locked, write_whole
+from hf_sysgen.files import is_complete, is_unfinished, locked, write_whole
 from hf_sysgen.models import CONFIGS, MODELS
 from hf_sysgen.results.environment import environment, starts_of, write_starts
 from hf_sysgen.results.predictions import write_predictions
@@ -32,7 +32,7 @@ from hf_sysgen.results.record import (
     write_record,
 )
 from hf_sysgen.training.batches import Batches
-from hf_sysgen.training.checkpointing import COMPLETE, going_on_from, step_of
+from hf_sysgen.training.checkpointing import checkpoints_of, going_on_from, step_of
 from hf_sysgen.training.tasks.base import Task, prepare_task
 from hf_sysgen.training.tasks.pretraining import require_text_of_run
 from hf_sysgen.training.trainer import SysgenTrainer, fastest_attention, last_checkpoint, on_cpu, read_history
@@ -124,10 +124,10 @@ def check_run_dir(recipe: Recipe) -> Path:
                 "remove that folder",
                 "output_dir",
             )
-        checkpoints = [path.parent for path in run_dir.glob(f"checkpoint-*/{COMPLETE}")]
+        checkpoints = [folder for folder in checkpoints_of(run_dir) if is_complete(folder)]
         if recipe.data.data_dir != other.data.data_dir and checkpoints:
             # of a finished run too; the same text may have been moved
-            checkpoint = max(checkpoints, key=step_of)
+            checkpoint = checkpoints[-1]
             with going_on_from(checkpoint):
                 require_text_of_run(recipe, checkpoint)
         if recipe.evaluation.save_example_losses and not other.evaluation.save_example_losses:
