@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -16,9 +17,14 @@ from hf_sysgen.data.errors import DamagedData, DataError
 from hf_sysgen.data.fetch import locate, mirror_folder
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.errors import causes, no_space, one_line
+from hf_sysgen.files import is_complete, mark_complete, unlike_mark
 
 # a folder that one may not use, or a file in its place
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
+
+
+# prepared data of up to so many bytes is compared with its checksums whenever it is loaded, which takes under a second
+LOADED_BYTES = 200_000_000
 
 
 class Check(NamedTuple):
@@ -133,6 +139,10 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
             self.locate_sources()
         try:
             super().download_and_prepare(*args, **kwargs)
+            folder = Path(self.cache_dir)
+            # what an older version prepared is trusted when it is first seen, unless it may only be read
+            if self.is_prepared and not is_complete(folder) and os.access(folder, os.W_OK):
+                mark_complete(folder, f"{self.BENCHMARK.name}-*.arrow")
         except (datasets.exceptions.DatasetGenerationError, ImportError, OSError) as error:
             # what a generator raises comes wrapped
             for cause in causes(error):
@@ -144,10 +154,18 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         """As in `datasets.DatasetBuilder`.
 
         Raises:
-            DataError: the cache cannot be used; DamagedData: the prepared data cannot be read.
+            DataError: the cache cannot be used; DamagedData: the prepared data cannot be read, or is not too large to
+                compare with its checksums and has others.
         """
         with self._intact():
+            if sum(path.stat().st_size for path in Path(self.cache_dir).glob("*.arrow")) <= LOADED_BYTES:
+                self.check_prepared()
             return super().as_dataset(*args, **kwargs)
+
+    def check_prepared(self) -> None:
+        """Compare prepared data with its checksums. Raises DamagedData: it is not what was prepared."""
+        if (found := unlike_mark(Path(self.cache_dir))) is not None:
+            raise self._damaged(" ".join(found))
 
     @contextmanager
     def _intact(self) -> Iterator[None]:
@@ -161,10 +179,13 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
             folder = getattr(self, "_cache_dir", "")
             if isinstance(error, DataError) or not Path(folder, datasets.config.DATASET_INFO_FILENAME).is_file():
                 raise
-            raise DamagedData(
-                f"{self.BENCHMARK.name} {self.benchmark_config.name}: the prepared data in {folder} cannot be read "
-                f"({one_line(error)}); delete that folder"
-            ) from error
+            raise self._damaged(one_line(error)) from error
+
+    def _damaged(self, what: str) -> DamagedData:
+        return DamagedData(
+            f"{self.BENCHMARK.name} {self.benchmark_config.name}: the prepared data in {self._cache_dir} cannot be "
+            f"read ({what}); delete that folder"
+        )
 
     def _explained(self, error: BaseException) -> DataError | None:
         """What to tell a user about an error that is theirs to mend, None for any other."""

@@ -24,10 +24,11 @@ def verify(
         Its checks, then sentences that are no checks: how many inputs of a split others have too.
 
     Raises:
-        DataError: a file cannot be had, or an example cannot be made of it.
+        DataError: a file cannot be had, or an example cannot be made of it; prepared data was damaged.
     """
     builder = benchmark_builder(name, config, data_dir=data_dir, cache_dir=cache_dir)
     builder.download_and_prepare()
+    builder.check_prepared()
     dataset = builder.as_dataset()
     yield from builder.checks(dataset)
     yield from overlaps(dataset)
