@@ -280,6 +280,27 @@ def test_a_pickled_checkpoint_is_not_read(copied):
     assert_one_line_error(invoke("predict", "-c", copied, "jump"), "model.safetensors is missing")
 
 
+def test_code_of_a_checkpoint_is_not_run(copied, tmp_path):
+    """Not even on a yes that is among the sentences."""
+    (copied / "own.py").write_text(
+        f"open({str(tmp_path / 'ran')!r}, 'w')\nfrom transformers import PreTrainedTokenizerFast\n"
+        "class Own(PreTrainedTokenizerFast): pass\n"
+    )
+    config = json.loads((copied / "tokenizer_config.json").read_text())
+    own = {"auto_map": {"AutoTokenizer": [None, "own.Own"]}, "tokenizer_class": "Own"}
+    (copied / "tokenizer_config.json").write_text(json.dumps(config | own))
+    result = invoke("predict", "-c", copied, stdin="y\njump\n")
+    assert_one_line_error(result, "auto_map")
+    assert result.stdout == ""
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"model": {}}', "null", "\x00", '{"version": "1.0", "model": 3}'])
+def test_a_tokenizer_that_is_none(copied, text):
+    (copied / "tokenizer.json").write_text(text)
+    assert_one_line_error(invoke("predict", "-c", copied, "jump"), "tokenizer.json")
+
+
 def test_wrong_benchmarks(run_dir, small, tmp_path, monkeypatch):
     monkeypatch.undo()
     assert_one_line_error(invoke("evaluate", run_dir, "scann"), "unknown benchmark 'scann'", "'scan'")

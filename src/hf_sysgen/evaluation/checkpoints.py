@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from hf_sysgen.data.text.vocabulary import encode_sources
@@ -97,19 +96,36 @@ def read_checkpoint(
         model, report = model_class.from_pretrained(
             folder, use_safetensors=True, output_loading_info=True, **{"dtype": torch.float32, **options}
         )
-        tokenizer = AutoTokenizer.from_pretrained(folder) if (folder / "tokenizer.json").exists() else None
     except StrictDataclassError as error:
         config_type = model_class.config_class.model_type
         raise CheckpointError(
             f"{folder / 'config.json'}: not a {config_type}'s: {' '.join(str(error).split())}"
         ) from error
-    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
-        raise CheckpointError(f"{folder}: cannot be loaded, it may be cut short; copy it again ({error})") from error
+    except Exception as error:  # each kind of file and of damage has errors of its own
+        raise _unreadable(folder, error) from error
+    tokenizer = _tokenizer_of(folder) if (folder / "tokenizer.json").exists() else None
     if missing := sorted(report["missing_keys"]):
         raise CheckpointError(f"{folder}: model.safetensors lacks {', '.join(missing[:5])}; copy it again")
     if tokenizer is not None and tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model, tokenizer
+
+
+def _tokenizer_of(folder: Path) -> Any:
+    try:
+        # else transformers asks whether to run it, on standard input
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except Exception as error:  # the tokenizers library raises bare Exception
+        if "custom code" in str(error):
+            raise CheckpointError(
+                f"{folder / 'tokenizer_config.json'}: names code of its own for the tokenizer (auto_map), which is "
+                "never run; use a checkpoint with a stock tokenizer"
+            ) from error
+        raise _unreadable(folder / "tokenizer.json", error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> CheckpointError:
+    return CheckpointError(f"{path}: cannot be loaded, it may be cut short; copy it again ({one_line(error)})")
 
 
 def check_unchanged(folder: Path) -> None:
