@@ -185,7 +185,9 @@ def test_every_answer_is_a_line(run_dir, monkeypatch):
 @pytest.mark.parametrize(
     ("texts", "parts"),
     [
-        (["jump", "hop twice"], ["'hop'", "'hop twice'", "source vocabulary"]),
+        (["jump", "walc twice"], ["'walc'", "'walc twice'", "source vocabulary", "the closest: walk"]),
+        (["jump " + "j" * 1_000_000], ["'jjjj", "source vocabulary"]),
+        (["walk", "jump and " * 1000 + "walk"], ["sentence 2", "2,003", "2,000"]),
         (["I_JUMP"], ["'I_JUMP'", "source vocabulary"]),
         (["  "], ["empty input"]),
     ],
@@ -194,6 +196,21 @@ def test_predict_of_wrong_words(run_dir, texts, parts):
     result = invoke("predict", "-c", run_dir, *texts)
     assert_one_line_error(result, *parts)
     assert result.stdout == ""
+
+
+def test_long_sentences_are_translated_in_smaller_batches(run_dir, monkeypatch):
+    from hf_sysgen.evaluation import commands
+
+    sizes = []
+
+    def answer(model, tokenizer, texts, **options):
+        sizes.append(len(texts))
+        return texts, [True] * len(texts)
+
+    monkeypatch.setattr(commands, "predict", answer)
+    texts = [*["walk"] * 65, *["jump and " * 600 + "walk"] * 2, *["jump and " * 150 + "walk"] * 50]
+    assert list(commands.predict_lines(str(run_dir), texts)) == texts
+    assert sizes == [64, 1, 2, 44, 6]
 
 
 def test_predict_of_other_encodings(run_dir):

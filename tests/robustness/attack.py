@@ -479,10 +479,7 @@ def upstream_files(rng: random.Random, folder: Path) -> None:
         else:
             data = torn(rng, data)
         here.write_bytes(gzip.compress(data) if packed else data)
-    builder = Files(folder / "files", whole=False).builder(name, config, folder / "cache")
-    for split in builder._split_generators(None):
-        for _, row in builder._generate_examples(**split.gen_kwargs):
-            builder.info.features.encode_example(row)
+    Files(folder / "files", whole=False).load(name, config, folder / "cache")
 
 
 def documents(rng: random.Random, folder: Path) -> None:
@@ -726,6 +723,9 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=ATTACKS, default=list(ATTACKS))
     parser.add_argument("--output", type=Path, help="file of JSON for the counts")
     options = parser.parse_args()
+    import datasets
+
+    datasets.disable_progress_bars()
     counts = {}
     with tempfile.TemporaryDirectory() as folder:
         for name in options.only:

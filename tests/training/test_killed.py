@@ -6,8 +6,10 @@ import contextlib
 import errno
 import functools
 import hashlib
+import io
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -217,6 +219,46 @@ def test_errors_are_not_blamed_on_a_checkpoint_that_was_replaced(tmp_path):
     (tmp_path / "checkpoint-4" / "left").touch()
     with pytest.raises(RuntimeError, match="out of memory"), going_on_from(tmp_path / "checkpoint-4"):
         raise RuntimeError("out of memory")
+
+
+@pytest.mark.parametrize("size", [10, 600, 1500, 4000, 20_000, 40_000, 60_000])
+def test_a_full_disk_ends_in_a_line(size, recipe, whole, tmp_path, few_examples, capsys):
+    """Whichever file is the first that the disk has no room for; with room again the same command goes on."""
+    arguments = [str(recipe), f"output_dir={tmp_path / 'run'}"]
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        status = main(arguments)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("step ")]
+    assert (status in (1, 2), len(lines)) == (True, 1), lines
+    assert lines[0].startswith("error: ")
+    assert main(arguments) == 0
+    assert weights(tmp_path / "run" / "model") == weights(whole / "model")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", "trainer_state.json", "complete"])
+def test_a_file_that_may_not_be_read_is_not_called_damaged(
+    name, recipe, interrupted, tmp_path, few_examples, monkeypatch, capsys
+):
+    """Whoever runs this may read everything, so `open` says what the system would."""
+    run_dir = shutil.copytree(interrupted, tmp_path / "run")
+    opened = io.open
+
+    def refused(file, *args, **kwargs):
+        if str(file).endswith(f"checkpoint-4/{name}"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file))
+        return opened(file, *args, **kwargs)
+
+    monkeypatch.setattr(io, "open", refused)
+    monkeypatch.setattr("builtins.open", refused)
+    assert main([str(recipe), f"output_dir={run_dir}"]) in (1, 2)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert name in line
+    assert "ermission" in line
+    assert "remove" not in line
+    assert "damaged" not in line
 
 
 @pytest.mark.slow

@@ -172,8 +172,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         """What is raised where prepared data was damaged afterwards: it is never left half-written."""
         try:
             yield
-        # Arrow's own errors are of these kinds, as is what JSON says
-        except (OSError, ValueError) as error:
+        except Exception as error:  # what Arrow says, JSON, or `datasets` of fields that it does not know
             if unusable := self._unusable_cache(error):
                 raise unusable from error
             folder = getattr(self, "_cache_dir", "")
@@ -199,6 +198,10 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
             )
         if unusable := self._unusable_cache(error):
             return unusable
+        if isinstance(error, (ValueError, LookupError, EOFError, SyntaxError)):
+            # what readers say of a file that is not laid out as the one that its checksum was made of
+            files = ", ".join(dict.fromkeys(self._files.values())) if self._files else "its files"
+            return DamagedData(f"{what}: cannot make examples of {files} ({one_line(error)}); replace them")
         if isinstance(error, ImportError) and self.BENCHMARK.extra:
             return DataError(f"{what}: {error}; pip install hf-sysgen[{self.BENCHMARK.extra}]")
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,10 @@ from hf_sysgen.tables import table
 if TYPE_CHECKING:
     from datasets import Dataset
 
+# tokens of a sentence that are read at most; attention has a number for each pair of them
+LONGEST_INPUT = 2_000
+# sentences that are translated together, and pairs of tokens in all of them, padding included
+SENTENCES, PAIRS = 64, 64 * 256**2
 # tokens that are written at most where neither the checkpoint nor the caller says it, as `generate` has it
 NEW_TOKENS = 20
 
@@ -133,13 +137,18 @@ def predict_lines(
     if not texts:
         raise DataError("nothing to translate: give sentences as arguments, or one per line on standard input")
     model, tokenizer = load_checkpoint(checkpoint)
-    encode_sources(tokenizer, texts, source_ids(model))
+    lengths = list(map(len, encode_sources(tokenizer, texts, source_ids(model))))
+    if max(lengths) > LONGEST_INPUT:
+        number = lengths.index(max(lengths))
+        raise DataError(
+            f"sentence {number + 1} has {lengths[number]:,} tokens, and at most {LONGEST_INPUT:,} are read; split it"
+        )
     config = model.generation_config
     limit = max_new_tokens or config.max_new_tokens or config.max_length or NEW_TOKENS
     options = {"max_new_tokens": limit} | ({} if beams is None else {"num_beams": beams})
     cut = 0
-    for start in range(0, len(texts), 64):
-        translations, ended = predict(model, tokenizer, texts[start : start + 64], **options)
+    for some in _batches(lengths):
+        translations, ended = predict(model, tokenizer, [texts[number] for number in some], **options)
         cut += ended.count(False)
         # a pretrained decoder may answer with line breaks, after which no reader could tell whose answer a line is
         yield from (" ".join(translation.splitlines()) for translation in translations)
@@ -147,3 +156,14 @@ def predict_lines(
         print(
             f"warning: {cut} of {len(texts)} did not end within {limit} tokens; see --max-new-tokens", file=sys.stderr
         )
+
+
+def _batches(lengths: Sequence[int]) -> Iterator[range]:
+    """Sentences of these lengths that are translated together, in order."""
+    start = longest = 0
+    for number, length in enumerate(lengths):
+        longest = max(longest, length)
+        if number > start and (number - start == SENTENCES or (number + 1 - start) * longest**2 > PAIRS):
+            yield range(start, number)
+            start, longest = number, length
+    yield range(start, len(lengths))

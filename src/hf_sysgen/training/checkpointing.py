@@ -58,7 +58,8 @@ def going_on_from(checkpoint: Path) -> Iterator[None]:
     except (UserError, RunFailed):
         raise
     except Exception as error:  # each kind of file has errors of its own
-        if (found := _unreadable(checkpoint)) is None:
+        # what may not be read is not damaged
+        if isinstance(error, PermissionError) or (found := _unreadable(checkpoint)) is None:
             raise
         raise _damaged(checkpoint, *found) from error
 
@@ -91,6 +92,8 @@ def _unreadable(checkpoint: Path) -> tuple[str, str] | None:
                 with zipfile.ZipFile(file) as archive:
                     if (broken := archive.testzip()) is not None:
                         raise ValueError(broken)
+        except PermissionError:
+            raise
         except (SafetensorError, OSError, ValueError, EOFError, zipfile.BadZipFile):
             return file.relative_to(checkpoint).as_posix(), "is damaged"
     return None
