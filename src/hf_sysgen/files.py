@@ -56,6 +56,18 @@ def written_to(path: str | Path) -> Path:
     return real
 
 
+def read_whole(path: str | Path) -> bytes:
+    """The content of a file. Raises OSError: it is a device, which may be endless, or no file can have that name."""
+    try:
+        with open(path, "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+                raise OSError(errno.EINVAL, "is a device and no file", str(path))
+            return file.read()
+    except ValueError as error:
+        raise OSError(errno.EINVAL, "no file can have that name", repr(str(path))) from error
+
+
 def is_unfinished(path: Path, file: Path) -> bool:
     """Whether `file` is what `write_whole` of `path` has in the making, or left behind when it was killed."""
     return file.parent == path.parent and file.name.startswith(_prefix(path))

@@ -210,7 +210,7 @@ def test_long_sentences_are_translated_in_smaller_batches(run_dir, monkeypatch):
     monkeypatch.setattr(commands, "predict", answer)
     texts = [*["walk"] * 65, *["jump and " * 600 + "walk"] * 2, *["jump and " * 150 + "walk"] * 50]
     assert list(commands.predict_lines(str(run_dir), texts)) == texts
-    assert sizes == [64, 1, 2, 44, 6]
+    assert sizes == [64, 2, 2, 45, 4]
 
 
 def test_predict_of_other_encodings(run_dir):

@@ -14,6 +14,7 @@ import functools
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import sys
@@ -24,7 +25,7 @@ from typing import Any
 
 from hf_sysgen.errors import RunFailed, UserError
 
-SECONDS, ASLEEP = 5, 120
+SECONDS, ASLEEP, MEMORY = 5, 120, 4 << 30
 # longer lines are cut by none of our messages, and read by nobody
 LONGEST_LINE = 2000
 ENDINGS = ("fine", "line", "traceback", "slow", "silent", "lost")
@@ -45,17 +46,24 @@ class TooSlow(BaseException):
 
 @contextlib.contextmanager
 def limited() -> Iterator[None]:
-    """Raises TooSlow after `SECONDS` of this process, which another one's load does not shorten, or long asleep."""
+    """
+    Raises TooSlow after `SECONDS` of this process, which another one's load does not shorten, or long asleep, and
+    MemoryError where `MEMORY` more is asked for.
+    """
+    held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    before_memory = resource.getrlimit(resource.RLIMIT_AS)
 
     def stop(*_: Any) -> None:
         raise TooSlow
 
     before = [signal.signal(number, stop) for number in (signal.SIGPROF, signal.SIGALRM)]
+    resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY, before_memory[1]))
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     signal.setitimer(signal.ITIMER_REAL, ASLEEP)
     try:
         yield
     finally:
+        resource.setrlimit(resource.RLIMIT_AS, before_memory)
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in zip((signal.SIGPROF, signal.SIGALRM), before, strict=True):

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 
 from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.errors import UserError, one_line
-from hf_sysgen.files import COMPLETE, unlike_mark
+from hf_sysgen.files import COMPLETE, read_whole, unlike_mark
 from hf_sysgen.models import CONFIGS, MODELS
 from hf_sysgen.results.record import MODEL
 from hf_sysgen.zoo import zoo_folder, zoo_names
@@ -157,7 +157,7 @@ def _class_of(folder: Path) -> tuple[str, Any, bool]:
     """What the checkpoint's model is called, its class (`None`: not known), and whether it turns texts into texts."""
     config = folder / "config.json"
     try:
-        keys = json.loads(config.read_text(encoding="utf-8"))
+        keys = json.loads(read_whole(config))
         model_type, architectures = keys.get("model_type"), keys.get("architectures") or []
     except (OSError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{config}: cannot be read: {error}") from error

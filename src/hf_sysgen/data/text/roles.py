@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from hf_sysgen.data.errors import DataError
 from hf_sysgen.errors import one_line
+from hf_sysgen.files import read_whole
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -219,7 +220,7 @@ def read_role_scheme(path: Path) -> RoleScheme:
     import yaml
 
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_whole(path).decode("utf-8-sig")
         # nodes, because a dict forgets a word that stands twice
         root = _json_root(text) if path.suffix == ".json" else yaml.compose(text, Loader=yaml.BaseLoader)
     except json.JSONDecodeError as error:
