@@ -732,8 +732,10 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="file of JSON for the counts")
     options = parser.parse_args()
     import datasets
+    import transformers
 
     datasets.disable_progress_bars()
+    transformers.utils.logging.disable_progress_bar()
     counts = {}
     with tempfile.TemporaryDirectory() as folder:
         for name in options.only:

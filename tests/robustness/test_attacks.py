@@ -1,4 +1,4 @@
-"""Bad input ends in one line, soon, and what was there stays: a few tries of each attack, and thousands of slow ones."""
+"""Bad input ends in one line, soon, and what was there stays: few tries of each attack, and thousands of slow ones."""
 
 from __future__ import annotations
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -239,13 +241,27 @@ def predict(
         options: for `generate`, e.g. `num_beams=5`, `max_new_tokens=60`.
 
     Raises:
-        DataError: a text is empty or has a word outside the vocabulary.
+        DataError: a text is empty or has a word outside the vocabulary. CheckpointError: see [`usable`].
     """
-    encoded = encode_sources(tokenizer, texts, source_ids(model))
-    alone = not model.config.is_encoder_decoder
-    side = "left" if alone else "right"
-    batch = tokenizer.pad({"input_ids": encoded}, return_tensors="pt", padding_side=side).to(model.device)
-    # first comes what was read: the source, or beside an encoder the start symbol, which is EOS as well
-    generated = model.generate(**batch, **options)[:, batch["input_ids"].shape[1] if alone else 1 :]
-    ended = (generated == tokenizer.eos_token_id).any(dim=1).tolist()
-    return tokenizer.batch_decode(generated, skip_special_tokens=True), ended
+    with usable():
+        encoded = encode_sources(tokenizer, texts, source_ids(model))
+        alone = not model.config.is_encoder_decoder
+        side = "left" if alone else "right"
+        batch = tokenizer.pad({"input_ids": encoded}, return_tensors="pt", padding_side=side).to(model.device)
+        # first comes what was read: the source, or beside an encoder the start symbol, which is EOS as well
+        generated = model.generate(**batch, **options)[:, batch["input_ids"].shape[1] if alone else 1 :]
+        ended = (generated == tokenizer.eos_token_id).any(dim=1).tolist()
+        return tokenizer.batch_decode(generated, skip_special_tokens=True), ended
+
+
+@contextlib.contextmanager
+def usable() -> Iterator[None]:
+    """Raises CheckpointError: the checkpoint's tokenizer or generation config, which load, cannot be worked with."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (ValueError, TypeError, AttributeError, LookupError) as error:
+        raise CheckpointError(
+            f"the checkpoint's tokenizer or generation config cannot be used ({one_line(error)}); copy it again"
+        ) from error

@@ -15,7 +15,7 @@ from hf_sysgen.data import DataError, benchmark_info, load_benchmark
 from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.data.text.subwords import encode_subwords
 from hf_sysgen.data.text.vocabulary import encode_sources, encode_targets
-from hf_sysgen.evaluation.checkpoints import CheckpointError, load_checkpoint, predict, source_ids
+from hf_sysgen.evaluation.checkpoints import CheckpointError, load_checkpoint, predict, source_ids, usable
 from hf_sysgen.evaluation.evaluate import evaluate_split, mark_teacher_forced, with_columns, with_texts
 from hf_sysgen.evaluation.metrics.bleu import bleu_setup
 from hf_sysgen.evaluation.metrics.summary import summarize, summarize_translations
@@ -137,7 +137,8 @@ def predict_lines(
     if not texts:
         raise DataError("nothing to translate: give sentences as arguments, or one per line on standard input")
     model, tokenizer = load_checkpoint(checkpoint)
-    lengths = list(map(len, encode_sources(tokenizer, texts, source_ids(model))))
+    with usable():
+        lengths = list(map(len, encode_sources(tokenizer, texts, source_ids(model))))
     if max(lengths) > LONGEST_INPUT:
         number = lengths.index(max(lengths))
         raise DataError(

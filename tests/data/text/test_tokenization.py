@@ -168,7 +168,7 @@ def test_characters_keep_their_blanks(tmp_path):
     assert loaded.decode(ids, skip_special_tokens=True) == question
     (ids,) = encode_targets(loaded, [answer], range(vocabulary.vocab_size))
     assert loaded.decode(ids, skip_special_tokens=True) == answer
-    with pytest.raises(DataError, match="'b' in 'Total b' is none of .* the source vocabulary"):
+    with pytest.raises(DataError, match=r"'b' in 'Total b' is none of .* the source vocabulary"):
         encode_sources(loaded, ["Total", "Total b"])
 
 
