@@ -91,7 +91,9 @@ def ending(attempt: Callable[[], None]) -> tuple[str, str]:
         return "silent", str(error)
     except Lost as error:
         return "lost", str(error)
-    except Exception as error:
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the tokenizers library has one that is no Exception
         import traceback
 
         return "traceback", "".join(traceback.format_exception(error)[-3:])
@@ -352,7 +354,8 @@ def predictions(rng: random.Random, folder: Path) -> None:
     data = "\n".join(lines).encode(errors="surrogatepass")
     path = folder / "predictions.jsonl"
     path.write_bytes(torn(rng, data) if rng.random() < 0.25 else data)
-    score_predictions(path, rng.choice(list(SCORES)), rng.choice((None, None, "tokenized", "x")))
+    metric = rng.choice((*["recorded", "sequence_exact_match", "perplexity", "oracle_length"] * 2, *SCORES))
+    score_predictions(path, metric, rng.choice(("tokenized", "x")) if rng.random() < 0.2 else None)
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
 from types import SimpleNamespace
@@ -41,6 +42,33 @@ def first_batch(recipe):
     train = task.splits["train"]
     rows = StepBatches(train, recipe.batches.size, recipe.training.max_steps, recipe.seed).rows(0)
     return task.build_model("eager").train(), train[rows]
+
+
+def test_two_seeds_have_two_initial_weights(tmp_path, few_examples):
+    """Before any batch, whose order depends on the seed too."""
+    one, same, other = (
+        dict(prepare_task(tiny_recipe(tmp_path, seed=seed)).build_model("eager").named_parameters())
+        for seed in (5, 5, 6)
+    )
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    drawn = [name for name, weight in one.items() if weight.ndim == 2 and weight.std() > 0]
+    assert len(drawn) > 5
+    assert not any(torch.equal(one[name], other[name]) for name in drawn)
+
+
+def test_adam_is_the_recipe_s(tmp_path, few_examples):
+    """Its first update does not depend on beta2, the second one does."""
+    found = {}
+    for beta, steps in itertools.product((0.5, 0.9), (1, 2)):
+        changes = {"adam_beta1": 0.3, "adam_beta2": beta, "adam_epsilon": 1e-5, "max_steps": steps, "save_steps": 1}
+        recipe = tiny_recipe(tmp_path / f"{beta}-{steps}", **changes, dropout=0.0, eval_steps=None)
+        run_recipe(recipe)
+        found[beta, steps] = load_file(recipe.run_dir / "model" / "model.safetensors")
+        group = torch.load(recipe.run_dir / f"checkpoint-{steps}" / "optimizer.pt")["param_groups"][0]
+        assert (group["betas"], group["eps"]) == ((0.3, beta), 1e-5)
+    for steps, differs in ((1, False), (2, True)):
+        gaps = [(found[0.5, steps][name] - weight).abs().max() for name, weight in found[0.9, steps].items()]
+        assert (max(gaps) > 1e-4) == differs
 
 
 def test_equal_seeds_equal_bytes(tmp_path, few_examples):

@@ -94,17 +94,14 @@ def read_checkpoint(
     if not (folder / "model.safetensors").exists():
         raise _missing(folder, "model.safetensors")
     check_unchanged(folder)
-    try:
-        model, report = model_class.from_pretrained(
-            folder, use_safetensors=True, output_loading_info=True, **{"dtype": torch.float32, **options}
-        )
-    except StrictDataclassError as error:
-        config_type = model_class.config_class.model_type
-        raise CheckpointError(
-            f"{folder / 'config.json'}: not a {config_type}'s: {' '.join(str(error).split())}"
-        ) from error
-    except Exception as error:  # each kind of file and of damage has errors of its own
-        raise _unreadable(folder, error) from error
+    with usable(f"{folder}: cannot be loaded, it may be cut short"):
+        try:
+            model, report = model_class.from_pretrained(
+                folder, use_safetensors=True, output_loading_info=True, **{"dtype": torch.float32, **options}
+            )
+        except StrictDataclassError as error:
+            config_type = model_class.config_class.model_type
+            raise CheckpointError(f"{folder / 'config.json'}: not a {config_type}'s: {error}") from error
     tokenizer = _tokenizer_of(folder) if (folder / "tokenizer.json").exists() else None
     if missing := sorted(report["missing_keys"]):
         raise CheckpointError(f"{folder}: model.safetensors lacks {', '.join(missing[:5])}; copy it again")
@@ -114,20 +111,35 @@ def read_checkpoint(
 
 
 def _tokenizer_of(folder: Path) -> Any:
-    try:
-        # else transformers asks whether to run it, on standard input
-        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    except Exception as error:  # the tokenizers library raises bare Exception
-        if "custom code" in str(error):
+    with usable(f"{folder / 'tokenizer.json'}: cannot be loaded, it may be cut short"):
+        try:
+            # else transformers asks whether to run it, on standard input
+            return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        except ValueError as error:
+            if "custom code" not in str(error):
+                raise
             raise CheckpointError(
                 f"{folder / 'tokenizer_config.json'}: names code of its own for the tokenizer (auto_map), which is "
                 "never run; use a checkpoint with a stock tokenizer"
             ) from error
-        raise _unreadable(folder / "tokenizer.json", error) from error
 
 
-def _unreadable(path: Path, error: Exception) -> CheckpointError:
-    return CheckpointError(f"{path}: cannot be loaded, it may be cut short; copy it again ({one_line(error)})")
+@contextlib.contextmanager
+def usable(otherwise: str = "the checkpoint's tokenizer or generation config cannot be used") -> Iterator[None]:
+    """
+    Raises CheckpointError: a checkpoint's files make a library fail, where each has errors of its own.
+
+    Args:
+        otherwise: the first words of the message.
+    """
+    try:
+        yield
+    except BaseException as error:
+        # the tokenizers library has one that is no Exception; a GPU's memory may be full of something else
+        panics = type(error).__name__ == "PanicException"
+        if isinstance(error, (UserError, torch.OutOfMemoryError)) or not (panics or isinstance(error, Exception)):
+            raise
+        raise CheckpointError(f"{otherwise}; copy it again ({one_line(error)})") from error
 
 
 def check_unchanged(folder: Path) -> None:
@@ -161,9 +173,9 @@ def _class_of(folder: Path) -> tuple[str, Any, bool]:
     try:
         keys = json.loads(read_whole(config))
         model_type, architectures = keys.get("model_type"), keys.get("architectures") or []
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{config}: cannot be read: {error}") from error
-    if model_type not in CONFIGS:
+    if not isinstance(model_type, str) or model_type not in CONFIGS:
         raise CheckpointError(f"{config}: model_type is {unknown_model_type(model_type)}")
     heads = MODELS[CONFIGS[model_type]]
     writer = next((heads[one] for one in (AutoModelForSeq2SeqLM, AutoModelForCausalLM) if one in heads), None)
@@ -252,16 +264,3 @@ def predict(
         generated = model.generate(**batch, **options)[:, batch["input_ids"].shape[1] if alone else 1 :]
         ended = (generated == tokenizer.eos_token_id).any(dim=1).tolist()
         return tokenizer.batch_decode(generated, skip_special_tokens=True), ended
-
-
-@contextlib.contextmanager
-def usable() -> Iterator[None]:
-    """Raises CheckpointError: the checkpoint's tokenizer or generation config, which load, cannot be worked with."""
-    try:
-        yield
-    except UserError:
-        raise
-    except (ValueError, TypeError, AttributeError, LookupError) as error:
-        raise CheckpointError(
-            f"the checkpoint's tokenizer or generation config cannot be used ({one_line(error)}); copy it again"
-        ) from error

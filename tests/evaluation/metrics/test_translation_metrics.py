@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from hf_sysgen.cli.main import app
 from hf_sysgen.data.noun_adjective.rule import HELD_OUT, TRAIN_PAIRS
-from hf_sysgen.evaluation.metrics.bleu import SETUPS, bleu
+from hf_sysgen.evaluation.metrics.bleu import SETUPS, bleu, bleu_setup
 from hf_sysgen.evaluation.metrics.comp import LEXICON, comp, comp_match, words
 from hf_sysgen.evaluation.metrics.modules import load_metric
 from hf_sysgen.evaluation.metrics.sequences import MetricError
@@ -205,6 +205,23 @@ def test_match_test_is_mcnemar_s():
     assert match_test(first, second) == (pytest.approx(8 / 40), pytest.approx(22 / 1024))
     assert match_test(second, first) == (pytest.approx(-8 / 40), pytest.approx(22 / 1024))
     assert match_test([True, False], [False, True]) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "config", "split", "setup"),
+    [
+        ("flores", "ne-en", "test", "flores_into_english"),
+        ("flores", "en-ne", "test", "flores_from_english"),
+        ("flores", "si-en", "validation", "flores_into_english"),
+        ("flores", "en-si", "test_iid", "flores_from_english"),
+        ("iwslt14", "de-en", "validation", "iwslt14_validation"),
+        ("iwslt14", "de-en", "test", "iwslt14"),
+        ("noun_adjective", "modified", "test", "noun_adjective"),
+        ("mine", "only", "test", "tokenized"),
+    ],
+)
+def test_what_bleu_is_taken_over(benchmark, config, split, setup):
+    assert bleu_setup(benchmark, config, split) == setup
 
 
 def test_match_test_of_many_examples():
