@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import errno
+import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 INTERRUPTED = 130
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# characters of a message; what is wrong may itself be very long
+LONGEST = 1500
 
 
-class UserError(ValueError):
+class _OneLine(Exception):
+    def __str__(self) -> str:
+        return printable(super().__str__())
+
+
+class UserError(_OneLine, ValueError):
     """Input that cannot be used. The message is one line that says what, where, and what to do."""
 
     status = 2
 
 
-class RunFailed(RuntimeError):
+class RunFailed(_OneLine, RuntimeError):
     """Work that has started and cannot continue. The message is one line."""
 
     status = 1
@@ -30,9 +40,16 @@ class Outcome:
     status: int = 0
 
 
+def printable(text: str, longest: int = LONGEST) -> str:
+    """One line of a text that any file and terminal takes: without line breaks, in UTF-8, its middle cut out."""
+    half = longest // 2
+    text = text if len(text) <= longest else f"{text[:half]} ... {text[-half:]}"
+    return " ".join(text.encode("utf-8", "backslashreplace").decode().split())
+
+
 def one_line(error: BaseException) -> str:
     """Type and message of an error in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())
+    return printable(f"{type(error).__name__}: {error}")
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -44,13 +61,37 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
 
 def no_space(error: BaseException) -> bool:
     """Whether a file could not be written because the disk or the user's quota is full."""
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return isinstance(error, OSError) and error.errno in _NO_SPACE
+
+
+def of_the_system(error: BaseException) -> str | None:
+    """What the system says of a file that cannot be read or written, in a line; None for any other error."""
+    for one in causes(error):
+        said = None
+        if isinstance(one, OSError) and one.errno is not None:
+            said = f"{one.filename}: {one.strerror}" if one.filename else one.strerror
+            number = one.errno
+        elif found := re.search(r"\(os error (\d+)\)", str(one)):
+            # of safetensors and tokenizers
+            number = int(found[1])
+            said = os.strerror(number)
+        elif "inline_container" in str(one):
+            # torch's, which does not say why
+            number, said = errno.EIO, "a checkpoint's file cannot be written, is the disk full?"
+        if said is not None:
+            if number in _NO_SPACE:
+                return f"no space left ({said}): free some, then give the same command again"
+            if number in (errno.EACCES, errno.EPERM, errno.EROFS):
+                return f"{said}: correct its permissions, or give another place"
+            return said
+    return None
 
 
 @contextmanager
 def reported(interrupted: str = "interrupted") -> Iterator[Outcome]:
     """
-    Print user errors as one line on standard error and set the exit status. Other errors keep their traceback.
+    Print user errors, and those of the system, as one line on standard error and set the exit status. Other errors keep
+    their traceback.
 
     Args:
         interrupted: the message after Ctrl-C.
@@ -64,7 +105,15 @@ def reported(interrupted: str = "interrupted") -> Iterator[Outcome]:
     except (UserError, RunFailed) as error:
         _tell(str(error))
         outcome.status = error.status
+    except BrokenPipeError:
+        # whoever reads the output has had enough
+        raise
+    except Exception as error:
+        if (said := of_the_system(error)) is None:
+            raise
+        _tell(said)
+        outcome.status = RunFailed.status
 
 
 def _tell(message: str) -> None:
-    print("error:", " ".join(message.split()), file=sys.stderr)
+    print("error:", printable(message), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Atomic writes and locks of files."""
+"""Atomic writes, marks of complete folders, and locks."""
 
 from __future__ import annotations
 
@@ -7,18 +7,24 @@ import errno
 import hashlib
 import os
 import re
+import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
+
+# the file that marks a folder as whole, and what it says of each other file: bytes, sha256, name
+COMPLETE = "complete"
+_LINE = re.compile(r"(\d+) (?:([0-9a-f]{64}) )?(.+)")
 
 
 def write_whole(path: str | Path, content: str | bytes) -> None:
     """
     Write a file atomically: if the process dies, it is either the old or the new one. Text is UTF-8; parent folders are
-    created. It has normal permissions.
+    created. It has normal permissions. Raises OSError: also as `written_to`.
     """
-    path = Path(path)
+    path = written_to(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     # not `tempfile`, whose files only their owner can read
     partial = path.with_name(f"{_prefix(path)}{uuid.uuid4().hex}")
@@ -30,9 +36,115 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
         partial.unlink(missing_ok=True)
 
 
+def written_to(path: str | Path) -> Path:
+    """
+    The file that is written under a name: that which a symbolic link points to.
+
+    Raises:
+        OSError: something else than a file has that name, e.g. a folder or a device, or no file can have it.
+    """
+    try:
+        real = Path(os.path.realpath(path))
+        mode = real.stat().st_mode
+    except FileNotFoundError:
+        return real
+    except ValueError as error:
+        # NUL, or what is no UTF-8
+        raise OSError(errno.EINVAL, "no file can have that name", repr(str(path))) from error
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "is there and no file", str(path))
+    return real
+
+
+def read_whole(path: str | Path) -> bytes:
+    """The content of a file. Raises OSError: it is a device, which may be endless, or no file can have that name."""
+    try:
+        with open(path, "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+                raise OSError(errno.EINVAL, "is a device and no file", str(path))
+            return file.read()
+    except ValueError as error:
+        raise OSError(errno.EINVAL, "no file can have that name", repr(str(path))) from error
+
+
 def is_unfinished(path: Path, file: Path) -> bool:
     """Whether `file` is an unfinished file of `write_whole(path)`, perhaps left by a kill."""
     return file.parent == path.parent and file.name.startswith(_prefix(path))
+
+
+def mark_complete(folder: Path, pattern: str = "*") -> None:
+    """Mark a folder by a file that lists the others, those that match, with sizes and checksums: once on the disk."""
+    flush_to_disk(folder)
+    names = (path.relative_to(folder).as_posix() for path in folder.rglob(pattern) if path.is_file())
+    write_whole(folder / COMPLETE, _lines(folder, sorted(name for name in names if name != COMPLETE)))
+
+
+def is_complete(folder: Path) -> bool:
+    return (folder / COMPLETE).exists()
+
+
+def replace_marked(folder: Path, name: str, content: str) -> None:
+    """Write one file of a marked folder again. The mark leaves it out meanwhile, so that a kill does no harm."""
+    lines = (folder / COMPLETE).read_text(encoding="utf-8").splitlines(keepends=True)
+    others = "".join(line for line in lines if not line.endswith(f" {name}\n"))
+    write_whole(folder / COMPLETE, others)
+    write_whole(folder / name, content)
+    write_whole(folder / COMPLETE, others + _lines(folder, [name]))
+
+
+def unlike_mark(
+    folder: Path, suffixes: Collection[str] | None = None, rewritten: Collection[str] = ()
+) -> tuple[str, str] | None:
+    """
+    A file that is not as its folder's mark says, and what is wrong with it; None if there is none, or no mark.
+
+    Args:
+        suffixes: looks only at files that end so; None for all.
+        rewritten: of marks of older versions, which hold sizes alone, files whose size says nothing.
+    """
+    if not is_complete(folder):
+        return None
+    found = [_LINE.fullmatch(line) for line in (folder / COMPLETE).read_text("utf-8", "replace").splitlines()]
+    sums: dict[str, str] = {}
+    for one in found:
+        if one is None:
+            return COMPLETE, "is damaged"
+        size, checksum, name = int(one[1]), one[2], one[3]
+        if suffixes is not None and not name.endswith(tuple(suffixes)):
+            continue
+        file = folder / name
+        if not file.is_file():
+            return name, "is missing"
+        if checksum is not None:
+            sums[name] = checksum
+        elif name in rewritten:
+            continue
+        if file.stat().st_size != size:
+            return name, f"is damaged ({file.stat().st_size:,} bytes, where {size:,} were written)"
+    for name, now in _checksums(folder, sums).items():
+        if now != sums[name]:
+            return name, "is damaged (another sha256 than when it was written)"
+    return None
+
+
+def _lines(folder: Path, names: Collection[str]) -> str:
+    sums = _checksums(folder, names)
+    return "".join(f"{(folder / name).stat().st_size} {sums[name]} {name}\n" for name in names)
+
+
+def _checksums(folder: Path, names: Collection[str]) -> dict[str, str]:
+    # of weights and optimizer at once
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        return dict(zip(names, pool.map(lambda name: _sha256(folder / name), names), strict=True))
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 
@@ -21,3 +22,13 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool
     """A Markdown table: the first column left-aligned, the others right-aligned if they are `numbers`."""
     lines = [header, ("---", *["---:" if numbers else "---"] * (len(header) - 1)), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def plain(text: object) -> str:
+    """Text as Markdown shows it, without tags and entities; quotes and a lone "&" mean nothing outside of them."""
+    return re.sub(r"&(?=#?\w+;)", "&amp;", str(text)).replace("<", "&lt;").replace(">", "&gt;")
+
+
+def plain_cell(text: object) -> str:
+    """The same in a Markdown table, which it cannot end."""
+    return plain(text).replace("|", "\\|").replace("\n", " ")

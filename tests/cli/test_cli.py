@@ -54,8 +54,8 @@ def small(monkeypatch) -> None:
 
 @pytest.fixture
 def copied(run_dir, tmp_path) -> Path:
-    """A copy of the checkpoint, to be damaged."""
-    return Path(shutil.copytree(run_dir / "model", tmp_path / "model"))
+    """A copy of the checkpoint, to be changed: without the mark that would tell."""
+    return Path(shutil.copytree(run_dir / "model", tmp_path / "model", ignore=shutil.ignore_patterns("complete")))
 
 
 @pytest.mark.parametrize("words", [["-m", "hf_sysgen.cli", "--help"], ["-m", "hf_sysgen.train", "--help"]])
@@ -185,7 +185,9 @@ def test_every_answer_is_a_line(run_dir, monkeypatch):
 @pytest.mark.parametrize(
     ("texts", "parts"),
     [
-        (["jump", "hop twice"], ["'hop'", "'hop twice'", "source vocabulary"]),
+        (["jump", "walc twice"], ["'walc'", "'walc twice'", "source vocabulary", "the closest: walk"]),
+        (["jump " + "j" * 1_000_000], ["'jjjj", "source vocabulary"]),
+        (["walk", "jump and " * 1000 + "walk"], ["sentence 2", "2,003", "2,000"]),
         (["I_JUMP"], ["'I_JUMP'", "source vocabulary"]),
         (["  "], ["empty input"]),
     ],
@@ -194,6 +196,21 @@ def test_predict_of_wrong_words(run_dir, texts, parts):
     result = invoke("predict", "-c", run_dir, *texts)
     assert_one_line_error(result, *parts)
     assert result.stdout == ""
+
+
+def test_long_sentences_are_translated_in_smaller_batches(run_dir, monkeypatch):
+    from hf_sysgen.evaluation import commands
+
+    sizes = []
+
+    def answer(model, tokenizer, texts, **options):
+        sizes.append(len(texts))
+        return texts, [True] * len(texts)
+
+    monkeypatch.setattr(commands, "predict", answer)
+    texts = [*["walk"] * 65, *["jump and " * 600 + "walk"] * 2, *["jump and " * 150 + "walk"] * 50]
+    assert list(commands.predict_lines(str(run_dir), texts)) == texts
+    assert sizes == [64, 2, 2, 45, 4]
 
 
 def test_predict_of_other_encodings(run_dir):
@@ -260,6 +277,17 @@ def test_checkpoints_that_cannot_be_used(copied, tmp_path):
     assert invoke("predict", "-c", copied, "jump", "--max-new-tokens", 3).exit_code == 0
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
+def test_a_flipped_bit_in_a_checkpoint_is_noticed(name, run_dir, tmp_path):
+    model = Path(shutil.copytree(run_dir / "model", tmp_path / "model"))
+    content = bytearray((model / name).read_bytes())
+    # in a file of text a letter becomes another one
+    place = content.index(b"hidden_size") if name == "config.json" else len(content) - 200
+    content[place] ^= 1
+    (model / name).write_bytes(content)
+    assert_one_line_error(invoke("predict", "-c", model, "jump"), str(model / name), "is damaged", "complete")
+
+
 def test_a_pickled_checkpoint_is_not_read(copied):
     import torch
     from safetensors.torch import load_file
@@ -267,6 +295,27 @@ def test_a_pickled_checkpoint_is_not_read(copied):
     torch.save(load_file(copied / "model.safetensors"), copied / "pytorch_model.bin")
     (copied / "model.safetensors").unlink()
     assert_one_line_error(invoke("predict", "-c", copied, "jump"), "model.safetensors is missing")
+
+
+def test_code_of_a_checkpoint_is_not_run(copied, tmp_path):
+    """Not even on a yes that is among the sentences."""
+    (copied / "own.py").write_text(
+        f"open({str(tmp_path / 'ran')!r}, 'w')\nfrom transformers import PreTrainedTokenizerFast\n"
+        "class Own(PreTrainedTokenizerFast): pass\n"
+    )
+    config = json.loads((copied / "tokenizer_config.json").read_text())
+    own = {"auto_map": {"AutoTokenizer": [None, "own.Own"]}, "tokenizer_class": "Own"}
+    (copied / "tokenizer_config.json").write_text(json.dumps(config | own))
+    result = invoke("predict", "-c", copied, stdin="y\njump\n")
+    assert_one_line_error(result, "auto_map")
+    assert result.stdout == ""
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"model": {}}', "null", "\x00", '{"version": "1.0", "model": 3}'])
+def test_a_tokenizer_that_is_none(copied, text):
+    (copied / "tokenizer.json").write_text(text)
+    assert_one_line_error(invoke("predict", "-c", copied, "jump"), "tokenizer.json")
 
 
 def test_wrong_benchmarks(run_dir, small, tmp_path, monkeypatch):

@@ -19,12 +19,15 @@ from huggingface_hub import close_session
 from upstream import Upstream, hurried, serving
 from upstream_files import Files
 
+import hf_sysgen.data.builder
 import hf_sysgen.data.info
+import hf_sysgen.data.verify
 from hf_sysgen.data import BenchmarkInfo, ConfigInfo, DataError, Source, benchmark_info, load_benchmark, registry
 from hf_sysgen.data.builder import BenchmarkBuilder, builder_configs
 from hf_sysgen.data.errors import DamagedData
 from hf_sysgen.data.fetch import locate, open_file
 from hf_sysgen.data.registry import benchmark_builder
+from hf_sysgen.data.verify import verify
 
 SCAN = benchmark_info("scan")
 
@@ -174,6 +177,40 @@ def test_part_that_is_not_there(toy_only: None, tmp_path: Path, split: str) -> N
     assert split in str(caught.value)
 
 
+def flip(path: Path, text: bytes) -> None:
+    """One bit of the text's first letter: Arrow reads another word as readily."""
+    content = bytearray(path.read_bytes())
+    content[content.index(text)] ^= 1
+    path.write_bytes(content)
+
+
+def test_another_word_in_prepared_data_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where that takes a second at most when it is loaded, else by `data verify`."""
+    folder = Path(prepared(tmp_path)["train"].cache_files[0]["filename"]).parent
+    flip(folder / "toy-test.arrow", b"three")
+    with pytest.raises(DamagedData, match=r"toy-test\.arrow"):
+        prepared(tmp_path)
+    monkeypatch.setattr(hf_sysgen.data.builder, "LOADED_BYTES", 10)
+    assert prepared(tmp_path)["test"]["input"][:] == ["one", "two", "uhree"]
+    monkeypatch.setattr(hf_sysgen.data.verify, "benchmark_builder", lambda *args, **kwargs: Toy(cache_dir=tmp_path))
+    with pytest.raises(DamagedData, match=r"toy-test\.arrow"):
+        list(verify("toy", "only"))
+
+
+def test_data_that_an_older_version_prepared(tmp_path: Path) -> None:
+    """Beside what `map` has kept there, which may be removed again."""
+    data = prepared(tmp_path)
+    folder = Path(data["train"].cache_files[0]["filename"]).parent
+    (folder / "complete").unlink()
+    mapped = Path(data["train"].map(lambda row: {"input": row["input"] * 2}).cache_files[0]["filename"])
+    assert mapped.parent == folder
+    assert len(prepared(tmp_path)["train"]) == 3
+    mapped.unlink()
+    flip(folder / "toy-train.arrow", b"three")
+    with pytest.raises(DamagedData, match=r"toy-train\.arrow"):
+        prepared(tmp_path)
+
+
 @pytest.mark.parametrize("is_prepared", [False, True])
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
 def test_cache_that_may_not_be_written_in(
@@ -292,7 +329,9 @@ def test_counts_are_checked(tmp_path: Path) -> None:
 
 PREPARE = """
 import sys
+import hf_sysgen.data.builder
 import hf_sysgen.data.info
+import hf_sysgen.data.verify
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.data.scan.builder import Scan
 hf_sysgen.data.info.GITHUB = sys.argv[2]

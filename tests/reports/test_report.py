@@ -304,6 +304,23 @@ def test_verdicts(printed, ours, verdict):
     assert compare(cell, table, [ours]).verdict == verdict
 
 
+def test_an_interval_without_0_differs_although_part_of_it_is_within_the_margin():
+    table, cell = table_and_cell("0.810 ± 0.001")
+    ours = measurement(0.828, 0.83, 0.832)
+    low, high = difference_interval(cell, table, ours)
+    assert 0 < low < 0.02 < high
+    assert compare(cell, table, [ours]).verdict == reproduction.DIFFERS
+
+
+@pytest.mark.parametrize(
+    ("budget", "verdict"),
+    [(0.999, reproduction.SMALLER), (1.0, reproduction.DIFFERS), (1.001, reproduction.LARGER)],
+)
+def test_a_budget_is_the_papers_or_it_is_not(budget, verdict):
+    table, cell = table_and_cell("0.81 ± 0.01")
+    assert compare(cell, table, [measurement(0.5, 0.51, 0.52, budget=budget)]).verdict == verdict
+
+
 def test_of_perplexities_less_is_reached_from_below():
     table, cell = table_and_cell("50.0 ± 0.1", unit="perplexity")
     assert compare(cell, table, [measurement(45.0, 45.1, 45.2, budget=0.5)]).verdict == reproduction.REACHED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 import subprocess
 from pathlib import Path
@@ -338,6 +339,31 @@ def test_a_failed_write_leaves_the_old_file_alone(tmp_path, monkeypatch):
         write_whole(path, "new")
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["file.txt"]
+
+
+def test_a_link_is_written_through(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "link.json"
+    link.symlink_to(tmp_path / "elsewhere" / "file.json")
+    for text in ("one", "two"):
+        write_whole(link, text)
+        assert link.is_symlink()
+        assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["file.json"]
+        assert (tmp_path / "elsewhere" / "file.json").read_text() == text
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path):
+    """Nor is a pipe waited for."""
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "null").symlink_to("/dev/null")
+    before = {path.name: path.lstat() for path in tmp_path.iterdir()}
+    for name in ("folder", "pipe", "loop", "null", "nul\0", "surrogate\ud800", "a" * 300):
+        with pytest.raises(OSError) as caught:  # noqa: PT011  whichever the system has
+            write_whole(tmp_path / name, "new")
+        assert isinstance(caught.value.errno, int)
+    assert {path.name: path.lstat() for path in tmp_path.iterdir()} == before
 
 
 def test_table_is_aligned():

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import hashlib
+import io
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -19,8 +22,9 @@ from safetensors.torch import load_file, save_file
 from tiny_runs import command, environment, snapshot, train_process, weights, write_recipe
 
 import hf_sysgen.files as files
+from hf_sysgen.files import mark_complete
 from hf_sysgen.train import main
-from hf_sysgen.training.checkpointing import going_on_from, mark_complete
+from hf_sysgen.training.checkpointing import going_on_from
 
 # one evaluation is of two splits: calls 1 and 2 are at step 3, 3 and 4 at step 6, then come the final ones
 MOMENTS = {
@@ -96,6 +100,7 @@ def test_killed_again_and_again(recipe, whole, tmp_path):
     assert weights(run_dir / "model") == weights(whole / "model")
     record = json.loads((run_dir / "results.json").read_text())
     assert record["train_seconds"] >= round(before, 2) > 0
+    assert [start["step"] for start in record["starts"]] == [0, 4, 6]
 
 
 def test_a_resumed_run_does_not_start_over(recipe, tmp_path):
@@ -125,8 +130,11 @@ def cut(file) -> None:
     file.write_bytes(file.read_bytes()[:100])
 
 
-def spoil(file) -> None:
-    file.write_bytes(b"x" * file.stat().st_size)
+def flip(file) -> None:
+    """One bit, where no format has a checksum of its own."""
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +145,7 @@ def interrupted(recipe, tmp_path_factory):
     return folder / "run"
 
 
-@pytest.mark.parametrize("damage", [cut, spoil, Path.unlink])
+@pytest.mark.parametrize("damage", [cut, flip, Path.unlink])
 @pytest.mark.parametrize(
     "name", ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json"]
 )
@@ -151,6 +159,19 @@ def test_a_damaged_checkpoint_is_named(name, damage, recipe, interrupted, tmp_pa
     assert line.startswith(f"error: {newest / name} is {'missing' if damage is Path.unlink else 'damaged'}")
     assert f": remove {newest}," in line
     assert snapshot(newest) == before
+
+
+def test_a_checkpoint_marked_by_sizes_alone_is_resumed(recipe, whole, interrupted, tmp_path):
+    """As older versions marked theirs; those wrote the Trainer's state again where the run was moved."""
+    run_dir = shutil.copytree(interrupted, tmp_path / "run")
+    mark = run_dir / "checkpoint-4" / "complete"
+    lines = [line.split() for line in mark.read_text().splitlines()]
+    assert all(len(checksum) == 64 for _, checksum, _ in lines)
+    mark.write_text("".join(f"{size} {name}\n" for size, _, name in lines))
+    state = mark.with_name("trainer_state.json")
+    state.write_text(json.dumps(json.loads(state.read_text())))
+    assert train_process([str(recipe), "output_dir=run"], tmp_path).status == 0
+    assert weights(run_dir / "model") == weights(whole / "model")
 
 
 def test_what_is_said_of_a_damaged_checkpoint_holds(recipe, whole, interrupted, tmp_path):
@@ -172,11 +193,12 @@ def test_a_checkpoint_is_on_the_disk_before_its_mark(tmp_path, monkeypatch):
     monkeypatch.setattr(
         files.os, "fsync", lambda handle: done.append(Path(os.readlink(f"/proc/self/fd/{handle}")).name)
     )
-    (tmp_path / "model.safetensors").touch()
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
     mark_complete(tmp_path)
     assert done[0] == "model.safetensors"
     assert done[-1].startswith(".complete.")
-    assert (tmp_path / "complete").read_text() == "0 model.safetensors\n"
+    checksum = hashlib.sha256(b"weights").hexdigest()
+    assert (tmp_path / "complete").read_text() == f"7 {checksum} model.safetensors\n"
 
 
 def test_no_mark_without_the_disk(tmp_path, monkeypatch):
@@ -197,6 +219,46 @@ def test_errors_are_not_blamed_on_a_checkpoint_that_was_replaced(tmp_path):
     (tmp_path / "checkpoint-4" / "left").touch()
     with pytest.raises(RuntimeError, match="out of memory"), going_on_from(tmp_path / "checkpoint-4"):
         raise RuntimeError("out of memory")
+
+
+@pytest.mark.parametrize("size", [10, 600, 1500, 4000, 20_000, 40_000, 60_000])
+def test_a_full_disk_ends_in_a_line(size, recipe, whole, tmp_path, few_examples, capsys):
+    """Whichever file is the first that the disk has no room for; with room again the same command goes on."""
+    arguments = [str(recipe), f"output_dir={tmp_path / 'run'}"]
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        status = main(arguments)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("step ")]
+    assert (status in (1, 2), len(lines)) == (True, 1), lines
+    assert lines[0].startswith("error: ")
+    assert main(arguments) == 0
+    assert weights(tmp_path / "run" / "model") == weights(whole / "model")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", "trainer_state.json", "complete"])
+def test_a_file_that_may_not_be_read_is_not_called_damaged(
+    name, recipe, interrupted, tmp_path, few_examples, monkeypatch, capsys
+):
+    """Whoever runs this may read everything, so `open` says what the system would."""
+    run_dir = shutil.copytree(interrupted, tmp_path / "run")
+    opened = io.open
+
+    def refused(file, *args, **kwargs):
+        if str(file).endswith(f"checkpoint-4/{name}"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file))
+        return opened(file, *args, **kwargs)
+
+    monkeypatch.setattr(io, "open", refused)
+    monkeypatch.setattr("builtins.open", refused)
+    assert main([str(recipe), f"output_dir={run_dir}"]) in (1, 2)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert name in line
+    assert "ermission" in line
+    assert "remove" not in line
+    assert "damaged" not in line
 
 
 @pytest.mark.slow

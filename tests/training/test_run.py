@@ -66,7 +66,6 @@ def test_record(learned):
     }  # fmt: skip
     assert list(record.splits) == ["validation", "test"]
     assert [start.step for start in record.starts] == [0]
-    assert [start.step for start in record.starts] == [0]
 
 
 def test_history(learned):

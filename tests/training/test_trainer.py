@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import itertools
 import json
 import math
 import re
@@ -16,15 +17,17 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny_runs import read_lines, small_scan, tiny_recipe, train_process, weights, write_recipe
+from tiny_runs import read_lines, small_scan, snapshot, tiny_recipe, train_process, weights, write_recipe
 from transformers import Seq2SeqTrainer, Trainer, TrainerControl, TrainerState
 
 import hf_sysgen.training.callbacks
 import hf_sysgen.training.trainer
+from hf_sysgen.config.io import dump_recipe
 from hf_sysgen.errors import RunFailed, UserError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint
 from hf_sysgen.evaluation.evaluate import evaluate_split
 from hf_sysgen.evaluation.metrics.summary import summarize
+from hf_sysgen.files import unlike_mark, write_whole
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.results.record import read_record
 from hf_sysgen.train import main
@@ -44,6 +47,33 @@ def first_batch(recipe):
     train = task.splits["train"]
     rows = StepBatches(train, recipe.batches.size, recipe.training.max_steps, recipe.seed).rows(0)
     return task.build_model("eager").train(), train[rows]
+
+
+def test_two_seeds_have_two_initial_weights(tmp_path, few_examples):
+    """Before any batch, whose order depends on the seed too."""
+    one, same, other = (
+        dict(prepare_task(tiny_recipe(tmp_path, seed=seed)).build_model("eager").named_parameters())
+        for seed in (5, 5, 6)
+    )
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    drawn = [name for name, weight in one.items() if weight.ndim == 2 and weight.std() > 0]
+    assert len(drawn) > 5
+    assert not any(torch.equal(one[name], other[name]) for name in drawn)
+
+
+def test_adam_is_the_recipe_s(tmp_path, few_examples):
+    """Its first update does not depend on beta2, the second one does."""
+    found = {}
+    for beta, steps in itertools.product((0.5, 0.9), (1, 2)):
+        changes = {"adam_beta1": 0.3, "adam_beta2": beta, "adam_epsilon": 1e-5, "max_steps": steps, "save_steps": 1}
+        recipe = tiny_recipe(tmp_path / f"{beta}-{steps}", **changes, dropout=0.0, eval_steps=None)
+        run_recipe(recipe)
+        found[beta, steps] = load_file(recipe.run_dir / "model" / "model.safetensors")
+        group = torch.load(recipe.run_dir / f"checkpoint-{steps}" / "optimizer.pt")["param_groups"][0]
+        assert (group["betas"], group["eps"]) == ((0.3, beta), 1e-5)
+    for steps, differs in ((1, False), (2, True)):
+        gaps = [(found[0.5, steps][name] - weight).abs().max() for name, weight in found[0.9, steps].items()]
+        assert (max(gaps) > 1e-4) == differs
 
 
 def test_equal_seeds_equal_bytes(tmp_path, few_examples):
@@ -392,6 +422,8 @@ def test_a_run_that_was_moved_keeps_its_best_weights(tmp_path, few_examples, mon
     scheduler.rename(moved / "checkpoint-3" / "scheduler.pt")
     (tmp_path / "run" / "checkpoint-3").mkdir(parents=True)
     assert run_recipe(recipe).best_step == 3
+    # although the newest one's state now says where the best one is
+    assert unlike_mark(moved / "checkpoint-6") is None
     assert weights(moved / "model") == weights(moved / "checkpoint-3")
 
 
@@ -488,6 +520,30 @@ def test_last_checkpoint(tmp_path):
     assert last_checkpoint(tmp_path).name == "checkpoint-10"
     assert not (tmp_path / "checkpoint-12").exists()
     assert (tmp_path / "checkpoint-2").exists()
+
+
+def test_what_is_no_checkpoint_of_the_run_is_left_alone(tmp_path, few_examples):
+    """Folders and files of the user's, whatever they are called, also on the way of messages and of removals."""
+    run = tmp_path / "run"
+    for name in ("checkpoint-notes", "checkpoint-30-old", "checkpoint-007", "checkpoint-", "checkpoint-\u00b2"):
+        (run / name).mkdir(parents=True)
+        (run / name / "notes.txt").write_text("important")
+        (run / name / "complete").touch()
+    (run / "checkpoint-99").write_text("important")
+    (tmp_path / "elsewhere").mkdir()
+    (run / "checkpoint-98").symlink_to(tmp_path / "elsewhere")
+    recipe = tiny_recipe(tmp_path, save_steps=1, max_steps=3)
+    before = snapshot(run)
+    write_whole(run / "recipe.yaml", dump_recipe(recipe))
+    assert run_recipe(recipe).steps == 3
+    after = snapshot(run)
+    assert {name: after[name] for name in before} == before
+    assert (run / "checkpoint-98").is_symlink()
+    assert {path.name for path in run.glob("checkpoint-[1-9]")} == {"checkpoint-2", "checkpoint-3"}
+    (run / "results.json").unlink()
+    (run / "checkpoint-3" / "optimizer.pt").unlink()
+    with pytest.raises(UserError, match=r"remove \S*checkpoint-3"):
+        run_recipe(recipe)
 
 
 def test_two_checkpoints_are_kept(tmp_path, few_examples):

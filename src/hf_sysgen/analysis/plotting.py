@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hf_sysgen.errors import UserError
+from hf_sysgen.files import write_whole, written_to
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,14 +34,13 @@ def check_picture(path: str | Path) -> None:
     Check the file of a picture before the work for it.
 
     Raises:
-        UserError: the name ends in none of `ENDINGS` or is a folder's, or its folder cannot be made or written to.
+        UserError: the name ends in none of `ENDINGS` or is no file's, or its folder cannot be made or written to.
     """
     path = Path(path)
     if path.suffix.lower() not in ENDINGS:
         raise UserError(f"{path}: a picture's name ends in one of {', '.join(ENDINGS)}")
-    if path.is_dir():
-        raise UserError(f"{path}: is a folder; give the name of a file")
     try:
+        path = written_to(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):
             pass
@@ -51,7 +51,9 @@ def check_picture(path: str | Path) -> None:
 def save(figure: Figure, path: str | Path) -> None:
     """Write a figure to a file that `check_picture` has passed. Raises UserError: it cannot be, all the same."""
     try:
-        figure.savefig(path, dpi=150)
+        picture = io.BytesIO()
+        figure.savefig(picture, format=Path(path).suffix[1:].lower(), dpi=150)
+        write_whole(path, picture.getvalue())
     except OSError as error:
         raise UserError(f"{path}: cannot be written to: {error}") from error
 

@@ -17,6 +17,9 @@ from hf_sysgen.config.recipe import Recipe, RecipeError, changes_of, cut, flatte
 # where pyproject.toml installs the recipes, below a folder that depends on the kind of installation
 INSTALLED = "share/hf-sysgen/recipes"
 BASE = "base"
+# the longest text of YAML that is read, in characters, and the values in it, those that stand for others counted again:
+# many times what any recipe has, and read in a second
+LONGEST_TEXT, MOST_VALUES = 100_000, 20_000
 
 
 def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
@@ -205,18 +208,18 @@ def read_yaml(path: Path, what: str = "recipe") -> dict[str, Any]:
         RecipeError: the file cannot be read, or is no mapping of distinct words.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        with path.open(encoding="utf-8") as file:
+            # which may be endless, as a device is
+            text = file.read(LONGEST_TEXT + 1)
+    # a name that no file can have is a ValueError
+    except (OSError, ValueError) as error:
         raise RecipeError(f"{path}: cannot read the {what}: {error}") from error
     keys = parse_yaml(text, str(path))
     if not isinstance(keys, dict):
         raise RecipeError(f"{path}: a {what} is a mapping of keys to values, this is {cut(keys)}")
-    try:
-        for key in _keys(keys):
-            if not isinstance(key, str):
-                raise RecipeError(f"{path}: {cut(key)}: keys are words")
-    except RecursionError as error:
-        raise RecipeError(f"{path}: an alias contains itself") from error
+    for key in _keys(keys):
+        if not isinstance(key, str):
+            raise RecipeError(f"{path}: {cut(key)}: keys are words")
     return keys
 
 
@@ -235,14 +238,32 @@ def parse_yaml(text: str, where: str) -> Any:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
+    if len(text) > LONGEST_TEXT:
+        raise RecipeError(f"{where}: is longer than {LONGEST_TEXT:,} characters, which no recipe needs")
     try:
+        # only then a value can stand for others
+        if "*" in text and _values(YAML(typ="safe", pure=True).compose(text), {}) > MOST_VALUES:
+            raise RecipeError(f"{where}: its aliases make more than {MOST_VALUES:,} values, which no recipe needs")
         return YAML(typ="safe", pure=True).load(text)
+    except RecursionError as error:
+        raise RecipeError(f"{where}: is nested too deep, or an alias contains itself") from error
     # ruamel raises the last three, for tags that do not fit their values
     except (YAMLError, ValueError, AttributeError, LookupError, TypeError) as error:
+        if isinstance(error, RecipeError):
+            raise
         mark = getattr(error, "problem_mark", None)
         line = f" in line {mark.line + 1}" if mark else ""
         problem = " ".join(str(getattr(error, "problem", None) or error).split())
         raise RecipeError(f"{where}: not YAML{line}: {problem}") from error
+
+
+def _values(node: Any, known: dict[int, int]) -> int:
+    """Values in a node, each as often as aliases name it. Raises RecursionError: it contains itself."""
+    if id(node) not in known:
+        inner = node.value if node is not None and not isinstance(node.value, str) else ()
+        parts = (one for entry in inner for one in (entry if isinstance(entry, tuple) else (entry,)))
+        known[id(node)] = 1 + sum(_values(one, known) for one in parts)
+    return known[id(node)]
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:

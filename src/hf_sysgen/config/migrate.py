@@ -9,7 +9,7 @@ from typing import Any
 
 from hf_sysgen.config.io import parse_yaml
 from hf_sysgen.config.recipe import FIELDS, KINDS, SECTIONS, RecipeError, cut, nested
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import read_whole, write_whole
 
 # old key -> dotted key; what is not here and has no rule below is a field of the model
 KEYS = {
@@ -279,7 +279,7 @@ def migrate_sweep_text(text: str, where: str = "sweep") -> str:
 def migrate_file(path: Path) -> None:
     """Rewrite a recipe or a sweep. Errors as `migrate_text`; the file stays as it is then."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_whole(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path}: cannot read it: {error}") from error
     is_sweep = re.search(r"(?m)^recipes:", text) is not None

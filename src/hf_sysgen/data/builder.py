@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -16,9 +17,14 @@ from hf_sysgen.data.errors import DamagedData, DataError
 from hf_sysgen.data.fetch import locate, mirror_folder
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo, unknown
 from hf_sysgen.errors import causes, no_space, one_line
+from hf_sysgen.files import is_complete, mark_complete, unlike_mark
 
 # no permission for a folder, or a file in its place
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
+
+
+# prepared data of up to so many bytes is compared with its checksums whenever it is loaded, which takes under a second
+LOADED_BYTES = 200_000_000
 
 
 class Check(NamedTuple):
@@ -133,6 +139,10 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
             self.locate_sources()
         try:
             super().download_and_prepare(*args, **kwargs)
+            folder = Path(self.cache_dir)
+            # what an older version prepared is trusted when it is first seen, unless it may only be read
+            if self.is_prepared and not is_complete(folder) and os.access(folder, os.W_OK):
+                mark_complete(folder, f"{self.BENCHMARK.name}-*.arrow")
         except (datasets.exceptions.DatasetGenerationError, ImportError, OSError) as error:
             # `datasets` wraps what a generator raises
             for cause in causes(error):
@@ -166,7 +176,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
 
         Raises:
             DataError: the part of a split has no examples; the cache cannot be used. DamagedData: the prepared data
-                cannot be read.
+                cannot be read, or is small enough to compare with its checksums and has others.
         """
         if split not in (None, "all"):
             lengths = {name: part.num_examples for name, part in self.info.splits.items()}
@@ -175,6 +185,8 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
             if all(part.from_ >= part.to for part in parts):
                 raise DataError(f"{self._what}: split {str(split)!r} has no examples")
         with self._intact():
+            if sum(path.stat().st_size for path in Path(self.cache_dir).glob("*.arrow")) <= LOADED_BYTES:
+                self.check_prepared()
             return super().as_dataset(split, **kwargs)
 
     @contextmanager
@@ -184,21 +196,28 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         except ValueError as error:
             raise DataError(f"{self._what}: split {str(split)!r}: {one_line(error)}") from error
 
+    def check_prepared(self) -> None:
+        """Compare prepared data with its checksums. Raises DamagedData: it is not what was prepared."""
+        if (found := unlike_mark(Path(self.cache_dir))) is not None:
+            raise self._damaged(" ".join(found))
+
     @contextmanager
     def _intact(self) -> Iterator[None]:
         """Raise DamagedData if prepared data was damaged later; it is never left half-written."""
         try:
             yield
-        # errors of Arrow and of JSON are of these types
-        except (OSError, ValueError) as error:
+        except Exception as error:  # of Arrow, of JSON, or of `datasets` for fields that it does not know
             if unusable := self._unusable_cache(error):
                 raise unusable from error
             folder = getattr(self, "_cache_dir", "")
             if isinstance(error, DataError) or not Path(folder, datasets.config.DATASET_INFO_FILENAME).is_file():
                 raise
-            raise DamagedData(
-                f"{self._what}: the prepared data in {folder} cannot be read ({one_line(error)}); delete that folder"
-            ) from error
+            raise self._damaged(one_line(error)) from error
+
+    def _damaged(self, what: str) -> DamagedData:
+        return DamagedData(
+            f"{self._what}: the prepared data in {self._cache_dir} cannot be read ({what}); delete that folder"
+        )
 
     def _explained(self, error: BaseException) -> DataError | None:
         """The message for an error that the user can fix; None for any other."""
@@ -212,6 +231,10 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
             )
         if unusable := self._unusable_cache(error):
             return unusable
+        if isinstance(error, (ValueError, LookupError, EOFError, SyntaxError)):
+            # what readers say of a file that is not laid out as the one that its checksum was made of
+            files = ", ".join(dict.fromkeys(self._files.values())) if self._files else "its files"
+            return DamagedData(f"{what}: cannot make examples of {files} ({one_line(error)}); replace them")
         if isinstance(error, ImportError) and self.BENCHMARK.extra:
             return DataError(f"{what}: {error}; pip install hf-sysgen[{self.BENCHMARK.extra}]")
         return None

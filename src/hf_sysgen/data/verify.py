@@ -24,10 +24,11 @@ def verify(
         Its checks, then notes: how many inputs of a split are also in other splits.
 
     Raises:
-        DataError: a file is not available, or an example cannot be made from it.
+        DataError: a file is not available, an example cannot be made from it, or prepared data was damaged.
     """
     builder = benchmark_builder(name, config, data_dir=data_dir, cache_dir=cache_dir)
     builder.download_and_prepare()
+    builder.check_prepared()
     dataset = builder.as_dataset()
     yield from builder.checks(dataset)
     yield from overlaps(dataset)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.errors import UserError, one_line
+from hf_sysgen.files import COMPLETE, read_whole, unlike_mark
 from hf_sysgen.models import CONFIGS, MODELS
 from hf_sysgen.results.record import MODEL
 from hf_sysgen.zoo import zoo_folder, zoo_names
@@ -89,21 +91,68 @@ def read_checkpoint(
         )
     if not (folder / "model.safetensors").exists():
         raise _missing(folder, "model.safetensors")
-    try:
-        model, report = model_class.from_pretrained(
-            folder, use_safetensors=True, output_loading_info=True, **{"dtype": torch.float32, **options}
-        )
-        tokenizer = AutoTokenizer.from_pretrained(folder) if (folder / "tokenizer.json").exists() else None
-    except StrictDataclassError as error:
-        config_type = model_class.config_class.model_type
-        raise UserError(f"{folder / 'config.json'}: not a {config_type}'s: {' '.join(str(error).split())}") from error
-    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
-        raise UserError(f"{folder}: cannot be loaded, it may be cut short; copy it again ({error})") from error
+    check_unchanged(folder)
+    with usable(f"{folder}: cannot be loaded, it may be cut short"):
+        try:
+            model, report = model_class.from_pretrained(
+                folder, use_safetensors=True, output_loading_info=True, **{"dtype": torch.float32, **options}
+            )
+        except StrictDataclassError as error:
+            config_type = model_class.config_class.model_type
+            raise UserError(f"{folder / 'config.json'}: not a {config_type}'s: {error}") from error
+    tokenizer = _tokenizer_of(folder) if (folder / "tokenizer.json").exists() else None
     if missing := sorted(report["missing_keys"]):
         raise UserError(f"{folder}: model.safetensors lacks {', '.join(missing[:5])}; copy it again")
     if tokenizer is not None and tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model, tokenizer
+
+
+def _tokenizer_of(folder: Path) -> Any:
+    with usable(f"{folder / 'tokenizer.json'}: cannot be loaded, it may be cut short"):
+        try:
+            # else transformers asks whether to run it, on standard input
+            return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        except ValueError as error:
+            if "custom code" not in str(error):
+                raise
+            raise UserError(
+                f"{folder / 'tokenizer_config.json'}: names code of its own for the tokenizer (auto_map), which is "
+                "never run; use a checkpoint with a stock tokenizer"
+            ) from error
+
+
+@contextlib.contextmanager
+def usable(otherwise: str = "the checkpoint's tokenizer or generation config cannot be used") -> Iterator[None]:
+    """
+    Raises UserError: a checkpoint's files make a library fail, where each has errors of its own.
+
+    Args:
+        otherwise: the first words of the message.
+    """
+    try:
+        yield
+    except BaseException as error:
+        # the tokenizers library has one that is no Exception; a GPU's memory may be full of something else
+        panics = type(error).__name__ == "PanicException"
+        if isinstance(error, (UserError, torch.OutOfMemoryError)) or not (panics or isinstance(error, Exception)):
+            raise
+        raise UserError(f"{otherwise}; copy it again ({one_line(error)})") from error
+
+
+def check_unchanged(folder: Path) -> None:
+    """
+    Compare config, weights and tokenizer with the folder's mark, if it has one.
+
+    Raises:
+        UserError: one is absent or has another content.
+    """
+    if (found := unlike_mark(folder, (".json", ".safetensors"))) is not None:
+        name, what = found
+        raise UserError(
+            f"{folder / name} {what}: copy the whole folder again; if you changed it yourself, remove "
+            f"{folder / COMPLETE}"
+        )
 
 
 def checkpoint_folder(path: str | Path) -> Path:
@@ -120,11 +169,11 @@ def _class_of(folder: Path) -> tuple[str, Any, bool]:
     """Name of the checkpoint's model, its class (`None` if unknown), and whether it is a text-to-text model."""
     config = folder / "config.json"
     try:
-        keys = json.loads(config.read_text(encoding="utf-8"))
+        keys = json.loads(read_whole(config))
         model_type, architectures = keys.get("model_type"), keys.get("architectures") or []
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise UserError(f"{config}: cannot be read: {error}") from error
-    if model_type not in CONFIGS:
+    if not isinstance(model_type, str) or model_type not in CONFIGS:
         raise UserError(f"{config}: model_type is {unknown_model_type(model_type)}")
     heads = MODELS[CONFIGS[model_type]]
     writer = next((heads[one] for one in (AutoModelForSeq2SeqLM, AutoModelForCausalLM) if one in heads), None)
@@ -203,13 +252,14 @@ def predict(
         options: options of `generate`, e.g. `num_beams=5`, `max_new_tokens=60`.
 
     Raises:
-        DataError: a text is empty or has a word outside the vocabulary.
+        DataError: a text is empty or has a word outside the vocabulary. UserError: see [`usable`].
     """
-    encoded = encode_sources(tokenizer, texts, source_ids(model))
-    alone = not model.config.is_encoder_decoder
-    side = "left" if alone else "right"
-    batch = tokenizer.pad({"input_ids": encoded}, return_tensors="pt", padding_side=side).to(model.device)
-    # the prompt comes first: the source of a decoder, or the start symbol beside an encoder, which is also EOS
-    generated = model.generate(**batch, **options)[:, batch["input_ids"].shape[1] if alone else 1 :]
-    ended = (generated == tokenizer.eos_token_id).any(dim=1).tolist()
-    return tokenizer.batch_decode(generated, skip_special_tokens=True), ended
+    with usable():
+        encoded = encode_sources(tokenizer, texts, source_ids(model))
+        alone = not model.config.is_encoder_decoder
+        side = "left" if alone else "right"
+        batch = tokenizer.pad({"input_ids": encoded}, return_tensors="pt", padding_side=side).to(model.device)
+        # first comes what was read: the source, or beside an encoder the start symbol, which is EOS as well
+        generated = model.generate(**batch, **options)[:, batch["input_ids"].shape[1] if alone else 1 :]
+        ended = (generated == tokenizer.eos_token_id).any(dim=1).tolist()
+        return tokenizer.batch_decode(generated, skip_special_tokens=True), ended

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.data.text.subwords import encode_subwords
 from hf_sysgen.data.text.vocabulary import encode_sources, encode_targets
 from hf_sysgen.errors import UserError
-from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict, source_ids
+from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict, source_ids, usable
 from hf_sysgen.evaluation.evaluate import evaluate_split, mark_teacher_forced, with_columns, with_texts
 from hf_sysgen.evaluation.metrics.bleu import bleu_setup
 from hf_sysgen.evaluation.metrics.summary import summarize, summarize_translations
@@ -30,6 +30,10 @@ from hf_sysgen.tables import table
 if TYPE_CHECKING:
     from datasets import Dataset
 
+# maximum of tokens of a sentence; attention has a number for each pair of them
+LONGEST_INPUT = 2_000
+# sentences that are translated together, and pairs of tokens in all of them, padding included
+SENTENCES, PAIRS = 64, 64 * 256**2
 # maximum of new tokens if neither checkpoint nor caller gives one; `generate`'s default
 NEW_TOKENS = 20
 
@@ -132,13 +136,19 @@ def predict_lines(
     if not texts:
         raise DataError("nothing to translate: give sentences as arguments, or one per line on standard input")
     model, tokenizer = load_checkpoint(checkpoint)
-    encode_sources(tokenizer, texts, source_ids(model))
+    with usable():
+        lengths = list(map(len, encode_sources(tokenizer, texts, source_ids(model))))
+    if max(lengths) > LONGEST_INPUT:
+        number = lengths.index(max(lengths))
+        raise DataError(
+            f"sentence {number + 1} has {lengths[number]:,} tokens, and at most {LONGEST_INPUT:,} are read; split it"
+        )
     config = model.generation_config
     limit = max_new_tokens or config.max_new_tokens or config.max_length or NEW_TOKENS
     options = {"max_new_tokens": limit} | ({} if beams is None else {"num_beams": beams})
     cut = 0
-    for start in range(0, len(texts), 64):
-        translations, ended = predict(model, tokenizer, texts[start : start + 64], **options)
+    for some in _batches(lengths):
+        translations, ended = predict(model, tokenizer, [texts[number] for number in some], **options)
         cut += ended.count(False)
         # a pretrained decoder may write line breaks, but each output must be one line
         yield from (" ".join(translation.splitlines()) for translation in translations)
@@ -146,3 +156,14 @@ def predict_lines(
         print(
             f"warning: {cut} of {len(texts)} did not end within {limit} tokens; see --max-new-tokens", file=sys.stderr
         )
+
+
+def _batches(lengths: Sequence[int]) -> Iterator[range]:
+    """Sentences of these lengths that are translated together, in order."""
+    start = longest = 0
+    for number, length in enumerate(lengths):
+        longest = max(longest, length)
+        if number > start and (number - start == SENTENCES or (number + 1 - start) * longest**2 > PAIRS):
+            yield range(start, number)
+            start, longest = number, length
+    yield range(start, len(lengths))

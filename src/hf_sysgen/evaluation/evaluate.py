@@ -59,9 +59,10 @@ def evaluate_split(
     """
     Decode every example greedily and compare it with its reference.
 
-    Examples are sorted by length, to save padding; results do not depend on batches. Each batch is decoded for as many
-    steps as its longest reference has tokens, with EOS (encoder_decoder_interface.py:35 of Csordas et al.), so no
-    reference exceeds the limit.
+    Examples are sorted by length, to save padding. No prediction depends on its batch; the last digits of a loss do, so
+    that several processes agree with one to about 1e-6. Each batch is decoded for as many steps as its longest
+    reference has tokens, with EOS (encoder_decoder_interface.py:35 of Csordas et al.), so no reference exceeds the
+    limit.
 
     First the model reads the references, in one pass. Up to and including its first wrong choice, it would make the
     same choices by itself. So this pass gives all examples that are right, with or without EOS, and for the others the

@@ -72,6 +72,7 @@ def publish_dataset(
             if builder.STREAMED:
                 raise UserError(f"{name} is too large to be published again; it is at {benchmark.homepage}")
             builder.download_and_prepare()
+            builder.check_prepared()
             parts = {split: part for split, part in builder.as_dataset().items() if split not in info.withheld}
             counts[info.name] = {split: len(part) for split, part in parts.items()}
             for split, part in parts.items():

@@ -207,8 +207,9 @@ def _what(one: Checkpoint) -> str:
 
 def _write_files(one: Checkpoint, folder: Path) -> None:
     """Weights, config and code as `save_pretrained` writes them, tokenizer, record."""
-    from hf_sysgen.evaluation.checkpoints import load_any_checkpoint
+    from hf_sysgen.evaluation.checkpoints import check_unchanged, load_any_checkpoint
 
+    check_unchanged(one.last)
     model, _ = load_any_checkpoint(one.folder, dtype="auto")
     model.save_pretrained(folder)
     for path in one.last.glob("*token*.json"):

@@ -20,10 +20,12 @@ class CheckedConfig(PreTrainedConfig):
     paper: ClassVar[str | None] = None
 
     def check_sizes(self, *names: str):
-        """Each is at least 1."""
+        """Each is at least 1; numbers of layers are at most 1000, because shared ones cost time without weights."""
         for name in names:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+            if name.endswith("_layers") and getattr(self, name) > 1000:
+                raise ValueError(f"{name}={getattr(self, name)} must be at most 1000")
 
     def check_probabilities(self, *names: str):
         """Each is in [0, 1)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from hf_sysgen.errors import UserError
@@ -26,9 +26,10 @@ from hf_sysgen.reports.comparison import (
 )
 from hf_sysgen.reports.papers import Cell, Table
 from hf_sysgen.results.record import Record, SplitMetrics
-from hf_sysgen.tables import markdown, table
+from hf_sysgen.tables import markdown, plain, plain_cell, table
 
 HEADER = ("cell", "paper", "ours", "sd", "SEM", "runs", "budget", "difference", "95 % interval", "verdict")
+OTHER_HEADER = ("run", "split", "measure", "mean", "runs")
 
 UNITS = {
     "share": "share of examples",
@@ -184,19 +185,20 @@ def document(reports: Sequence[TableReport], found: Collection) -> str:
             parts += [
                 f"## {title(report)}",
                 report.table.caption,
-                markdown(HEADER, rows_of(report, measured_only=True)),
-                "\n".join(f"- {line}" for line in remarks(report)),
+                markdown(HEADER, _plain(rows_of(report, measured_only=True))),
+                "\n".join(f"- {plain(line)}" for line in remarks(report)),
                 f"{len(report.measured)} of {able} cells with a recipe are measured.",
             ]
     missing = [title(report) for report in reports if report.table.compared and not report.measured]
     if missing:
         parts.append(f"Not measured at all: {'; '.join(missing)}.")
     if others := list(_other_runs([record for _, record in found.records])):
-        parts += [
-            "## Runs outside the papers' tables",
-            markdown(("run", "split", "measure", "mean", "runs"), others),
-        ]
-    return "\n\n".join([*parts, *_skipped(found)]) + "\n"
+        parts += ["## Runs outside the papers' tables", markdown(OTHER_HEADER, _plain(others))]
+    return "\n\n".join([*parts, *map(plain, _skipped(found))]) + "\n"
+
+
+def _plain(rows: Iterable[Sequence[str]]) -> Iterator[list[str]]:
+    return ([plain_cell(cell) for cell in row] for row in rows)
 
 
 def _other_runs(records: Sequence[Record]) -> Iterator[tuple[str, ...]]:

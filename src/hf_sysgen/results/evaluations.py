@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from hf_sysgen.errors import UserError
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import read_whole, write_whole
 from hf_sysgen.results.record import fault
 
 EVALUATIONS = "evaluations"
@@ -63,7 +63,7 @@ def read_evaluations(run_dir: Path, split: str) -> list[Evaluation]:
     found = []
     for file in files:
         try:
-            found.append(_EVALUATION.validate_json(file.read_bytes()))
+            found.append(_EVALUATION.validate_json(read_whole(file)))
         except ValidationError as error:
             raise UserError(f"{file}: {fault(error)}") from error
         except OSError as error:

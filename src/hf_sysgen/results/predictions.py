@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
 
 from hf_sysgen.errors import UserError
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import read_whole, write_whole
 from hf_sysgen.results.record import Number, fault
 
 
@@ -123,7 +123,7 @@ def read_predictions(path: str | Path, split: str | None = None) -> list[Row]:
         UserError: the file is absent or empty, or has nothing of that split; a line is no row. Names the line.
     """
     try:
-        lines = Path(path).read_bytes().splitlines()
+        lines = read_whole(path).splitlines()
     except OSError as error:
         raise UserError(f"{path}: cannot read predictions: {error}; give the folder of a finished run") from error
     rows = []

@@ -14,7 +14,7 @@ from pydantic_core import from_json
 
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.errors import UserError
-from hf_sysgen.files import file_name, write_whole
+from hf_sysgen.files import file_name, read_whole, write_whole
 from hf_sysgen.results.environment import Start
 
 SCHEMA_VERSION = 2
@@ -210,7 +210,7 @@ def read_record(path: str | Path) -> Record:
     from hf_sysgen.results.version1 import converted
 
     try:
-        text = Path(path).read_bytes()
+        text = read_whole(path)
         content = from_json(text, allow_inf_nan=False)
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot read results: {cut(error)}") from error

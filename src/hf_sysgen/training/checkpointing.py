@@ -1,9 +1,10 @@
-"""Checkpoints that a run resumes from: the mark of a complete one, and what to say of one damaged since."""
+"""Checkpoints that a run resumes from: which there are, and what to say of one that was damaged."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,17 +13,16 @@ from safetensors import SafetensorError, safe_open
 from transformers.trainer import TRAINER_STATE_NAME
 
 from hf_sysgen.errors import RunFailed, UserError
-from hf_sysgen.files import flush_to_disk, write_whole
+from hf_sysgen.files import is_complete, unlike_mark
 
-COMPLETE = "complete"
+# what the Trainer calls them; whatever else is in a run's folder is its user's
+_NAME = re.compile(r"checkpoint-(?:0|[1-9][0-9]*)")
 
 
-def mark_complete(checkpoint: Path) -> None:
-    """Mark it by a file that lists the others with their sizes, once they are on the disk."""
-    flush_to_disk(checkpoint)
-    files = sorted(path for path in checkpoint.rglob("*") if path.is_file())
-    lines = (f"{path.stat().st_size} {path.relative_to(checkpoint).as_posix()}\n" for path in files)
-    write_whole(checkpoint / COMPLETE, "".join(lines))
+def checkpoints_of(run_dir: Path) -> list[Path]:
+    """The folders of a run's checkpoints, complete or not, by step."""
+    found = (path for path in run_dir.glob("checkpoint-*") if _NAME.fullmatch(path.name) and path.is_dir())
+    return sorted(found, key=step_of)
 
 
 def check_whole(checkpoint: Path) -> None:
@@ -30,7 +30,7 @@ def check_whole(checkpoint: Path) -> None:
     Compare a checkpoint's files with what its mark lists, if anything.
 
     Raises:
-        UserError: one is absent or of another size.
+        UserError: one is absent or has another content.
     """
     if (found := _unlike_mark(checkpoint)) is not None:
         raise _damaged(checkpoint, *found)
@@ -38,7 +38,7 @@ def check_whole(checkpoint: Path) -> None:
 
 def check_best(checkpoint: Path) -> None:
     """As `check_whole`, of one that holds the best weights, which no other can replace."""
-    if is_complete(checkpoint) and (found := _unlike_mark(checkpoint)) is not None:
+    if (found := _unlike_mark(checkpoint)) is not None:
         name, what = found
         raise UserError(
             f"{checkpoint / name}, of the best weights so far, {what}: put a whole copy back, or remove "
@@ -54,13 +54,10 @@ def going_on_from(checkpoint: Path) -> Iterator[None]:
     except (UserError, RunFailed):
         raise
     except Exception as error:  # each kind of file has errors of its own
-        if (found := _unreadable(checkpoint)) is None:
+        # what may not be read is not damaged
+        if isinstance(error, PermissionError) or (found := _unreadable(checkpoint)) is None:
             raise
         raise _damaged(checkpoint, *found) from error
-
-
-def is_complete(checkpoint: Path) -> bool:
-    return (checkpoint / COMPLETE).exists()
 
 
 def step_of(checkpoint: Path) -> int:
@@ -68,16 +65,8 @@ def step_of(checkpoint: Path) -> int:
 
 
 def _unlike_mark(checkpoint: Path) -> tuple[str, str] | None:
-    """A file that is not as the mark says, and what is wrong with it."""
-    for line in (checkpoint / COMPLETE).read_text(encoding="utf-8").splitlines():
-        size, _, name = line.partition(" ")
-        file = checkpoint / name
-        if not file.is_file():
-            return name, "is missing"
-        # the Trainer's state is written again where the run's folder was moved
-        if name != TRAINER_STATE_NAME and file.stat().st_size != int(size):
-            return name, f"is damaged ({file.stat().st_size:,} bytes, where {size} were written)"
-    return None
+    # older versions wrote the Trainer's state again where the run's folder was moved
+    return unlike_mark(checkpoint, rewritten=[TRAINER_STATE_NAME])
 
 
 def _unreadable(checkpoint: Path) -> tuple[str, str] | None:
@@ -99,6 +88,8 @@ def _unreadable(checkpoint: Path) -> tuple[str, str] | None:
                 with zipfile.ZipFile(file) as archive:
                     if (broken := archive.testzip()) is not None:
                         raise ValueError(broken)
+        except PermissionError:
+            raise
         except (SafetensorError, OSError, ValueError, EOFError, zipfile.BadZipFile):
             return file.relative_to(checkpoint).as_posix(), "is damaged"
     return None

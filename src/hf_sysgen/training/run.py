@@ -9,7 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from accelerate.utils import broadcast_object_list
+from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.integrations import INTEGRATION_TO_CALLBACK, get_available_reporting_integrations
 
@@ -17,7 +20,9 @@ from hf_sysgen.config.check import filled, own_fields
 from hf_sysgen.config.io import dump_recipe, read_recipe
 from hf_sysgen.config.recipe import Recipe, RecipeError, changes_of, closest, cut
 from hf_sysgen.data import benchmark_info
-from hf_sysgen.files import is_unfinished, locked, write_whole
+from hf_sysgen.errors import one_line
+from hf_sysgen.evaluation.evaluate import evaluating
+from hf_sysgen.files import is_complete, is_unfinished, locked, write_whole
 from hf_sysgen.models import CONFIGS, MODELS
 from hf_sysgen.results.environment import environment, starts_of, write_starts
 from hf_sysgen.results.predictions import write_predictions
@@ -32,7 +37,7 @@ from hf_sysgen.results.record import (
     write_record,
 )
 from hf_sysgen.training.batches import Batches
-from hf_sysgen.training.checkpointing import COMPLETE, going_on_from, step_of
+from hf_sysgen.training.checkpointing import checkpoints_of, going_on_from, step_of
 from hf_sysgen.training.tasks.base import Task, prepare_task
 from hf_sysgen.training.tasks.pretraining import require_text_of_run
 from hf_sysgen.training.trainer import SysgenTrainer, fastest_attention, last_checkpoint, on_cpu, read_history
@@ -41,6 +46,8 @@ logger = logging.getLogger(__name__)
 
 RECIPE_COPY = "recipe.yaml"
 LOCK = ".lock"
+# the task of benchmarks that are streams of text
+TEXT = "language_modeling"
 # `being_trained` itself holds the lock, for a moment
 ATTEMPTS, WAIT_SECONDS = 5, 0.1
 
@@ -98,6 +105,29 @@ def check_trackers(recipe: Recipe) -> None:
         raise RecipeError(f"{key}={name} is not installed: pip install {name}, or give another one, or none", key)
 
 
+def check_reads(trainer: SysgenTrainer) -> None:
+    """
+    Have the model read the longest examples of each split, before hours of training that end at one of them.
+
+    Raises:
+        RecipeError: it cannot.
+    """
+    model = trainer.plain_model
+    device = next(model.parameters()).device
+    if device.type != trainer.args.device.type or benchmark_info(trainer.recipe.data.benchmark).task == TEXT:
+        # weights that are yet to be shared out; text whose length is the recipe's own
+        return
+    gpus = [device] if device.type == "cuda" else []
+    with torch.no_grad(), evaluating(model), torch.random.fork_rng(gpus):
+        for name, split in trainer.splits.items():
+            longest = np.unique([lengths.argmax() for lengths in split.side_lengths()])
+            batch = {key: tensor.to(device) for key, tensor in split[longest].items()}
+            try:
+                model(**batch)
+            except (ValueError, RuntimeError, IndexError) as error:
+                raise RecipeError(f"model: cannot read an example of {name} ({one_line(error)})", "model") from error
+
+
 def check_run_dir(recipe: Recipe) -> Path:
     """
     The run's folder. Nothing is written yet, because the recipe may still be refused. Pretraining may resume with other
@@ -112,7 +142,7 @@ def check_run_dir(recipe: Recipe) -> Path:
     if copy.exists():
         other = read_recipe(copy)
         ours, theirs = filled(recipe), filled(other)
-        pretraining = benchmark_info(recipe.data.benchmark).task == "language_modeling"
+        pretraining = benchmark_info(recipe.data.benchmark).task == TEXT
         free = ("nothing", "rounding") if pretraining else ("nothing",)
         differing = sorted(
             key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key) and changes_of(key) not in free
@@ -124,10 +154,10 @@ def check_run_dir(recipe: Recipe) -> Path:
                 "remove that folder",
                 "output_dir",
             )
-        checkpoints = [path.parent for path in run_dir.glob(f"checkpoint-*/{COMPLETE}")]
+        checkpoints = [folder for folder in checkpoints_of(run_dir) if is_complete(folder)]
         if recipe.data.data_dir != other.data.data_dir and checkpoints:
             # also for a finished run; the same text may have been moved
-            checkpoint = max(checkpoints, key=step_of)
+            checkpoint = checkpoints[-1]
             with going_on_from(checkpoint):
                 require_text_of_run(recipe, checkpoint)
         if recipe.evaluation.save_example_losses and not other.evaluation.save_example_losses:
@@ -194,7 +224,11 @@ def run_recipe(recipe: Recipe) -> Record:
                 f"{', '.join(known)}",
                 key,
             )
-    model = task.build_model(attention_of(recipe))
+    try:
+        model = task.build_model(attention_of(recipe))
+    except StrictDataclassError as error:
+        # a field that is right only for other data, e.g. the number of a word
+        raise RecipeError(f"model: {error.__cause__ or error}", "model") from error
     try:
         trainer = SysgenTrainer(recipe, model, task)
         # raises here, before any work, if the processes cannot share a batch
@@ -206,6 +240,7 @@ def run_recipe(recipe: Recipe) -> Record:
         raise RecipeError(" ".join(str(error).split())) from error
     except OSError as error:
         raise RecipeError(f"output_dir: cannot write to {recipe.run_dir}: {error}", "output_dir") from error
+    check_reads(trainer)
     with _locked_folder(recipe.run_dir, trainer):
         # another process may have finished it meanwhile; the first process decides for all, since views of a shared
         # folder may differ

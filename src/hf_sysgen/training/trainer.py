@@ -31,20 +31,12 @@ from transformers.trainer_callback import PrinterCallback
 
 from hf_sysgen.config.recipe import MaxTokens, Recipe, RecipeError
 from hf_sysgen.errors import RunFailed
-from hf_sysgen.files import flush_to_disk, write_whole
+from hf_sysgen.files import COMPLETE, is_complete, mark_complete, replace_marked
 from hf_sysgen.models.seq2seq import SOURCE_INPUTS
 from hf_sysgen.results.evaluations import write_evaluation
 from hf_sysgen.training.batches import Batches, StepBatches, parts_of_max_tokens
 from hf_sysgen.training.callbacks import Clock, Milestones, Progress
-from hf_sysgen.training.checkpointing import (
-    COMPLETE,
-    check_best,
-    check_whole,
-    going_on_from,
-    is_complete,
-    mark_complete,
-    step_of,
-)
+from hf_sysgen.training.checkpointing import check_best, check_whole, checkpoints_of, going_on_from, step_of
 from hf_sysgen.training.schedules import learning_rate_of
 from hf_sysgen.training.tasks.base import Task
 
@@ -266,7 +258,7 @@ class SysgenTrainer(Seq2SeqTrainer):
                 shutil.rmtree(old, ignore_errors=True)
             model.save_pretrained(unfinished, state_dict=weights)
             self.task.save(unfinished)
-            flush_to_disk(unfinished)
+            mark_complete(unfinished)
             unfinished.rename(folder)
         self.accelerator.wait_for_everyone()
 
@@ -368,13 +360,13 @@ def steps_of(recipe: Recipe, task: Task) -> int:
 
 def last_checkpoint(run_dir: Path) -> Path | None:
     """The newest complete checkpoint of a run; incomplete ones, which a kill left behind, are removed."""
-    found = []
-    for folder in run_dir.glob("checkpoint-*"):
-        if not is_complete(folder):
-            shutil.rmtree(folder)
-            continue
-        found.append(folder)
-    return max(found, key=step_of, default=None)
+    last = None
+    for folder in checkpoints_of(run_dir):
+        if is_complete(folder):
+            last = folder
+        elif not folder.is_symlink():
+            shutil.rmtree(folder, ignore_errors=True)
+    return last
 
 
 def state_to_resume(checkpoint: Path) -> TrainerState:
@@ -403,17 +395,15 @@ def point_to_best(checkpoint: Path, state: TrainerState) -> None:
     """Make the checkpoint's file say where the best one is, as `state` does: the Trainer reads it from there."""
     file = checkpoint / TRAINER_STATE_NAME
     if TrainerState.load_from_json(str(file)).best_model_checkpoint != state.best_model_checkpoint:
-        write_whole(file, json.dumps(dataclasses.asdict(state), indent=2, sort_keys=True) + "\n")
+        replace_marked(checkpoint, file.name, json.dumps(dataclasses.asdict(state), indent=2, sort_keys=True) + "\n")
 
 
 def remove_old_checkpoints(run_dir: Path, best_step: int | None) -> None:
     """Of a run's checkpoints keep the newest and the best one, or where that makes one alone the newest two."""
-    names = (folder.name.removeprefix("checkpoint-") for folder in run_dir.glob("checkpoint-*"))
-    _, *older = sorted((int(name) for name in names if name.isdecimal()), reverse=True)
-    kept = [best_step] if best_step in older else older[:1]
-    for step in older:
-        if step not in kept:
-            folder = run_dir / f"checkpoint-{step}"
+    *older, _ = [folder for folder in checkpoints_of(run_dir) if is_complete(folder)]
+    best = [folder for folder in older if step_of(folder) == best_step]
+    for folder in older:
+        if folder not in (best or older[-1:]):
             # first, so that what a kill leaves of it is not taken for a checkpoint
             (folder / COMPLETE).unlink(missing_ok=True)
             shutil.rmtree(folder, ignore_errors=True)

@@ -313,7 +313,7 @@ def subword_checkpoint(learned: Path, folder: Path, unknown: str | None = None, 
     from tokenizers.models import BPE
     from transformers import PreTrainedTokenizerFast
 
-    shutil.copytree(learned / "model", folder)
+    shutil.copytree(learned / "model", folder, ignore=shutil.ignore_patterns("complete"))
     model = AutoModelForCausalLM.from_pretrained(folder)
     texts = {text for split in small_scan().values() for name in ("input", "target") for text in split[name]}
     letters = letters or "".join(sorted(set("".join(texts)) - {" "}))
@@ -352,7 +352,7 @@ def test_what_a_checkpoint_contradicts(learned, tmp_path, few_examples, monkeypa
     few = subword_checkpoint(learned, tmp_path / "few", unknown="<unk>", letters="_INTURLEFWALKGHO")
     assert "cannot write 'I_JUMP', which targets have" in refused(pretrained=str(few))
     broken = tmp_path / "broken"
-    shutil.copytree(learned / "model", broken)
+    shutil.copytree(learned / "model", broken, ignore=shutil.ignore_patterns("complete"))
     content = (broken / "model.safetensors").read_bytes()
     (broken / "model.safetensors").write_bytes(content[: len(content) // 2])
     assert "cannot be loaded, it may be cut short" in refused(pretrained=str(broken))

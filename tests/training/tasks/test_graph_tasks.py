@@ -62,6 +62,26 @@ def tiny_file(folder: Path, keys: dict[str, Any], **changes: Any) -> Path:
     return write_recipe(folder, **{**SHARED, **keys, **changes})
 
 
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (KEYS["cfq_bilstm"] | {"hidden_size": 15, "num_attention_heads": ...}, "hidden_size"),
+        (KEYS["gat"] | {"max_nodes": 2}, "max_nodes"),
+        (KEYS["clutrr"] | {"triangular_implementation": "triton"}, "triton"),
+        (KEYS["cogs_graph"] | {"frozen_token_id": 10_000}, "frozen_token_id"),
+        (
+            {"model": "conv_seq2seq", "num_hidden_layers": ..., "max_position_embeddings": 4, "kernel_size": 3},
+            "max_position_embeddings",
+        ),
+    ],
+)
+def test_what_fits_no_data_is_told_before_training(keys, value, tmp_path, few_examples):
+    with pytest.raises(RecipeError, match=value):
+        run_recipe(tiny(tmp_path, keys))
+    assert not list((tmp_path / "run").glob("checkpoint-*"))
+    assert not (tmp_path / "run" / "recipe.yaml").exists()
+
+
 # batches
 
 

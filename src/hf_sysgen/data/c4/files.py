@@ -111,9 +111,14 @@ def read_documents(address: str) -> Iterator[dict[str, str]]:
             for line in lines:
                 line_number += 1
                 document = json.loads(line)
+                for column in COLUMNS:
+                    if not isinstance(document[column], str):
+                        raise TypeError(f"{column} is no text but a {type(document[column]).__name__}")
+                # which refuses half of a character, as JSON may have it
+                document["text"].encode()
                 yield {column: document[column] for column in COLUMNS}
     # network errors and gzip's error for another format are OSErrors; zlib has its own for damaged files
-    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, RecursionError) as error:
         is_absent = isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile)
         raise (DataError if is_absent else DamagedData)(
             f"c4 en: cannot read {address} after line {line_number} ({one_line(error)}); check the network or replace "

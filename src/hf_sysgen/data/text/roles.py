@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from hf_sysgen.data.errors import DataError
+from hf_sysgen.errors import one_line
+from hf_sysgen.files import read_whole
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -218,13 +220,13 @@ def read_role_scheme(path: Path) -> RoleScheme:
     import yaml
 
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_whole(path).decode("utf-8-sig")
         # nodes, because a dict loses a repeated word
         root = _json_root(text) if path.suffix == ".json" else yaml.compose(text, Loader=yaml.BaseLoader)
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot read the role scheme: {error}") from error
     except json.JSONDecodeError as error:
         raise DataError(f"{path}: not JSON in line {error.lineno}: {error.msg}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path}: cannot read the role scheme: {one_line(error)}") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark else ""

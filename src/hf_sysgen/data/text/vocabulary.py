@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -199,8 +200,12 @@ def _encode(tokenizer, texts, id_range, side, add_special_tokens) -> list[list[i
 
 def _unknown_word(word: str, text: str, vocabulary: Iterable[str], side: str) -> DataError:
     known = sorted(set(vocabulary) - {EOS, SOS})
-    shown = " ".join(known[:24]) + (f" ... ({len(known)} in all)" if len(known) > 24 else "")
-    return DataError(f"{word!r} in {_shortened(text)!r} is not in the {side} vocabulary, which has: {shown}")
+    # with more letters, or for words nothing like it, this would take minutes
+    near = difflib.get_close_matches(word[:50], known, n=3, cutoff=0.4) or known[:3]
+    return DataError(
+        f"{_shortened(word)!r} in {_shortened(text)!r} is none of the {len(known):,} words of the {side} vocabulary; "
+        f"the closest: {', '.join(near)}"
+    )
 
 
 def _shortened(text: str) -> str:

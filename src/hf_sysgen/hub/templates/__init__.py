@@ -10,7 +10,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from hf_sysgen.tables import markdown
+from hf_sysgen.tables import markdown, plain, plain_cell
 
 
 def render(template: str, metadata: str, /, **values: Any) -> str:
@@ -31,11 +31,7 @@ def render(template: str, metadata: str, /, **values: Any) -> str:
 
 
 def _text(value: Any) -> Markup:
-    """As Markdown shows it, without tags and entities; quotes and a lone "&" mean nothing outside of them."""
-    if isinstance(value, Markup):
-        return value
-    text = re.sub(r"&(?=#?\w+;)", "&amp;", str(value))
-    return Markup(text.replace("<", "&lt;").replace(">", "&gt;"))
+    return value if isinstance(value, Markup) else Markup(plain(value))
 
 
 def fenced(text: str, language: str = "") -> Markup:
@@ -47,5 +43,5 @@ def fenced(text: str, language: str = "") -> Markup:
 
 def table(rows: Iterable[Sequence[object]], header: Sequence[str], numbers: bool = True) -> Markup:
     """A Markdown table, whose cells cannot end it."""
-    cells = ([str(_text(cell)).replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows)
+    cells = ([plain_cell(cell) for cell in row] for row in rows)
     return Markup(markdown(header, cells, numbers))

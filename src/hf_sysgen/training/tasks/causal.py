@@ -148,7 +148,7 @@ def load_tokenizer(name: str, unusable: Callable[[str, str], RecipeError] | None
     unusable = unusable or _unusable
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # the tokenizers library raises bare Exception
         raise unusable(name, f"no tokenizer can be loaded: {error}") from error
     if not tokenizer.is_fast or tokenizer.eos_token is None:
         raise unusable(name, "its tokenizer must be a fast one with an eos_token")

@@ -1,0 +1,69 @@
+"""Bad input ends in one line, soon, and what was there stays: few tries of each attack, and thousands of slow ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attack
+import datasets
+import pytest
+
+# tries in the default suite, by what one costs
+FEW = {"command_lines": 15, "configs": 12, "records": 12, "analyses": 8, "kills": 12, "upstream_files": 15,
+       "prepared_data": 15}  # fmt: skip
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_bars() -> None:
+    datasets.disable_progress_bars()
+
+
+def assert_all_end_well(name: str, seeds: range, folder: Path) -> None:
+    endings = {seed: attack.tried(name, seed, folder / str(seed))[:2] for seed in seeds}
+    bad = {seed: said for seed, said in endings.items() if said[0] not in ("fine", "line")}
+    assert not bad, "\n".join(f"{name} {seed}: {how}: {text}" for seed, (how, text) in bad.items())
+    # the damage is none that is always told from the name of a file, or never
+    assert len({how for how, _ in endings.values()}) == 2 or len(seeds) < 40
+
+
+@pytest.mark.parametrize("name", attack.ATTACKS)
+def test_few_tries(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert_all_end_well(name, range(FEW.get(name, 40)), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", attack.ATTACKS)
+def test_many_tries(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert_all_end_well(name, range(1000, 1700), tmp_path)
+
+
+def raised(error: BaseException):
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+def endless() -> None:
+    while True:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("attempt", "how"),
+    [
+        (lambda: None, "fine"),
+        (raised(attack.UserError("no such file x; give another")), "line"),
+        (raised(KeyError("x")), "traceback"),
+        (raised(RecursionError()), "traceback"),
+        (raised(attack.Silent("x")), "silent"),
+        (raised(attack.Lost("x")), "lost"),
+        (endless, "slow"),
+    ],
+)
+def test_what_ends_badly_is_seen(attempt, how, monkeypatch):
+    """Or the tests above could not fail."""
+    monkeypatch.setattr(attack, "SECONDS", 0.2)
+    assert attack.ending(attempt)[0] == how
