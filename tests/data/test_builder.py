@@ -94,7 +94,10 @@ def test_other_errors_keep_their_traceback(tmp_path: Path) -> None:
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
-def test_full_disk(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_seen_before", [False, True])
+def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_seen_before: bool) -> None:
+    if is_seen_before:
+        monkeypatch.setattr("datasets.builder.has_sufficient_disk_space", lambda *args, **kwargs: False)
     with pytest.raises(DataError, match=r"^toy only: .*toy.* 14 bytes") as caught:
         prepared(tmp_path, OSError(28, "No space left on device"))
     assert "\n" not in str(caught.value)

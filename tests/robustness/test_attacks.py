@@ -22,8 +22,9 @@ def assert_all_end_well(name: str, seeds: range, folder: Path) -> None:
     endings = {seed: attack.tried(name, seed, folder / str(seed))[:2] for seed in seeds}
     bad = {seed: said for seed, said in endings.items() if said[0] not in ("fine", "line")}
     assert not bad, "\n".join(f"{name} {seed}: {how}: {text}" for seed, (how, text) in bad.items())
-    # the damage is none that is always told from the name of a file, or never
-    assert len({how for how, _ in endings.values()}) == 2 or len(seeds) < 40
+    # of these it is seen: the others name what they skip, or work on
+    if name not in ("records", "kills"):
+        assert "line" in [how for how, _ in endings.values()]
 
 
 @pytest.mark.parametrize("name", attack.ATTACKS)

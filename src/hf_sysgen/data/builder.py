@@ -224,7 +224,8 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         what = self._what
         if isinstance(error, DataError):
             return type(error)(str(error))
-        if no_space(error):
+        # `datasets` looks before it writes, and says it in its own words
+        if no_space(error) or (isinstance(error, OSError) and "Not enough disk space" in str(error)):
             return DataError(
                 f"{what}: no space left in {self.cache_dir} ({one_line(error)}): its files have {self._num_bytes}; "
                 "free some, or set HF_DATASETS_CACHE to a folder on another disk"
