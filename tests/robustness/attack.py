@@ -1,7 +1,8 @@
 """
 Bad input by the thousand: what is damaged, by a seed, and how what reads it may end.
 
-`python tests/robustness/attack.py --tries 1000 --output perf/robustness.json` writes the table of docs/reliability.md.
+`python tests/robustness/attack.py --tries 700 --first 2000 --output perf/attacks.json` makes a table of
+docs/reliability.md.
 An attempt ends well (`fine`: what was read is what was there), in one line for a person (`line`), or not as promised:
 `traceback`, `slow` (over 5 s of one core, or asleep), `silent` (other content was taken for the right one) or `lost`.
 """
@@ -732,7 +733,8 @@ def main() -> None:
     parser.add_argument("--tries", type=int, default=100, help="of each attack")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--only", nargs="*", choices=ATTACKS, default=list(ATTACKS))
-    parser.add_argument("--output", type=Path, help="file of JSON for the counts")
+    parser.add_argument("--output", type=Path, help="file of JSON that the counts are put into")
+    parser.add_argument("--label", default="after", help="under which name")
     options = parser.parse_args()
     import datasets
     import transformers
@@ -752,7 +754,9 @@ def main() -> None:
             counts[name] = {"tries": options.tries, **found, "longest_seconds": round(seconds, 2)}
             print(name, counts[name], flush=True)
     if options.output is not None:
-        options.output.write_text(json.dumps(counts, indent=1) + "\n", encoding="utf-8")
+        known = json.loads(options.output.read_text()) if options.output.exists() else {}
+        known[options.label] = known.get(options.label, {}) | counts
+        options.output.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -135,7 +135,15 @@ class Elements(HTMLParser):
 def ran(path: Path) -> bool:
     """Whether a script has run when the browser has opened a file."""
     assert BROWSER is not None
-    words = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000", "--dump-dom"]
+    words = [
+        BROWSER,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-crash-reporter",
+        "--virtual-time-budget=2000",
+        "--dump-dom",
+    ]
     done = subprocess.run([*words, f"--user-data-dir={path.parent / 'browser'}", path.as_uri()], capture_output=True)
     root = re.search(rb"<(?:html|svg)\b[^>]*>", done.stdout)
     assert root, done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 from pathlib import Path
 
 import hf_sysgen.files as files
@@ -83,3 +84,16 @@ def before_predictions() -> None:
 def inside_file(name: str) -> None:
     """The file's content is in a temporary file beside it."""
     _before(files.os, "replace", lambda temporary, path: Path(path).name == name)
+
+
+def at_event(number: int) -> None:
+    """The n-th time that a file or a folder of the run is opened, made, renamed or removed."""
+    left = [number]
+
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
+        if event in ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir") and "run/" in str(arguments[0]):
+            left[0] -= 1
+            if left[0] == 0:
+                die()
+
+    sys.addaudithook(hook)

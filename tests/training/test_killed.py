@@ -88,6 +88,23 @@ def test_killed_once(moment, recipe, whole, tmp_path):
     assert "Traceback" not in again.err
 
 
+@pytest.mark.parametrize(
+    "number", [30, 130, *(pytest.param(number, marks=pytest.mark.slow) for number in range(1, 300, 6))]
+)
+def test_killed_at_an_event_of_the_file_system(number, recipe, whole, tmp_path):
+    """Whichever file it is about to touch. A late one may not come: then the run ends, and the next finds it so."""
+    arguments = [str(recipe), "output_dir=run"]
+    killed = train_process(arguments, tmp_path, functools.partial(kills.at_event, number))
+    assert killed.status in (-signal.SIGKILL, 0) if number > 130 else killed.status == -signal.SIGKILL
+    again = train_process(arguments, tmp_path)
+    assert again.status == 0, again.err
+    run_dir = tmp_path / "run"
+    assert weights(run_dir / "model") == weights(whole / "model")
+    assert (run_dir / "predictions.jsonl").read_bytes() == (whole / "predictions.jsonl").read_bytes()
+    assert numbers(run_dir) == numbers(whole)
+    assert checkpoints(run_dir) == checkpoints(whole)
+
+
 def test_killed_again_and_again(recipe, whole, tmp_path):
     """Also seconds of training add up over all starts."""
     arguments = [str(recipe), "output_dir=run"]
