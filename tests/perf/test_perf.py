@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 
 import pytest
@@ -64,3 +65,22 @@ def test_heads_of_recipes_and_cards_are_those_of_the_records(scripts):
     for path, text in written.items():
         assert text == path.read_text(encoding="utf-8"), f"{path}: run python perf/kept_records.py"
     assert {*written} >= {*(ROOT / "model_cards").glob("*.md")}
+
+
+def test_mutants_differ_in_one_place(scripts):
+    from mutants import PACKAGE, mutant, tests_of
+
+    source = "def f(a: int, b=2):\n    if a < b:\n        raise ValueError(a + b)\n    return g(a, b) * a\n"
+    made = [mutant(source, random.Random(seed)) for seed in range(100)]
+    bodies = {text.partition(":\n")[2].strip() for text, _, _ in made if "b=2" in text}
+    kept = "raise ValueError(a + b)\n    return "
+    assert bodies == {
+        f"if a <= b:\n        {kept}g(a, b) * a",
+        f"if not a < b:\n        {kept}g(a, b) * a",
+        f"if a < b:\n        {kept}g(b, a) * a",
+        f"if a < b:\n        {kept}g(a, b) / a",
+    }
+    assert any("b=3" in text for text, _, _ in made)
+    assert {line for _, line, _ in made} == {1, 2, 4}
+    assert mutant("x: list = []\n", random.Random(0)) is None
+    assert tests_of(PACKAGE / "reports" / "comparison.py")[0] == "tests/reports/test_report.py"
