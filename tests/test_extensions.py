@@ -223,7 +223,7 @@ def test_a_folder_at_home(folder, monkeypatch):
 
 def test_a_folder_that_is_not_there(monkeypatch, tmp_path):
     monkeypatch.setenv(EXTENSIONS_VARIABLE, str(tmp_path / "none"))
-    with pytest.raises(UserError, match="none is no folder; name one, or unset it"):
+    with pytest.raises(UserError, match="none is not a folder"):
         extension_files("modeling")
 
 

@@ -44,7 +44,10 @@ def printable(text: str, longest: int = LONGEST) -> str:
     """One line of a text that any file and terminal takes: without line breaks, in UTF-8, its middle cut out."""
     half = longest // 2
     text = text if len(text) <= longest else f"{text[:half]} ... {text[-half:]}"
-    return " ".join(text.encode("utf-8", "backslashreplace").decode().split())
+    # two blanks may be what is wrong
+    return re.sub(
+        r"\s*[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]\s*", " ", text.encode("utf-8", "backslashreplace").decode()
+    ).strip()
 
 
 def one_line(error: BaseException) -> str:

@@ -175,7 +175,7 @@ def test_stories():
     for text in ("Ann wife", "Ann wife Ann, Ann ? Bob", "Ann wife Bob", "Ann ? Bob", "A son B, A ? B, B ? A"):
         with pytest.raises(UserError, match="expected"):
             parse_story(text)
-    with pytest.raises(UserError, match="'friend' is no relation that the model knows: son, wife"):
+    with pytest.raises(UserError, match=r"'friend'.*son, wife"):
         read_input(edge_on_stories(), None, "Ann friend Bob, Ann ? Bob")
 
 
@@ -285,7 +285,7 @@ def test_what_a_model_has_not():
     reading = read_input(model, VOCABULARY.tokenizer, "jump", "I_JUMP")
     with pytest.raises(UserError, match="has no biases by distance"):
         distance_preferences(model)
-    with pytest.raises(UserError, match="positions add nothing"):
+    with pytest.raises(UserError, match="no position term"):
         position_maps(model, reading)
     with pytest.raises(UserError, match="writes nothing"):
         read_input(edge_on_stories(), None, "Ann wife Bob, Ann ? Bob", "son")

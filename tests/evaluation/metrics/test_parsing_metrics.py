@@ -95,8 +95,8 @@ def test_attachment_scores_by_hand():
     [
         ([], [], "no tokens"),
         (["0:root"], ["2:a 0:root"], "1 tokens in prediction 0, 2 in its reference"),
-        (["root"], ["0:root"], "'root' is no tree"),
-        (["x:root"], ["0:root"], "'x:root' is no tree"),
+        (["root"], ["0:root"], "'root' is not a tree"),
+        (["x:root"], ["0:root"], "'x:root' is not a tree"),
     ],
 )
 def test_no_trees(predictions, references, message):

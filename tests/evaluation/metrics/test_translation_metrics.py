@@ -179,7 +179,7 @@ def test_words_of_moses_tokens_and_pieces():
 
 
 def test_comp_refuses_what_it_cannot_match():
-    with pytest.raises(UserError, match="'old house' is no adjective and noun of the lexicon"):
+    with pytest.raises(UserError, match="'old house' is not an adjective and noun of the lexicon"):
         comp(["x"], ["x"], [["old house"]])
     with pytest.raises(UserError, match="no noun-adjective pair"):
         comp(["x"], ["x"], [[]])
@@ -289,10 +289,10 @@ def test_paired_seeds():
 def test_seeds_that_do_not_scatter():
     for paired in (False, True):
         assert seeds_test([0.5, 0.5], [0.5, 0.5], paired) == (0.0, 1.0)
-        with pytest.raises(UserError, match="do not scatter over seeds"):
+        with pytest.raises(UserError, match="no spread over seeds"):
             seeds_test([0.5, 0.5], [0.75, 0.75], paired)
     # differences of 0.1, but for rounding
-    with pytest.raises(UserError, match="do not scatter over seeds"):
+    with pytest.raises(UserError, match="no spread over seeds"):
         seeds_test([0.5, 0.6, 0.7], [0.6, 0.7, 0.8], paired=True)
     assert seeds_test([0.25, 0.5], [0.25, 0.5], paired=True) == (0.0, 1.0)
     assert seeds_test([0.003] * 3, [0.003] * 5) == (0.0, 1.0)
