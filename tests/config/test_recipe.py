@@ -19,6 +19,7 @@ from hf_sysgen.config.io import (
     load_recipe,
     parse_overrides,
     parse_recipe,
+    parse_yaml,
     read_recipe,
     shipped_files,
     shipped_recipes,
@@ -557,3 +558,38 @@ def test_any_mapping_is_a_recipe_or_one_clear_line(changes):
     again = parse_recipe(yaml.safe_load(yaml.safe_dump(recipe.to_dict())), recipe.file)
     assert again.hash == recipe.hash
     assert again.to_dict() == recipe.to_dict()
+
+
+def test_a_model_type_that_is_no_word():
+    """Nor is it looked up as one, where an override lays it over the file's."""
+    file = next(path for name, path in shipped_files().items() if name.endswith("/cogs_transformer"))
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(file, ["model.type={a: 1}"])
+    assert caught.value.key == "model.type"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a0: &a0 [x, x, x, x]\n" + "".join(f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 9)}]\n" for n in range(9)),
+        "a0: &a0 {x: 1}\n" + "".join(f"a{n + 1}: &a{n + 1} {{<<: [{', '.join([f'*a{n}'] * 9)}]}}\n" for n in range(9)),
+        "model: " + "[" * 5000 + "]" * 5000,
+        "model: {type: " + "x" * 3_000_000 + "}",
+        "seed: " + "9" * 6000,
+        "a: &a [*a]",
+        "seed: \0",
+    ],
+    ids=["aliases", "merges", "deep", "long", "digits", "itself", "nul"],
+)
+def test_yaml_that_is_short_and_endless(text, tmp_path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(text)
+    with pytest.raises(RecipeError, match="recipe.yaml") as caught:
+        load_recipe(path)
+    assert len(str(caught.value)) < 2000
+
+
+def test_aliases_of_a_few_values_are_read():
+    assert parse_yaml("a: &x [1, {b: 2}]\nc: *x\nd: {<<: {e: 3}, f: *x}", "text") == {
+        "a": [1, {"b": 2}], "c": [1, {"b": 2}], "d": {"e": 3, "f": [1, {"b": 2}]},
+    }  # fmt: skip
