@@ -287,7 +287,7 @@ def test_what_a_model_has_not():
         distance_preferences(model)
     with pytest.raises(UserError, match="no position term"):
         position_maps(model, reading)
-    with pytest.raises(UserError, match="writes nothing"):
+    with pytest.raises(UserError, match="has no decoder"):
         read_input(edge_on_stories(), None, "Ann wife Bob, Ann ? Bob", "son")
 
 
