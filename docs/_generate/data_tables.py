@@ -23,14 +23,14 @@ def benchmarks() -> str:
     rows = [
         (
             f"[`{one.name}`]({one.name}.md)",
-            one.description.partition(":")[0],
             str(len(one.configs)),
             cited(one.citation),
             "yes" if one.restriction else "no",
+            one.description.partition(":")[0],
         )
         for one in list_benchmarks()
     ]
-    header = ("benchmark", "what it is", "configs", "paper", "publishing restricted")
+    header = ("benchmark", "configs", "paper", "publishing restricted", "what it is")
     return markdown(header, rows, numbers=False)
 
 
@@ -77,7 +77,11 @@ def _config(config: ConfigInfo) -> str:
 def _table(configs: Sequence[ConfigInfo]) -> str:
     """A row for each config; below, what each split tests, once for all configs with the same text."""
     rows = [
-        (f"`{config.name}`", counts_text(config).replace(" / ", "<br>"), config.description.replace("|", "\\|"))
+        (
+            f"`{config.name}`",
+            counts_text(config).replace(" / ", "<br>").replace(" ", "&nbsp;"),
+            config.description.replace("|", "\\|"),
+        )
         for config in configs
     ]
     table = markdown(("config", "examples", "what it is"), rows, numbers=False)

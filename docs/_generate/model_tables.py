@@ -36,12 +36,12 @@ def models() -> str:
     rows = [
         (
             f"[`{name}`]({page_of(name)}#{name})",
-            what_is(name),
             f"{num_parameters(config):,}",
+            what_is(name),
         )
         for name, config in CONFIGS.items()
     ]
-    return markdown(("model type", "what it is", "parameters by default"), rows, numbers=False)
+    return markdown(("model type", "parameters by default", "what it is"), rows, numbers=False)
 
 
 def crossing() -> str:

@@ -81,13 +81,13 @@ def _coverage(own: Sequence[TableReport]) -> str:
     rows = [
         (
             report.table.name,
-            report.table.caption,
             str(sum(cell.cell.able for cell in report)) if report.table.compared else "-",
             str(len(report.measured)) if report.table.compared else "not compared",
+            report.table.caption,
         )
         for report in own
     ]
-    return markdown(("table or figure", "what it shows", "cells with a recipe", "measured"), rows, numbers=False)
+    return markdown(("table or figure", "cells with a recipe", "measured", "what it shows"), rows, numbers=False)
 
 
 def other_runs() -> str:
