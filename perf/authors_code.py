@@ -1,18 +1,18 @@
 """
-Speed of training and of evaluation beside the code of Csordas et al. 2021, on the same examples in one run.
+Speed of training and evaluation compared with the code of Csordas et al. 2021, on the same examples in one run.
 
-`python perf/authors_code.py CHECKOUT`, where CHECKOUT is a clone of RobertCsordas/transformer_generalization,
-writes perf/authors_code.json. Of the clone, model, interface and loss are imported; what else its package would
-import (loggers, plots) is left out. Each does an update, and then an evaluation, in turn, round after round, on one
-thread by the processor time it got; ratios are within a round.
+`python perf/authors_code.py CHECKOUT`, where CHECKOUT is a clone of RobertCsordas/transformer_generalization, writes
+perf/authors_code.json. Only the clone's model, interface and loss are imported, not its loggers and plots. Both codes
+take turns with an update, and then an evaluation, for several rounds on one thread. Processor time is measured; ratios
+are within a round.
 
 - `train`: an update of the SCAN setup (cutoff 26, 256 or 64 examples drawn with replacement): forward, loss, backward,
-  clipping and Adam, as `tasks/task.py:260-295` has it, from a batch that lies ready. `padded`: ours, the same batch;
-  `grouped`: ours, the same examples in parts of similar length, as the recipes of this package have it; `bf16`: ours,
-  `grouped` under autocast (`precision=bf16`), where theirs stays in float32.
+  clipping and Adam, as in `tasks/task.py:260-295`, from a prepared batch. `padded`: ours, the same batch; `grouped`:
+  ours, the same examples in parts of similar length, as in the recipes of this package; `bf16`: ours, `grouped` under
+  autocast (`training.bf16=true`), while theirs is in float32.
 - `evaluate`: every example of a split. Theirs decodes batches of 256 in the order of the file, each up to its longest
-  reference, whatever the weights are; ours is `evaluate_split`, whose time depends on how much is right, so it runs
-  a trained model of the zoo.
+reference, with any weights. Ours is `evaluate_split`. Its time depends on how much is right, so it runs a trained model
+of the zoo.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from hf_sysgen.files import write_whole
 from hf_sysgen.results.environment import environment
 from hf_sysgen.tables import table
 
-# ours: (class of theirs, its options), as tasks/transformer_mixin.py has them for the published cells
+# ours -> (their class, its options), as in tasks/transformer_mixin.py for the published cells
 RELATIVE = {"pos_embeddig": lambda x, offset: x, "embedding_init": "xavier"}
 SCALED = {"embedding_init": "kaiming", "scale_mode": "down"}
 THEIRS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -60,13 +60,13 @@ WORDS = (13, 6)
 
 
 class Theirs:
-    """What of the clone is measured, imported without the rest of it."""
+    """The measured modules of the clone, imported without the others."""
 
     def __init__(self, checkout: Path):
         if not (checkout / "models" / "transformer_enc_dec.py").exists():
             raise UserError(f"{checkout} is no clone of RobertCsordas/transformer_generalization; name its folder")
         sys.path.insert(0, str(checkout))
-        # their packages import every logger and task; the modules that are needed here import no more than each other
+        # their packages import all loggers and tasks; the modules needed here import only each other
         for name in ("framework", "models"):
             sys.modules[name] = types.ModuleType(name)
             sys.modules[name].__path__ = [str(checkout / name)]
@@ -91,8 +91,8 @@ class Theirs:
 
 def their_batch(batch: dict[str, torch.Tensor], words: tuple[int, int]) -> dict[str, torch.Tensor]:
     """
-    A batch of ours as theirs: words alone, time first, padded with 0 (framework/loader/collate.py); their interface
-    adds EOS, their model SOS. Which words they are does not matter for speed.
+    Our batch in their form: words only, time first, padded with 0 (framework/loader/collate.py); their interface adds
+    EOS, their model SOS. The words themselves do not matter for speed.
     """
     lengths = {"in": batch["attention_mask"].sum(dim=1) - 2, "out": (batch["labels"] != IGNORED).sum(dim=1) - 1}
     ids = {"in": batch["input_ids"][:, 1:] % words[0], "out": batch["labels"] % words[1]}
@@ -100,7 +100,7 @@ def their_batch(batch: dict[str, torch.Tensor], words: tuple[int, int]) -> dict[
     for side, length in lengths.items():
         longest = int(length.max())
         real = torch.arange(longest) < length[:, None]
-        # of float lengths their interface makes a copy; whole ones it would add to
+        # their interface copies float lengths; it would add to integer ones in place
         data |= {side: (ids[side][:, :longest] * real).T.contiguous(), f"{side}_len": length.float()}
     return data
 
@@ -120,7 +120,7 @@ def their_evaluation(interface: Any, ready: list[dict[str, torch.Tensor]]) -> No
 
 def measure_training(theirs: Theirs, setup: dict, size: int, rounds: int) -> list[dict]:
     setup = {**setup, "batch_size": size}
-    # every contender learns from the same examples
+    # all models learn from the same examples
     parts = {"padded": 1, "grouped": GROUPS[size]}
     data = {kind: batches(setup, groups, rounds + 1, "cpu") for kind, groups in parts.items()}
     ready = [their_batch(step[0], WORDS) for step in data["padded"]]

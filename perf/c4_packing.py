@@ -1,15 +1,15 @@
 """
-Tokens a second of tokenizing C4 documents and packing them into blocks of 1,024, on one core.
+Speed of tokenizing C4 documents and packing them into blocks of 1,024 tokens, on one core.
 
-`python perf/c4_packing.py FILE.jsonl` (records with `text`, or with a passage cut into `prefix` and
-`gold_completion`) measures everything in one run and writes perf/c4_packing.json. All contenders read the same
-gzipped shards and use the same tokenizer; they take turns, round after round, and medians are reported. Rows:
+`python perf/c4_packing.py FILE.jsonl` (records with `text`, or with a passage cut into `prefix` and `gold_completion`)
+measures everything in one run and writes perf/c4_packing.json. All methods read the same gzipped shards and use the
+same tokenizer. They take turns for several rounds; medians are reported. Rows:
 
-- `PackedTokens`: ours; loses no token and can go on where it was.
+- `PackedTokens`: ours; loses no token and can resume.
 - `streamed map`: `IterableDataset.map` to tokenize in batches, then to group each batch of 1,000 documents into blocks;
   the end of each batch is lost.
 - `cached map`: the same with `Dataset.map`, which writes both results to the disk.
-- `tokenizer alone`: the same batches of texts, already in memory; what the others cannot beat.
+- `tokenizer alone`: the same batches of texts, already in memory: a lower bound for the others.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """
-How fast benchmarks are prepared, and how long a prepared one takes to load.
+How fast benchmarks are prepared, and how long prepared ones take to load.
 
-`python perf/data_loading.py --data-dir FOLDER` measures what the mirror folder has, and writes
+`python perf/data_loading.py --data-dir FOLDER` measures the benchmarks in the mirror folder, and writes
 perf/data_loading.json. Medians of `--rounds` rounds, all configs in turn. Columns:
 
 - `prepare_rows_per_cpu_second`, `prepare_seconds`: located, checked, converted and written as Arrow, in an empty cache;
-  processor and clock time. On a loaded machine the first is the one to look at.
-- `load_seconds`: `load_benchmark` and the first example of each split, in a process that did so before.
+  processor and clock time. On a busy machine use the first.
+- `load_seconds`: `load_benchmark` and the first example of each split, in a process that has done so before.
 - `load_in_new_process_seconds`: the same, the first time in a process, after `import datasets`.
 - `new_process_seconds`: such a process from its start to its end.
 """
@@ -53,7 +53,7 @@ print(time.perf_counter() - start)
 
 
 def builder_class(name: str, config: str, data_dir: Path) -> type[datasets.GeneratorBasedBuilder]:
-    """The benchmark's builder; of PCFG SET, whose training sources may not be there, only the splits that are."""
+    """The benchmark's builder; for PCFG SET, whose training sources may be missing, only with the splits that exist."""
     found = type(registry.benchmark_builder(name, config))
     info = found.BENCHMARK.configs[config]
     present = {role: source for role, source in info.sources.items() if list(data_dir.glob(f"{source.mirror}*"))}

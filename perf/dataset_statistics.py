@@ -1,9 +1,9 @@
 """
-Table 10 of Csordas et al. 2021 from this package's loaders: counts, vocabulary sizes and greatest lengths of every
-setup, beside the paper's numbers.
+Table 10 of Csordas et al. 2021 from this package's loaders: counts, vocabulary sizes and maximum lengths of all setups,
+beside the paper's numbers.
 
-`python perf/dataset_statistics.py --data-dir FOLDER` writes perf/dataset_statistics.json. What FOLDER (a
-mirror, see `load_benchmark`) does not have is left open; of a benchmark that has some files only, these are counted.
+`python perf/dataset_statistics.py --data-dir FOLDER` writes perf/dataset_statistics.json. Numbers for files that FOLDER
+(a mirror, see `load_benchmark`) lacks are left out; if it has some files of a benchmark, these are counted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hf_sysgen.files import write_whole
 from hf_sysgen.tables import table
 
 COLUMNS = ("train", "IID validation", "test", "generalization validation", "words", "train lengths", "test lengths")
-# the paper's rows: their benchmark and config here, and the numbers in the order of COLUMNS
+# the paper's rows -> benchmark and config here, and the numbers in the order of COLUMNS
 PAPER = {
     "SCAN (length cutoff=26)": ("scan", "length_cutoff_26", 16458, 1828, 2624, None, 19, "9/26", "9/48"),
     "CFQ MCD 1": ("cfq", "mcd1", 95743, None, 11968, 11968, 181, "29/95", "30/103"),
@@ -32,7 +32,7 @@ PAPER = {
     "Math: add_or_sub": ("mathematics", "arithmetic__add_or_sub", 1969029, 10000, 10000, None, 69, "60/19", "62/23"),
     "Math: place_value": ("mathematics", "numbers__place_value", 1492268, 9988, 10000, None, 69, "50/1", "52/1"),
 }
-# why a number of ours is another one, by row and column
+# row and column -> why our number differs
 EXPLAINED = {
     ("PCFG Productivity", "words"): "their vocabulary has four words more, of another split of the benchmark",
     ("PCFG Systematicity", "words"): "their vocabulary has four words more, of another split of the benchmark",
@@ -42,7 +42,7 @@ EXPLAINED = {
 
 
 def texts_of(benchmark: str, config: str, data_dir: Path) -> dict[tuple[str, str], list[str]]:
-    """All texts by split and side ("input" or "target"), as far as the folder has them."""
+    """Split and side ("input" or "target") -> texts, as far as the folder has them."""
     try:
         data = load_benchmark(benchmark, config, data_dir=data_dir)
         return {(name, side): split[side][:] for name, split in data.items() for side in ("input", "target")}
@@ -53,7 +53,7 @@ def texts_of(benchmark: str, config: str, data_dir: Path) -> dict[tuple[str, str
 def _parts(benchmark: str, config: str, data_dir: Path) -> Iterator[tuple[tuple[str, str], list[str]]]:
     if benchmark != "pcfg_set":
         return
-    # one text a line, a file for each split and side
+    # one text per line, a file for each split and side
     for role, source in benchmark_info(benchmark).config(config).sources.items():
         split, _, side = role.partition("_")
         try:
@@ -105,7 +105,7 @@ def main() -> None:
 
 
 def cell(entry: dict) -> str:
-    """Ours where it is the paper's, both where they differ, the paper's in brackets where ours is not known."""
+    """Our number if it equals the paper's; both if they differ; the paper's in brackets if ours is not known."""
     ours, paper = entry["ours"], entry["paper"]
     if ours is None:
         return "-" if paper is None else f"({paper})"

@@ -1,15 +1,13 @@
 """
-The path of Petty et al. 2023 in small: depths 1, 2, 4 and 8 at equal parameters, pretrained on a small text, fine-tuned
-on COGS-vf, and the paper's figures of them.
+The pipeline of Petty et al. 2023 at a small scale: decoders of equal size with 1, 2, 4 and 8 layers, pretrained on a
+small text and fine-tuned on COGS-vf, with the paper's figures.
 
 `python perf/depth_family.py PASSAGES.jsonl` (records with `text`, or with a passage cut into `prefix` and
 `gold_completion`) writes the text in C4's layout, every tenth passage for validation, trains a tokenizer on the others,
-runs the sweeps recipes/petty2023/sweeps/pretrain_quick.yaml and cogs_vf_quick.yaml, a run a core, puts their records
-into results, and draws the figures 2 to 7, 9 and 10. What is done already is not done again, so a killed one
-goes on.
-
-Passages are of C4, but 1,480 of its 365 million: what is measured here is that the path works, not what depth does at
-the paper's scale.
+runs the sweeps recipes/petty2023/sweeps/pretrain_quick.yaml and cogs_vf_quick.yaml, one run per core, copies their
+records into results, and draws Figures 2 to 7, 9 and 10. Finished parts are not repeated, so the same command resumes.
+The text is 1,480 of C4's 365 million passages: this shows that the pipeline works, not the effect of depth at the
+paper's scale.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from hf_sysgen.training.launch.sweep import run_sweep
 
 HERE = Path(__file__).resolve().parent
 RECIPES = HERE.parent / "recipes" / "petty2023"
-# where the recipes look
+# the folder that the recipes name
 FOLDER = Path("runs/depth_family")
 
 
@@ -68,7 +66,7 @@ def main() -> None:
 
 
 def trained(name: str, results: Path) -> list[Path]:
-    """The folders of a sweep's runs, which are trained now if they are not yet."""
+    """The folders of a sweep's runs; train them now if needed."""
     sweep = load_sweep(RECIPES / "sweeps" / f"{name}.yaml", [])
     if status := run_sweep(sweep):
         sys.exit(status)

@@ -1,9 +1,10 @@
 """
-Decoding with the Edge Transformer's cache, which computes the 2N - 1 new edges of a step, beside full recomputation.
+Decoding with the Edge Transformer's cache, which computes only the 2N - 1 new edges of a step, compared with full
+recomputation.
 
-`python perf/edge_decoding.py` writes perf/edge_decoding.json; `--quick` checks the script. Both decode the
-same number of tokens greedily through `generate`, in turn, round after round, with random weights; medians are
-reported. With one thread, times are the processor's.
+`python perf/edge_decoding.py` writes perf/edge_decoding.json; `--quick` checks the script. Both decode the same number
+of tokens greedily with `generate` and random weights. They take turns for several rounds; medians are reported. With
+one thread, processor time is measured.
 """
 
 from __future__ import annotations

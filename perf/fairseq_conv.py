@@ -1,13 +1,13 @@
 """
-ConvS2S on SCAN's jump beside fairseq's own, from the same weights, on the same batches.
+ConvS2S on SCAN add-jump compared with fairseq's, from the same weights and on the same batches.
 
 `python perf/fairseq_conv.py CHECKOUT`, where CHECKOUT is a clone of facebookresearch/fairseq at 7633129b (January
-2019), writes perf/fairseq_conv.json. Of the clone the modules of `fconv` are imported; the rest of its package
-asks for libraries of its time. For each seed the recipe's model and its copy in fairseq's modules learn from the
-recipe's batches, one after the other, with dropout masks of their own. The optimizer is PyTorch's, which
-tests/training/test_trainer.py has equal to fairseq's `nag` and the recipe's. Both are judged by exact match of greedy
-decoding, for which fairseq's weights go back into our model. About 12 minutes a seed on one core; seeds that the record
-has are not run again.
+2019), writes perf/fairseq_conv.json. Only the clone's modules for `fconv` are imported; the rest of its package needs
+libraries of that time. For each seed, the recipe's model and its copy in fairseq's modules train on the recipe's
+batches, one after the other, with different dropout masks. The optimizer is PyTorch's; tests/training/test_trainer.py
+shows that it equals fairseq's `nag` and the recipe's. Both are scored by exact match of greedy decoding, for which
+fairseq's weights are loaded into our model. About 12 minutes per seed on one core; seeds in the record are not run
+again.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.trainer import SysgenTrainer, steps_of, training_arguments
 
 RECIPE = Path(__file__).resolve().parent.parent / "recipes" / "chaabouni2021" / "scan_jump_conv.yaml"
-# fairseq's ids: ours after a row that nothing reads and the padding
+# fairseq's ids: an unused row and the padding come before ours
 PADDING, FIRST = 1, 2
 
 
 class Dictionary:
-    """What fairseq's modules ask of theirs."""
+    """The part of a dictionary that fairseq's modules use."""
 
     def __init__(self, words: int):
         self.words = words
@@ -68,7 +68,7 @@ def import_fconv(checkout: Path) -> types.ModuleType:
     """
     folder = checkout / "fairseq"
     if not (folder / "models" / "fconv.py").exists():
-        raise UserError(f"{checkout} is no clone of facebookresearch/fairseq; name its folder")
+        raise UserError(f"{checkout} is not a clone of facebookresearch/fairseq; name its folder")
 
     def stand_in(name: str, **members: Any) -> types.ModuleType:
         module = sys.modules[name] = types.ModuleType(name)
@@ -78,7 +78,7 @@ def import_fconv(checkout: Path) -> types.ModuleType:
         return module
 
     class Side(nn.Module):
-        """Of fairseq's base classes only what `fconv` needs."""
+        """The parts of fairseq's base classes that `fconv` needs."""
 
         def __init__(self, dictionary: Dictionary):
             super().__init__()
@@ -87,7 +87,7 @@ def import_fconv(checkout: Path) -> types.ModuleType:
     def register(*_: Any) -> Callable[[Any], Any]:
         return lambda thing: thing
 
-    # what decoding step by step would keep; they decode as our model, see below
+    # state of incremental decoding, unused here: our model decodes
     utils = stand_in("fairseq.utils", make_positions=make_positions, get_incremental_state=lambda *_: None)
     stand_in("fairseq", utils=utils, options=stand_in("fairseq.options"))
     modules = stand_in("fairseq.modules", AdaptiveSoftmax=nn.Module, BeamableMM=nn.Module)
@@ -124,7 +124,7 @@ class Theirs(nn.Module):
         with torch.no_grad():
             for theirs, same in self.pairs(ours):
                 theirs.copy_(same)
-            # no word's, and so without a part in the loss
+            # not a word, so it is not in the loss
             self.decoder.fc3.bias[:FIRST] = -1e4
 
     def pairs(self, ours: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -188,7 +188,7 @@ def train(model: nn.Module, task: Any, batches: Any, steps: int, title: str) -> 
 
 
 def compare(fconv: types.ModuleType, seed: int, most: int | None) -> dict[str, Any]:
-    """Both models' exact match on the test split, and how far apart their losses were before they learned."""
+    """Exact match of both models on the test split, and the difference of their losses before training."""
     recipe = load_recipe(RECIPE, [f"seed={seed}"])
     task = prepare_task(recipe)
     steps = min(steps_of(recipe, task), most or recipe.training.max_steps)
@@ -200,7 +200,7 @@ def compare(fconv: types.ModuleType, seed: int, most: int | None) -> dict[str, A
         difference = abs(float(loss_of(theirs, first)) - float(loss_of(ours, first)))
     row: dict[str, Any] = {"seed": seed, "steps": steps, "difference_of_loss_at_first": difference}
     for name, model in (("ours", ours), ("fairseq", theirs)):
-        # of dropout; the recipe's own runs have other masks again
+        # seeds of dropout; the recipe's own runs have yet other masks
         torch.manual_seed(seed)
         loss = train(model, task, batches, steps, f"seed {seed}, {name}")
         if model is theirs:

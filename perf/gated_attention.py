@@ -1,15 +1,14 @@
 """
-Speed of the models of Chaabouni et al. 2021 and of Russin et al. 2022 beside their bases, as their SCAN recipes build
-them.
+Speed of the models of Chaabouni et al. 2021 and of Chakravarthy et al. 2022 compared with their baselines, built from
+their SCAN recipes.
 
-`python perf/gated_attention.py` writes perf/gated_attention.json; `--quick` is a check of the script
-itself. Every contender reads the same rows. All do one update, and later decode one batch, in turn, round after round,
-so that a busy machine slows them alike: what counts is the ratio of a contender's time to its base's in the same round,
-of which the median and the quartiles are kept. One thread is timed by the processor time it got, which does not count
-what other processes took; several threads, and a GPU, by the clock.
+`python perf/gated_attention.py` writes perf/gated_attention.json; `--quick` is a check of the script itself. All models
+read the same rows. They take turns with one update, and later with decoding one batch, so that a busy machine slows all
+equally. The result is the ratio of a model's time to its baseline's in the same round, with median and quartiles. With
+one thread, processor time is measured; with several threads or a GPU, wall-clock time.
 
-- training: updates of 256 sentences (Appendix A.1) by Adam, from `length_groups` parts of similar length as in the
-  recipes, with attention as a recipe chooses it on this device.
+- training: updates of 256 sentences (Appendix A.1) by Adam, in `batches.length_buckets` parts, with the attention that
+a recipe chooses on this device.
 - decoding: greedily, with a cache, as many steps as the longest target has.
 """
 
@@ -33,7 +32,7 @@ from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.run import attention_of
 from hf_sysgen.training.tasks.base import prepare_task
 
-# contender: its recipe, and what it is compared with
+# model -> its recipe, and its baseline
 CONTENDERS = {
     "fairseq_transformer": ("chaabouni2021/scan_transformer", "fairseq_transformer"),
     "sag_transformer": ("chaabouni2021/scan_sag", "fairseq_transformer"),
@@ -50,7 +49,7 @@ LENGTH_GROUPS = 4
 
 
 def measure(names: list[str], rounds: int, decode_rounds: int, device: str) -> dict[str, dict]:
-    """Seconds of every contender in every round, of `train` and of `decode`."""
+    """Seconds of each model in each round, for `train` and `decode`."""
     clock = clock_of(device)
     train, decode = {}, {}
     for name in names:
@@ -80,7 +79,7 @@ def measure(names: list[str], rounds: int, decode_rounds: int, device: str) -> d
 
 
 def summary(times: dict[str, dict[str, list[float]]]) -> list[dict]:
-    """For every contender its speed and how many times its base's time it takes, median and quartiles."""
+    """For each model its speed and the ratio of its time to its baseline's, median and quartiles."""
     rows = []
     for what, work in (("train", 1), ("decode", BATCH_SIZE)):
         for name, seconds in times[what].items():
@@ -123,7 +122,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=CONTENDERS, default=list(CONTENDERS), help="of these, with bases")
     parser.add_argument("--quick", action="store_true", help="one round")
     arguments = parser.parse_args()
-    # a check of the script must not replace what was measured
+    # a check of the script must not overwrite measurements
     output = arguments.output or (None if arguments.quick else Path(__file__).with_suffix(".json"))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     rounds = (1, 1) if arguments.quick else (arguments.rounds, arguments.decode_rounds)

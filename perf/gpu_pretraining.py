@@ -1,17 +1,16 @@
 """
-On one GPU: tokens a second of the pretraining recipes as they are, and what all of their steps would take.
+On one GPU: tokens per second of the pretraining recipes, and the time of all their steps.
 
-`python perf/gpu_pretraining.py` trains each of the 22 recipes `pretrain_*` (or those named) for some updates, in
-a process of its own, and writes perf/gpu_pretraining.json. It is the whole path: reading and tokenizing in a
-thread (a made text, with a tokenizer of 32,000 subwords of it), the Trainer, bf16, torch.compile, gradient
-accumulation, clipping, the fused AdamW. The first updates, which compile, are left out; the median of the others
-counts.
+`python perf/gpu_pretraining.py` trains each of the 22 recipes `pretrain_*` (or those named) for some updates, each in
+its own process, and writes perf/gpu_pretraining.json. It runs the whole pipeline: reading and tokenizing in a thread
+(generated text, with a tokenizer of 32,000 subwords), the Trainer, bf16, torch.compile, gradient accumulation,
+clipping, the fused AdamW. The first updates, which compile, are left out; the median of the others is reported.
 
 MFU is the share of the device's measured peak (a bf16 product of 8192 x 8192 matrices) that the useful work of an
 update needs, FLOPs as in pretraining.py: for every token 6 for every weight that is multiplied (the output projection
 counts, the embedding table does not), once for every layer that it is applied in, plus 6 x layers x context x width for
 causal attention. Days are steps x batch x context / (tokens a second): one GPU, evaluation and checkpoints excluded.
-Those of 8 and of 64 GPUs are computed from it as if speed grew with their number, which no run has shown.
+Days on 8 and 64 GPUs assume that speed grows with their number, which is not measured.
 
 `--quick` shrinks models and batches, as a check of the script itself, also without a GPU.
 """
@@ -45,7 +44,7 @@ from hf_sysgen.training.trainer import SysgenTrainer
 
 RECIPES = Path(__file__).resolve().parent.parent / "recipes" / "petty2023"
 WARM_UP = 5
-# of one machine, and of eight
+# on one machine, and on eight
 GPUS = (1, 8, 64)
 QUICK = (
     "model.size_class=null", "model.hidden_size=64", "model.intermediate_size=64", "model.num_attention_heads=4",
@@ -54,14 +53,14 @@ QUICK = (
 
 
 def made_texts(subwords: int, documents: int) -> list[str]:
-    """Documents of random words, enough of them for that many subwords."""
+    """Documents of random words, enough for that many subwords."""
     draw = random.Random(0)
     words = ["".join(draw.choices("etaoinshrdlucmfw", k=draw.randint(2, 9))) for _ in range(2 * subwords)]
     return [" ".join(draw.choices(words, k=500)) for _ in range(documents)]
 
 
 class Stamps(TrainerCallback):
-    """When each update ended."""
+    """Records the time at the end of each update."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
@@ -73,7 +72,7 @@ class Stamps(TrainerCallback):
 
 
 def days(recipe: Recipe, tokens_per_second: float) -> float:
-    """What all steps of a recipe take at a measured speed."""
+    """The days that all steps of a recipe take at a measured speed."""
     return recipe.training.max_steps * tokens_of_update(recipe) / tokens_per_second / 86_400
 
 
@@ -132,7 +131,7 @@ def show(rows: list[dict], peak: float | None) -> str:
 
 
 def plan(rows: list[dict]) -> str:
-    """The days of all of these, one after the other, by size class and number of GPUs."""
+    """The days of all recipes, one after the other, by size class and number of GPUs."""
     classes: dict[str, float] = {}
     for row in rows:
         name = row["recipe"].split("_")[1]
@@ -151,7 +150,8 @@ def main() -> None:
     parser.add_argument("--override", action="append", default=[], help="e.g. batches.length_buckets=2")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)  # of the text: measure here, print JSON
+    # folder of the text: measure in this process and print JSON
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     overrides = [*(QUICK if arguments.quick else ()), *arguments.override]
     if arguments.folder is not None:

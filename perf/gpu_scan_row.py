@@ -1,8 +1,8 @@
 """
-On one GPU: how long 50,000 SCAN steps take, and the cutoff-26 row of Table 3 (four variants, five seeds).
+On one GPU: the time of 50,000 SCAN steps, and the cutoff-26 row of Table 3 (four variants, five seeds).
 
-`python perf/gpu_scan_row.py time` trains one variant, for the goal of 90 s; `... row` trains all runs, several at
-once, resuming those that an earlier call began; both write JSON beside this script. Runs live in `--runs`.
+`python perf/gpu_scan_row.py time` trains one variant (goal: 90 s); `... row` trains all runs, several at once, and
+resumes unfinished ones; both write JSON beside this script. Runs live in `--runs`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hf_sysgen.tables import table
 
 ROOT = Path(__file__).resolve().parent.parent
 VARIANTS = ("transformer", "universal", "relative", "relative_universal")
-# the paper's setup, in the form that suits a GPU: one part, and CUDA graphs
+# the paper's setup, adapted to a GPU: one length bucket, and CUDA graphs
 OVERRIDES = (
     "training.torch_compile=true", "training.torch_compile_mode=reduce-overhead", "batches.length_buckets=1",
     "training.report_to=none",

@@ -1,14 +1,14 @@
 """
-Triangular attention's Triton kernels on a GPU: are they right, and how fast.
+Correctness and speed of triangular attention's Triton kernels on a GPU.
 
 `python perf/gpu_triangular_attention.py` checks outputs and gradients of every kernel against the plain version
 in float64 (their error may be at most twice that of the plain version in the same precision), then times forward and
 backward pass of every implementation and writes perf/gpu_triangular_attention.json. `--check-only` stops after
 the checks. With `TRITON_INTERPRET=1` and `--interpreted` the checks run on a CPU, on small sizes.
 
-The bound, which no implementation can beat, is of each pass the larger of two times on the card below: of memory, in
-which a forward pass reads four tensors and writes one and a backward pass reads six and writes four, and of arithmetic
-that is no matrix product, 2 and 5 operations for each triangle and channel.
+The lower bound of a pass is the larger of two times on the GPU below. Memory: a forward pass reads four tensors and
+writes one, a backward pass reads six and writes four. Arithmetic that is not a matrix product: 2 and 5 operations for
+each triangle and channel.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SETUPS = {
     "cfq": (16, 72, 256, 8),
     "cfq_dependencies": (40, 14, 360, 4),
 }
-# of an H200: bytes a second, and operations a second of its ordinary cores, a fused product and sum counted as one
+# H200: bytes per second, and operations per second of its CUDA cores (a fused multiply-add counts as one)
 BANDWIDTH, OPERATIONS = 4.3e12, 30e12
 
 
@@ -86,7 +86,7 @@ def cases(interpreted: bool) -> list[tuple[tuple[int, int, int, int], torch.dtyp
 
 
 def check(device: str, interpreted: bool) -> bool:
-    """Prints relative errors against float64, kernel beside plain."""
+    """Print relative errors against float64, of the kernel and of the plain version."""
     right = True
     for (batch, nodes, width, heads), dtype, masked, source in cases(interpreted):
         projected, direction, mask = draw(batch, nodes, width, heads, dtype, device)
@@ -119,7 +119,7 @@ def check(device: str, interpreted: bool) -> bool:
 
 
 def bounds(batch: int, nodes: int, width: int, bytes_each: int) -> tuple[float, float]:
-    """Milliseconds that the forward and the backward pass take at least."""
+    """Lower bounds of the forward and the backward pass, in milliseconds."""
     edges, triangles = batch * nodes**2 * width, batch * nodes**3 * width
     passes = ((5, 2), (10, 5))
     return tuple(
@@ -128,7 +128,7 @@ def bounds(batch: int, nodes: int, width: int, bytes_each: int) -> tuple[float, 
 
 
 def timed(function, projected, direction, rounds: int = 20) -> tuple[float, float, float]:
-    """Milliseconds of the forward and of the backward pass (medians), and the peak in MiB above what is there."""
+    """Milliseconds of the forward and of the backward pass (medians), and the peak memory in MiB above the inputs."""
     for _ in range(3):
         both(function, projected, direction, None, None)
     torch.cuda.synchronize()

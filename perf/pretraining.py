@@ -1,16 +1,15 @@
 """
 Speed and memory of language-model pretraining: depth-width decoders beside transformers' GPT-2 and Llama of equal size.
 
-`python perf/pretraining.py` measures everything in one run and writes perf/pretraining.json; `--quick` is a
-check of the script itself. A step is forward, backward, clipping and AdamW on random tokens. All contenders do one step
-in turn, round after round, so that a busy machine slows them alike; medians are reported. On a CPU seconds are those of
-the processor, which other programs do not lengthen, over the number of threads; those of the clock are kept beside
-them. Equal size: the same depth,
-width, heads, vocabulary and untied embeddings; Llama has the same gated blocks, GPT-2's ungated ones are 1.5 times as
-wide, which is as many parameters.
+`python perf/pretraining.py` measures everything in one run and writes perf/pretraining.json; `--quick` is a check of
+the script itself. A step is forward, backward, clipping and AdamW on random tokens. All models take turns with one
+step, for several rounds, so that a busy machine slows all equally; medians are reported. On a CPU, seconds are
+processor time divided by the number of threads, which other programs do not lengthen; wall-clock time is kept too.
+Equal size: the same depth, width, heads, vocabulary and untied embeddings; Llama has the same gated blocks; GPT-2's
+ungated blocks are 1.5 times as wide, for the same number of parameters.
 
-Memory is the highest in use during a step, weights and optimizer included: on a GPU what PyTorch allocated, on a CPU
-the growth of the resident set of a process that does nothing else.
+Memory is the peak during a step, with weights and optimizer: on a GPU PyTorch's allocation, on a CPU the growth of the
+resident set of a process that does nothing else.
 
 On a GPU also MFU, the share of the device's measured peak (a bf16 product of 8192 x 8192 matrices) that a step's useful
 work needs: 6 FLOPs a token for every weight that is multiplied (the output projection counts, the embedding table does
@@ -82,7 +81,7 @@ def build(name: str, size: DepthWidthConfig, context: int) -> PreTrainedModel:
 
 def flops_per_token(model: PreTrainedModel, context: int) -> int:
     config = model.config
-    # layers that share weights are one layer, which works at every depth
+    # layers that share weights are one module, which computes at every depth
     times = config.num_hidden_layers if getattr(config, "share_layers", False) else 1
     weights = sum(
         module.weight.numel() * (times if ".layers." in name else 1)
@@ -93,7 +92,7 @@ def flops_per_token(model: PreTrainedModel, context: int) -> int:
 
 
 class Step:
-    """One update of a contender; `precision` is `fp32` or `bf16` (autocast)."""
+    """One update of a model; `precision` is `fp32` or `bf16` (autocast)."""
 
     def __init__(self, name: str, arguments: argparse.Namespace, size: DepthWidthConfig):
         self.device = arguments.device
@@ -119,7 +118,7 @@ class Step:
 
 
 def in_turns(steps: dict[str, Callable[[int], None]], rounds: int) -> dict[str, list[tuple[float, float]]]:
-    """Seconds of the clock and of the processor, one after the other in every round; the first two only warm up."""
+    """Wall-clock and processor seconds; actions take turns in each round, and the first two rounds warm up."""
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
     for index in range(rounds + 2):
         for name, step in steps.items():
@@ -131,7 +130,7 @@ def in_turns(steps: dict[str, Callable[[int], None]], rounds: int) -> dict[str, 
 
 
 def resident_bytes(peak: bool) -> int:
-    """Of this process, now or at the most so far (of Linux: getrusage would count what the parent had)."""
+    """Resident bytes of this process, now or at the peak (from Linux, as getrusage would count the parent's peak)."""
     status = Path("/proc/self/status").read_text()
     found = re.search(rf"^{'VmHWM' if peak else 'VmRSS'}:\s+(\d+) kB", status, re.MULTILINE)
     assert found is not None
@@ -139,7 +138,7 @@ def resident_bytes(peak: bool) -> int:
 
 
 def resident_growth(name: str, arguments: argparse.Namespace, size: DepthWidthConfig, answer) -> None:
-    """Bytes that three steps of a contender add to a fresh process."""
+    """Bytes that three steps of a model add to a new process."""
     torch.set_num_threads(arguments.threads)
     before = resident_bytes(peak=False)
     step = Step(name, arguments, size)

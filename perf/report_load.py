@@ -1,8 +1,7 @@
 """
-How long `hf-sysgen report all` takes over 200 recorded runs, one of them cut short; writes perf/report_load.json.
-
-`python perf/report_load.py`. The runs are the two of the main job, recorded a hundred times as other seeds. Timed
-are whole processes, imports included.
+`python perf/report_load.py` measures `hf-sysgen report all` over 200 recorded runs, one of them cut short, and writes
+perf/report_load.json. The runs are the two of `make run`, recorded a hundred times with different seeds. Whole
+processes are timed, with imports.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from hf_sysgen.files import write_whole
 from hf_sysgen.results.environment import environment
 from hf_sysgen.results.record import RESULTS, write_record
 
-# the main job's runs
+# the runs of `make run`
 QUICK = ("scan_length26_quick_relative_universal", "scan_length26_quick_universal")
 
 

@@ -1,16 +1,18 @@
 """
-Speed of training and greedy decoding: our four variants beside transformers' T5 and BART of equal width and depth.
+Speed of training and greedy decoding: our four variants compared with transformers' T5 and BART of equal width and
+depth.
 
-`python perf/seq2seq.py` measures everything in one run and writes perf/seq2seq.json; `--setup` and
-`--threads` measure some and leave the rows of others there. `--quick` is a check of the script itself. All contenders
-do one step in turn, round after round, so that a busy machine slows them alike; the medians are reported. One thread is
-timed by the processor time it got, several and a GPU by the clock. Rows:
+`python perf/seq2seq.py` measures everything in one run and writes perf/seq2seq.json; `--setup` and `--threads` measure
+some rows and keep the others. `--quick` is a check of the script itself. All models take turns with one step, for
+several rounds, so that a busy machine slows all equally; medians are reported. With one thread, processor time is
+measured; with several threads or a GPU, wall-clock time. Rows:
 
 - `padded`: one batch, padded to its longest example.
 - `grouped`: the same update from `length_buckets` parts of similar length, gradients accumulated (what recipes do).
-- `bf16`: `grouped` under autocast, what `training.bf16=true` of a recipe is.
+- `bf16`: `grouped` under autocast, as with `training.bf16=true` in a recipe.
 - `compiled`: `padded` under torch.compile, with static shapes (only with `--compile`; takes minutes on a CPU).
-- `decode`: greedy sequences a second for a fixed number of steps, ours through `greedy_decode`, all through `generate`.
+- `decode`: greedy sequences per second for a fixed number of steps, ours through `greedy_decode`, all through
+`generate`.
 """
 
 from __future__ import annotations
@@ -154,8 +156,8 @@ def in_turns(
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, list[float]]:
     """
-    Seconds of each action in each round, one after the other in every round; before the first one all warm up. Every
-    round begins with another action, because what one leaves in memory slows or helps the next.
+    Seconds of each action in each round; actions take turns, after a warm-up of all. Each round starts with another
+    action, because one action's caches slow or help the next.
     """
     times: dict[str, list[float]] = {name: [] for name in actions}
     names = list(actions)
@@ -169,17 +171,17 @@ def in_turns(
 
 
 def clock_of(device: str) -> Callable[[], float]:
-    """Processor time of one thread, which does not count what other processes took; else the clock."""
+    """Processor time for one thread, which other processes do not lengthen; otherwise wall-clock time."""
     return time.process_time if device == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
 
 
 def per_second(work: int, times: dict[str, list[float]]) -> dict[str, float]:
-    """How much of `work`, which takes an action its median time, it does in a second."""
+    """Amount of `work` per second, from the median time of the action."""
     return {name: work / float(np.median(values)) for name, values in times.items()}
 
 
 def measure_training(setup: dict, mode: str, rounds: int, device: str, attention: str, names: tuple) -> dict:
-    # it compiles one function for few models and shapes, and runs it as it is for more
+    # torch.compile has a limit of models and shapes per function; beyond it, it runs uncompiled
     torch.compiler.reset()
     groups = setup["groups"] if mode in ("grouped", "bf16") else 1
     data = batches(setup, groups, rounds + 1, device, static=mode == "compiled")
@@ -195,7 +197,7 @@ def measure_training(setup: dict, mode: str, rounds: int, device: str, attention
 
 
 def measure_decoding(setup: dict, rounds: int, device: str, names: tuple) -> dict:
-    """Greedy sequences a second, every contender for the same number of steps."""
+    """Greedy sequences per second, for the same number of steps for all models."""
     batch = batches(setup, 1, 1, device)[0][0]
     ids, mask, steps = batch["input_ids"], batch["attention_mask"], setup["decode_steps"]
     actions = {}
@@ -210,7 +212,8 @@ def measure_decoding(setup: dict, rounds: int, device: str, names: tuple) -> dic
 
 
 def rows_of_others(output: Path | None, wanted: Collection[tuple[str, int]], about: dict) -> list[dict]:
-    """Rows of the record there that are of other setups or threads, if measured in the same way on such a machine."""
+    """Rows of the existing record for other setups or threads, if they were measured in the same way on the same kind
+    of machine."""
     if output is None or not output.exists():
         return []
     record = json.loads(output.read_text(encoding="utf-8"))
@@ -227,7 +230,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="*", help="numbers of threads; default: 1 and all")
     parser.add_argument("--quick", action="store_true", help="one round of the SCAN setup, one thread")
     arguments = parser.parse_args()
-    # a check of the script must not replace what was measured
+    # a check of the script must not overwrite measurements
     output = arguments.output or (None if arguments.quick else Path(__file__).with_suffix(".json"))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     attention = "sdpa" if device == "cuda" else "eager"  # what recipes choose

@@ -1,14 +1,15 @@
 """
-What reading the weights of tied rounds again in every round costs, and what taking parts of a batch through all gains.
+The cost of reading tied weights again in each round, and the gain from taking parts of a batch through all rounds.
 
-`python perf/tied_rounds.py` writes perf/tied_rounds.json; `--quick` checks the script. Forward and backward
-pass through the Edge Transformer's encoder, at sizes of the paper, without padding or dropout; all contenders run once
-in turn, round after round, and medians are reported. With one thread, times are the processor's.
+`python perf/tied_rounds.py` writes perf/tied_rounds.json; `--quick` checks the script. Forward and backward pass
+through the Edge Transformer's encoder, at sizes of the paper, without padding or dropout; all take turns for several
+rounds, and medians are reported. With one thread, processor time is measured.
 
 - `weights`: a product of every matrix of the layer with one vector, twice as often as there are rounds (a backward pass
-  reads them once more): what reading them takes, and so the most that weights which stay on the chip could spare.
-- `parts`: the batch in that many parts, each taken through all rounds and back before the next, as `length_groups` of
-  a recipe does. States of a part may stay in the cache; weights are read that many times as often.
+  reads them once more): the time to read them, and so the most that on-chip weights could save.
+- `parts`: the batch in that many parts, each taken through all rounds and back before the next, as
+`batches.length_buckets` of a recipe does. States of a part may stay in the cache; weights are read that many times as
+often.
 """
 
 from __future__ import annotations

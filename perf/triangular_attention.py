@@ -1,19 +1,19 @@
 """
-Triangular attention on this processor: forward, backward and peak memory of every implementation, beside an einsum.
+Triangular attention on this CPU: forward and backward time and peak memory of all implementations, compared with an
+einsum.
 
-`python perf/triangular_attention.py` writes perf/triangular_attention.json; `--setups` measures some and
-leaves the rows of others there; `--quick` checks the script.
-All contenders run once in turn, round after round, so that a busy machine slows them alike; medians are reported. Rows:
+`python perf/triangular_attention.py` writes perf/triangular_attention.json; `--setups` measures some rows and keeps the
+others; `--quick` checks the script. All implementations take turns for several rounds, so that a busy machine slows all
+equally; medians are reported. Rows:
 
 - `einsum`: the formula as released, three einsums; `compiled` is that under torch.compile (with `--compile`).
-- `plain`, `blocked`: what `triangular_implementation` names.
-- `bound`: no implementation can be faster: 15 states of memory traffic (a forward pass reads four tensors and writes
-  one, a backward pass reads six and writes four) at the speed of a copy, or 19 operations per triangle and channel at
-  the speed of a matrix product, both measured here.
+- `plain`, `blocked`: values of `triangular_implementation`.
+- `bound`: a lower bound: 15 states of memory traffic (a forward pass reads four tensors and writes one, a backward pass
+  reads six and writes four) at the speed of a copy, or 19 operations per triangle and channel at the speed of a matrix
+  product, both measured here.
 
-With one thread, times are the processor's, which others' work on a busy machine distorts less than those of a clock.
-
-Peak memory is the growth of the process's resident memory in one forward and backward pass.
+With one thread, processor time is measured, which a busy machine distorts less than wall-clock time. Peak memory is the
+growth of resident memory in one forward and backward pass.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from hf_sysgen.models.triangular_blocked import blocked_triangular_attention
 from hf_sysgen.results.environment import environment
 
 # B, n, d, h: growing graphs of width 64, then the paper's CLUTRR (n up to 11), COGS (22 in training) and CFQ, whose
-# nodes are those of question and query with their ends: of `mcd1_edge_unfiltered` up to 122 in training
+# nodes are the tokens of question and query with their ends: up to 122 in training for `mcd1_edge_unfiltered`
 SETUPS = {
     "n8": (16, 8, 64, 4),
     "n16": (16, 16, 64, 4),
@@ -79,7 +79,7 @@ def resident(key: str) -> int:
 
 
 def peak(function, projected: torch.Tensor, direction: torch.Tensor) -> int:
-    """Bytes by which resident memory grows."""
+    """Growth of resident memory, in bytes."""
     projected.grad = None
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
@@ -90,7 +90,7 @@ def peak(function, projected: torch.Tensor, direction: torch.Tensor) -> int:
 
 
 def speeds() -> tuple[float, float]:
-    """Bytes a second of a copy, and operations a second of a matrix product."""
+    """Bytes per second of a copy, and operations per second of a matrix product."""
     matrix, large = torch.randn(1024, 1024), torch.randn(1 << 25)
     copied = torch.empty_like(large)
     best = [math.inf, math.inf]
@@ -142,7 +142,7 @@ def measure(setup: str, rounds: int, compiled: bool, rates: tuple[float, float])
 
 
 def setups_of_others(output: Path, about: dict) -> dict[str, dict]:
-    """Setups of the record there, if measured in the same way on such a machine."""
+    """Setups of the existing record, if they were measured in the same way on the same kind of machine."""
     if not output.exists():
         return {}
     record = json.loads(output.read_text(encoding="utf-8"))
