@@ -1,4 +1,4 @@
-"""What every test folder uses: one thread, and the files that tests read."""
+"""Fixtures of all tests: one thread, and the files that tests read."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def golden_dir() -> Path:
 
 @pytest.fixture(scope="session", params=FOLDERS, ids=lambda files: "whole" if files.whole else "sample")
 def files(request: pytest.FixtureRequest) -> Files:
-    """Upstream files of the benchmarks: the parts of them that are in the repository, and the whole ones if here."""
+    """Upstream files of the benchmarks: the parts in the repository, and the whole files if this machine has them."""
     return request.param
 
 
 @pytest.fixture(scope="session")
 def sample() -> Files:
-    """The parts in the repository, for tests of files that are whole there too."""
+    """The parts in the repository, for tests of files that are complete there."""
     return FOLDERS[0]
 
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
-    """The upstream files of the benchmarks, whole."""
+    """The whole upstream files of the benchmarks."""
     if not whole_files_are_here():
         pytest.skip("needs the whole upstream files, not a part: set HF_SYSGEN_DATA_DIR to the folder that holds them")
     return WHOLE

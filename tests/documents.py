@@ -1,4 +1,4 @@
-"""What a document asks its reader to do: files to write, commands to run, and what they print."""
+"""The files, commands and outputs in a document."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def written(document: Path, folder: Path) -> dict[str, Path]:
 
 
 def lines_of(text: str) -> list[str]:
-    """The commands of a block, without comments; a line that ends in a backslash goes on."""
+    """The commands of a block, without comments; a backslash at the end of a line joins the next."""
     lines = [line.partition(" #")[0].strip() for line in text.replace("\\\n", " ").splitlines()]
     return [line for line in lines if line]
 

@@ -22,7 +22,7 @@ assert "hf_sysgen" not in sys.modules
 
 def run_elsewhere(code: str, *words: str | Path, environment: Mapping[str, str], folder: Path | None = None) -> str:
     """
-    What the code prints there.
+    The output of the code in such a process.
 
     Args:
         code: sees the words as `sys.argv[1:]`.

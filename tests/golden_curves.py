@@ -125,7 +125,7 @@ CURVES = {
 
 
 def tiny_recipe(name: str, folder: Path) -> Recipe:
-    """A curve's recipe; what it reads and writes lies in that folder."""
+    """The recipe of a curve, which reads and writes in that folder."""
     curve = CURVES[name]
     made = {"tokenizer": lambda: write_tokenizer(folder / "tokenizer"), "pretrained": lambda: pretrained(folder)}
     overrides = {**EVERY, **curve.overrides, "output_dir": str(folder / "run")}

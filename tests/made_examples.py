@@ -1,4 +1,4 @@
-"""A few made examples of benchmarks that are no texts as SCAN is, for runs that take a second."""
+"""A few generated examples of benchmarks other than SCAN, for runs of a second."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PEOPLE = ["Ann", "Bob", "Cy", "Di", "Ed", "Flo"]
 
 
 def few_clutrr() -> Iterator[dict[str, Any]]:
-    """Walks of 2 to 4 relations, some of which come back to where they were; not all people are in one."""
+    """Walks of 2 to 4 relations, some with cycles; not all people are in a walk."""
     draw = random.Random(0)
     while True:
         types = [draw.choice(EDGE_TYPES) for _ in range(draw.randint(2, 4))]
@@ -104,7 +104,7 @@ def made_examples(benchmark: str) -> datasets.DatasetDict:
 
 
 def any_benchmark(benchmark: str, *args: Any, **kwargs: Any) -> datasets.DatasetDict | datasets.IterableDatasetDict:
-    """In place of `load_benchmark`: made examples, or SCAN's of a benchmark that has none; C4's files where named."""
+    """Replaces `load_benchmark`: generated examples, or SCAN's for a benchmark without any; C4's files if named."""
     if benchmark == "c4":
         return text_benchmark() if kwargs.get("data_dir") is None else load_benchmark("c4", **kwargs)
     return made_examples(benchmark) if benchmark in MADE else small_scan()

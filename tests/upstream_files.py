@@ -50,7 +50,7 @@ class Files:
 
     @contextmanager
     def pinned(self, name: str, *configs: str) -> Iterator[None]:
-        """While it is open, these configs take this folder's files for upstream's, of whatever number of examples."""
+        """Within this context, these configs accept this folder's files as upstream's, with any number of examples."""
         with pytest.MonkeyPatch.context() as patch:
             for config in () if self.whole else configs:
                 info = benchmark_info(name).configs[config]

@@ -1,4 +1,4 @@
-"""The papers' analyses against numbers worked out by hand from their formulas."""
+"""The papers' analyses compared with numbers computed by hand from their formulas."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from hf_sysgen.results.record import Logged, Record, write_record
 
 
 def made(file: str = "cell", seed: int = 0, recipe: dict | None = None, splits: dict | None = None, **curves: list):
-    """A record; `recipe` by dotted key; `curves` are what was logged, by SPLIT_METRIC, as (step, number)."""
+    """A record. recipe: dotted key -> value; curves: SPLIT_METRIC -> logged (step, number)."""
     fields = {key: curves.pop(key) for key in ("pretrained_fields", "num_parameters", "steps") if key in curves}
     by_step: dict[int, dict[str, Any]] = {}
     for key, points in curves.items():
@@ -110,7 +110,7 @@ def test_loss_against_accuracy_leaves_the_first_steps_out():
 
 
 def test_decomposition():
-    """Good: right at any evaluation, be it in the middle."""
+    """Good: right at any evaluation, also in the middle."""
     evaluations = [
         Evaluation(1000, [1.0, 2.0, 4.0, 20.0], [False, False, False, False]),
         Evaluation(2000, [0.5, 3.0, 6.0, 1.0], [True, False, True, False]),
@@ -408,7 +408,7 @@ def test_ranks_of_singular_values():
 
 
 def test_ranks_of_a_checkpoint(tmp_path):
-    """Projections with known singular values; the two that are stacked are told apart."""
+    """Projections with known singular values; stacked ones are separated."""
     import torch
 
     from hf_sysgen.models import DepthWidthConfig, DepthWidthForCausalLM
@@ -575,7 +575,7 @@ def test_accuracies_at_equal_perplexity_are_of_one_benchmark(tmp_path, monkeypat
 
 @pytest.mark.parametrize("size_class", ["41M", "134M", "374M"])
 def test_shipped_recipes_of_pretraining_keep_what_figure_6_takes(size_class):
-    """Perplexities that fall forever, lower ones of deeper models."""
+    """With perplexities that always fall and are lower for deeper models."""
     from hf_sysgen.config.io import read_recipe, shipped_recipes
 
     runs = []

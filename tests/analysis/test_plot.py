@@ -48,7 +48,7 @@ HEADS, WIDTH = 2, 8
 
 
 def tiny(model_type: str, number: int = -1, **fields):
-    """A model of distinct weights; `number` picks one of its classes."""
+    """A model with distinct weights; `number` selects one of its classes."""
     shared = {"num_attention_heads": HEADS, "hidden_size": WIDTH, "intermediate_size": 5}
     sizes = {**shared, "encoder_layers": 2, "decoder_layers": 3, "num_hidden_layers": 3}
     config_class = CONFIGS[model_type]
@@ -87,7 +87,7 @@ ENCODER_DECODERS = [
 
 @pytest.mark.parametrize(("model_type", "expected"), ENCODER_DECODERS)
 def test_every_layer_and_head(model_type, expected):
-    """Layers that share weights are shown once for each depth, and rows are distributions."""
+    """Layers that share weights appear once for each depth; rows are distributions."""
     fields = {"decoder_layers": 2} if model_type == "lstm_seq2seq" else {}
     model = tiny(model_type, **fields)
     reading = read_input(model, VOCABULARY.tokenizer, "jump left", "I_JUMP I_LOOK")
@@ -180,7 +180,7 @@ def test_stories():
 
 
 def test_figure_1():
-    """Appendix C: exp(b_d) / sum_d exp(b_d) over all distances; the decoder's picture leaves the future out."""
+    """Appendix C: exp(b_d) / sum_d exp(b_d) over all distances; the decoder's plot has no future positions."""
     model = tiny("sag_t5_transformer", attention_span=2)
     encoder, decoder = distance_preferences(model)
     assert (encoder.distances, decoder.distances) == ([-2, -1, 0, 1, 2], [-2, -1, 0])
@@ -193,7 +193,7 @@ def test_figure_1():
 
 
 def test_biases_of_relative_attention():
-    """v r_d / sqrt(D), with r_d the projected sinusoids of the distance; one layer where depths share it."""
+    """v r_d / sqrt(D), with r_d the projected sinusoids of the distance; one layer if depths share it."""
     model = tiny("relative_universal_transformer")
     encoder, decoder = distance_preferences(model, reach=3)
     assert (len(encoder.layers), len(decoder.layers), decoder.distances) == (1, 1, [-3, -2, -1, 0])
@@ -209,7 +209,7 @@ def test_biases_of_relative_attention():
 
 
 def test_positions_on_an_input():
-    """Of T5 the same numbers by distance, over what is in reach; far distances have the last one's."""
+    """For T5 the same biases by distance, over visible keys; far distances have the bias of the last one."""
     model = tiny("sag_t5_transformer", attention_span=1)
     reading = read_input(model, VOCABULARY.tokenizer, "jump left twice", "I_JUMP I_LEFT")
     encoder, decoder = position_maps(model, reading)
@@ -266,7 +266,7 @@ def test_t5_with_one_block():
 
 
 def test_sentences_that_are_labelled():
-    """An encoder alone; its biases are of query minus key, the figure's distances of key minus query."""
+    """An encoder alone. Its biases are by query minus key, the figure's by key minus query."""
     tokenizer = sentence_tokenizer(["a cat saw"])
     model = tiny("transformer_graph_parser", vocab_size=len(tokenizer), max_relative_distance=1, share_layers=False)
     reading = read_input(model, tokenizer, "a cat saw")

@@ -1,4 +1,4 @@
-"""The authors' checkpoints give the authors' numbers, and a checkpoint that does not fit is told why."""
+"""The authors' checkpoints give the authors' numbers; errors say why a checkpoint does not fit."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_sinusoids_bit_for_bit(golden: SimpleNamespace) -> None:
 
 @pytest.mark.parametrize("width", [16, 24, 128])
 def test_scaled_sinusoids_are_float32_rows(width: int) -> None:
-    """Also in a float64 model, and where 1 / sqrt(d) is no binary number: the authors store scaled rows."""
+    """Also in a float64 model, and if 1 / sqrt(d) is not a binary fraction: the authors store scaled rows."""
     config = SysgenTransformerConfig(hidden_size=width, num_attention_heads=1, embedding_scaling="ped", dropout=0.0)
     added = EmbeddingInput(config)(torch.zeros(1, 41, width, dtype=torch.float64))[0]
     assert torch.equal(added, (sinusoids(torch.arange(41), width) * width**-0.5).double())
@@ -169,7 +169,7 @@ def test_gradients(golden: SimpleNamespace, dtype: torch.dtype, implementation: 
 
 
 def test_labels_alone_make_their_decoder_input(golden: SimpleNamespace) -> None:
-    """They feed EOS and zeros after a row's end, we feed padding: the loss does not see it."""
+    """After the end of a row they feed EOS and zeros, we feed padding: the loss ignores both."""
     with torch.no_grad():
         loss = model_of(golden)(**golden.source, labels=golden.labels).loss
     torch.testing.assert_close(loss, golden.tensors["o/tf_loss"], rtol=0.0, atol=1e-10)
@@ -255,7 +255,7 @@ def test_dtype_is_the_tensors(relative: SimpleNamespace, dtype: torch.dtype) -> 
 
 
 def test_their_buffers_are_left_out(golden: SimpleNamespace) -> None:
-    """Their modules register these, so a checkpoint of theirs holds them."""
+    """Their modules register these, so their checkpoints have them."""
     names = ("pos.pe", "int_seq", "trafo.decoder.layers.0.self_attn.pos_encoding")
     state_dict = {**golden.weights, **{name: torch.zeros(1, 5) for name in names}}
     model = from_authors("csordas", state_dict, golden.config)

@@ -95,7 +95,7 @@ def close(found: torch.Tensor, expected: torch.Tensor, what: str = "") -> None:
 
 
 def triangles_are_theirs(golden: SimpleNamespace, nodes: torch.Tensor, source: int | None = None) -> None:
-    """Those that an edge between real nodes may attend to."""
+    """The triangles that an edge between real nodes may attend to."""
     forbidden = golden.tensors["in.mask4"].bool()
     allowed = mask_scores(torch.zeros(forbidden.shape)[:, None], nodes, source)[:, 0] == 0
     edges = pairs(nodes)
@@ -302,7 +302,7 @@ SYMBOLS = {"[PAD]": 0, "[UNK]": 1, "[EOS]": 2}
 
 
 def their_words(golden: SimpleNamespace) -> dict[str, int]:
-    """The ids of all words: those that the examples show, and made words for the rest, which nobody told."""
+    """The ids of all words: known from the examples, and made-up words for the rest."""
     known = {
         word: index
         for example in golden.config["examples"]
@@ -314,7 +314,7 @@ def their_words(golden: SimpleNamespace) -> dict[str, int]:
 
 
 def their_tokenizer_file(words: dict[str, int], folder: Path) -> Path:
-    """A file of the kind that their training writes."""
+    """A file as their training writes it."""
     theirs = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
     theirs.add_special_tokens(list(SYMBOLS))
     theirs.normalizer = normalizers.Sequence([normalizers.Lowercase()])
@@ -387,7 +387,7 @@ COMPARED: dict[str, tuple[Callable[..., None], ...]] = {
 
 
 def spoiled(golden: SimpleNamespace) -> Iterator[tuple[str, SimpleNamespace]]:
-    """The file with another number, one at a time: all that is no weight and no model's input."""
+    """The file with one changed number at a time, among those that are not weights or model inputs."""
     for key, tensor in golden.tensors.items():
         if key.startswith(("g.", "out.", "in.mask4", "in.acc.", "in.relations")) or golden.name not in FAMILY:
             other = copy.copy(golden)
@@ -434,7 +434,7 @@ def test_every_number_is_compared(golden: SimpleNamespace, tmp_path: Path) -> No
 
 
 def test_all_their_layers_may_be_there(golden_dir: Path) -> None:
-    """A checkpoint of theirs holds copies of a shared layer that nothing uses."""
+    """Their checkpoints have unused copies of a shared layer."""
     golden = load_golden(golden_dir, "clutrr_edge")
     copies = {k.replace("layers.0", "layers.2"): v + 1 for k, v in golden.weights.items() if ".layers.0." in k}
     model = from_authors("edge_clutrr", {**golden.weights, **copies}, golden.config)

@@ -81,7 +81,7 @@ def test_outputs_and_gradients(golden: SimpleNamespace, implementation: str) -> 
 
 @pytest.mark.parametrize("use_cache", [True, False])
 def test_search(golden: SimpleNamespace, use_cache: bool) -> None:
-    """Greedy and beam search with both length penalties: tokens, and scores where there are beams."""
+    """Greedy and beam search with both length penalties: tokens, and scores for beam search."""
     model = model_of(golden)
     for run, expected in golden.hypotheses.items():
         beams, penalty = run.removeprefix("beam").split("_lenpen")
@@ -102,7 +102,7 @@ def plain(golden_dir: Path) -> SimpleNamespace:
 
 
 def test_weights_of_a_pre_norm_model_with_one_table(plain: SimpleNamespace) -> None:
-    """What the files do not hold, by its names: norms after the stacks, a shared table under three names."""
+    """Parameters that the golden files lack: norms after the stacks, and a shared embedding under three names."""
     ends = [f"{side}.layer_norm.{part}" for side in ("encoder", "decoder") for part in ("weight", "bias")]
     norms = {name: torch.rand(32) for name in ends}
     table = plain.weights["encoder.embed_tokens.weight"]
@@ -173,14 +173,14 @@ def test_arguments_that_change_nothing(plain: SimpleNamespace) -> None:
 
 
 def test_dropout_inside_of_old_checkpoints(plain: SimpleNamespace) -> None:
-    """What fairseq called relu_dropout, and reads where activation_dropout is 0 or missing."""
+    """Old name relu_dropout, which fairseq reads if activation_dropout is 0 or missing."""
     for arch, expected in (({"relu_dropout": 0.2}, 0.2), ({"relu_dropout": 0.2, "activation_dropout": 0.1}, 0.1)):
         model = from_authors("fairseq_sag", plain.weights, {"arch": {**plain.config["arch"], **arch}})
         assert model.config.activation_dropout == expected
 
 
 def test_tables_that_are_not_one(plain: SimpleNamespace) -> None:
-    """Trained weights are not dropped because an argument says that they are stored twice."""
+    """Trained weights are not dropped if an argument wrongly says that they are shared."""
     same_size = {"encoder.embed_tokens.weight": plain.weights["decoder.embed_tokens.weight"] + 1}
     for flag, first, other in (
         ("share_decoder_input_output_embed", "decoder.embed_tokens", "decoder.output_projection"),

@@ -7,5 +7,5 @@ from hf_sysgen.data.fetch import DATA_DIR_VARIABLE
 
 @pytest.fixture(autouse=True)
 def without_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test depends on what the machine has, unless it asks for `files` or `data_dir`."""
+    """No test depends on files of the machine, unless it uses `files` or `data_dir`."""
     monkeypatch.delenv(DATA_DIR_VARIABLE, raising=False)

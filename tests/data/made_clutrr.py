@@ -1,4 +1,4 @@
-"""Files in the format of CLUTRR whose text is made here: its licence does not let us pass on its own."""
+"""Files in the format of CLUTRR with text of our own: its licence does not allow redistribution."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IN_TRAIN = {"gen_train23_test2to10": (2, 3), "gen_train234_test2to10": (2, 3, 4)
 
 
 def chains(draw: random.Random, length: int, count: int) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Different walks of that many relations, each with what it makes of the last person."""
+    """Different walks of that many relations, each with the relation of its ends."""
     seen = set()
     while len(seen) < count:
         types: tuple[str, ...] = (draw.choice(EDGE_TYPES),)

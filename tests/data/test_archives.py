@@ -1,4 +1,4 @@
-"""Members of archives, read in place: whole, or one line that says why not."""
+"""Members of archives, read in place, or an error in one line."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_what_the_reader_raises_is_its_own(tmp_path: Path, mode: str, error: Exc
 
 
 def test_constant_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A member is never asked for as a whole by reading it line by line."""
+    """Reading a member line by line never reads the whole member at once."""
     archive = tar_of(tmp_path / "a", {"b.txt": b"line\n" * 100_000})
     asked: list[int] = []
     read_some: Callable = tarfile.ExFileObject.read

@@ -1,4 +1,4 @@
-"""What all builders share: files from upstream, preparation that is cut short, and errors as one line."""
+"""What all builders share: files from upstream, interrupted preparation, and errors in one line."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_data_that_an_older_version_prepared(tmp_path: Path) -> None:
 def test_cache_that_may_not_be_written_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_prepared: bool
 ) -> None:
-    """Intact data is not called damaged. Whoever runs this may write everywhere, so the lock says what a disk would."""
+    """Intact data is not called damaged. As root may write everywhere, the lock raises the error of a disk."""
     if is_prepared:
         prepared(tmp_path)
 
@@ -241,7 +241,7 @@ def test_cache_in_a_file_s_place(tmp_path: Path, folder: str) -> None:
 
 
 def test_cache_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As below /proc, whatever one may do."""
+    """As in /proc, where even root cannot create files."""
 
     def refuse(path: str, *args: object, **kwargs: object) -> None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(Path(path).parent))
@@ -363,7 +363,7 @@ def preparing(cache_dir: Path, address: str, *words: str) -> subprocess.Popen:
 
 @pytest.fixture
 def upstream(sample: Files, monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
-    """SCAN's MCD files, served as GitHub serves them."""
+    """SCAN's MCD files, served like GitHub."""
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     close_session()

@@ -1,4 +1,4 @@
-"""Where files come from, in which order, and that a wrong one never gets through."""
+"""Where files come from, in which order, and that a wrong file never passes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ UNKNOWN = replace(SOURCE, sha256=None, num_bytes=None)
 
 @pytest.fixture
 def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
-    """Where SOURCE.url leads, and no time is lost between attempts."""
+    """The server of SOURCE.url, without waiting between attempts."""
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
@@ -95,7 +95,7 @@ def refused(*arguments: Any, **keywords: Any) -> str:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """All but the locks, which stay."""
+    """All files except the locks, which stay."""
     return [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"]
 
 
@@ -405,7 +405,7 @@ def test_size_alone(tmp_path: Path, upstream: Upstream) -> None:
 def test_full_disk(
     tmp_path: Path, upstream: Upstream, monkeypatch: pytest.MonkeyPatch, rebuild: Callable[[], bytes] | None
 ) -> None:
-    """The limit is the kernel's: a write past it fails in the middle, as on a full disk."""
+    """With a limit of the kernel: a write beyond it fails in the middle, as on a full disk."""
     source = replace(SOURCE, rebuild=rebuild)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
@@ -450,7 +450,7 @@ def locating(upstream: Upstream, cache_dir: Path) -> subprocess.Popen:
 
 
 def test_killed_and_waiting_processes(tmp_path: Path, upstream: Upstream) -> None:
-    """One is killed in the middle of its download; of two that come then, one goes on, the other waits for it."""
+    """One process is killed during its download; of the next two, one resumes it and the other waits."""
     upstream.pause.clear()
     killed = locating(upstream, tmp_path)
     while not upstream.gets:

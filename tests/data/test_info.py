@@ -1,4 +1,4 @@
-"""Reading `info.yaml`: what its rows and references stand for, and what a wrong one is told."""
+"""Reading `info.yaml`: its rows and references, and errors for wrong ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of benchmarks, and what a wrong name is told."""
+"""The list of benchmarks, and errors for wrong names."""
 
 from __future__ import annotations
 

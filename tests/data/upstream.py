@@ -1,4 +1,4 @@
-"""A local server in upstream's place: files under the paths that GitHub serves them at, and faults on demand."""
+"""A local server instead of upstream: files under GitHub's paths, and faults on demand."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Upstream(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     def handle_error(self, *_: Any) -> None:
-        """A client that was killed is no error of this server."""
+        """A killed client is not an error of this server."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -87,7 +87,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def hurried(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Lose no time between attempts of a download. Returns the seconds that would be waited, as they come."""
+    """Do not wait between attempts of a download. Returns the list of waits that were skipped."""
     waits: list[float] = []
     monkeypatch.setattr(time, "sleep", waits.append)
     return waits

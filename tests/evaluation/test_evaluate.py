@@ -32,7 +32,7 @@ def split() -> TokenizedSplit:
 
 
 def tiny_model(split: TokenizedSplit, model_type: str, updates: int = 0):
-    """A float64 model after some updates on the split: with none it is wrong everywhere, later right here and there."""
+    """A float64 model after some updates on the split: without them it is always wrong, with them sometimes right."""
     vocabulary = split.vocabulary
     torch.manual_seed(1)
     config = CONFIGS[model_type](

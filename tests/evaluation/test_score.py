@@ -1,4 +1,4 @@
-"""Predictions measured again: by hand, against the record of their run, and without torch."""
+"""Predictions scored again: by hand, compared with the record of their run, and without torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C4 in upstream's layout, with its first documents: streaming, dealing out to processes, packing, going on."""
+"""C4 in upstream's layout, with its first documents: streaming, sharing among processes, packing, resuming."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def blocks(stream: PackedTokens) -> list[list[int]]:
 
 
 def tokens_of(documents: list[Document], tokenizer: PreTrainedTokenizerFast) -> list[int]:
-    """One document after the other, by the tokenizer's other interface."""
+    """The tokens of the documents in order, from the tokenizer's other interface."""
     end = tokenizer.eos_token_id
     return [
         token
@@ -149,7 +149,7 @@ def test_where_shards_are(folder: Path, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 class Server(http.server.SimpleHTTPRequestHandler):
-    """Files of a folder, whole or by range, as the hub's storage serves them."""
+    """Serves the files of a folder, whole or by range, like the hub's storage."""
 
     def do_GET(self) -> None:
         path = Path(self.translate_path(self.path))

@@ -130,7 +130,7 @@ def test_checks_see_a_long_query(load: Load, failed: Failed) -> None:
 
 @pytest.fixture
 def from_archive(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Source]:
-    """Puts an archive of real records in the place of CFQ's, whole or cut short, for a config."""
+    """Replaces CFQ's archive by one of real records, whole or cut short, for a config."""
 
     def prepare(config: str, kept: float = 1.0) -> Source:
         split = files.read(LAYOUT / "splits" / "mcd1.json")

@@ -1,4 +1,4 @@
-"""CoNLL-U as it is read, the published trees looked up by question, and the configs with our own heads."""
+"""Reading CoNLL-U, looking up published trees by question, and the configs with our own heads."""
 
 from __future__ import annotations
 

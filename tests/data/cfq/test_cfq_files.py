@@ -1,4 +1,4 @@
-"""The two forms of CFQ's text, and the archive: record by record, in little memory, and every way it can be damaged."""
+"""The two forms of CFQ's text, and the archive: read record by record in little memory, and damaged in every way."""
 
 from __future__ import annotations
 

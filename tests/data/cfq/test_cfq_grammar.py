@@ -1,4 +1,4 @@
-"""The trees of CFQ's questions: worked out by hand, well formed for all that the grammar can say, and its rules."""
+"""The trees of CFQ's questions: by hand, well formed for all sentences of the grammar, and its rules."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ while missing := set(BY_PARENT) - set(HEIGHT):
 
 
 def sentence(symbol: str, depth: int, rng: random.Random) -> list[str]:
-    """Words that a symbol may stand for, chosen at random; below a depth by the shortest way."""
+    """A random expansion of a symbol; below a depth the shortest one."""
     allowed = [
         rule
         for rule in BY_PARENT.get(symbol, [])

@@ -1,4 +1,4 @@
-"""The structure of COGS' logical forms, and what is told from it."""
+"""The structure of COGS' logical forms, and what is derived from it."""
 
 from __future__ import annotations
 

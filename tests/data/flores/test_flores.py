@@ -1,4 +1,4 @@
-"""FLoRes on the real files: counts, disjoint splits, what the preparation leaves of the text."""
+"""FLoRes on the real files: counts, disjoint splits, the prepared text."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_pieces(load: Callable[[str], Any], files: Files) -> None:
 
 
 def test_training_text_of_the_user(files: Files, tmp_path: Path) -> None:
-    """Two plain files beside the archive; another text is another preparation, and one side alone is an error."""
+    """Two plain files beside the archive. Another text is prepared again, and one side alone is an error."""
     archive = FLORES.configs["ne-en"].sources["archive"].mirror
     (tmp_path / archive).parent.mkdir(parents=True)
     (tmp_path / archive).symlink_to(files.folder / archive)

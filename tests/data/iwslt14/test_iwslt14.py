@@ -1,4 +1,4 @@
-"""IWSLT14: what the script's files hold, and the same text made from the archive's layout."""
+"""IWSLT14: the files of the script, and the same text made from an archive with upstream's layout."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_builder(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_published_config(data_dir: Path, tmp_path: Path) -> None:
-    """The config takes six files; with train in place, the published ones come through."""
+    """The config needs six files; with train in place, the published ones pass."""
     for side in LANGUAGES:
         for name in ("valid", "test", "train"):
             path = tmp_path / PREPARED / f"{name}.{side}"

@@ -39,7 +39,7 @@ ADJECTIVES = {adjective for adjective, _ in TRAIN_PAIRS}
 
 
 def parse(sentence: str) -> list[Word]:
-    """What a parser would say of a list of noun phrases: adjectives modify the next noun, after "and" the last one."""
+    """The parse of a list of noun phrases: adjectives modify the next noun, after "and" the last one."""
     words = sentence.split()
     parsed = []
     for at, form in enumerate(words):
@@ -294,7 +294,7 @@ def test_a_command_that_cannot_be_done(
 
 
 class Token(types.SimpleNamespace):
-    """What we use of spaCy's."""
+    """The part of spaCy's tokens that we use."""
 
 
 class Pipeline:

@@ -57,7 +57,7 @@ def lengths(pairs: list[tuple[str, str]]) -> list[int]:
 
 
 def check_examples(config: str, parts: Splits) -> None:
-    """What holds for every config: declared counts, true targets, no test input seen before."""
+    """Checks for all configs: declared counts, right targets, no test input in train."""
     assert {split: len(pairs) for split, pairs in parts.items()} == dict(SCAN.configs[config].num_examples)
     assert list(parts) == list(SCAN.configs[config].splits)
     for pairs in parts.values():
@@ -248,7 +248,7 @@ def test_builder(tmp_path: Path) -> None:
 
 
 def broken(config: str, data: datasets.DatasetDict) -> Iterator[tuple[str, datasets.DatasetDict]]:
-    """The data with one thing wrong, and the beginning of a fact that then fails."""
+    """The data with one error, and the beginning of the fact that fails."""
     train, test = data["train"], data["test"]
 
     def changed(**parts: datasets.Dataset) -> datasets.DatasetDict:
@@ -291,7 +291,7 @@ def broken(config: str, data: datasets.DatasetDict) -> Iterator[tuple[str, datas
 
 @pytest.mark.parametrize("config", ["simple", "length", "addprim_jump", "template_right", "length_cutoff_26", "mcd1"])
 def test_checks(config: str, sample: Files, tmp_path: Path) -> None:
-    """All hold on the data, and each fails where its fact does not."""
+    """All checks hold on the data, and each fails if its fact is false."""
     builder = Scan(config_name=config, cache_dir=tmp_path, data_dir=sample.folder if config in MCD else None)
     builder.download_and_prepare()
     data = builder.as_dataset()

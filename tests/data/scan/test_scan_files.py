@@ -1,4 +1,4 @@
-"""The remade SCAN files are the upstream files."""
+"""The generated SCAN files are the upstream files."""
 
 from __future__ import annotations
 

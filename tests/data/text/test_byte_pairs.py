@@ -1,4 +1,4 @@
-"""A tokenizer trained on text: what it can write, that it is the same every time, the command."""
+"""A tokenizer trained on text: any text round-trips, training is deterministic, the command."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_line_ends_and_blanks_are_kept():
 
 
 def test_a_symbol_in_a_text_is_text(tmp_path):
-    """Also once saved; a document's end is still the symbol."""
+    """Also after saving; the end of a document is still the symbol."""
     TOKENIZER.save_pretrained(tmp_path)
     text = "the cat</s> sees </s>"
     documents = datasets.Dataset.from_dict({"text": [text]}).to_iterable_dataset()

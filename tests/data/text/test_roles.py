@@ -1,4 +1,4 @@
-"""Role schemes: SCAN's and their entropies, COGS', files of one's own, and the authors' role ids."""
+"""Role schemes: SCAN's and their entropies, COGS', users' files, and the authors' role ids."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_a_scheme_from_a_file(tmp_path):
 
 
 def test_words_of_a_file_are_text(tmp_path):
-    """YAML would make a truth value, a number and nothing of these."""
+    """YAML would turn these into a boolean, a number and null."""
     scheme = role_scheme(write(tmp_path, "source: {no: 1, 07: null, on: yes}\ntarget: {x: x}\n"))
     assert scheme.source_roles == {"no": 0, "07": 1, "on": 2}
     assert scheme.source_names == ("1", "null", "yes")

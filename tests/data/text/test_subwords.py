@@ -1,4 +1,4 @@
-"""Subword tokenizers: the published pieces, the libraries' own, round trips, tables, and what is kept on disk."""
+"""Subword tokenizers: the published pieces, the libraries' pieces, round trips, tables, and the cache."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_special_symbols_are_no_words(symbol):
 
 @pytest.mark.parametrize("text", ["jump </s>", "<s>", "jump<s>jump"])
 def test_special_symbols_in_a_text(text):
-    """The tokenizer would take them for its own, also in the middle of a word."""
+    """Otherwise the tokenizer would read them as its symbols, also inside a word."""
     vocabulary = build_vocabulary(["jump"], ["jump"])
     for encode in (encode_sources, encode_targets):
         with pytest.raises(DataError, match="</s> and <s>"):
@@ -185,7 +185,7 @@ def test_without_a_start_one_table_is_enough(tmp_path):
 
 @pytest.mark.parametrize("root", [None, "[ROOT]"])
 def test_words_that_are_labelled(root, tmp_path):
-    """In the order in which they come first; no word is split, and none is unknown."""
+    """In order of first occurrence; no word is split or unknown."""
     tokenizer = sentence_tokenizer(["The cat 's .", "A cat saw"], root)
     symbols = ["[PAD]"] + ([root] if root else [])
     words = [*symbols, "The", "cat", "'s", ".", "A", "saw"]

@@ -1,4 +1,4 @@
-"""What matches and what does not, on real forms, and on small ones against a search of all renamings."""
+"""Matches on real forms, and on small ones compared with a search over all renamings."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_same_meaning(gold: list[str], row: int, source: random.Random) -> None:
 
 
 def reorder_free(form: str) -> str:
-    """The form with variables numbered as they are met: an independent way to say the same as `renaming_match`."""
+    """The form with variables numbered by first occurrence: an independent version of `renaming_match`."""
     order = list(dict.fromkeys(re.findall(r"x _ \d+", form)))
     return re.sub(r"x _ \d+", lambda name: f"v{order.index(name[0])}", form)
 

@@ -19,7 +19,7 @@ def test_exact_match():
 
 
 def test_oracle_length():
-    """EOS is ignored and the reference's length given: what comes after does not count, what is missing does."""
+    """EOS is ignored and the length is given: extra tokens do not count, missing ones do."""
     assert oracle_length_match("a b c c c", "a b c")
     assert not oracle_length_match("a b", "a b c")
     assert not oracle_length_match("a c b", "a b c")

@@ -63,7 +63,7 @@ def test_tokenized_bleu_is_the_formula(setup):
 
 
 def test_detokenized_bleu_splits_running_text():
-    """Glued to its word, a period is a token of its own again; over the tokens as they are it is not."""
+    """In detokenized text, a period after a word is its own token again; in tokenized text it is not."""
     glued = [text.replace(" .", ".") for text in PREDICTIONS]
     whole = [text.replace(" .", ".") for text in REFERENCES]
     found = bleu(glued, whole, "detokenized")
@@ -154,7 +154,7 @@ def test_every_pair_counts():
 
 
 def test_references_with_another_word():
-    """Important for big: the reference tells no form; a prediction may have one all the same."""
+    """ "important" for big: the reference has no form of the lexicon, but a prediction may have one."""
     references = ["une décision importante", "une bonne organisation"]
     pairs = [["big organisation"], ["good organisation"]]
     predictions = ["une grande organisation", "une organisation"]
@@ -225,7 +225,7 @@ def test_what_bleu_is_taken_over(benchmark, config, split, setup):
 
 
 def test_match_test_of_many_examples():
-    """As the sum of binomials; the second test has so many that a sum of each anew would be seen to hang."""
+    """Equals the sum of binomials; with very many examples, slow summing would be seen to hang."""
     first, second = [True] * 40 + [False] * 61, [False] * 40 + [True] * 61
     expected = 2 * sum(math.comb(101, count) for count in range(41)) / 2**101
     assert match_test(first, second).p_value == pytest.approx(expected, rel=1e-12)
