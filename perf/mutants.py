@@ -1,11 +1,10 @@
 """
 How many small errors in the code the tests catch: `python perf/mutants.py --count 150 --output perf/mutants.json`.
 
-Each mutant is the package with one operator, number, condition or argument changed, drawn by a seed: the same number
-from every folder for its size. It is run against the default tests of the files that name what its module defines, the
-ones that name most first, then the rest of its folder's, until one fails or `--seconds` of processor time are spent.
-A test counts only if it passes on the code as it is. What survives is listed, to be looked at: some mutants change
-nothing.
+A mutant is the package with one change: an operator, number, condition or argument. The seed decides which. First run
+the test files that name what the changed module defines, those with the most names first; then the other tests of its
+folder. A mutant is caught when a test fails that passes on the unchanged code. It survives when all pass, and is out of
+time after `--seconds` of processor time. Read the list of survivors: some mutants change no behaviour.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "hf_sysgen"
-# not of the tests' business: what only a person reads, and starts of programs
+# files that are not mutated: starts of programs
 LEFT_OUT = ("__main__.py",)
 SWAPPED: dict[type, type] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.Add,
@@ -59,7 +58,7 @@ class _Places(ast.NodeVisitor):
 
 
 def mutations(node: ast.AST) -> list[str]:
-    """What can be done to a node, by name."""
+    """The kinds of mutation that a node allows."""
     if isinstance(node, ast.BinOp | ast.BoolOp | ast.UnaryOp) and type(node.op) in SWAPPED:
         return ["operator"]
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
@@ -84,7 +83,7 @@ def mutations(node: ast.AST) -> list[str]:
 
 
 def mutate(node: Any, kind: str, rng: random.Random) -> None:
-    """Do it, in place."""
+    """Apply the mutation to the node."""
     if kind == "operator":
         node.op = SWAPPED[type(node.op)]()
     elif kind == "comparison":
@@ -106,7 +105,7 @@ def mutate(node: Any, kind: str, rng: random.Random) -> None:
 
 
 def mutant(source: str, rng: random.Random) -> tuple[str, int, str] | None:
-    """The source with one place changed, its line, and before and after; None if there is no place."""
+    """The source with one mutation, its line, and the text before and after; None if nothing can be mutated."""
     tree = ast.parse(source)
     places = _Places()
     places.visit(tree)
@@ -129,8 +128,8 @@ def _told(node: ast.AST) -> str:
 
 
 def drawn(count: int, seed: int) -> Iterator[tuple[Path, str, int, str]]:
-    """Mutants: file, its mutated source, line, and what was done; files by the root of their size, so that small ones
-    are not forgotten."""
+    """Mutants: file, mutated source, line, and the change. Files are drawn by the square root of their size, so that
+    small ones occur too."""
     rng = random.Random(seed)
     files = [path for path in sorted(PACKAGE.rglob("*.py")) if path.name not in LEFT_OUT and path.stat().st_size > 400]
     weights = [path.stat().st_size ** 0.5 for path in files]
@@ -144,7 +143,7 @@ def drawn(count: int, seed: int) -> Iterator[tuple[Path, str, int, str]]:
 
 
 def tests_of(path: Path) -> list[str]:
-    """Test files for a module: those that name what it defines, the most such names first, then those of its folder."""
+    """Test files for a module: first those that name most of what it defines, then those of its folder."""
     module = path.relative_to(PACKAGE).with_suffix("")
     tree = ast.parse(path.read_text(encoding="utf-8"))
     defined = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
@@ -164,7 +163,7 @@ def tests_of(path: Path) -> list[str]:
 
 
 class _Failures:
-    """A plugin of pytest that keeps what failed."""
+    """A plugin of pytest that collects the failed tests."""
 
     def __init__(self) -> None:
         self.ids: list[str] = []
@@ -180,8 +179,8 @@ class _Failures:
 
 def run(folder: Path, words: list[str], seconds: int) -> tuple[int | None, list[str]]:
     """
-    pytest in a fork of this process, which has imported what takes long. Returns its status, None for one that was
-    ended after so many seconds of the processor, and what failed.
+    Run pytest in a fork of this process, which has already imported the slow libraries. Returns the status, None if
+    the processor time was over, and the failed tests.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -212,7 +211,7 @@ def run(folder: Path, words: list[str], seconds: int) -> tuple[int | None, list[
 
 
 def judge(folder: Path, path: Path, source: str, seconds: int, sound: dict[str, bool]) -> tuple[str, str]:
-    """`caught` and by which test, `survived`, or `out of time`, which a mutant that hangs is too."""
+    """`caught` and the test, `survived`, or `out of time`, e.g. if the mutant hangs."""
     file = folder / path.relative_to(ROOT)
     words = tests_of(path)
     before = file.read_bytes()
@@ -241,8 +240,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--count", type=int, default=150)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--first", type=int, default=0, help="of the drawn ones; those before are not run")
-    parser.add_argument("--seconds", type=int, default=150, help="of the processor, for the tests of a mutant")
+    parser.add_argument("--first", type=int, default=0, help="number of the first mutant that is run")
+    parser.add_argument("--seconds", type=int, default=150, help="processor time for the tests of a mutant")
     parser.add_argument("--output", type=Path, help="JSON, added to after each mutant")
     options = parser.parse_args()
     # before the first fork

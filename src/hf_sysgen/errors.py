@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 INTERRUPTED = 130
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# characters of a message; what is wrong may itself be very long
+# characters of a message, which may quote a very long value
 LONGEST = 1500
 
 
@@ -41,7 +41,7 @@ class Outcome:
 
 
 def printable(text: str, longest: int = LONGEST) -> str:
-    """One line of a text that any file and terminal takes: without line breaks, in UTF-8, its middle cut out."""
+    """The text as one line: without line breaks, valid UTF-8, and cut in the middle if it is longer than `longest`."""
     half = longest // 2
     text = text if len(text) <= longest else f"{text[:half]} ... {text[-half:]}"
     # two blanks may be what is wrong
@@ -68,18 +68,18 @@ def no_space(error: BaseException) -> bool:
 
 
 def of_the_system(error: BaseException) -> str | None:
-    """What the system says of a file that cannot be read or written, in a line; None for any other error."""
+    """One line for an error of the operating system, e.g. a full disk; None for any other error."""
     for one in causes(error):
         said = None
         if isinstance(one, OSError) and one.errno is not None:
             said = f"{one.filename}: {one.strerror}" if one.filename else one.strerror
             number = one.errno
         elif found := re.search(r"\(os error (\d+)\)", str(one)):
-            # of safetensors and tokenizers
+            # safetensors and tokenizers
             number = int(found[1])
             said = os.strerror(number)
         elif "inline_container" in str(one):
-            # torch's, which does not say why
+            # torch, which does not give the cause
             number, said = errno.EIO, "a checkpoint's file cannot be written, is the disk full?"
         if said is not None:
             if number in _NO_SPACE:
@@ -109,7 +109,7 @@ def reported(interrupted: str = "interrupted") -> Iterator[Outcome]:
         _tell(str(error))
         outcome.status = error.status
     except BrokenPipeError:
-        # whoever reads the output has had enough
+        # the reader of the output has closed it, e.g. `head`
         raise
     except Exception as error:
         if (said := of_the_system(error)) is None:

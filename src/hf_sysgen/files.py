@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
-# the file that marks a folder as whole, and what it says of each other file: bytes, sha256, name
+# the file that marks a folder as complete; its lines: bytes, sha256 and name of each other file
 COMPLETE = "complete"
 _LINE = re.compile(r"(\d+) (?:([0-9a-f]{64}) )?(.+)")
 
@@ -38,10 +38,10 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
 
 def written_to(path: str | Path) -> Path:
     """
-    The file that is written under a name: that which a symbolic link points to.
+    The file that a name stands for: a symbolic link is followed.
 
     Raises:
-        OSError: something else than a file has that name, e.g. a folder or a device, or no file can have it.
+        OSError: the name is that of a folder, device or pipe, or no file can have it.
     """
     try:
         real = Path(os.path.realpath(path))
@@ -49,7 +49,7 @@ def written_to(path: str | Path) -> Path:
     except FileNotFoundError:
         return real
     except ValueError as error:
-        # NUL, or what is no UTF-8
+        # it has a NUL character or is not UTF-8
         raise OSError(errno.EINVAL, "no file can have that name", repr(str(path))) from error
     if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, "is there and no file", str(path))
@@ -57,7 +57,7 @@ def written_to(path: str | Path) -> Path:
 
 
 def read_whole(path: str | Path) -> bytes:
-    """The content of a file. Raises OSError: it is a device, which may be endless, or no file can have that name."""
+    """The content of a file. Raises OSError: it is a device (they can be endless), or no file can have that name."""
     try:
         with open(path, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -74,7 +74,7 @@ def is_unfinished(path: Path, file: Path) -> bool:
 
 
 def mark_complete(folder: Path, pattern: str = "*") -> None:
-    """Mark a folder by a file that lists the others, those that match, with sizes and checksums: once on the disk."""
+    """Write the folder's files to disk, then a list of those that match `pattern`, with sizes and checksums."""
     flush_to_disk(folder)
     names = (path.relative_to(folder).as_posix() for path in folder.rglob(pattern) if path.is_file())
     write_whole(folder / COMPLETE, _lines(folder, sorted(name for name in names if name != COMPLETE)))
@@ -85,7 +85,7 @@ def is_complete(folder: Path) -> bool:
 
 
 def replace_marked(folder: Path, name: str, content: str) -> None:
-    """Write one file of a marked folder again. The mark leaves it out meanwhile, so that a kill does no harm."""
+    """Replace one file of a marked folder. Until it is written, the mark does not list it, so a kill does no harm."""
     lines = (folder / COMPLETE).read_text(encoding="utf-8").splitlines(keepends=True)
     others = "".join(line for line in lines if not line.endswith(f" {name}\n"))
     write_whole(folder / COMPLETE, others)
@@ -97,11 +97,11 @@ def unlike_mark(
     folder: Path, suffixes: Collection[str] | None = None, rewritten: Collection[str] = ()
 ) -> tuple[str, str] | None:
     """
-    A file that is not as its folder's mark says, and what is wrong with it; None if there is none, or no mark.
+    The first file that differs from its folder's mark, and how; None if all agree or there is no mark.
 
     Args:
-        suffixes: looks only at files that end so; None for all.
-        rewritten: of marks of older versions, which hold sizes alone, files whose size says nothing.
+        suffixes: endings of the files that are compared; None for all.
+        rewritten: files that older versions changed after the mark; not compared if the mark has no checksum.
     """
     if not is_complete(folder):
         return None
@@ -134,7 +134,7 @@ def _lines(folder: Path, names: Collection[str]) -> str:
 
 
 def _checksums(folder: Path, names: Collection[str]) -> dict[str, str]:
-    # of weights and optimizer at once
+    # weights and optimizer at the same time
     with ThreadPoolExecutor(max_workers=4) as pool:
         return dict(zip(names, pool.map(lambda name: _sha256(folder / name), names), strict=True))
 

@@ -25,10 +25,10 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool
 
 
 def plain(text: object) -> str:
-    """Text as Markdown shows it, without tags and entities; quotes and a lone "&" mean nothing outside of them."""
+    """Text that Markdown shows as it is: tags and entities are escaped."""
     return re.sub(r"&(?=#?\w+;)", "&amp;", str(text)).replace("<", "&lt;").replace(">", "&gt;")
 
 
 def plain_cell(text: object) -> str:
-    """The same in a Markdown table, which it cannot end."""
+    """The same for a cell of a Markdown table: "|" and line breaks are escaped."""
     return plain(text).replace("|", "\\|").replace("\n", " ")

@@ -181,14 +181,14 @@ def test_part_that_is_not_there(toy_only: None, tmp_path: Path, split: str) -> N
 
 
 def flip(path: Path, text: bytes) -> None:
-    """One bit of the text's first letter: Arrow reads another word as readily."""
+    """Flip a bit of the text's first letter. Arrow reads the other word without an error."""
     content = bytearray(path.read_bytes())
     content[content.index(text)] ^= 1
     path.write_bytes(content)
 
 
 def test_another_word_in_prepared_data_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where that takes a second at most when it is loaded, else by `data verify`."""
+    """Small data is checked at each load, large data only by `data verify`."""
     folder = Path(prepared(tmp_path)["train"].cache_files[0]["filename"]).parent
     flip(folder / "toy-test.arrow", b"three")
     with pytest.raises(DamagedData, match=r"toy-test\.arrow"):
@@ -201,7 +201,7 @@ def test_another_word_in_prepared_data_is_noticed(tmp_path: Path, monkeypatch: p
 
 
 def test_data_that_an_older_version_prepared(tmp_path: Path) -> None:
-    """Beside what `map` has kept there, which may be removed again."""
+    """The folder also has a file of `map`, which may be deleted."""
     data = prepared(tmp_path)
     folder = Path(data["train"].cache_files[0]["filename"]).parent
     (folder / "complete").unlink()
@@ -219,7 +219,7 @@ def test_data_that_an_older_version_prepared(tmp_path: Path) -> None:
 def test_cache_that_may_not_be_written_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_prepared: bool
 ) -> None:
-    """Intact data is not called damaged. As root may write everywhere, the lock raises the error of a disk."""
+    """Intact data is not called damaged. Root can write everywhere, so here the lock raises the error."""
     if is_prepared:
         prepared(tmp_path)
 

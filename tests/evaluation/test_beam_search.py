@@ -1,4 +1,4 @@
-"""Beam search as fairseq's, on a tree of probabilities that is known; and how long it may last."""
+"""Beam search as in fairseq on known probabilities, and the maximum length of a translation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hf_sysgen.evaluation.translation import search_settings
 from hf_sysgen.models import UniversalTransformerConfig
 
 A, B, C, EOS = 0, 1, 2, 3
-# what follows what, and how probable it is
+# the tokens that can follow a prefix, and their probabilities
 TREE = {(): {A: 0.5, B: 0.4}, (A,): {EOS: 0.5}, (B,): {C: 0.6}, (B, C): {EOS: 0.9}}
 
 
@@ -40,7 +40,7 @@ def model():
 
 @pytest.mark.parametrize(("penalty", "words"), [(0.0, [A]), (0.1, [A]), (0.6, [B, C]), (1.0, [B, C]), (1.2, [B, C])])
 def test_length_penalty(model, penalty, words):
-    """The shorter one has 0.25, the longer one 0.216; of n tokens with the end sum log p / n ** penalty is compared."""
+    """Probabilities are 0.25 (2 tokens with EOS) and 0.216 (3 tokens). The score is sum log p / n ** penalty."""
     scores = {(A,): math.log(0.25) / 2**penalty, (B, C): math.log(0.216) / 3**penalty}
     assert max(scores, key=scores.__getitem__) == tuple(words)
     done = model.generate(
@@ -53,7 +53,7 @@ def test_length_penalty(model, penalty, words):
 
 @pytest.mark.parametrize(
     ("brief", "most", "limit"),
-    # the longest source has 7 pieces with its end: 1.2 times that and 10 are 18.4, and then an end
+    # the longest source has 7 tokens with EOS: int(1.2 * 7 + 10) = 18, and then EOS
     [(True, 200, 19), (True, 6, 6), (False, 200, 200)],
 )
 def test_how_long_a_translation_of_validation_may_be(model, monkeypatch, brief, most, limit):

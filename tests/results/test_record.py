@@ -353,7 +353,7 @@ def test_a_link_is_written_through(tmp_path):
 
 
 def test_what_is_no_file_is_not_replaced(tmp_path):
-    """Nor is a pipe waited for."""
+    """A pipe does not block."""
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to("loop")

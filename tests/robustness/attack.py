@@ -1,10 +1,10 @@
 """
-Bad input by the thousand: what is damaged, by a seed, and how what reads it may end.
+Thousands of bad inputs, drawn by a seed, and how the commands end that read them.
 
 `python tests/robustness/attack.py --tries 700 --first 2000 --output perf/attacks.json` makes a table of
 docs/reliability.md.
-An attempt ends well (`fine`: what was read is what was there), in one line for a person (`line`), or not as promised:
-`traceback`, `slow` (over 5 s of one core, or asleep), `silent` (other content was taken for the right one) or `lost`.
+Good endings: `fine` (the input was still right) and `line` (one line of error). Bad endings: `traceback`, `slow` (over
+5 s of processor time, or a hang), `silent` (wrong content was accepted) and `lost` (content is gone).
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from typing import Any
 from hf_sysgen.errors import RunFailed, UserError
 
 SECONDS, ASLEEP, MEMORY = 5, 120, 4 << 30
-# longer lines are cut by none of our messages, and read by nobody
+# characters; nobody reads a longer line
 LONGEST_LINE = 2000
 ENDINGS = ("fine", "line", "traceback", "slow", "silent", "lost")
 Attempt = Callable[[random.Random, Path], None]
 
 
 class Silent(AssertionError):
-    """Other content was taken for the right one."""
+    """Wrong content was accepted."""
 
 
 class Lost(AssertionError):
-    """Something that was there is gone, or changed."""
+    """Content that existed is gone or changed."""
 
 
 class TooSlow(BaseException):
-    """Not an Exception, which code may expect of what it reads."""
+    """Not an Exception, so that no `except Exception` catches it."""
 
 
 @contextlib.contextmanager
 def limited() -> Iterator[None]:
     """
-    Raises TooSlow after `SECONDS` of this process, which another one's load does not shorten, or long asleep, and
-    MemoryError where `MEMORY` more is asked for.
+    Raises TooSlow after `SECONDS` of processor time or `ASLEEP` seconds, and MemoryError if more than `MEMORY` bytes
+    are added.
     """
     held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     before_memory = resource.getrlimit(resource.RLIMIT_AS)
@@ -72,7 +72,7 @@ def limited() -> Iterator[None]:
 
 
 def ending(attempt: Callable[[], None]) -> tuple[str, str]:
-    """One of `ENDINGS`, and what there is to say of it."""
+    """One of `ENDINGS`, and the details."""
     start = time.process_time()
     try:
         with limited():
@@ -94,7 +94,7 @@ def ending(attempt: Callable[[], None]) -> tuple[str, str]:
         return "lost", str(error)
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # the tokenizers library has one that is no Exception
+    except BaseException as error:  # PanicException of the tokenizers library is not an Exception
         import traceback
 
         return "traceback", "".join(traceback.format_exception(error)[-3:])
@@ -102,9 +102,9 @@ def ending(attempt: Callable[[], None]) -> tuple[str, str]:
     return ("slow", f"{seconds:.1f} s") if seconds > SECONDS else ("fine", "")
 
 
-# ----- what is put in
+# ----- bad values
 
-# of these the text stands in the file without quotes
+# written to the file without quotes
 RAW = {
     "@digits@": "9" * 6000,
     "@deep@": "[" * 3000 + "]" * 3000,
@@ -129,7 +129,7 @@ def _bomb(first: str, more: str) -> str:
     return first + "".join(more.format(number + 1, ", ".join([f"*a{number}"] * 9)) for number in range(9))
 
 
-# texts of YAML that are short, and long once they are read
+# short texts of YAML that grow when they are read
 BOMBS = (
     _bomb("a0: &a0 [x, x, x, x, x, x, x, x, x]\n", "a{0}: &a{0} [{1}]\n"),
     _bomb("a0: &a0 {x: 1}\n", "a{0}: &a{0} {{<<: [{1}], y{0}: 1}}\n"),
@@ -162,7 +162,7 @@ def changed(rng: random.Random, content: Any, odd: tuple[Any, ...] = ODD) -> Any
         found = list(places(content))
         if not found:
             return rng.choice(odd)
-        # as often at the top as deep inside, where most places are
+        # as often at the top as deep inside, although most places are deep
         path = rng.choice([one for one in found if len(one) == rng.choice([len(one) for one in found])] or found)
         parent = content
         for key in path[:-1]:
@@ -215,7 +215,7 @@ def torn(rng: random.Random, data: bytes) -> bytes:
     return bytes(content)
 
 
-# ----- what is tried: each function makes one attempt with a generator and a folder of its own
+# ----- attacks: each function makes one attempt, with a generator and a folder of its own
 
 
 @functools.cache
@@ -226,7 +226,7 @@ def recipe_texts() -> list[str]:
 
 
 def yaml_file(rng: random.Random, text: str, path: Path) -> None:
-    """A text of YAML, spoilt as values or as a text."""
+    """YAML with bad values or damaged text."""
     import yaml
 
     if rng.random() < 0.75:
@@ -295,7 +295,7 @@ def spoilt_record(rng: random.Random, path: Path) -> None:
 
 
 def records(rng: random.Random, folder: Path) -> None:
-    """One bad record beside a good one, which a report has all the same."""
+    """A bad record beside a good one. The report still has the good one."""
     from hf_sysgen.reports.comparison import collect
     from hf_sysgen.reports.report import write_report
 
@@ -368,7 +368,7 @@ def small_checkpoint() -> Path:
 
 
 def configs(rng: random.Random, folder: Path) -> None:
-    """A checkpoint's files of JSON, as a stranger may have made them. What loads must answer or say why not."""
+    """A checkpoint with damaged JSON files. If it loads, it must predict or give one line."""
     from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 
     for path in small_checkpoint().glob("*.*"):
@@ -384,7 +384,7 @@ def configs(rng: random.Random, folder: Path) -> None:
     predict(model, tokenizer, ["jump twice"], max_new_tokens=3)
 
 
-# commands that end at once, each word of which may be another one; none that would begin to train or to download
+# commands that end at once; any word may be replaced; none trains or downloads
 COMMANDS = (
     "train RECIPE training.max_steps=many",
     "recipe fields training",
@@ -452,7 +452,7 @@ def command_lines(rng: random.Random, folder: Path) -> None:
 
 @functools.cache
 def upstream_configs() -> list[tuple[str, str]]:
-    """Benchmarks and configs whose files are all in the repository, in part."""
+    """Benchmarks and configs of whose files the repository has at least a part."""
     from upstream_files import SAMPLE
 
     from hf_sysgen.data.fetch import as_found
@@ -467,7 +467,7 @@ def upstream_configs() -> list[tuple[str, str]]:
 
 
 def upstream_files(rng: random.Random, folder: Path) -> None:
-    """A file of a benchmark that is not upstream's, although its checksum is the one expected."""
+    """A benchmark's file with other content, although its checksum is the expected one."""
     import gzip
 
     from upstream_files import SAMPLE, Files
@@ -495,7 +495,7 @@ def upstream_files(rng: random.Random, folder: Path) -> None:
 
 
 def documents(rng: random.Random, folder: Path) -> None:
-    """A shard of text, which anybody may put where C4 is looked for."""
+    """A damaged shard where C4 is expected."""
     import gzip
 
     from hf_sysgen.data.c4.files import read_documents
@@ -514,7 +514,7 @@ def documents(rng: random.Random, folder: Path) -> None:
 
 @functools.cache
 def whole_checkpoint() -> Path:
-    """As a run leaves one, with a small model."""
+    """A checkpoint as a run writes it, with a small model."""
     import atexit
     import tempfile
 
@@ -536,7 +536,7 @@ def whole_checkpoint() -> Path:
 
 
 def spoil_one(rng: random.Random, folder: Path) -> None:
-    """One of the files below a folder, the mark among them: a bit, more, or all of it."""
+    """Damage one file below a folder, perhaps the mark: one bit, more, or all of it."""
     path = rng.choice(sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"))
     data = path.read_bytes()
     if rng.random() < 0.1:
@@ -558,7 +558,7 @@ def contents(folder: Path, without: str = "") -> dict[str, bytes]:
 
 
 def checkpoints(rng: random.Random, folder: Path) -> None:
-    """A checkpoint that a run would go on from, or that is evaluated or published, changed after it was written."""
+    """A checkpoint that was changed after it was written, and is then resumed, evaluated or published."""
     from hf_sysgen.evaluation.checkpoints import check_unchanged
     from hf_sysgen.training.checkpointing import check_whole
 
@@ -566,7 +566,7 @@ def checkpoints(rng: random.Random, folder: Path) -> None:
     spoil_one(rng, checkpoint)
     differing = contents(checkpoint, "complete") != contents(whole_checkpoint(), "complete")
     if not (checkpoint / "complete").exists():
-        # which is how a checkpoint is told that was never finished
+        # a checkpoint without a mark counts as unfinished
         return
     try:
         check_whole(checkpoint)
@@ -614,7 +614,7 @@ EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate
 
 
 def killed_at(number: int, work: Callable[[], None]) -> bool:
-    """Whether a process that does the work ends before the kill at its n-th event of the file system."""
+    """Run the work in a process that is killed at its n-th event of the file system; whether it ended before."""
     child = os.fork()
     if child == 0:
         left = [number]
@@ -637,7 +637,7 @@ def killed_at(number: int, work: Callable[[], None]) -> bool:
 
 
 def kills(rng: random.Random, folder: Path) -> None:
-    """A process killed at any event of the file system: what was there is whole, and the same work ends well later."""
+    """Kill a process at any event of the file system: existing files stay complete, and the work succeeds later."""
     rng.choice((_killed_writing, _killed_marking, _killed_preparing, _killed_reporting))(rng, folder)
 
 
@@ -702,7 +702,7 @@ def _killed_reporting(rng: random.Random, folder: Path) -> None:
 
 
 def _ignored(_: Any) -> None:
-    """What a process that is to be killed makes."""
+    """The work of the process that is killed."""
 
 
 ATTACKS: dict[str, Attempt] = {
@@ -715,7 +715,7 @@ ATTACKS: dict[str, Attempt] = {
 
 
 def tried(name: str, seed: int, folder: Path) -> tuple[str, str, float]:
-    """One attempt of an attack: how it ended, what there is to say of it, and the seconds that it took."""
+    """One attempt of an attack: its ending, the details, and its seconds."""
     folder.mkdir(parents=True, exist_ok=True)
     start = time.process_time()
     try:

@@ -1,4 +1,4 @@
-"""Bad input ends in one line, soon, and what was there stays: few tries of each attack, and thousands of slow ones."""
+"""Bad input soon gives one line and destroys nothing: few tries of each attack; the slow tests have thousands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import attack
 import datasets
 import pytest
 
-# tries in the default suite, by what one costs
+# tries in the default suite; fewer if one takes long
 FEW = {"command_lines": 15, "configs": 12, "records": 12, "analyses": 8, "kills": 12, "upstream_files": 15,
        "prepared_data": 15}  # fmt: skip
 
@@ -22,7 +22,7 @@ def assert_all_end_well(name: str, seeds: range, folder: Path) -> None:
     endings = {seed: attack.tried(name, seed, folder / str(seed))[:2] for seed in seeds}
     bad = {seed: said for seed, said in endings.items() if said[0] not in ("fine", "line")}
     assert not bad, "\n".join(f"{name} {seed}: {how}: {text}" for seed, (how, text) in bad.items())
-    # of these it is seen: the others name what they skip, or work on
+    # the other two skip what is bad, or continue
     if name not in ("records", "kills"):
         assert "line" in [how for how, _ in endings.values()]
 
@@ -65,6 +65,6 @@ def endless() -> None:
     ],
 )
 def test_what_ends_badly_is_seen(attempt, how, monkeypatch):
-    """Or the tests above could not fail."""
+    """Without this, the tests above could not fail."""
     monkeypatch.setattr(attack, "SECONDS", 0.2)
     assert attack.ending(attempt)[0] == how

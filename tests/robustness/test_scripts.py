@@ -1,4 +1,4 @@
-"""Pages and cards show what a record, a recipe or a prediction says, and run none of it."""
+"""Pages and cards show the text of records, recipes and predictions, and never run it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hf_sysgen.reports.report import write_report
 from hf_sysgen.results.record import Record, write_record
 
 RUN = "document.documentElement.dataset.ran = 1"
-# ends a string, an attribute, a cell, a comment and a block of code, and asks for a script in three ways
+# closes a string, an attribute, a cell, a comment and a block of code, then starts a script in three ways
 EVIL = f"""'"`|$-->]]><script>{RUN}</script><img src=x onerror="{RUN}">\n```\n<svg onload="{RUN}">"""
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 # without these a card cannot be made
@@ -32,7 +32,7 @@ KNOWN = ("model.type", "data.benchmark", "data.config")
 
 
 def places(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], bool]]:
-    """The path of every string, and of every key (True)."""
+    """The paths of all strings, and of all keys (True)."""
     entries = content.items() if isinstance(content, dict) else enumerate(content)
     for key, value in list(entries):
         if isinstance(value, dict | list):
@@ -44,7 +44,7 @@ def places(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any
 
 
 def poisoned(record: Record, known: tuple[str, ...] = ()) -> Record:
-    """The record with the script in every string and every key where its types allow it."""
+    """The record with the script in every string and key that its types allow."""
     content, count = record.model_dump(mode="json"), 0
     for path, is_key in places(content):
         if ".".join(map(str, path[1:])) in known:
@@ -85,7 +85,7 @@ def report_page(folder: Path) -> str:
     record = poisoned(whole_record())
     for seed in (0, 1):
         write_record(runs / f"seed{seed}" / "results.json", record.model_copy(update={"seed": seed}))
-    # also of cells, and what is said of files that cannot be read
+    # also in cells, and in remarks about files that cannot be read
     write_record(runs / "cell" / "results.json", poisoned(whole_record(), (*KNOWN, "file", "overrides")))
     odd = runs / "<script>x<img src=x onerror=1>" / "results.json"
     odd.parent.mkdir()
@@ -108,7 +108,7 @@ def card_page(folder: Path) -> str:
     record = poisoned(whole_record(), KNOWN)
     for seed in (0, 1):
         write_record(folder / "cell" / f"seed{seed}" / "results.json", record.model_copy(update={"seed": seed}))
-    # the metadata is no part of what the hub shows
+    # the hub does not show the metadata
     return markdown_page(run_card(folder / "cell").partition("\n---\n")[2])
 
 
@@ -119,7 +119,7 @@ def picture(folder: Path) -> str:
 
 
 class Elements(HTMLParser):
-    """What would run or be asked for, of a page."""
+    """What a page would run or fetch."""
 
     def __init__(self, text: str):
         super().__init__()
@@ -153,7 +153,7 @@ def ran(path: Path) -> bool:
 @pytest.mark.parametrize("make", [report_page, report_document, card_page, picture])
 def test_no_text_becomes_a_script(make: Callable[[Path], str], tmp_path: Path) -> None:
     text = make(tmp_path)
-    # it is shown
+    # the text is shown
     assert "dataset.ran" in text
     assert Elements(text).found == []
 
@@ -168,7 +168,7 @@ def test_no_script_runs_in_a_browser(make: Callable[[Path], str], tmp_path: Path
 
 @pytest.mark.skipif(BROWSER is None, reason="needs chromium in PATH")
 def test_a_script_that_is_let_through_is_seen(tmp_path: Path) -> None:
-    """Or the test above could not fail."""
+    """Without this, the test above could not fail."""
     page = tmp_path / "page.html"
     page.write_text(f"<!doctype html><html><body>{EVIL}</body></html>")
     assert ran(page)

@@ -23,7 +23,7 @@ from hf_sysgen.files import is_complete, mark_complete, unlike_mark
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
 
 
-# prepared data of up to so many bytes is compared with its checksums whenever it is loaded, which takes under a second
+# up to this size, in bytes, prepared data is compared with its checksums at each load, in under a second
 LOADED_BYTES = 200_000_000
 
 
@@ -140,7 +140,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         try:
             super().download_and_prepare(*args, **kwargs)
             folder = Path(self.cache_dir)
-            # what an older version prepared is trusted when it is first seen, unless it may only be read
+            # data of an older version has no checksums: they are taken now, if the folder can be written to
             if self.is_prepared and not is_complete(folder) and os.access(folder, os.W_OK):
                 mark_complete(folder, f"{self.BENCHMARK.name}-*.arrow")
         except (datasets.exceptions.DatasetGenerationError, ImportError, OSError) as error:
@@ -206,7 +206,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         """Raise DamagedData if prepared data was damaged later; it is never left half-written."""
         try:
             yield
-        except Exception as error:  # of Arrow, of JSON, or of `datasets` for fields that it does not know
+        except Exception as error:  # from Arrow, from JSON, or from `datasets` for unknown fields
             if unusable := self._unusable_cache(error):
                 raise unusable from error
             folder = getattr(self, "_cache_dir", "")
@@ -224,7 +224,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         what = self._what
         if isinstance(error, DataError):
             return type(error)(str(error))
-        # `datasets` looks before it writes, and says it in its own words
+        # `datasets` checks the space before it writes and has its own message
         if no_space(error) or (isinstance(error, OSError) and "Not enough disk space" in str(error)):
             return DataError(
                 f"{what}: no space left in {self.cache_dir} ({one_line(error)}): its files have {self._num_bytes}; "
@@ -233,7 +233,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         if unusable := self._unusable_cache(error):
             return unusable
         if isinstance(error, (ValueError, LookupError, EOFError, SyntaxError)):
-            # what readers say of a file that is not laid out as the one that its checksum was made of
+            # errors of readers: the file has another layout than expected
             files = ", ".join(dict.fromkeys(self._files.values())) if self._files else "its files"
             return DamagedData(f"{what}: cannot make examples of {files} ({one_line(error)}); replace them")
         if isinstance(error, ImportError) and self.BENCHMARK.extra:

@@ -111,13 +111,13 @@ def read_checkpoint(
 def _tokenizer_of(folder: Path) -> Any:
     with usable(f"{folder / 'tokenizer.json'}: cannot be loaded, it may be cut short"):
         try:
-            # else transformers asks whether to run it, on standard input
+            # without False, transformers asks on standard input whether to run such code
             return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         except ValueError as error:
             if "custom code" not in str(error):
                 raise
             raise UserError(
-                f"{folder / 'tokenizer_config.json'}: names code of its own for the tokenizer (auto_map), which is "
+                f"{folder / 'tokenizer_config.json'}: names the tokenizer's own code (auto_map), which is "
                 "never run; use a checkpoint with a stock tokenizer"
             ) from error
 
@@ -125,15 +125,15 @@ def _tokenizer_of(folder: Path) -> Any:
 @contextlib.contextmanager
 def usable(otherwise: str = "the checkpoint's tokenizer or generation config cannot be used") -> Iterator[None]:
     """
-    Raises UserError: a checkpoint's files make a library fail, where each has errors of its own.
+    Raises UserError: a library failed on a checkpoint's files; each library has its own errors.
 
     Args:
-        otherwise: the first words of the message.
+        otherwise: the start of the message.
     """
     try:
         yield
     except BaseException as error:
-        # the tokenizers library has one that is no Exception; a GPU's memory may be full of something else
+        # PanicException of the tokenizers library is not an Exception; a full GPU is not the checkpoint's fault
         panics = type(error).__name__ == "PanicException"
         if isinstance(error, (UserError, torch.OutOfMemoryError)) or not (panics or isinstance(error, Exception)):
             raise
@@ -259,7 +259,7 @@ def predict(
         alone = not model.config.is_encoder_decoder
         side = "left" if alone else "right"
         batch = tokenizer.pad({"input_ids": encoded}, return_tensors="pt", padding_side=side).to(model.device)
-        # first comes what was read: the source, or beside an encoder the start symbol, which is EOS as well
+        # the output starts with the source, or with an encoder, with the start symbol, which is EOS too
         generated = model.generate(**batch, **options)[:, batch["input_ids"].shape[1] if alone else 1 :]
         ended = (generated == tokenizer.eos_token_id).any(dim=1).tolist()
         return tokenizer.batch_decode(generated, skip_special_tokens=True), ended

@@ -30,9 +30,9 @@ from hf_sysgen.tables import table
 if TYPE_CHECKING:
     from datasets import Dataset
 
-# maximum of tokens of a sentence; attention has a number for each pair of them
+# maximum tokens of a sentence; the memory of attention grows with the square
 LONGEST_INPUT = 2_000
-# sentences that are translated together, and pairs of tokens in all of them, padding included
+# maximum sentences of a batch, and the pairs of tokens in it, with padding
 SENTENCES, PAIRS = 64, 64 * 256**2
 # maximum of new tokens if neither checkpoint nor caller gives one; `generate`'s default
 NEW_TOKENS = 20
@@ -159,7 +159,7 @@ def predict_lines(
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[range]:
-    """Sentences of these lengths that are translated together, in order."""
+    """Batches of sentences of these lengths, in order."""
     start = longest = 0
     for number, length in enumerate(lengths):
         longest = max(longest, length)

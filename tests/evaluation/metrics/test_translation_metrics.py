@@ -225,7 +225,7 @@ def test_what_bleu_is_taken_over(benchmark, config, split, setup):
 
 
 def test_match_test_of_many_examples():
-    """Equals the sum of binomials; the second test has so many that summing each from its beginning would take long."""
+    """Equals the sum of binomials; with very many examples, slow summing would be seen to hang."""
     first, second = [True] * 40 + [False] * 61, [False] * 40 + [True] * 61
     expected = 2 * sum(math.comb(101, count) for count in range(41)) / 2**101
     assert match_test(first, second).p_value == pytest.approx(expected, rel=1e-12)

@@ -114,7 +114,7 @@ def read_documents(address: str) -> Iterator[dict[str, str]]:
                 for column in COLUMNS:
                     if not isinstance(document[column], str):
                         raise TypeError(f"{column} is no text but a {type(document[column]).__name__}")
-                # which refuses half of a character, as JSON may have it
+                # fails for half of a surrogate pair, which JSON allows
                 document["text"].encode()
                 yield {column: document[column] for column in COLUMNS}
     # network errors and gzip's error for another format are OSErrors; zlib has its own for damaged files

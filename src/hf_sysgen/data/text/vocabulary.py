@@ -200,7 +200,7 @@ def _encode(tokenizer, texts, id_range, side, add_special_tokens) -> list[list[i
 
 def _unknown_word(word: str, text: str, vocabulary: Iterable[str], side: str) -> DataError:
     known = sorted(set(vocabulary) - {EOS, SOS})
-    # with more letters, or for words nothing like it, this would take minutes
+    # longer words, or a lower cutoff, would take minutes
     near = difflib.get_close_matches(word[:50], known, n=3, cutoff=0.4) or known[:3]
     return DataError(
         f"{_shortened(word)!r} in {_shortened(text)!r} is none of the {len(known):,} words of the {side} vocabulary; "
