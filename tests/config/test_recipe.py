@@ -584,7 +584,7 @@ def test_a_model_type_that_is_no_word():
 def test_yaml_that_is_short_and_endless(text, tmp_path):
     path = tmp_path / "recipe.yaml"
     path.write_text(text)
-    with pytest.raises(RecipeError, match="recipe.yaml") as caught:
+    with pytest.raises(RecipeError, match=r"recipe\.yaml") as caught:
         load_recipe(path)
     assert len(str(caught.value)) < 2000
 
