@@ -18,7 +18,7 @@ from hf_sysgen.data.cogs.roles import lexicon
 from hf_sysgen.data.fetch import open_file
 from hf_sysgen.data.scan.files import examples, rebuild
 from hf_sysgen.data.scan.files import parse as parse_scan
-from hf_sysgen.data.text.roles import RoleScheme, role_scheme, role_schemes
+from hf_sysgen.data.text.roles import RoleScheme, read_role_scheme, role_scheme, role_schemes
 
 ADD_JUMP = "add_prim_split/tasks_{}_addprim_jump.txt"
 SCAN_SCHEMES = [name for name in role_schemes() if name.startswith("scan_")]
@@ -334,3 +334,11 @@ def test_annotating_a_loaded_benchmark():
     assert {name: len(part) for name, part in annotated.items()} == {"train": 14_670, "test": 7_706}
     for text, roles in zip(annotated["test"]["input"][:50], annotated["test"]["input_roles"][:50], strict=True):
         assert len(roles) == text.count(" ") + 1
+
+
+@pytest.mark.parametrize("suffix", ["yaml", "json"])
+def test_files_that_would_take_long_are_refused(suffix, tmp_path):
+    path = tmp_path / f"roles.{suffix}"
+    path.write_text("{" + ", ".join(f'"word{number}": "x"' for number in range(30_000)) + "}")
+    with pytest.raises(DataError, match=suffix):
+        read_role_scheme(path)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 Side = Literal["source", "target"]
 COLUMNS: dict[str, Side] = {"input": "source", "target": "target"}
+# characters of a file, which is some ten thousand words and read in two seconds
+LONGEST_FILE = 300_000
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -221,10 +223,14 @@ def read_role_scheme(path: Path) -> RoleScheme:
 
     try:
         text = read_whole(path).decode("utf-8-sig")
+        if len(text) > LONGEST_FILE:
+            raise DataError(f"{path}: a role scheme has at most {LONGEST_FILE:,} characters, this has {len(text):,}")
         # nodes, because a dict loses a repeated word
         root = _json_root(text) if path.suffix == ".json" else yaml.compose(text, Loader=yaml.BaseLoader)
     except json.JSONDecodeError as error:
         raise DataError(f"{path}: not JSON in line {error.lineno}: {error.msg}") from error
+    except DataError:
+        raise
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: cannot read the role scheme: {one_line(error)}") from error
     except yaml.YAMLError as error:
