@@ -180,8 +180,8 @@ class _Failures:
 
 def run(folder: Path, files: list[str], seconds: int, words: Iterable[str] = ()) -> tuple[int | None, list[str]]:
     """
-    pytest of some files in a fork of this process, which has imported what takes long. Returns its status, None for one that was
-    ended after so many seconds of the processor, and what failed.
+    pytest of some files in a fork of this process, which has imported what takes long. Returns its status, None for
+    one that was ended after so many seconds of the processor, and what failed.
     """
     reader, writer = os.pipe()
     child = os.fork()
