@@ -203,7 +203,7 @@ def test_what_a_config_says() -> None:
         # nobody takes our trees for the published ones
         assert ("OUR heads" in config.description) == name.endswith(OWN_HEADS) == bool(config.errata)
         assert ("parses" in config.sources) != name.endswith(OWN_HEADS)
-        assert set(config.tests) == set(config.splits)
+        assert {*config.kinds, "train"} == set(config.splits)
     assert PARSES.url.startswith("https://media.githubusercontent.com/media/emilygoodwin/CFQ-dependencies/7d6a1fff")
 
 
