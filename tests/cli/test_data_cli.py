@@ -66,7 +66,13 @@ def test_describe(benchmark, cache: Path) -> None:
         result = invoke("describe", benchmark.name, name, "--cache-dir", cache)
         assert result.exit_code == 0, result.output
         page = " ".join(result.stdout.split())
-        facts = [*config.tests.values(), *benchmark.errata, *config.errata, benchmark.restriction, config.description]
+        facts = [
+            *map(config.meaning, config.splits),
+            *benchmark.errata,
+            *config.errata,
+            benchmark.restriction,
+            config.description,
+        ]
         facts += [benchmark.citation, config.citation, config.licence]
         for source in config.sources.values():
             facts += [source.url, source.checksum, source.mirror]

@@ -301,7 +301,13 @@ def test_card(benchmark: BenchmarkInfo) -> None:
     assert head["license"] in {"other", *(hub_licence(config.licence) for config in configs)}
     facts = [benchmark.citation, benchmark.homepage, benchmark.restriction, *benchmark.errata]
     for config in configs:
-        facts += [config.description, config.citation, config.licence, *config.errata, *config.tests.values()]
+        facts += [
+            config.description,
+            config.citation,
+            config.licence,
+            *config.errata,
+            *map(config.meaning, config.splits),
+        ]
         facts += [text for source in config.sources.values() for text in (source.url, source.checksum)]
     for fact in facts:
         assert fact in card

@@ -146,6 +146,10 @@ def words() -> dict[str, frozenset[str]]:
 _Entry = tuple[int, "Rule | None", int, "tuple[_Symbol, ...]"]
 # a symbol of the grammar, or the first two children of a rule with three
 _Symbol = str | tuple[str, str]
+# by the right part, what a left part makes with it
+_Following = dict[_Symbol, "list[tuple[_Symbol, Rule | None]]"]
+# the end of a phrase, and of its symbols that a rule begins with the number of rules used and what follows
+_Begun = tuple[int, list[tuple[_Symbol, int, _Following]]]
 
 
 class _Grammar:
@@ -153,7 +157,7 @@ class _Grammar:
 
     def __init__(self) -> None:
         self.unary: dict[_Symbol, list[tuple[_Symbol, Rule]]] = {}
-        self.binary: dict[_Symbol, dict[_Symbol, list[tuple[_Symbol, Rule | None]]]] = {}
+        self.binary: dict[_Symbol, _Following] = {}
         for rule in rules():
             children = rule.children
             if len(children) == 1:
@@ -196,12 +200,21 @@ def parse(question: str) -> Tree | None:
 def _parse(classes: tuple[frozenset[str], ...]) -> Tree | None:
     length = len(classes)
     chart: dict[tuple[int, int], dict[_Symbol, _Entry]] = {}
-    for start, symbols in enumerate(classes):
-        # sorted, because the order of a set differs from run to run
-        chart[start, start + 1] = _with_unary(dict.fromkeys(sorted(symbols), (0, None, 0, ())))
-    for span in range(2, length + 1):
-        for start in range(length - span + 1):
-            chart[start, start + span] = _with_unary(_combined(chart, start, start + span))
+    # by start, of the phrases that are there the end, and the symbols that a rule begins with
+    begun: list[list[_Begun]] = [[] for _ in classes]
+    for end in range(1, length + 1):
+        # sorted, as the order of a set differs from run to run
+        cell: dict[_Symbol, _Entry] = dict.fromkeys(sorted(classes[end - 1]), (0, None, 0, ()))
+        for start in range(end - 1, -1, -1):
+            if start < end - 1:
+                cell = _combined(chart, begun[start], end)
+            if cell:
+                chart[start, end] = _with_unary(cell)
+                lefts = [
+                    (left, entry[0], _GRAMMAR.binary[left]) for left, entry in cell.items() if left in _GRAMMAR.binary
+                ]
+                if lefts:
+                    begun[start].append((end, lefts))
     if "S" not in chart.get((0, length), {}):
         return None
     heads, labels = [0] * length, [""] * length
@@ -209,14 +222,16 @@ def _parse(classes: tuple[frozenset[str], ...]) -> Tree | None:
     return Tree(tuple(heads), tuple(labels))
 
 
-def _combined(chart: dict[tuple[int, int], dict[_Symbol, _Entry]], start: int, end: int) -> dict[_Symbol, _Entry]:
+def _combined(
+    chart: dict[tuple[int, int], dict[_Symbol, _Entry]], begun: list[_Begun], end: int
+) -> dict[_Symbol, _Entry]:
     cell: dict[_Symbol, _Entry] = {}
-    for middle in range(start + 1, end):
-        rights = chart[middle, end]
-        if not rights:
+    for middle, lefts in begun:
+        rights = chart.get((middle, end))
+        if rights is None:
             continue
-        for left, (left_cost, *_) in chart[start, middle].items():
-            for right, made in _GRAMMAR.binary.get(left, {}).items():
+        for left, left_cost, following in lefts:
+            for right, made in following.items():
                 if right not in rights:
                     continue
                 cost = left_cost + rights[right][0] + 1
