@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # an index of CPU wheels, for machines without a GPU whose registry would send the CUDA build
 TORCH_INDEX ?=
 
-.PHONY: help install run test test-slow test-gpu check bench docs clean
+.PHONY: help install run test test-slow test-gpu test-compat check bench docs clean
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -37,6 +37,10 @@ test-slow: $(VENV)/installed  ## the tests that take minutes each
 
 test-gpu: $(VENV)/installed  ## the tests that need a GPU
 	$(BIN)/python -m pytest -m gpu -q
+
+test-compat: $(VENV)/installed  ## other packages' tools on every model; writes what docs/compatibility.md shows
+	$(BIN)/pip install -q -c constraints.txt -e ".[dev,compat]"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m compat -q tests/compat --compat-json perf/compat.json
 
 check: $(VENV)/installed  ## lint, format, types, who imports whom
 	$(BIN)/ruff check .

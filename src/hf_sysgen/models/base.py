@@ -13,6 +13,21 @@ def answer_auto_model(config: PreTrainedConfig, headless: type[PreTrainedModel])
     }
 
 
+def state_tying(model: PreTrainedModel):
+    """
+    Let `config.tie_word_embeddings` say whether the model shares what it may share. Tools change it by rules of their
+    own: peft compares the head with the encoder's table, which may be another one than the head is tied to.
+    """
+    pairs = [
+        (stack.get_parameter(target), stack.get_parameter(source))
+        for stack in model.modules()
+        if isinstance(stack, PreTrainedModel)
+        for target, source in (stack._tied_weights_keys or {}).items()
+    ]
+    if pairs:
+        model.config.tie_word_embeddings = any(target is source for target, source in pairs)
+
+
 class SysgenPreTrainedModel(PreTrainedModel):
     """
     A module with parameters sets their initial values in `reset_weights`; a linear layer is given its own, see
@@ -45,7 +60,11 @@ class SysgenPreTrainedModel(PreTrainedModel):
         return resized
 
     def save_pretrained(self, *args, **kwargs):
-        """As in transformers; `AutoModel` also loads the remote code of the checkpoint."""
+        """
+        As in transformers; `AutoModel` also loads the remote code of the checkpoint, and the config says whether tables
+        are tied as they are.
+        """
         if self.base_model is not self:
             answer_auto_model(self.config, type(self.base_model))
+        state_tying(self)
         super().save_pretrained(*args, **kwargs)

@@ -2,38 +2,79 @@
 
 # B batch, S source length, T target length, V tokens
 
+from functools import partial
+
 import torch
+from torch import nn
 from transformers import T5ForConditionalGeneration, T5Model
-from transformers.cache_utils import Cache
+from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from transformers.utils import can_return_tuple
 
-from .base import answer_auto_model
+from .base import answer_auto_model, state_tying
 from .configuration_universal_t5_transformer import UniversalT5TransformerConfig
 from .registry import register
 from .seq2seq import ShiftedLabels, token_loss
 
 
-class OneBlock:
-    """
-    Makes T5 universal: all blocks of a stack have the weights of its first (`reuse_first_block`, cfq/train.py:163-169).
+class Slot:
+    """The place of one depth in a cache, for a block that knows the first place only."""
 
-    The authors put the first block itself in the place of all. Here each depth keeps a block, whose parameters are the
-    first one's, because a block knows which slot of the cache is its own. Only the first has biases for distances,
-    which a stack computes once.
+    def __init__(self, cache: Cache, depth: int):
+        self.cache = cache
+        self.depth = depth
+
+    @property
+    def layers(self) -> list:
+        return [self.cache.layers[self.depth]]
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        return self.cache.get_seq_length(self.depth)
+
+    def update(self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.cache.update(keys, values, self.depth)
+
+
+class DepthCache(EncoderDecoderCache):
+    """[`Slot`] of self-attention and of cross-attention."""
+
+    def __init__(self, cache: EncoderDecoderCache, depth: int):
+        self.self_attention_cache = Slot(cache.self_attention_cache, depth)
+        self.cross_attention_cache = Slot(cache.cross_attention_cache, depth)
+        self.is_updated = {0: cache.is_updated.get(depth)}
+
+
+class OneBlock(nn.ModuleList):
+    """
+    One block in the place of as many as a stack is deep (`reuse_first_block`, cfq/train.py:163-169): it exists once, so
+    that adapters and quantization change it once, and is iterated over once for each depth, with its place in the
+    cache. Only the first depth computes biases for distances, which it hands on.
     """
 
-    _tied_weights_keys: dict[str, str]
+    def __init__(self, block: nn.Module, depth: int):
+        super().__init__([block])
+        self.depth = depth
+
+    def at(self, depth: int, *args, past_key_values: EncoderDecoderCache | None = None, **kwargs):
+        """What the block returns at a depth."""
+        if past_key_values is None:
+            return self[0](*args, **kwargs)
+        cache = DepthCache(past_key_values, depth)
+        outputs = self[0](*args, past_key_values=cache, **kwargs)
+        past_key_values.is_updated[depth] = cache.is_updated[0]
+        return outputs
+
+    def __iter__(self):
+        return (partial(self.at, depth) for depth in range(self.depth))
+
+
+class Universal:
+    """Makes T5 universal: each of its stacks has one block."""
 
     def __init__(self, config):
-        depths = {"encoder": config.encoder_layers, "decoder": config.decoder_layers}
-        self._tied_weights_keys = type(self)._tied_weights_keys | {
-            rf"{side}\.block\.[1-9]\d*\.": rf"{side}\.block\.0\.(?!.*\.relative_attention_bias\.)"
-            for side, depth in depths.items()
-            # without tied weights transformers reports the pattern as a mistake
-            if depth > 1
-        }
         super().__init__(config)
+        for stack in (self.encoder, self.decoder):
+            stack.block = OneBlock(stack.block[0], len(stack.block))
 
     @classmethod
     def is_custom_code(cls) -> bool:
@@ -45,7 +86,7 @@ class OneBlock:
 
 
 @register
-class UniversalT5TransformerModel(OneBlock, T5Model):
+class UniversalT5TransformerModel(Universal, T5Model):
     """
     Identical to transformers' [`T5Model`] except:
     - one block per stack, applied at every depth.
@@ -57,7 +98,7 @@ class UniversalT5TransformerModel(OneBlock, T5Model):
 
 
 @register
-class UniversalT5TransformerForConditionalGeneration(OneBlock, ShiftedLabels, T5ForConditionalGeneration):
+class UniversalT5TransformerForConditionalGeneration(Universal, ShiftedLabels, T5ForConditionalGeneration):
     """
     Identical to transformers' [`T5ForConditionalGeneration`] except:
     - one block per stack, applied at every depth.
@@ -123,6 +164,7 @@ class UniversalT5TransformerForConditionalGeneration(OneBlock, ShiftedLabels, T5
     def save_pretrained(self, *args, **kwargs):
         """As in transformers; `AutoModel` also loads the remote code of the checkpoint."""
         answer_auto_model(self.config, UniversalT5TransformerModel)
+        state_tying(self)
         super().save_pretrained(*args, **kwargs)
 
 

@@ -1,0 +1,60 @@
+"""
+Tests that run other packages' tools on every model: collected with `-m compat` only, because their imports take long.
+
+A test file names its tool by `TOOL`, the package; the first line of a test's docstring says what is checked, its
+parameter `name` on which model. With `--compat-json FILE` the outcomes are written for docs/compatibility.md.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CELLS = pytest.StashKey[list[dict[str, Any]]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--compat-json", type=Path, help="where the outcomes of the tests of other tools go")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[CELLS] = []
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    asked = config.option.markexpr
+    return True if "compat" not in asked or "not compat" in asked else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.compat)
+            # of others' code
+            item.add_marker(pytest.mark.filterwarnings("ignore"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item):
+    report = yield
+    if report.when == "call" or report.outcome != "passed":
+        tool = getattr(item.module, "TOOL", None)
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        if tool and "name" in params and report.when != "teardown":
+            about = (item.obj.__doc__ or item.name).strip().splitlines()[0].rstrip(".")
+            reason = report.longrepr[2].removeprefix("Skipped: ") if report.outcome == "skipped" else ""
+            cell = {"tool": tool, "check": about, "model": params["name"], "outcome": report.outcome, "reason": reason}
+            item.config.stash[CELLS].append(cell)
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    path, cells = session.config.getoption("compat_json"), session.config.stash[CELLS]
+    if path and cells:
+        tools = sorted({cell["tool"] for cell in cells} | {"torch", "transformers"})
+        written = {"versions": {tool: version(tool) for tool in tools}, "cells": cells}
+        path.write_text(json.dumps(written, indent=1) + "\n")
