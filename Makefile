@@ -40,7 +40,7 @@ test-gpu: $(VENV)/installed  ## the tests that need a GPU
 
 test-compat: $(VENV)/installed  ## other packages' tools on every model; writes what docs/compatibility.md shows
 	$(BIN)/pip install -q -c constraints.txt -e ".[dev,compat]"
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m compat -q tests/compat --compat-json perf/compat.json
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not gpu" -q tests/compat --compat-json perf/compat.json
 
 check: $(VENV)/installed  ## lint, format, types, who imports whom
 	$(BIN)/ruff check .

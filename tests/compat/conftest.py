@@ -1,5 +1,6 @@
 """
-Tests that run other packages' tools on every model: collected with `-m compat` only, because their imports take long.
+Tests that run others' tools on every model. Those of packages that this one does not need are collected by `make
+test-compat` only, which lifts the default `-m`, because their imports take long.
 
 A test file names its tool by `TOOL`, the package; the first line of a test's docstring says what is checked, its
 parameter `name` on which model. With `--compat-json FILE` the outcomes are written for docs/compatibility.md.
@@ -14,6 +15,8 @@ from typing import Any
 
 import pytest
 
+# tests of packages that are always there
+ALWAYS = ("test_torch.py", "test_transformers.py")
 CELLS = pytest.StashKey[list[dict[str, Any]]]()
 
 
@@ -26,13 +29,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    asked = config.option.markexpr
-    return True if "compat" not in asked or "not compat" in asked else None
+    is_test = collection_path.name.startswith("test_")
+    return True if is_test and collection_path.name not in ALWAYS and "not compat" in config.option.markexpr else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if Path(__file__).parent in item.path.parents and item.path.name not in ALWAYS:
             item.add_marker(pytest.mark.compat)
             # of others' code
             item.add_marker(pytest.mark.filterwarnings("ignore"))

@@ -3,6 +3,7 @@
 # B batch, S source length, T target length, V tokens
 
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -41,7 +42,7 @@ class DepthCache(EncoderDecoderCache):
     def __init__(self, cache: EncoderDecoderCache, depth: int):
         self.self_attention_cache = Slot(cache.self_attention_cache, depth)
         self.cross_attention_cache = Slot(cache.cross_attention_cache, depth)
-        self.is_updated = {0: cache.is_updated.get(depth)}
+        self.is_updated = {0: cache.is_updated.get(depth, False)}
 
 
 class OneBlock(nn.ModuleList):
@@ -70,6 +71,9 @@ class OneBlock(nn.ModuleList):
 
 class Universal:
     """Makes T5 universal: each of its stacks has one block."""
+
+    encoder: Any
+    decoder: Any
 
     def __init__(self, config):
         super().__init__(config)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-import torch
 from every_model import NAMES, answer, model_and_batch
 from torch import nn
 from torch.ao.nn.quantized import dynamic
 from torch.ao.quantization import quantize_dynamic
 
-
+TOOL = "torch"
 # the layers of the convolutional model are no linear ones: their weights are a direction and a length
 LINEAR = [name for name in NAMES if name != "conv_seq2seq"]
 
@@ -17,6 +16,7 @@ LINEAR = [name for name in NAMES if name != "conv_seq2seq"]
 @pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated", "ignore::UserWarning:torch.ao.nn.quantized")
 @pytest.mark.parametrize("name", LINEAR)
 def test_every_linear_layer_is_quantized(name: str) -> None:
+    """quantize_dynamic on every linear layer"""
     model, batch = model_and_batch(name)
     model = model.float()
     linear = {path for path, module in model.named_modules() if isinstance(module, nn.Linear)}
