@@ -45,7 +45,7 @@ CONTENDERS = {
     "role_filler_transformer": ("chakravarthy2022/scan_jump_role_loss_threshold", "torch_transformer"),
 }
 BATCH_SIZE = 256
-LENGTH_GROUPS = 4
+LENGTH_BUCKETS = 4
 
 
 def measure(names: list[str], rounds: int, decode_rounds: int, device: str) -> dict[str, dict]:
@@ -62,13 +62,13 @@ def measure(names: list[str], rounds: int, decode_rounds: int, device: str) -> d
         reader = task.build_model("sdpa").to(device).eval()
         optimizer = torch.optim.Adam(model.parameters(), lr=recipe.training.learning_rate, fused=True)
         split = task.splits["train"]
-        rows = list(StepBatches(split, BATCH_SIZE, rounds + 1, 0, "epochs", LENGTH_GROUPS))
+        rows = list(StepBatches(split, BATCH_SIZE, rounds + 1, 0, "epochs", LENGTH_BUCKETS))
         parts = [{key: tensor.to(device) for key, tensor in split[some].items()} for some in rows]
 
         def update(index: int, model=model, optimizer=optimizer, parts=parts) -> None:
-            training_step(model, optimizer, parts[index * LENGTH_GROUPS : (index + 1) * LENGTH_GROUPS])
+            training_step(model, optimizer, parts[index * LENGTH_BUCKETS : (index + 1) * LENGTH_BUCKETS])
 
-        whole = split[np.concatenate(rows[:LENGTH_GROUPS])]
+        whole = split[np.concatenate(rows[:LENGTH_BUCKETS])]
         ids, mask = whole["input_ids"].to(device), whole["attention_mask"].to(device)
 
         def write(_: int, reader=reader, ids=ids, mask=mask, steps=task.longest_target) -> None:
@@ -134,7 +134,8 @@ def main() -> None:
         print(show(rows, threads), flush=True)
         results += [{"threads": threads, **row} for row in rows]
         load.append(os.getloadavg()[0])
-    setup = {"batch_size": BATCH_SIZE, "length_groups": LENGTH_GROUPS, "rounds": rounds[0], "decode_rounds": rounds[1]}
+    sizes = {"batch_size": BATCH_SIZE, "length_buckets": LENGTH_BUCKETS}
+    setup = {**sizes, "rounds": rounds[0], "decode_rounds": rounds[1]}
     record = {**environment(), **setup, "load_average": [round(value, 1) for value in load], "results": results}
     if output is not None:
         write_whole(output, json.dumps(record, indent=1) + "\n")

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from hf_sysgen.files import write_whole
-from hf_sysgen.results.record import RESULTS, Record, read_record
+from hf_sysgen.results.record import RESULTS, Record, read_record, write_record
 from hf_sysgen.tables import table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,7 +64,7 @@ def main() -> None:
         if record is None:
             sys.exit(1)
         print(f"{record.steps} steps in {record.train_seconds} s on {record.environment.device} (goal: 50,000 in 90 s)")
-        write_whole(arguments.output / "gpu_scan_time.json", json.dumps(record, indent=1) + "\n")
+        write_record(arguments.output / "gpu_scan_time.json", record)
         return
     jobs = [(variant, seed) for variant in VARIANTS for seed in range(arguments.seeds)]
     with ThreadPoolExecutor(arguments.at_once) as pool:
@@ -79,7 +79,8 @@ def main() -> None:
             rows.append((variant, split, len(values), f"{mean:.4f}", f"{spread:.4f}"))
     print(table(("variant", "split", "seeds", "mean", "std (n-1)"), rows))
     done = [record for record in records if record]
-    write_whole(arguments.output / "gpu_scan_row.json", json.dumps(done, indent=1) + "\n")
+    content = [record.model_dump(mode="json") for record in done]
+    write_whole(arguments.output / "gpu_scan_row.json", json.dumps(content, indent=1) + "\n")
     sys.exit(len(done) < len(jobs))
 
 

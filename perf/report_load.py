@@ -52,8 +52,8 @@ def main() -> None:
             raise SystemExit(f"not all runs are reported: {done.stdout}")
     median = statistics.median(seconds)
     print(f"{options.runs} runs, one cut short: median of {options.rounds} rounds {median:.1f} s")
-    record = {"device": environment()["device"], "runs": options.runs, "seconds": seconds, "median": median}
-    write_whole(options.output, json.dumps(record, indent=1) + "\n")
+    measured = {"device": environment()["device"], "runs": options.runs, "seconds": seconds, "median": median}
+    write_whole(options.output, json.dumps(measured, indent=1) + "\n")
 
 
 if __name__ == "__main__":

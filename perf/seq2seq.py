@@ -123,9 +123,9 @@ def training_step(
     optimizer.zero_grad()
 
 
-def batches(setup: dict, groups: int, steps: int, device: str, static: bool = False) -> list[list[dict]]:
+def batches(setup: dict, buckets: int, steps: int, device: str, static: bool = False) -> list[list[dict]]:
     split = setup["split"]
-    source = StepBatches(split, setup["batch_size"], steps, seed=0, length_groups=groups)
+    source = StepBatches(split, setup["batch_size"], steps, seed=0, length_buckets=buckets)
     parts = [split[rows] for rows in source]
     if static:
         width = {"input_ids": split.sources.lengths.max(), "labels": split.targets.lengths.max()}
@@ -136,7 +136,7 @@ def batches(setup: dict, groups: int, steps: int, device: str, static: bool = Fa
             for part in parts
         ]
     parts = [{k: v.to(device) for k, v in part.items()} for part in parts]
-    return [parts[i * groups : (i + 1) * groups] for i in range(steps)]
+    return [parts[i * buckets : (i + 1) * buckets] for i in range(steps)]
 
 
 def timed(action: Callable[[], None], device: str, clock: Callable[[], float] = time.perf_counter) -> float:

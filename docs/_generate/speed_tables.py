@@ -106,7 +106,7 @@ def gated() -> str:
     note = (
         f"{record['device']} shared with others (load average {min(record['load_average']):.0f} to "
         f"{max(record['load_average']):.0f}), by processor time. Models are as in their recipes; the baselines are "
-        f"{bases}. Updates of {record['batch_size']} sentences from {record['length_groups']} length buckets; greedy "
+        f"{bases}. Updates of {record['batch_size']} sentences from {record['length_buckets']} length buckets; greedy "
         f"decoding with a cache. Ratios within a round: medians and quartiles of {record['rounds']} training rounds "
         f"and {record['decode_rounds']} decoding rounds."
     )

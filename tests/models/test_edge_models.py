@@ -47,7 +47,7 @@ from hf_sysgen.models import (
 )
 from hf_sysgen.models.dependency_scores import arc_scores
 from hf_sysgen.models.edge_cache import GROWTH, EdgeCache
-from hf_sysgen.models.edge_encoder import length_groups
+from hf_sysgen.models.edge_encoder import length_buckets
 
 WITH_LOSS = [name for name in MODELS if name not in ("graph", "sequence", "rat nodes")]
 EDGE = [name for name, (_, config_class, _) in MODELS.items() if issubclass(config_class, EdgeTransformerConfig)]
@@ -218,33 +218,33 @@ def test_padding_changes_nothing(name: str) -> None:
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("groups", [2, 3, 7])
+@pytest.mark.parametrize("buckets", [2, 3, 7])
 @pytest.mark.parametrize("name", [name for name in EDGE if name in WITH_LOSS])
-def test_length_groups_are_exact(name: str, groups: int) -> None:
+def test_length_buckets_are_exact(name: str, buckets: int) -> None:
     batch = edge_batch(name)
     if name == "relation":
         batch["query"] = torch.tensor([[0, 6], [1, 0], [2, 4]])
-    whole, grouped = tiny_edge(name), tiny_edge(name, length_groups=groups)
+    whole, grouped = tiny_edge(name), tiny_edge(name, length_buckets=buckets)
     torch.testing.assert_close(grouped(**batch).loss, whole(**batch).loss, rtol=0, atol=1e-13)
     expected = gradients(whole, batch)
     for parameter, gradient in gradients(grouped, batch).items():
         torch.testing.assert_close(gradient, expected[parameter], rtol=0, atol=1e-12)
 
 
-def test_recorded_states_of_length_groups_are_of_the_whole_batch() -> None:
-    model, batch = tiny_edge("sequence", length_groups=2), edge_batch("sequence")
+def test_recorded_states_of_length_buckets_are_of_the_whole_batch() -> None:
+    model, batch = tiny_edge("sequence", length_buckets=2), edge_batch("sequence")
     model.config.output_hidden_states = True
     with torch.no_grad():
         states = model(**batch).hidden_states
     assert [state.shape for state in states] == [(BATCH, NODES, NODES, 6)] * 4
 
 
-def test_length_groups_are_sorted() -> None:
+def test_length_buckets_are_sorted() -> None:
     mask = node_mask()
     mask[0, 0] = 0
-    groups = [(rows.tolist(), length) for rows, length in length_groups(mask, 2)]
-    assert groups == [([1, 2], 5), ([0], 7)]
-    assert [length for _, length in length_groups(torch.zeros(2, 3), 5)] == [1, 1]
+    buckets = [(rows.tolist(), length) for rows, length in length_buckets(mask, 2)]
+    assert buckets == [([1, 2], 5), ([0], 7)]
+    assert [length for _, length in length_buckets(torch.zeros(2, 3), 5)] == [1, 1]
 
 
 def test_rows_of_padding_alone_stay_finite() -> None:

@@ -18,6 +18,7 @@ import transformers
 from safetensors import safe_open
 from safetensors.torch import load_file
 from saved_elsewhere import use_elsewhere
+from transformers import AutoConfig
 
 from hf_sysgen.models import CONFIGS
 
@@ -44,6 +45,11 @@ def assert_same_logits(model: torch.nn.Module, folder: Path) -> None:
     assert expected
     for name, logits in expected.items():
         torch.testing.assert_close(found[name], logits, **CLOSE)
+
+
+def test_a_field_keeps_its_meaning_under_its_old_name(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "edge_transformer", "length_groups": 2}))
+    assert AutoConfig.from_pretrained(tmp_path).length_buckets == 2
 
 
 @pytest.mark.parametrize("name", NAMES)

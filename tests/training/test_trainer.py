@@ -553,11 +553,11 @@ def test_two_checkpoints_are_kept(tmp_path, few_examples):
 
 
 def test_progress_lines(tmp_path, few_examples, capfd):
-    """Not on a terminal: a line for each evaluation, with what a person wants to know."""
+    """Not on a terminal: a line at the start, and for each evaluation, with what a person wants to know."""
     run_recipe(tiny_recipe(tmp_path))
     lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("step ")]
-    assert [line.split()[1] for line in lines] == ["3/6", "6/6"]
-    assert all(" loss=" in line and " validation=" in line and " test=" in line for line in lines)
+    assert [line.split()[1] for line in lines] == ["0/6", "3/6", "6/6"]
+    assert all(" loss=" in line and " validation=" in line and " test=" in line for line in lines[1:])
     json.loads((tmp_path / "run" / "results.json").read_text())
 
 

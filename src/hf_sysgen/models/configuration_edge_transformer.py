@@ -39,7 +39,7 @@ class EdgeTransformerConfig(CheckedConfig):
             target (CFQ).
         num_roles, num_categories, num_noun_types, num_verbs: label sets of semantic graphs (COGS), padding's
             id 0 and "none" included.
-        length_groups: an encoder batch is run in so many parts of similar length, each cut to its longest example;
+        length_buckets: an encoder batch is run in so many parts of similar length, each cut to its longest example;
             results are the same, padding costs less.
         triangular_implementation: `"plain"` holds a number for every triangle and head, `"blocked"` as many as a cache
             does (with an ablation those of one example, by the plain formula), `"triton"` runs fused kernels on a GPU.
@@ -65,6 +65,8 @@ class EdgeTransformerConfig(CheckedConfig):
     title = 'the Edge Transformer of Bergen et al. 2021, "Systematic Generalization with Edge Transformers"'
     paper = "bergen2021"
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
+    # the name in checkpoints of version 0.1
+    attribute_map = {"length_groups": "length_buckets"}  # noqa: RUF012
 
     hidden_size: int = 200
     intermediate_size: int | None = None
@@ -88,7 +90,7 @@ class EdgeTransformerConfig(CheckedConfig):
     num_categories: int = 5
     num_noun_types: int = 4
     num_verbs: int = 136
-    length_groups: int = 1
+    length_buckets: int = 1
     triangular_implementation: Literal["auto", "plain", "blocked", "triton"] = "auto"
     readout: Literal["i_to_i", "start_to_i"] = "i_to_i"
     use_cache: bool = True
@@ -109,7 +111,7 @@ class EdgeTransformerConfig(CheckedConfig):
         self.check_sizes(
             "hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers", "decoder_layers",
             "edge_vocab_size", "vocab_size", "max_relative_distance", "num_roles", "num_categories", "num_noun_types",
-            "num_verbs", "length_groups",
+            "num_verbs", "length_buckets",
         )  # fmt: skip
         self.check_heads()
         self.check_probabilities("dropout")

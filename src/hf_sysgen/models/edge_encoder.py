@@ -27,22 +27,22 @@ class EdgePreTrainedModel(SysgenPreTrainedModel):
         return bool(getattr(self.config, f"output_{output}") if value is None else value)
 
 
-def length_groups(node_mask: torch.Tensor, groups: int) -> list[tuple[torch.Tensor, int]]:
+def length_buckets(node_mask: torch.Tensor, buckets: int) -> list[tuple[torch.Tensor, int]]:
     """
-    Rows of a batch in at most `groups` parts of similar length: (row numbers, nodes to keep) of each.
+    Rows of a batch in at most `buckets` parts of similar length: (row numbers, nodes to keep) of each.
 
     Rows without a real node keep one.
     """
     positions = torch.arange(1, node_mask.shape[1] + 1, device=node_mask.device)
     lengths = (positions * node_mask.bool()).amax(dim=1).clamp(min=1)
     order = lengths.argsort(stable=True)
-    parts = order.tensor_split(min(groups, len(order)))
+    parts = order.tensor_split(min(buckets, len(order)))
     return [(rows, length) for rows, length in zip(parts, [int(lengths[r[-1]]) for r in parts], strict=True)]
 
 
 class EdgeEncoder(EdgePreTrainedModel):
     """
-    State before the first round, then the rounds. `config.length_groups`, which is not in the paper, says in how many
+    State before the first round, then the rounds. `config.length_buckets`, which is not in the paper, says in how many
     parts of similar length a batch is run, and changes no number of a real edge.
     """
 
@@ -127,10 +127,10 @@ class EdgeEncoder(EdgePreTrainedModel):
         state = self.first_state(input_ids, edge_ids, inputs_embeds, mask)
         with_weights = self.asks_for("attentions", output_attentions)
         recording = with_weights or self.asks_for("hidden_states", output_hidden_states)
-        if self.config.length_groups == 1 or mask is None or recording or torch.compiler.is_compiling():
+        if self.config.length_buckets == 1 or mask is None or recording or torch.compiler.is_compiling():
             return BaseModelOutput(last_hidden_state=self.rounds(state, mask, with_weights=with_weights))
         whole = torch.zeros_like(state)
-        for rows, length in length_groups(mask, self.config.length_groups):
+        for rows, length in length_buckets(mask, self.config.length_buckets):
             part = self.rounds(state[rows, :length, :length], mask[rows, :length])
             padding = (0, 0, 0, state.shape[1] - length, 0, state.shape[1] - length)
             whole = whole.index_copy(0, rows, nn.functional.pad(part, padding).to(whole.dtype))

@@ -45,7 +45,7 @@ class Clock(TrainerCallback, ExportableState):
 class Progress(TrainerCallback):
     """
     Steps, the training loss, and the accuracy or perplexity on each evaluated split: one bar on a terminal, elsewhere a
-    line at each evaluation and at least every half minute.
+    line at the start, at each evaluation, and at least every half minute.
     """
 
     EVERY_SECONDS = 30
@@ -56,8 +56,12 @@ class Progress(TrainerCallback):
         self.last_line = time.monotonic()
 
     def on_train_begin(self, args, state, control, **kwargs):
-        if state.is_world_process_zero and sys.stderr.isatty():
+        if not state.is_world_process_zero:
+            return
+        if sys.stderr.isatty():
             self.bar = tqdm(total=state.max_steps, initial=state.global_step, unit="step", dynamic_ncols=True)
+        else:
+            self.line_if_due(state, due=True)
 
     def on_step_end(self, args, state, control, **kwargs):
         if self.bar is not None:
