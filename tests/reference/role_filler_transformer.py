@@ -94,8 +94,21 @@ def embed(words, roles, tables, gate, table):
     return states
 
 
-def losses(source, source_roles, target, target_roles, labels, role_labels, model, heads, limit, table, relative):
-    """Sums of -log p of labels and of roles, for one sample."""
+def losses(
+    source,
+    source_roles,
+    target,
+    target_roles,
+    labels,
+    role_labels,
+    model,
+    heads,
+    limit,
+    table,
+    relative,
+    by_roles=False,
+):
+    """Sums of -log p of labels and of roles, for one sample. `by_roles`: the role stream says the words too."""
     added = None if relative else table
     memory = stack(embed(source, source_roles, model["source"], model["gate"], added), model["encoder"], heads, table)
     states = embed(target, target_roles, model["target"], model["gate"], added)
@@ -103,7 +116,10 @@ def losses(source, source_roles, target, target_roles, labels, role_labels, mode
     totals = [0, 0]
     for (role, filler), label, role_label in zip(states, labels, role_labels, strict=True):
         for i, (state, rows, right) in enumerate(
-            ((filler, model["target"]["words"], label), (role, model["target"]["roles"], role_label))
+            (
+                (role if by_roles else filler, model["target"]["words"], label),
+                (role, model["target"]["roles"], role_label),
+            )
         ):
             numbers = rows @ state
             log_sum = torch.log(sum(torch.exp(number - numbers.max()) for number in numbers)) + numbers.max()

@@ -37,14 +37,17 @@ def role_filler(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTr
     Transformer, models/tf.py.
 
     Args:
-        config: `arch` ("sep" or "baseline"), `d_model`, `nhead`, `n_layers`, `d_ff`; for "sep" also `threshold` (or
-            none), `role_loss`, and optional `role_map`, the role of each target id, for decoding with roles.
+        config: `arch` ("sep", "reversed" for the streams swapped as at b9f9ecc, or "baseline"), `d_model`, `nhead`,
+            `n_layers`, `d_ff`; but for "baseline" also `threshold` (or none), `role_loss`, and optional `role_map`, the
+            role of each target id, for decoding with roles.
     """
     if config["arch"] == "baseline":
         return _baseline(state_dict, config)
-    if config["arch"] != "sep":
-        raise ValueError(f"unknown arch {config['arch']!r} of family 'role_filler'; known: sep, baseline")
-    words, roles = (len(state_dict[f"embedding.{stream}_embedding.weight"]) for stream in "mx")
+    if config["arch"] not in ("sep", "reversed"):
+        raise ValueError(f"unknown arch {config['arch']!r} of family 'role_filler'; known: sep, reversed, baseline")
+    swapped = config["arch"] == "reversed"
+    of_words, of_roles = "xm" if swapped else "mx"
+    words, roles = (len(state_dict[f"embedding.{stream}_embedding.weight"]) for stream in (of_words, of_roles))
     model = RoleFillerTransformerForConditionalGeneration(
         RoleFillerTransformerConfig(
             vocab_size=words,
@@ -56,6 +59,7 @@ def role_filler(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTr
             num_attention_heads=config["nhead"],
             encoder_layers=config["n_layers"],
             decoder_layers=config["n_layers"],
+            swap_streams=swapped,
             attention_threshold=config["threshold"],
             role_loss=config["role_loss"],
             role_map=config.get("role_map"),
@@ -65,8 +69,8 @@ def role_filler(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTr
         )
     )
     tables = {
-        "embedding.x_embedding.weight": "embed_roles.weight",
-        "embedding.m_embedding.weight": "embed_tokens.weight",
+        f"embedding.{of_roles}_embedding.weight": "embed_roles.weight",
+        f"embedding.{of_words}_embedding.weight": "embed_tokens.weight",
         "embedding.linear.weight": "embed_input.gate.weight",
         "embedding.linear.bias": "embed_input.gate.bias",
     }
@@ -91,7 +95,7 @@ def role_filler(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTr
                 ours[f"{target}.qk_proj.{weight}"] = torch.cat(both)
         else:
             raise ValueError(f"unknown parameter {name!r} of family 'role_filler'")
-    ours["lm_head.weight"] = ours["model.decoder.embed_tokens.weight"]
+    ours["lm_head.weight"] = state_dict["embedding.m_embedding.weight"]
     return model, ours
 
 

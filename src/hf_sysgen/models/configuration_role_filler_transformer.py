@@ -30,9 +30,10 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
             do. `None` reads the tokens themselves, in the source too: "fillers - fillers" of Table 2.
         source_role_map: role of each source word by its id, from `source_id_offset` on, for sources that come without
             roles. `None` beside a `role_map` means that they never do.
-        swap_streams: words enter the role stream and are read from it, roles the filler stream: what decides where to
-            look are words, "Roles-Fillers" of Table 2. A version of the code that was taken back (b9f9ecc) makes the
-            logits with the filler stream's table, whose rows are words and roles; here words have one table.
+        swap_streams: words enter the role stream and roles the filler stream, so that words decide where to look:
+            "Roles-Fillers" of Table 2, as the code at b9f9ecc has it. The filler stream's table, which embeds roles
+            there, makes the logits: of the filler stream with `role_loss`, else of the role stream. The table of words
+            makes the `role_logits`. Both tables have the rows of words and roles, at least `vocab_size`.
         role_loss: adds the mean cross-entropy of the target's roles to the loss (section 3.2).
         attention_threshold: weights of cross-attention that are not larger become 0 (section 3.3: 0.08); `None` keeps
             all.
@@ -77,12 +78,18 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
 
     @property
     def decoder_rows(self) -> int:
-        return max(self.vocab_size, *(row + 1 for row in self.source_row_map or [0]))
+        both = self.role_vocab_size if self.swap_streams else None
+        return max(self.vocab_size, both or 0, *(row + 1 for row in self.source_row_map or [0]))
 
     def validate_architecture(self):
         super().validate_architecture()
         if not self.tie_word_embeddings:
             raise ValueError("tie_word_embeddings=False: the logits of both streams are made with their tables")
+        if self.swap_streams and self.role_vocab_size < self.decoder_rows:
+            raise ValueError(
+                f"swap_streams=True makes logits of words with the table of roles: role_vocab_size="
+                f"{self.role_vocab_size} has to be at least {self.decoder_rows}, its words"
+            )
         if self.attention_threshold is not None:
             self.check_probabilities("attention_threshold")
         if self.source_row_map is not None:

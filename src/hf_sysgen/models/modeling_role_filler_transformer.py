@@ -39,7 +39,8 @@ class RoleFillerTransformerModel(RoleFillerModel):
 class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
     """
     Identical to [`Seq2SeqLM`] except:
-    - words are read from the filler stream, roles from the role stream, each with its table; or the other way round.
+    - words are read from the filler stream and roles from the role stream, each with the stream's own table. Where
+      the config swaps the streams and has no role loss, words are read from the role stream, with the filler's table.
     - the loss of the roles is added. Its labels are the roles of the labels.
 
     `generate` takes `role_ids` of the source, by default those of `config.source_role_map`; roles of generated words
@@ -49,12 +50,17 @@ class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
     config_class = RoleFillerTransformerConfig
     model_class = RoleFillerTransformerModel
 
+    def __init__(self, config):
+        if config.swap_streams:
+            self._tied_weights_keys = {"lm_head.weight": "model.decoder.embed_roles.weight"}
+        super().__init__(config)
+
     def make_head(self, config) -> nn.Module:
         return table_head(config, bias=None)
 
     def role_scores(self, roles: torch.Tensor) -> torch.Tensor:
         """Logits (B, T, R) of states of the role stream (B, T, E)."""
-        table = self.model.decoder.embed_roles
+        table = self.model.decoder.embed_tokens if self.config.swap_streams else self.model.decoder.embed_roles
         weight = table.weight
         if weight.is_meta:
             # offloaded: the weight is there only while the layer is called
@@ -121,9 +127,8 @@ class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
             **kwargs,
         )
         roles, fillers = outputs.last_hidden_state.chunk(2, dim=-1)
-        if self.config.swap_streams:
-            roles, fillers = fillers, roles
-        logits = all_logits = self.lm_head(fillers)
+        reads_roles = self.config.swap_streams and not self.config.role_loss
+        logits = all_logits = self.lm_head(roles if reads_roles else fillers)
         if self.config.decoder_rows > self.config.vocab_size:
             logits = all_logits[..., : self.config.vocab_size]
         role_logits = self.role_scores(roles)

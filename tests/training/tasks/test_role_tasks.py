@@ -144,6 +144,24 @@ def test_rows_of_add_jump():
     }  # fmt: skip
 
 
+def test_rows_of_swapped_streams():
+    """Words and roles have one vocabulary, in both tables; a role with the name of a word is that word."""
+    task = prepare_task(recipe_of("roles_fillers"))
+    model, tokenizer = task.build_model("eager"), task.vocabulary.tokenizer
+    config, words = model.config, task.vocabulary.vocab_size
+    assert config.role_vocab_size == config.source_role_vocab_size == config.decoder_rows
+    assert model.lm_head.weight is model.model.decoder.embed_roles.weight
+    roles = dict(zip(tokenizer.convert_ids_to_tokens(list(range(words))), config.role_map, strict=True))
+    own = {word: tokenizer.convert_tokens_to_ids(word) for word in ("I_TURN_LEFT", "I_TURN_RIGHT", "</s>")}
+    assert own == {word: roles[word] for word in own}
+    assert {roles[verb] for verb in ("I_WALK", "I_LOOK", "I_RUN", "I_JUMP")} == {words}
+    ids = range(config.source_id_offset, config.source_id_offset + config.source_vocab_size)
+    sources = tokenizer.convert_ids_to_tokens(list(ids))
+    for word, row, role in zip(sources, config.source_row_map, config.source_role_map, strict=True):
+        assert (role == row) == (word not in ("walk", "look", "run", "jump")), word
+    assert len({config.source_role_map[sources.index(verb)] for verb in ("walk", "look", "run", "jump")}) == 1
+
+
 def test_one_row_a_word_of_a_joint_vocabulary(tmp_path, few_examples):
     config = tiny_task(tmp_path, role_scheme=None, joint_vocabulary=True).build_model("eager").config
     assert config.source_row_map == list(range(config.source_vocab_size)) == list(range(config.decoder_rows))

@@ -129,18 +129,25 @@ class RoleFillerTask(Seq2SeqTask):
         super().__init__(recipe, benchmark)
         tokenizer, offset = self.vocabulary.tokenizer, self.vocabulary.source_id_offset
         source_ids = range(offset, offset + self.vocabulary.source_vocab_size)
-        source_words = tokenizer.convert_ids_to_tokens([*source_ids])
-        target_words = tokenizer.convert_ids_to_tokens([*range(self.vocabulary.vocab_size)])
+        source_words = [*tokenizer.convert_ids_to_tokens([*source_ids])]
+        target_words = [*tokenizer.convert_ids_to_tokens([*range(self.vocabulary.vocab_size)])]
         scheme = None if recipe.data.role_scheme is None else role_scheme(recipe.data.role_scheme, benchmark)
         separate = super().model_config().separate_tables
         ranks = None if separate else self.ranks(scheme, source_words)
-        words = TableRows.of(source_words, target_words, ranks)
-        self.role_fields: dict[str, Any] = {"source_row_map": None if separate else words.source}
-        source_roles, target_roles = words.source, list(range(self.vocabulary.vocab_size))
+        symbols = source_words, target_words
+        names = symbols if scheme is None else ([*scheme.source_names, EOS, SOS], [*scheme.target_names, EOS])
+        named = names
+        if super().model_config().swap_streams:
+            # both tables have all symbols, as the code's: a role has the row of the word of its name, if there is one
+            named = symbols = [*dict.fromkeys(symbols[0] + names[0])], [*dict.fromkeys(symbols[1] + names[1])]
+        words, roles = (TableRows.of(*both, ranks) for both in (symbols, named))
+        source_rows = words.source[: len(source_words)]
+        self.role_fields: dict[str, Any] = {"source_row_map": None if separate else source_rows}
+        source_roles, target_roles = source_rows, list(range(len(target_words)))
         if scheme is not None:
-            roles = TableRows.of([*scheme.source_names, EOS, SOS], [*scheme.target_names, EOS], ranks)
-            source_roles = [roles.source[role] for role in scheme.role_map(source_words, "source", (EOS, SOS))]
-            target_roles = scheme.role_map(target_words, "target", (EOS,))
+            of_source = dict(zip(named[0], roles.source, strict=True))
+            source_roles = [of_source[names[0][role]] for role in scheme.role_map(source_words, "source", (EOS, SOS))]
+            target_roles = [named[1].index(names[1][role]) for role in scheme.role_map(target_words, "target", (EOS,))]
             self.role_fields |= {
                 "role_map": target_roles,
                 "role_vocab_size": roles.target_size,
