@@ -140,7 +140,7 @@ class RoleFillerTask(Seq2SeqTask):
         if super().model_config().swap_streams:
             # both tables have all symbols, as the code's: a role has the row of the word of its name, if there is one
             named = symbols = [*dict.fromkeys(symbols[0] + names[0])], [*dict.fromkeys(symbols[1] + names[1])]
-        words, roles = TableRows.of(*symbols, ranks), TableRows.of(*named, ranks)
+        words, roles = (TableRows.of(source, target, ranks) for source, target in (symbols, named))
         source_rows = words.source[: len(source_words)]
         self.role_fields: dict[str, Any] = {"source_row_map": None if separate else source_rows}
         source_roles, target_roles = source_rows, list(range(len(target_words)))
