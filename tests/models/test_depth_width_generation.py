@@ -204,8 +204,30 @@ def test_longer_than_ever_seen(variant: str) -> None:
         assert build(variant)(random_ids(shape=(1, 1201))).logits.isfinite().all()
 
 
-def test_positions_are_refused() -> None:
-    """As collators of packed examples give them."""
-    ids = random_ids()
-    with pytest.raises(ValueError, match="position_ids are not offered"):
-        tiny_decoder("rotary")(input_ids=ids, position_ids=torch.zeros_like(ids))
+# documents of these lengths in one row
+DOCUMENTS = [3, 7, 1]
+
+
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+@torch.no_grad()
+def test_packed_documents_do_not_see_each_other(variant: str, implementation: str) -> None:
+    """Positions that start anew, as collators of packed examples give them."""
+    model = build(variant)
+    model.set_attn_implementation(implementation)
+    ids = random_ids(shape=(2, sum(DOCUMENTS)))
+    positions = torch.cat([torch.arange(length) for length in DOCUMENTS])[None]
+    alone = torch.cat([model(document).logits for document in ids.split(DOCUMENTS, dim=1)], dim=1)
+    for given in (positions, positions.expand(2, -1)):
+        torch.testing.assert_close(model(ids, position_ids=given).logits, alone, **CLOSE)
+    assert (model(ids).logits - alone)[:, DOCUMENTS[0] :].abs().max() > 1e-3
+
+
+@torch.no_grad()
+def test_counted_positions_say_nothing_new(variant: str) -> None:
+    model, ids = build(variant), random_ids()
+    positions = torch.arange(ids.shape[1])[None]
+    assert torch.equal(model(ids, position_ids=positions).logits, model(ids).logits)
+    # only distances matter, with a cache too
+    cache = model(ids[:, :4], position_ids=positions[:, :4] + 5, use_cache=True).past_key_values
+    rest = model(ids[:, 4:], position_ids=positions[:, 4:] + 5, past_key_values=cache).logits
+    torch.testing.assert_close(rest, model(ids).logits[:, 4:], **CLOSE)

@@ -96,7 +96,7 @@ def test_logits(variant: str) -> None:
 
 def test_rotary_positions_by_hand() -> None:
     """Base 4 and width 4: the pairs rotate by 1 and 1/2 radians per position."""
-    angles = rotary_angles(3, 5, 4, 4.0, like=torch.zeros((), dtype=torch.float64))
+    angles = rotary_angles(torch.arange(5, 8), 4, 4.0, like=torch.zeros((), dtype=torch.float64))
     cosines, sines = angles[:, 2, 0]
     torch.testing.assert_close(cosines, torch.tensor([math.cos(7), math.cos(3.5)]).double(), rtol=1e-6, atol=0)
     torch.testing.assert_close(sines, torch.tensor([math.sin(7), math.sin(3.5)]).double(), rtol=1e-6, atol=0)
@@ -127,11 +127,13 @@ def test_biases_follow_the_distance() -> None:
     bias = BucketedBias(DepthWidthConfig(num_attention_heads=2, relative_buckets=4, relative_max_distance=9))
     with torch.no_grad():
         bias.weight.copy_(torch.tensor([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]))
-    found = bias(2, 5, 3)
+    found = bias(torch.arange(3, 5), torch.arange(5))
     # queries at 3 and 4; ranges of distances 2-4 and from 5 on (edge at 2 sqrt(4.5) = 4.24); later keys as distance 0
     assert found[0, 0].tolist() == [[3.0, 3.0, 2.0, 1.0, 1.0], [3.0, 3.0, 3.0, 2.0, 1.0]]
     assert found[0, 1].tolist() == [[7.0, 7.0, 6.0, 5.0, 5.0], [7.0, 7.0, 7.0, 6.0, 5.0]]
-    assert bias(1, 10, 9)[0, 0].tolist() == [[4.0, 4.0, 4.0, 4.0, 4.0, 3.0, 3.0, 3.0, 2.0, 1.0]]
+    assert bias(torch.tensor([9]), torch.arange(10))[0, 0].tolist() == [
+        [4.0, 4.0, 4.0, 4.0, 4.0, 3.0, 3.0, 3.0, 2.0, 1.0]
+    ]
 
 
 def test_rms_norm() -> None:

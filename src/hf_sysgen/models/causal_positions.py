@@ -9,27 +9,24 @@ from torch import nn
 from transformers import initialization as init
 
 
-def rotary_angles(
-    length: int, first_position: int | torch.Tensor, head_dim: int, base: float, like: torch.Tensor
-) -> torch.Tensor:
+def rotary_angles(positions: torch.Tensor, head_dim: int, base: float, like: torch.Tensor) -> torch.Tensor:
     """
-    Cosines and sines (2, L, 1, D / 2) of the angles of channels m and m + D / 2: position times base^(-2m / D), in
+    Cosines and sines (2, ..., L, 1, D / 2) of the angles of channels m and m + D / 2: position times base^(-2m / D), in
     radians (Su et al. 2021). Nothing is stored, so loading on the meta device loses nothing.
 
     Args:
-        length, first_position: positions `[first_position, first_position + length)`.
+        positions: whole numbers (..., L).
         head_dim: D, even.
         like: a tensor whose device the table shares; float64 for float64, else float32.
     """
     dtype = torch.promote_types(like.dtype, torch.float32)
-    positions = (torch.arange(length, device=like.device) + first_position).to(dtype)
     channels = torch.arange(0, head_dim, 2, device=like.device, dtype=dtype)
-    angles = positions[:, None] * torch.exp(channels * (-math.log(base) / head_dim))
-    return torch.stack((angles.cos(), angles.sin()))[:, :, None]
+    angles = positions.to(dtype)[..., None] * torch.exp(channels * (-math.log(base) / head_dim))
+    return torch.stack((angles.cos(), angles.sin())).unsqueeze(-2)
 
 
 def apply_rotary(vectors: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
-    """Rotate channels m and m + D / 2 of queries or keys (B, L, H, D) by the angles (L, 1, D / 2)."""
+    """Rotate channels m and m + D / 2 of queries or keys (B, L, H, D) by the angles (..., L, 1, D / 2)."""
     first, second = vectors.chunk(2, dim=-1)
     pair = (
         torch.addcmul(first * cosines, second, sines, value=-1),
@@ -63,9 +60,18 @@ class BucketedBias(nn.Module):
         ranges = exact + (growth / math.log(self.max_distance / exact) * exact).long()
         return torch.where(distances < exact, distances, ranges.clamp(max=2 * exact - 1))
 
-    def forward(self, queries: int, keys: int, first_position: int | torch.Tensor) -> torch.Tensor:
-        """Biases (1, H, Q, K) of queries `[first_position, first_position + Q)`; later keys get bucket 0's."""
-        device = self.weight.device
-        positions = torch.arange(queries, device=device) + first_position
-        distances = (positions[:, None] - torch.arange(keys, device=device)).clamp(min=0)
-        return self.weight[:, self.buckets(distances)][None]
+    def forward(self, queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        """
+        Biases (B, H, Q, K) of queries and keys at the positions (B, Q) and (B, K), or (1, H, Q, K) of (Q,) and (K,);
+        later keys get bucket 0's.
+        """
+        distances = (queries[..., :, None] - keys[..., None, :]).clamp(min=0)
+        biases = self.weight[:, self.buckets(distances)]
+        return biases[None] if distances.dim() == 2 else biases.transpose(0, 1)
+
+
+def paged_positions(first_keys: torch.Tensor, key_length: int) -> torch.Tensor:
+    """Positions (K,) of keys of several texts one after the other, which start at the columns `first_keys` (N + 1,)."""
+    columns = torch.arange(key_length, device=first_keys.device)
+    texts = torch.searchsorted(first_keys[1:], columns, right=True).clamp(max=len(first_keys) - 2)
+    return columns - first_keys[texts]

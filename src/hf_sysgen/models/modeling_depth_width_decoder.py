@@ -4,7 +4,7 @@
 # V words
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import nn
@@ -21,7 +21,7 @@ from transformers.utils.output_capturing import capture_outputs
 
 from .attention import eager_attention_forward, masked
 from .base import SysgenPreTrainedModel
-from .causal_positions import BucketedBias, apply_rotary, rotary_angles
+from .causal_positions import BucketedBias, apply_rotary, paged_positions, rotary_angles
 from .chunked_loss import chunked_cross_entropy
 from .configuration_depth_width_decoder import DepthWidthConfig
 from .dropout import dropout
@@ -80,11 +80,14 @@ class DepthWidthAttention(nn.Module):
         if angles is not None:
             query, key = apply_rotary(query, *angles), apply_rotary(key, *angles)
         query, key, value = (part.transpose(1, 2) for part in (query, key, value))  # (B, H, Q, D)
+        implementation = self.config._attn_implementation
         if past_key_values is not None:
             key, value = past_key_values.update(key, value, layer_idx)
-        attention: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(
-            self.config._attn_implementation, eager_attention_forward
-        )
+        elif (cache := kwargs.pop("cache", None)) is not None:
+            # of continuous batching; transformers' implementations would take the module's one index for all depths
+            key, value = cache.update(key, value, layer_idx, kwargs)
+            implementation = implementation.removeprefix("paged|")
+        attention: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
         rate = self.config.dropout if self.training else 0.0
         output, weights = attention(
             self, query, key, value, attention_mask, scaling=self.scaling, dropout=rate, **kwargs
@@ -167,21 +170,39 @@ class DepthWidthModel(DepthWidthPreTrainedModel):
         self.post_init()
 
     def positions(
-        self, hidden_states: torch.Tensor, key_length: int, first_position: int | torch.Tensor
+        self,
+        hidden_states: torch.Tensor,
+        key_length: int,
+        first_position: int | torch.Tensor,
+        position_ids: torch.Tensor | None = None,
+        first_keys: Mapping[str, torch.Tensor] | None = None,
     ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """Angles for rotary positions, or biases (1, H, Q, K); the other is None."""
-        length = hidden_states.shape[1]
-        if self.relative_bias is not None:
-            if "flash" in self.config._attn_implementation:
-                raise ValueError(
-                    f"attn_implementation={self.config._attn_implementation!r} adds no biases to scores, but "
-                    "position_scheme='relative_bias' needs them; use 'sdpa'"
-                )
-            return None, self.relative_bias(length, key_length, first_position).to(hidden_states.dtype)
-        angles = rotary_angles(
-            length, first_position, self.config.head_dim, self.config.rotary_base, like=hidden_states
-        )
-        return angles, None
+        """
+        Angles for rotary positions, or biases (B, H, Q, K); the other is None.
+
+        Args:
+            key_length, first_position: K, and the column of the first query.
+            position_ids: (B, Q), where queries do not stand in their columns.
+            first_keys: see [`paged_positions`], where the keys are of several texts.
+        """
+        device = hidden_states.device
+        columns = torch.arange(hidden_states.shape[1], device=device) + first_position
+        queries = columns if position_ids is None else position_ids
+        if self.relative_bias is None:
+            return rotary_angles(queries, self.config.head_dim, self.config.rotary_base, like=hidden_states), None
+        if "flash" in self.config._attn_implementation:
+            raise ValueError(
+                f"attn_implementation={self.config._attn_implementation!r} adds no biases to scores, but "
+                "position_scheme='relative_bias' needs them; use 'sdpa'"
+            )
+        if first_keys is not None:
+            keys = paged_positions(first_keys["full_attention"], key_length)[None]
+        elif position_ids is None or key_length != hidden_states.shape[1]:
+            # of cached keys only the columns are known, whose distances are the same
+            queries, keys = columns, torch.arange(key_length, device=device)
+        else:
+            keys = position_ids
+        return None, self.relative_bias(queries, keys).to(hidden_states.dtype)
 
     @merge_with_config_defaults
     @capture_outputs
@@ -201,37 +222,44 @@ class DepthWidthModel(DepthWidthPreTrainedModel):
             attention_mask: shape (B, all positions so far), 1 = real. Padding may be on either side: only distances
                 between positions count.
             past_key_values: cache of earlier positions, with one slot for every depth.
+            position_ids: a keyword, (B, L): positions of the words, by default counted. Without mask and cache, words
+                do not see those before a place where positions do not go on by one: rows may hold several documents. It
+                is not in the signature, because `generate` would then count positions anew for each row, whose
+                distances are the same.
 
         Returns:
             last_hidden_state (B, L, E) and what was asked for.
 
         Raises:
-            ValueError: if neither or both of ids and embeddings are given, or `position_ids`, as packed examples have.
+            ValueError: if neither or both of ids and embeddings are given.
         """
-        if kwargs.get("position_ids") is not None:
-            raise ValueError("position_ids are not offered: positions are counted, and only their distances matter")
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give exactly one of token ids and embeddings")
         hidden_states = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
-        if use_cache and past_key_values is None:
-            past_key_values = DynamicCache(config=self.config)
-        length = hidden_states.shape[1]
-        past, key_length = 0, length
+        position_ids, paged = kwargs.get("position_ids"), kwargs.get("cache") is not None
+        past, key_length = 0, hidden_states.shape[1]
         if past_key_values is not None:
             past = past_key_values.get_seq_length()
-            key_length, _ = past_key_values.get_mask_sizes(length, 0)
+            key_length, _ = past_key_values.get_mask_sizes(key_length, 0)
+        elif paged and attention_mask is not None:
+            key_length = attention_mask.shape[-1]
 
         mask = create_causal_mask(
             config=self.config,
             inputs_embeds=hidden_states,
             attention_mask=attention_mask,
             past_key_values=past_key_values,
+            position_ids=position_ids,
             # scores that carry a bias need the causal mask in the same additive term
             allow_is_causal_skip=self.relative_bias is None,
         )
-        angles, bias = self.positions(hidden_states, key_length, past)
+        first_keys = kwargs["cu_seq_lens_k"] if paged else None
+        angles, bias = self.positions(hidden_states, key_length, past, position_ids, first_keys)
         if bias is not None:
             mask = masked(bias, mask)
+        # after the mask, which separates documents only where there is no cache
+        if use_cache and past_key_values is None and not paged:
+            past_key_values = DynamicCache(config=self.config)
         hidden_states = dropout(hidden_states, self.config.dropout, self.training)
         for depth in range(self.config.num_hidden_layers):
             layer = self.layers[depth % len(self.layers)]
