@@ -72,13 +72,15 @@ def of_the_system(error: BaseException) -> str | None:
     for one in causes(error):
         said = None
         if isinstance(one, OSError) and one.errno is not None:
-            said = f"{one.filename}: {one.strerror}" if one.filename else one.strerror
+            # of a copy, the second name is what is written
+            name = one.filename2 or one.filename
+            said = f"{name}: {one.strerror}" if name else one.strerror
             number = one.errno
         elif found := re.search(r"\(os error (\d+)\)", str(one)):
             # safetensors and tokenizers
             number = int(found[1])
             said = os.strerror(number)
-        elif "inline_container" in str(one):
+        elif "inline_container" in str(one) or "iostream error" in str(one):
             # torch, which does not give the cause
             number, said = errno.EIO, "a checkpoint's file cannot be written, is the disk full?"
         if said is not None:
@@ -115,7 +117,8 @@ def reported(interrupted: str = "interrupted") -> Iterator[Outcome]:
         if (said := of_the_system(error)) is None:
             raise
         _tell(said)
-        outcome.status = RunFailed.status
+        long = any(isinstance(one, OSError) and one.errno == errno.ENAMETOOLONG for one in causes(error))
+        outcome.status = UserError.status if long else RunFailed.status
 
 
 def _tell(message: str) -> None:

@@ -232,6 +232,11 @@ def test_empty_names(run_dir, monkeypatch):
     assert_one_line_error(invoke(*words), "no accuracy of ")
 
 
+@pytest.mark.parametrize("words", [["train"], ["card"], ["predict", "jump", "-c"], ["sweep"], ["score"]])
+def test_names_that_no_file_can_have(words):
+    assert_one_line_error(invoke(*words, "x" * 300), "xxxx")
+
+
 def test_predict_of_nothing(run_dir):
     assert_one_line_error(invoke("predict", "-c", run_dir, stdin=""), "nothing to translate")
 
@@ -363,6 +368,7 @@ def test_missing_and_altered_data_files(tmp_path):
         ("data.benchmark=skan", ["data.benchmark", "skan"]),
         ("batches.length_buckets=3", ["batches.size=8", "batches.length_buckets=3"]),
         ("training.report_to=trackio", ["training.report_to", "trackio is not installed"]),
+        (f"output_dir={'a' * 300}", ["aaaa"]),
     ],
 )
 def test_recipes_that_cannot_run(tmp_path, word, parts, monkeypatch):

@@ -110,8 +110,11 @@ def test_unknown_keys_name_the_closest(wrong, right):
         ("model.vocab_size", 9),
         ("model.size_class", "41M"),
         ("model.pretrained", "somewhere"),
+        ("output_dir", "a\0b"),
+        ("output_dir", "\ud800"),
+        ("output_dir", "caf\udce9"),
     ],
-    ids=str,
+    ids=ascii,
 )
 def test_wrong_values_are_one_line_that_names_the_key(key, value):
     error = refused(merged(TINY, nested({key: value})))

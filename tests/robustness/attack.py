@@ -26,6 +26,9 @@ from typing import Any
 
 from hf_sysgen.errors import RunFailed, UserError
 
+# for the tests' own modules
+TESTS = Path(__file__).resolve().parents[1]
+sys.path += [str(TESTS), str(TESTS / "training")]
 SECONDS, ASLEEP, MEMORY = 5, 120, 4 << 30
 # characters; nobody reads a longer line
 LONGEST_LINE = 2000
@@ -705,11 +708,62 @@ def _ignored(_: Any) -> None:
     """The work of the process that is killed."""
 
 
+@functools.cache
+def whole_run() -> tuple[list[str], bytes]:
+    """The words that train a small model, and the weights that it ends with."""
+    import atexit
+    import tempfile
+
+    from tiny_runs import train_process, weights, write_recipe
+
+    kept = tempfile.TemporaryDirectory(prefix="attack-")
+    atexit.register(kept.cleanup)
+    folder = Path(kept.name)
+    words = [str(write_recipe(folder, size=8, length_buckets=2, sampling="epochs")), "output_dir=run"]
+    done = train_process(words, folder)
+    assert done.status == 0, done.err
+    return words, weights(folder / "run" / "model")
+
+
+def _go_on(folder: Path) -> None:
+    from tiny_runs import train_process, weights
+
+    words, expected = whole_run()
+    done = train_process(words, folder)
+    if done.status != 0:
+        raise Lost(f"the same command does not go on: {done.err[-500:]}")
+    if weights(folder / "run" / "model") != expected:
+        raise Silent("the run ends with other weights")
+
+
+def killed_runs(rng: random.Random, folder: Path) -> None:
+    """Training is killed at any event of the file system, then the same command ends the run as if nothing happened."""
+    from kills import at_event
+    from tiny_runs import train_process
+
+    train_process(whole_run()[0], folder, functools.partial(at_event, rng.randrange(1, 300)))
+    _go_on(folder)
+
+
+def full_disks(rng: random.Random, folder: Path) -> None:
+    """Training finds no room for a file, then, with room again, the same command ends the run."""
+    from kills import with_little_room
+    from tiny_runs import train_process
+
+    done = train_process(whole_run()[0], folder, functools.partial(with_little_room, round(2000 * 50 ** rng.random())))
+    lines = [line for line in done.err.splitlines() if not line.startswith("step ")]
+    if len(lines) > 1:
+        raise AssertionError(f"{len(lines)} lines: {done.err[-500:]}")
+    _go_on(folder)
+    if done.status != 0:
+        raise UserError(*lines)
+
+
 ATTACKS: dict[str, Attempt] = {
     attempt.__name__: attempt
     for attempt in (
         recipes, overrides, sweeps, role_files, command_lines, configs, records, cards, analyses, predictions,
-        upstream_files, documents, checkpoints, prepared_data, kills,
+        upstream_files, documents, checkpoints, prepared_data, kills, killed_runs, full_disks,
     )
 }  # fmt: skip
 
@@ -734,7 +788,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--only", nargs="*", choices=ATTACKS, default=list(ATTACKS))
     parser.add_argument("--output", type=Path, help="file of JSON that the counts are put into")
-    parser.add_argument("--label", default="after", help="under which name")
+    parser.add_argument("--label", default="now", help="under which name")
     options = parser.parse_args()
     import datasets
     import transformers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -97,3 +98,8 @@ def at_event(number: int) -> None:
                 die()
 
     sys.addaudithook(hook)
+
+
+def with_little_room(size: int) -> None:
+    """No kill: no file can have more bytes, as if the disk was full then."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))

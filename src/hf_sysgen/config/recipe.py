@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, TypeAlias, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import file_name
@@ -67,6 +67,19 @@ Positive: TypeAlias = Annotated[float, Field(gt=0)]
 NotNegative: TypeAlias = Annotated[float, Field(ge=0)]
 Fraction: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Below32Bits: TypeAlias = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+def _name_of_a_folder(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("is not UTF-8") from error
+    if "\0" in text:
+        raise ValueError("no folder can have a NUL character in its name")
+    return text
+
+
+Folder: TypeAlias = Annotated[str, AfterValidator(_name_of_a_folder)]
 
 
 class Section(BaseModel):
@@ -376,7 +389,7 @@ class Recipe(Section):
     """The paper's number."""
     seed: Annotated[Below32Bits, SEED] = 0
     """Of initial weights, dropout and batches."""
-    output_dir: Annotated[str | None, NOTHING] = None
+    output_dir: Annotated[Folder | None, NOTHING] = None
     """Where the run lives; null for runs/<name>/seed<seed>, where the name is the file's, with the overrides that make
     it another cell."""
 

@@ -53,6 +53,15 @@ def test_definition(parts: DatasetDict, builder: EnglishPassivization, files: Fi
     assert len(checks) == 5 * len(parts)
 
 
+def test_stated_tasks_add_up(parts: DatasetDict, builder: EnglishPassivization) -> None:
+    [config] = benchmark_info("english_passivization").configs.values()
+    stated = {}
+    for check in builder.checks(parts):
+        if found := re.fullmatch(r"(\w+) has ([\d,]+) sources to be repeated, ([\d,]+) to be passivized", check.fact):
+            stated[found[1]] = sum(int(number.replace(",", "")) for number in found.groups()[1:])
+    assert stated == config.num_examples
+
+
 def test_subjects_by_hand(parts: DatasetDict, files: Files) -> None:
     # by the words alone: the third word of a longer subject is a preposition
     def longer(split: str, task: str) -> int:

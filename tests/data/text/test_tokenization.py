@@ -88,6 +88,10 @@ def test_of_a_long_vocabulary_the_closest_words_are_named():
     with pytest.raises(DataError, match="w073") as caught:
         encode_sources(vocabulary.tokenizer, ["w73 " * 60])
     assert "w000" not in str(caught.value)
+    vocabulary = build_vocabulary(["after and around jump walk"], ["x"])
+    with pytest.raises(DataError, match="walc") as caught:
+        encode_sources(vocabulary.tokenizer, ["walc"])
+    assert str(caught.value).endswith("closest: walk")
 
 
 def test_empty_texts():

@@ -1,0 +1,57 @@
+"""Errors of the operating system are one line and a status."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from hf_sysgen.errors import UserError, reported
+
+FULL = Path("/dev/full")
+
+
+def told(work: Callable[[], object], capsys: pytest.CaptureFixture) -> tuple[int, str]:
+    with reported() as outcome:
+        work()
+    (line,) = capsys.readouterr().err.splitlines()
+    return outcome.status, line
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_torch_on_a_full_disk(size: int, capsys: pytest.CaptureFixture) -> None:
+    """Where the last bytes do not fit, torch raises another error than before them."""
+    status, line = told(lambda: torch.save(torch.ones(size), FULL), capsys)
+    assert status == 1
+    assert "disk" in line
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")
+def test_a_copy_onto_a_full_disk_names_what_is_written(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    (tmp_path / "source").write_text("x")
+    status, line = told(lambda: shutil.copyfile(tmp_path / "source", FULL), capsys)
+    assert status == 1
+    assert "no space" in line
+
+    def copied() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "source", None, "copy")
+
+    assert "copy" in told(copied, capsys)[1]
+    assert "source" not in told(copied, capsys)[1]
+
+
+def test_a_name_that_no_file_can_have_is_bad_input(capsys: pytest.CaptureFixture) -> None:
+    status, line = told(lambda: Path("x" * 300).read_bytes(), capsys)
+    assert status == UserError.status
+    assert "xxx" in line
+
+
+def test_other_errors_keep_their_traceback() -> None:
+    with pytest.raises(KeyError), reported():
+        {}["x"]
