@@ -282,6 +282,35 @@ def test_checkpoints_that_cannot_be_used(copied, tmp_path):
     assert invoke("predict", "-c", copied, "jump", "--max-new-tokens", 3).exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "part"),
+    [
+        ("config.json", {"intermediate_size": 48}, "fc1"),
+        ("config.json", {"architectures": [None]}, "architectures"),
+        ("config.json", {"architectures": {"a": 1}}, "architectures"),
+        ("tokenizer.json", {"post_processor": {"special_tokens": {}}}, "tokenizer"),
+    ],
+)
+def test_one_line_and_nothing_of_the_libraries(copied, name, change, part, capfd):
+    """Transformers prints a table of weights of another size, the tokenizers library a backtrace of Rust."""
+    content = json.loads((copied / name).read_text())
+    for key, value in change.items():
+        content[key] = content[key] | value if key == "post_processor" else value
+    (copied / name).write_text(json.dumps(content))
+    result = invoke("predict", "-c", copied, "jump")
+    assert_one_line_error(result, part)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_weights_that_the_config_has_no_place_for(copied):
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(copied / "model.safetensors")
+    more = {"model.decoder.layers.1.norm.weight": tensors["lm_head.bias"].clone()}
+    save_file(tensors | more, copied / "model.safetensors", {"format": "pt"})
+    assert_one_line_error(invoke("predict", "-c", copied, "jump"), "model.decoder.layers.1.norm.weight")
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
 def test_a_flipped_bit_in_a_checkpoint_is_noticed(name, run_dir, tmp_path):
     model = Path(shutil.copytree(run_dir / "model", tmp_path / "model"))

@@ -19,6 +19,7 @@ import resource
 import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -519,7 +520,6 @@ def documents(rng: random.Random, folder: Path) -> None:
 def whole_checkpoint() -> Path:
     """A checkpoint as a run writes it, with a small model."""
     import atexit
-    import tempfile
 
     import torch
 
@@ -588,7 +588,6 @@ def checkpoints(rng: random.Random, folder: Path) -> None:
 @functools.cache
 def prepared_cache() -> tuple[Path, dict[str, list[dict[str, Any]]]]:
     import atexit
-    import tempfile
 
     from upstream_files import SAMPLE, Files
 
@@ -712,7 +711,6 @@ def _ignored(_: Any) -> None:
 def whole_run() -> tuple[list[str], bytes]:
     """The words that train a small model, and the weights that it ends with."""
     import atexit
-    import tempfile
 
     from tiny_runs import train_process, weights, write_recipe
 
@@ -773,29 +771,47 @@ def tried(name: str, seed: int, folder: Path) -> tuple[str, str, float]:
     folder.mkdir(parents=True, exist_ok=True)
     start = time.process_time()
     try:
-        how, text = ending(lambda: ATTACKS[name](random.Random(f"{name} {seed}"), folder))
+        with standard_error() as printed:
+            how, text = ending(lambda: ATTACKS[name](random.Random(f"{name} {seed}"), folder))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    if how == "line" and printed:
+        how, text = "traceback", f"libraries printed besides: {printed[0][:500]}"
     return how, text, time.process_time() - start
+
+
+@contextlib.contextmanager
+def standard_error() -> Iterator[list[str]]:
+    """What is written there meanwhile, also by libraries in C and Rust."""
+    printed: list[str] = []
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield printed
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+            file.seek(0)
+            printed += filter(None, [file.read().decode(errors="replace").strip()])
 
 
 def main() -> None:
     import argparse
-    import tempfile
 
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[1])
     parser.add_argument("--tries", type=int, default=100, help="of each attack")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--only", nargs="*", choices=ATTACKS, default=list(ATTACKS))
-    parser.add_argument("--output", type=Path, help="file of JSON that the counts are put into")
-    parser.add_argument("--label", default="now", help="under which name")
+    parser.add_argument("--output", type=Path, help="file of JSON that the counts of each attack are put into")
     options = parser.parse_args()
     import datasets
     import transformers
 
     datasets.disable_progress_bars()
     transformers.utils.logging.disable_progress_bar()
-    counts = {}
     with tempfile.TemporaryDirectory() as folder:
         for name in options.only:
             found, seconds = dict.fromkeys(ENDINGS, 0), 0.0
@@ -805,12 +821,17 @@ def main() -> None:
                 seconds = max(seconds, took)
                 if how not in ("fine", "line"):
                     print(f"{name} {seed}: {how}: {text}", flush=True)
-            counts[name] = {"tries": options.tries, **found, "longest_seconds": round(seconds, 2)}
-            print(name, counts[name], flush=True)
-    if options.output is not None:
-        known = json.loads(options.output.read_text()) if options.output.exists() else {}
-        known[options.label] = known.get(options.label, {}) | counts
-        options.output.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+            counts = {
+                "first_seed": options.first,
+                "tries": options.tries,
+                **found,
+                "longest_seconds": round(seconds, 2),
+            }
+            print(name, counts, flush=True)
+            if options.output is not None:
+                known = json.loads(options.output.read_text()) if options.output.exists() else {}
+                known.setdefault("now", {})[name] = counts
+                options.output.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

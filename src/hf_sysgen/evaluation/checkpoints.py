@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +28,12 @@ if TYPE_CHECKING:
     from hf_sysgen.models.seq2seq import Seq2SeqLM
 
 
+# what transformers reports of weights that do not fit the config
+_UNLIKE = {
+    "missing_keys": "lacks",
+    "mismatched_keys": "has another size than config.json says of",
+    "unexpected_keys": "has what config.json has no place for:",
+}
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
@@ -95,14 +103,20 @@ def read_checkpoint(
     with usable(f"{folder}: cannot be loaded, it may be cut short"):
         try:
             model, report = model_class.from_pretrained(
-                folder, use_safetensors=True, output_loading_info=True, **{"dtype": torch.float32, **options}
+                folder,
+                use_safetensors=True,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+                **{"dtype": torch.float32, **options},
             )
         except StrictDataclassError as error:
             config_type = model_class.config_class.model_type
             raise UserError(f"{folder / 'config.json'}: not a {config_type}'s: {error}") from error
     tokenizer = _tokenizer_of(folder) if (folder / "tokenizer.json").exists() else None
-    if missing := sorted(report["missing_keys"]):
-        raise UserError(f"{folder}: model.safetensors lacks {', '.join(missing[:5])}; copy it again")
+    for kind, said in _UNLIKE.items():
+        # of another size: name, and both shapes
+        if names := sorted(one if isinstance(one, str) else one[0] for one in report[kind]):
+            raise UserError(f"{folder}: model.safetensors {said} {', '.join(names[:5])}; copy the whole folder again")
     if tokenizer is not None and tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model, tokenizer
@@ -125,19 +139,35 @@ def _tokenizer_of(folder: Path) -> Any:
 @contextlib.contextmanager
 def usable(otherwise: str = "the checkpoint's tokenizer or generation config cannot be used") -> Iterator[None]:
     """
-    Raises UserError: a library failed on a checkpoint's files; each library has its own errors.
+    Raises UserError: a library failed on a checkpoint's files; each library has its own errors. What they print first,
+    such as a backtrace of Rust, is dropped.
 
     Args:
         otherwise: the start of the message.
     """
     try:
-        yield
+        with _without_stderr():
+            yield
     except BaseException as error:
         # PanicException of the tokenizers library is not an Exception; a full GPU is not the checkpoint's fault
         panics = type(error).__name__ == "PanicException"
         if isinstance(error, (UserError, torch.OutOfMemoryError)) or not (panics or isinstance(error, Exception)):
             raise
         raise UserError(f"{otherwise}; copy it again ({one_line(error)})") from error
+
+
+@contextlib.contextmanager
+def _without_stderr() -> Iterator[None]:
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with open(os.devnull, "wb") as null:
+            os.dup2(null.fileno(), 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def check_unchanged(folder: Path) -> None:
@@ -171,6 +201,8 @@ def _class_of(folder: Path) -> tuple[str, Any, bool]:
     try:
         keys = json.loads(read_whole(config))
         model_type, architectures = keys.get("model_type"), keys.get("architectures") or []
+        if not isinstance(architectures, list) or not all(isinstance(one, str) for one in architectures):
+            raise ValueError("architectures is no list of names")
     except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise UserError(f"{config}: cannot be read: {error}") from error
     if not isinstance(model_type, str) or model_type not in CONFIGS:
