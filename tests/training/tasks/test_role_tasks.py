@@ -424,7 +424,7 @@ def test_the_paper_s_sizes(few_examples):
 
 
 def test_the_paper_s_epochs():
-    examples = benchmark_info("scan").configs["addprim_jump"].num_examples["train"]
+    examples = benchmark_info("scan").configs["addprim_jump_chakravarthy2022"].num_examples["train"]
     for name, epochs in (*((name, 400) for name in ROWS), ("transformer", 200)):
         recipe = recipe_of(name)
         assert recipe.training.max_steps == epochs * -(-examples // recipe.batches.size)

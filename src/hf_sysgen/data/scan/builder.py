@@ -1,12 +1,14 @@
-"""SCAN as a `datasets` builder: 22 split families of the same 20,910 examples."""
+"""SCAN as a `datasets` builder: 24 split families of the same 20,910 examples."""
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import datasets
+import numpy as np
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
 from hf_sysgen.data.fetch import open_file
@@ -17,6 +19,11 @@ from hf_sysgen.data.scan.files import LENGTH_TRAIN, TEMPLATES, examples, num_act
 LENGTH_CUTOFFS = {
     name: int(name.rpartition("_")[2]) for name in read_info(__file__).configs if name.startswith("length_cutoff_")
 }
+
+# of two upstream training files, the 0-based lines that Chakravarthy et al. 2022 held out: those of data/scan/*/dev.src
+# in jlrussin/transformer_scan (MIT), whose files are byte for byte theirs
+HELD_OUT_FILE = Path(__file__).with_name("held_out.npz")
+HELD_OUT = "_chakravarthy2022"
 
 
 class Scan(BenchmarkBuilder):
@@ -34,6 +41,8 @@ class Scan(BenchmarkBuilder):
             Csordas et al. 2021 (arXiv:2108.12284, section 3.1; `dataset/scan_length_resplit.py` of their code). The
             files of Newman et al. hold out 5 % for validation, not 10 %.
         mcd1, mcd2, mcd3: the SCAN splits of Keysers et al. 2020 (arXiv:1912.09713).
+        simple_chakravarthy2022, addprim_jump_chakravarthy2022: those of Lake & Baroni without the fifth of train that
+            Chakravarthy et al. 2022 held out.
 
     Raises:
         DataError: unknown config, or (on preparation) a file that is missing or not the expected one.
@@ -48,8 +57,11 @@ class Scan(BenchmarkBuilder):
     def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
         files = self.locate_sources()
         return [
-            # all splits of a length cutoff come from one file
-            datasets.SplitGenerator(name=split, gen_kwargs={"path": files.get(split) or files["tasks"], "split": split})
+            # all splits of a length cutoff come from one file, and validation from the file of train
+            datasets.SplitGenerator(
+                name=split,
+                gen_kwargs={"path": files.get(split) or files.get("tasks") or files["train"], "split": split},
+            )
             for split in self.benchmark_config.splits
         ]
 
@@ -58,6 +70,9 @@ class Scan(BenchmarkBuilder):
             pairs = parse(stream.read())
         if cutoff := LENGTH_CUTOFFS.get(self.config.name):
             pairs = [pairs[row] for row in resplit([num_actions(pair) for pair in pairs], cutoff)[split]]
+        elif self.config.name.endswith(HELD_OUT) and split != "test":
+            held_out = held_out_lines(self.config.name.removesuffix(HELD_OUT))
+            pairs = [pair for row, pair in enumerate(pairs) if (row in held_out) == (split == "validation")]
         for row, (command, actions) in enumerate(pairs):
             yield row, {"input": command, "target": actions}
 
@@ -72,9 +87,12 @@ class Scan(BenchmarkBuilder):
                 (command for command, actions in pairs if meaning.get(command) != actions),
             )
         inputs = {name: Counter(command for command, _ in pairs) for name, pairs in parts.items()}
+        if self.config.name.endswith(HELD_OUT):
+            # together train and validation are upstream's train, whose command "jump" both have
+            inputs["train"] += inputs.pop("validation")
         for name, other in itertools.combinations(inputs, 2):
             yield check_none(f"no command is in both {name} and {other}", inputs[name].keys() & inputs[other].keys())
-        name = self.config.name
+        name = self.config.name.removesuffix(HELD_OUT)
         if name.startswith("addprim_"):
             yield from _addprim(name.removeprefix("addprim_").replace("_", " "), inputs, set(meaning))
             return
@@ -97,6 +115,12 @@ class Scan(BenchmarkBuilder):
                     f"{part} has {'more than' if is_test else 'at most'} {cutoff} actions",
                     (pair[0] for pair in pairs if (num_actions(pair) > cutoff) != is_test),
                 )
+
+
+def held_out_lines(name: str) -> set[int]:
+    """The 0-based lines of the training file of `simple` or `addprim_jump` that Chakravarthy et al. 2022 held out."""
+    with np.load(HELD_OUT_FILE) as lines:
+        return set(lines[name].tolist())
 
 
 def _addprim(primitive: str, inputs: dict[str, Counter[str]], meaning: set[str]) -> Iterator[Check]:
@@ -143,8 +167,6 @@ def resplit(lengths: Sequence[int], cutoff: int) -> dict[str, list[int]]:
     Returns:
         0-based line numbers, ascending: `test` has all longer lines, `validation` a random tenth of the others.
     """
-    import numpy as np
-
     pool = [row for row, length in enumerate(lengths) if length <= cutoff]
     # 1 - 0.9 is a little less than 0.1, and int() rounds down: if a tenth is a whole number, this is one less
     held_out = np.random.RandomState(1234).choice(len(pool), int(len(pool) * (1 - 0.9)), replace=False)
