@@ -1,13 +1,15 @@
 """
 `python perf/kept_records.py` writes what is made from the records in results: the numbers in the heads of recipes,
-after "# Measured here:", and the cards in model_cards. `--keep RUN_DIR ...` first copies the records of these runs into
-results. A test holds that recipes, cards and records agree.
+after "# Measured here:", and the cards of the models in the zoo and in checkpoints. `--keep RUN_DIR ...` first copies
+the records of these runs into results, `--keep-weights RUN_DIR ...` also their models into checkpoints, one a recipe. A
+test holds that recipes, cards and records agree.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import statistics
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -16,11 +18,11 @@ from pathlib import Path
 
 from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.recipe import Recipe
-from hf_sysgen.files import file_name, write_whole
+from hf_sysgen.files import write_whole
 from hf_sysgen.hub.publish_model import one_cell, run_card
 from hf_sysgen.reports.comparison import collect
-from hf_sysgen.results.record import RESULTS, Record, SplitMetrics, read_record, write_record
-from hf_sysgen.zoo import zoo_names
+from hf_sysgen.results.record import MODEL, RESULTS, Record, SplitMetrics, read_record, write_record
+from hf_sysgen.zoo import CHECKPOINTS, zoo_folder, zoo_names
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -34,6 +36,16 @@ WAYS = {"accuracy_oracle": "with oracle length", "exact_teacher": "under teacher
 def keep(record: Record, folder: Path = RESULTS_FOLDER) -> None:
     """Write a run's record into results."""
     write_record(record.kept_at(folder), record)
+
+
+def keep_weights(run_dir: Path) -> None:
+    """Copy a run's weights, config, tokenizer and record into checkpoints, in the place of another run's."""
+    record = read_record(run_dir / RESULTS)
+    folder = CHECKPOINTS / Path(record.file).name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for path in (*(run_dir / MODEL).glob("*.json"), *(run_dir / MODEL).glob("*.safetensors"), run_dir / RESULTS):
+        shutil.copy(path, folder / path.name)
 
 
 def kept_records() -> list[Record]:
@@ -57,14 +69,24 @@ def in_order(text: str) -> list[tuple[str, int]]:
     return [(word, int(digits or -1)) for word, digits in re.findall(r"(\D*)(\d*)", text)]
 
 
-def cards(cells: Mapping[str, Sequence[Record]]) -> dict[Path, str]:
-    """The card of each cell with kept records; where the zoo has its model, the zoo's card."""
+def cards() -> dict[Path, str]:
+    """The card of each model whose weights are kept, beside them and in model_cards."""
+    texts = {name: run_card(name) for name in zoo_names()}
     return {
-        ROOT / "model_cards" / f"{file_name(name)}.md": run_card(
-            name if name in zoo_names() else records[0].kept_at(RESULTS_FOLDER)
-        )
-        for name, records in cells.items()
+        path: text
+        for name, text in texts.items()
+        for path in (zoo_folder(name) / "README.md", ROOT / "model_cards" / f"{name}.md")
     }
+
+
+def keep_seeds(cells: Mapping[str, Sequence[Record]]) -> None:
+    """Copy the records of other seeds to each model whose weights are kept, for its card."""
+    for name in zoo_names():
+        folder = zoo_folder(name)
+        record = read_record(folder / RESULTS)
+        for other in cells[record.name]:
+            if other.seed != record.seed:
+                write_record(folder / f"seed{other.seed}" / RESULTS, other)
 
 
 def measured_heads(cells: Mapping[str, Sequence[Record]]) -> dict[Path, str]:
@@ -154,15 +176,19 @@ def spread(values: Sequence[float], digits: int) -> str:
 
 def texts() -> dict[Path, str]:
     """The text of each file that is made from records."""
-    cells = kept_cells()
-    return measured_heads(cells) | cards(cells)
+    return measured_heads(kept_cells()) | cards()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keep", type=Path, nargs="*", default=[], help="folders of runs whose records to keep")
-    for run_dir in parser.parse_args().keep:
+    parser.add_argument("--keep-weights", type=Path, nargs="*", default=[], help="those whose weights to keep too")
+    given = parser.parse_args()
+    for run_dir in given.keep + given.keep_weights:
         keep(read_record(run_dir / RESULTS))
+    for run_dir in given.keep_weights:
+        keep_weights(run_dir)
+    keep_seeds(kept_cells())
     # an error leaves all files as they were
     for path, text in texts().items():
         write_whole(path, text)

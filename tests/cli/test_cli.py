@@ -15,7 +15,7 @@ import hf_sysgen.training.run
 import hf_sysgen.training.tasks.base
 from hf_sysgen.cli.main import app
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.zoo import zoo_names
+from hf_sysgen.zoo import ZOO, zoo_folder, zoo_names
 
 HEAVY = ("torch", "transformers", "datasets", "accelerate", "matplotlib", "yaml", "numpy")
 
@@ -153,7 +153,8 @@ def test_the_zoo_answers_at_once():
     assert result.exit_code == 0, result.output
     assert result.stdout.split() == ["I_TURN_LEFT", "I_JUMP"] * 8 + ["I_WALK"]
     for name in zoo_names():
-        assert invoke("predict", "walk twice", "-c", name).stdout == "I_WALK I_WALK\n"
+        if zoo_folder(name).parent == ZOO:
+            assert invoke("predict", "walk twice", "-c", name).stdout == "I_WALK I_WALK\n"
     assert all(name in invoke("list", "zoo").stdout for name in zoo_names())
 
 

@@ -30,7 +30,7 @@ from hf_sysgen.hub.publish import publish
 from hf_sysgen.hub.publish_model import find_runs, publish_model, run_card
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.results.record import Record, read_record, write_record
-from hf_sysgen.zoo import DEFAULT, ZOO, zoo_folder, zoo_names
+from hf_sysgen.zoo import CHECKPOINTS, DEFAULT, ZOO, zoo_folder, zoo_names
 
 pytestmark = pytest.mark.filterwarnings(f"{CLIENT_WARNING}:DeprecationWarning")
 CARDS = Path(__file__).parents[2] / "model_cards"
@@ -303,9 +303,18 @@ def test_what_a_record_says_is_text_on_its_card(records: list[Record]) -> None:
         assert len(set(rows)) == 1, block
 
 
+# those that come with the package
+SMALL = [name for name in zoo_names() if zoo_folder(name).parent == ZOO]
+
+
+def size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
 def test_the_zoo_is_small_and_shows_the_effect() -> None:
-    assert sum(path.stat().st_size for path in ZOO.rglob("*") if path.is_file()) < 3_000_000
-    better, worse = (read_record(zoo_folder(name) / "results.json").splits["test"] for name in zoo_names())
+    assert size(ZOO) < 3_000_000
+    assert size(CHECKPOINTS) < 60_000_000
+    better, worse = (read_record(zoo_folder(name) / "results.json").splits["test"] for name in SMALL)
     assert better.accuracy > worse.accuracy + 0.5
     assert find_runs(DEFAULT) == [zoo_folder(DEFAULT)]
 
@@ -313,16 +322,25 @@ def test_the_zoo_is_small_and_shows_the_effect() -> None:
 def test_the_zoo_gets_right_what_its_records_say() -> None:
     """As far as every 40th example can tell."""
     rows = load_benchmark("scan", "length_cutoff_26")["test"].select(range(0, 2624, 40))
-    for name in zoo_names():
+    for name in SMALL:
         answers, _ = predict(*load_checkpoint(name), rows["input"][:])
         share = sum(answer == target for answer, target in zip(answers, rows["target"][:], strict=True)) / len(rows)
         recorded = read_record(zoo_folder(name) / "results.json").splits["test"].accuracy
         assert abs(share - recorded) < 3 * (recorded * (1 - recorded) / len(rows)) ** 0.5
 
 
-@pytest.mark.parametrize("name", zoo_names())
-def test_code_of_the_zoos_cards(name: str, capsys: pytest.CaptureFixture) -> None:
-    exec(code_of(run_card(name)), {})
-    target = capsys.readouterr().out.split()
-    assert len(target) > 26
-    assert set(target) <= {"I_TURN_LEFT", "I_TURN_RIGHT", "I_WALK", "I_LOOK", "I_RUN", "I_JUMP"}
+def test_code_of_the_zoos_cards(hub: FakeHub, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """It prints the same with this package as in a process without it, from what would be published."""
+    codes, printed = [], []
+    for name in zoo_names():
+        exec(code_of(run_card(name)), {})
+        printed.append(capsys.readouterr().out.strip())
+        publish_model(name, f"org/{name}", api=api(hub))
+        codes.append(code_of(hub.repos["model", f"org/{name}"].files["README.md"].decode()))
+    capsys.readouterr()
+    lines = as_stranger(hub.environment(tmp_path, token=None), *codes).splitlines()
+    assert lines == [line for text in printed for line in text.splitlines()]
+    for name in SMALL:
+        target = printed[zoo_names().index(name)].split()
+        assert len(target) > 26
+        assert set(target) <= {"I_TURN_LEFT", "I_TURN_RIGHT", "I_WALK", "I_LOOK", "I_RUN", "I_JUMP"}

@@ -11,6 +11,8 @@ from documents import ROOT
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from hf_sysgen.models import DepthWidthConfig, DepthWidthForCausalLM
+from hf_sysgen.results.record import read_record
+from hf_sysgen.zoo import zoo_folder, zoo_names
 
 
 @pytest.fixture
@@ -58,13 +60,20 @@ def test_days_on_more_gpus(scripts):
 
 
 def test_heads_of_recipes_and_cards_are_those_of_the_records(scripts):
-    from kept_records import texts
+    from kept_records import kept_cells, texts
 
     written = texts()
     assert {path.parent.name for path in written} > {"model_cards", "csordas2021"}
     for path, text in written.items():
         assert text == path.read_text(encoding="utf-8"), f"{path}: run python perf/kept_records.py"
     assert {*written} >= {*(ROOT / "model_cards").glob("*.md")}
+    # seeds beside a model's own are those of its cell
+    cells = kept_cells()
+    for name in zoo_names():
+        record = read_record(zoo_folder(name) / "results.json")
+        beside = {path.parent.name for path in zoo_folder(name).glob("seed*/results.json")}
+        cell = cells[record.name]
+        assert beside == {f"seed{other.seed}" for other in cell} - {f"seed{record.seed}"}
 
 
 def test_mutants_differ_in_one_place(scripts):

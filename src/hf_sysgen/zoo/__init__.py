@@ -1,4 +1,4 @@
-"""The small trained models of this package: names, and folders with weights, record and card."""
+"""Trained models: names, and folders with weights, record and card. Small ones come with the package."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from pathlib import Path
 from hf_sysgen.data.info import unknown
 
 ZOO = Path(__file__).parent
+# larger ones, in a checkout of the repository only
+CHECKPOINTS = ZOO.parents[2] / "checkpoints"
 # the default model of `hf-sysgen predict`
 DEFAULT = "scan_length26_quick_relative_universal"
 
 
 def zoo_names() -> list[str]:
-    """The models of the zoo, sorted."""
-    return sorted(path.parent.name for path in ZOO.glob("*/config.json"))
+    """The models of the zoo, sorted; in a checkout also those of its folder `checkpoints`."""
+    return sorted(path.parent.name for folder in (ZOO, CHECKPOINTS) for path in folder.glob("*/config.json"))
 
 
 def zoo_folder(name: str) -> Path:
@@ -24,4 +26,4 @@ def zoo_folder(name: str) -> Path:
     """
     if name not in zoo_names():
         raise unknown("model of the zoo", name, zoo_names())
-    return ZOO / name
+    return next(folder / name for folder in (ZOO, CHECKPOINTS) if (folder / name).is_dir())
