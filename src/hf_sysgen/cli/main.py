@@ -255,7 +255,8 @@ def sweep(
         if accelerate is not None and not accelerate.is_file():
             raise RecipeError(f"--accelerate: there is no file {accelerate}; recipes/accelerate has some to start from")
         loaded = loaded.only(run) if run else loaded
-        from hf_sysgen.training.launch.sweep import run_sweep, states_text, submit_sweep
+        from hf_sysgen.training.launch.slurm import submit_sweep
+        from hf_sysgen.training.launch.sweep import run_sweep, states_text
 
         if dry_run:
             print(states_text(loaded))

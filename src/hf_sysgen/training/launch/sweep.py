@@ -1,13 +1,11 @@
-"""Run a sweep: on this machine, several runs at once, or as an array of Slurm jobs; and what its rule selects."""
+"""Run a sweep on this machine, several runs at once; and what its rule selects."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import shlex
-import shutil
 import statistics
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -19,8 +17,8 @@ from typing import IO
 from tqdm.auto import tqdm
 
 from hf_sysgen.config.sweep import Run, Selection, Sweep, cells_of
-from hf_sysgen.errors import RunFailed, UserError
-from hf_sysgen.files import locked, write_whole
+from hf_sysgen.errors import UserError
+from hf_sysgen.files import locked
 from hf_sysgen.results.record import RESULTS, Record, read_record
 from hf_sysgen.tables import table
 from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
@@ -187,52 +185,3 @@ def _value(run: Run, select: Selection) -> float:
         raise UserError(f"{path}: {select.split} has no metric {select.metric!r}; it has {', '.join(metrics)}")
     value = metrics[select.metric]
     return math.nan if value is None else value
-
-
-def submit_sweep(
-    sweep: Sweep, options: str, words: Sequence[str], at_once: int | None = None, accelerate: Path | None = None
-) -> str:
-    """
-    Hand the unfinished runs to Slurm as one array of jobs, each of which runs this sweep for one of its runs. The
-    script stays in the sweep's folder.
-
-    Args:
-        options: of sbatch, e.g. "--partition gpu --gres gpu:1 --time 24:00:00".
-        words: the sweep's file and its overrides, as they were given.
-        at_once: most jobs at once.
-        accelerate: see `TrainingProcesses`.
-
-    Returns:
-        what there is to say: the job's number, where it writes.
-
-    Raises:
-        UserError: there is no sbatch, or nothing to do.
-        RunFailed: sbatch refused the script.
-    """
-    if shutil.which("sbatch") is None:
-        raise UserError("sbatch is not in PATH: start this where Slurm is, or leave --slurm out")
-    left = [run.name for run in sweep.runs if state_of(run)[0] not in ("finished", "running")]
-    if not left:
-        raise UserError(f"{sweep.path}: every run is finished or running, there is nothing to submit")
-    command = [sys.executable, "-m", "hf_sysgen.cli", "sweep", *words, "--jobs", "1"]
-    command += ["--accelerate", str(accelerate)] if accelerate else []
-    limit = f"%{at_once}" if at_once else ""
-    script = sweep.folder / "array.sh"
-    write_whole(
-        script,
-        f"""#!/bin/bash
-#SBATCH --job-name={sweep.path.stem}
-#SBATCH --array=0-{len(left) - 1}{limit}
-#SBATCH --output={sweep.folder}/%A_%a.out
-#SBATCH --requeue
-#SBATCH --open-mode=append
-runs=(
-{chr(10).join(f"  {shlex.quote(name)}" for name in left)}
-)
-exec {shlex.join(command)} --run "${{runs[$SLURM_ARRAY_TASK_ID]}}"
-""",
-    )
-    done = subprocess.run(["sbatch", "--parsable", *shlex.split(options), str(script)], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise RunFailed(f"sbatch refused {script}: {done.stderr.strip() or done.stdout.strip()}")
-    return f"job {done.stdout.strip()}: {len(left)} of {len(sweep.runs)} runs, as {script} says"

@@ -1,0 +1,64 @@
+"""Run a sweep as an array of Slurm jobs."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from hf_sysgen.config.sweep import Sweep
+from hf_sysgen.errors import RunFailed, UserError
+from hf_sysgen.files import write_whole
+from hf_sysgen.training.launch.states import state_of
+
+
+def submit_sweep(
+    sweep: Sweep, options: str, words: Sequence[str], at_once: int | None = None, accelerate: Path | None = None
+) -> str:
+    """
+    Hand the unfinished runs to Slurm as one array of jobs, each of which runs this sweep for one of its runs. The
+    script stays in the sweep's folder.
+
+    Args:
+        options: of sbatch, e.g. "--partition gpu --gres gpu:1 --time 24:00:00".
+        words: the sweep's file and its overrides, as they were given.
+        at_once: most jobs at once.
+        accelerate: see `TrainingProcesses`.
+
+    Returns:
+        what there is to say: the job's number, where it writes.
+
+    Raises:
+        UserError: there is no sbatch, or nothing to do.
+        RunFailed: sbatch refused the script.
+    """
+    if shutil.which("sbatch") is None:
+        raise UserError("sbatch is not in PATH: start this where Slurm is, or leave --slurm out")
+    left = [run.name for run in sweep.runs if state_of(run)[0] not in ("finished", "running")]
+    if not left:
+        raise UserError(f"{sweep.path}: every run is finished or running, there is nothing to submit")
+    command = [sys.executable, "-m", "hf_sysgen.cli", "sweep", *words, "--jobs", "1"]
+    command += ["--accelerate", str(accelerate)] if accelerate else []
+    limit = f"%{at_once}" if at_once else ""
+    script = sweep.folder / "array.sh"
+    write_whole(
+        script,
+        f"""#!/bin/bash
+#SBATCH --job-name={sweep.path.stem}
+#SBATCH --array=0-{len(left) - 1}{limit}
+#SBATCH --output={sweep.folder}/%A_%a.out
+#SBATCH --requeue
+#SBATCH --open-mode=append
+runs=(
+{chr(10).join(f"  {shlex.quote(name)}" for name in left)}
+)
+exec {shlex.join(command)} --run "${{runs[$SLURM_ARRAY_TASK_ID]}}"
+""",
+    )
+    done = subprocess.run(["sbatch", "--parsable", *shlex.split(options), str(script)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RunFailed(f"sbatch refused {script}: {done.stderr.strip() or done.stdout.strip()}")
+    return f"job {done.stdout.strip()}: {len(left)} of {len(sweep.runs)} runs, as {script} says"
