@@ -412,11 +412,18 @@ echo 4711
 """
 
 
+FAKE_SQUEUE = """#!/bin/bash
+[ -e away ] && { echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1; }
+cat queue 2> /dev/null || true
+"""
+
+
 @pytest.fixture
 def sbatch(folder, monkeypatch):
     (folder / "bin").mkdir()
-    (folder / "bin" / "sbatch").write_text(FAKE_SBATCH)
-    (folder / "bin" / "sbatch").chmod(0o755)
+    for name, text in (("sbatch", FAKE_SBATCH), ("squeue", FAKE_SQUEUE)):
+        (folder / "bin" / name).write_text(text)
+        (folder / "bin" / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder / 'bin'}:{os.environ['PATH']}")
 
 
@@ -449,6 +456,26 @@ def test_slurm(folder, sbatch):
     assert "sbatch refused runs/sweeps/sweep/array.sh: sbatch: error: invalid partition" in refused.stderr
     assert sweep(path).exit_code == 0
     assert "there is nothing to submit" in sweep(path, "--slurm", "").stderr
+
+
+def test_slurm_is_asked_what_waits(folder, sbatch):
+    """A run that waits is not submitted again; one that has left the queue unfinished is."""
+    path = write_sweep(folder, seeds=[0, 1, 2])
+    names = [f"runs/tiny/seed{seed}" for seed in range(3)]
+    assert sweep(path, "--slurm", "").exit_code == 0
+    (folder / "queue").write_text("4711 0\n4711 2\n99 1\n")
+    listed = sweep(path, "--dry-run").stdout.splitlines()
+    assert [line.split()[0] for line in listed[:3]] == ["waiting", "new", "waiting"]
+    assert sweep(path, "--slurm", "").stdout.startswith("job 4711: 1 of 3 runs")
+    script = (folder / "runs/sweeps/sweep/array.sh").read_text()
+    assert [name for name in names if f"  {name}\n" in script] == names[1:2]
+    (folder / "queue").write_text("4711 0\n")
+    assert sweep(path, "--slurm", "").stdout.startswith("job 4711: 2 of 3 runs")
+    (folder / "away").touch()
+    result = sweep(path, "--slurm", "")
+    assert result.exit_code == 1
+    assert "squeue failed" in result.stderr
+    assert "Unable to contact slurm controller" in result.stderr
 
 
 def test_slurm_where_there_is_none(folder, monkeypatch):

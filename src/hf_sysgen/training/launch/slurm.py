@@ -15,17 +15,38 @@ from hf_sysgen.files import write_whole
 from hf_sysgen.training.launch.states import state_of
 
 
+def waiting_runs(folder: Path) -> set[str]:
+    """
+    The runs of a sweep's folder that jobs of earlier submissions hold: those that wait, and those that run.
+
+    Raises:
+        RunFailed: Slurm does not answer.
+    """
+    submitted = {path.stem.removeprefix("job-"): path for path in folder.glob("job-*.txt")}
+    if not submitted or shutil.which("squeue") is None:
+        return set()
+    # of each task of an array: the array's number, its own
+    command = ["squeue", "--me", "--array", "--noheader", "--states=PENDING,RUNNING,SUSPENDED", "--format=%F %K"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RunFailed(f"squeue failed, so nobody knows which runs wait: {done.stderr.strip() or done.stdout.strip()}")
+    tasks = [line.split() for line in done.stdout.splitlines()]
+    return {
+        submitted[job].read_text(encoding="utf-8").splitlines()[int(task)] for job, task in tasks if job in submitted
+    }
+
+
 def submit_sweep(
     sweep: Sweep, options: str, words: Sequence[str], at_once: int | None = None, accelerate: Path | None = None
 ) -> str:
     """
-    Hand the unfinished runs to Slurm as one array of jobs, each of which runs this sweep for one of its runs. The
-    script stays in the sweep's folder.
+    Hand the unfinished runs to Slurm as one array of jobs, each of which runs this sweep for one of its runs. Runs that
+    wait in the queue already are left out. The script and the list of the job's runs stay in the sweep's folder.
 
     Args:
         options: of sbatch, e.g. "--partition gpu --gres gpu:1 --time 24:00:00".
         words: the sweep's file and its overrides, as they were given.
-        at_once: most jobs at once.
+        at_once: most jobs of this submission at once.
         accelerate: see `TrainingProcesses`.
 
     Returns:
@@ -33,13 +54,16 @@ def submit_sweep(
 
     Raises:
         UserError: there is no sbatch, or nothing to do.
-        RunFailed: sbatch refused the script.
+        RunFailed: sbatch refused the script, or squeue does not answer.
     """
     if shutil.which("sbatch") is None:
         raise UserError("sbatch is not in PATH: start this where Slurm is, or leave --slurm out")
-    left = [run.name for run in sweep.runs if state_of(run)[0] not in ("finished", "running")]
+    waiting = waiting_runs(sweep.folder)
+    left = [
+        run.name for run in sweep.runs if run.name not in waiting and state_of(run)[0] not in ("finished", "running")
+    ]
     if not left:
-        raise UserError(f"{sweep.path}: every run is finished or running, there is nothing to submit")
+        raise UserError(f"{sweep.path}: every run is finished, running or waiting, there is nothing to submit")
     command = [sys.executable, "-m", "hf_sysgen.cli", "sweep", *words, "--jobs", "1"]
     command += ["--accelerate", str(accelerate)] if accelerate else []
     limit = f"%{at_once}" if at_once else ""
@@ -61,4 +85,7 @@ exec {shlex.join(command)} --run "${{runs[$SLURM_ARRAY_TASK_ID]}}"
     done = subprocess.run(["sbatch", "--parsable", *shlex.split(options), str(script)], capture_output=True, text=True)
     if done.returncode != 0:
         raise RunFailed(f"sbatch refused {script}: {done.stderr.strip() or done.stdout.strip()}")
-    return f"job {done.stdout.strip()}: {len(left)} of {len(sweep.runs)} runs, as {script} says"
+    # of a federation: number;cluster
+    job = done.stdout.strip().partition(";")[0]
+    write_whole(sweep.folder / f"job-{job}.txt", "".join(f"{name}\n" for name in left))
+    return f"job {job}: {len(left)} of {len(sweep.runs)} runs, as {script} says"

@@ -9,7 +9,8 @@ from hf_sysgen.errors import UserError
 from hf_sysgen.files import locked
 from hf_sysgen.training.run import RECIPE_COPY, being_trained, finished_results
 
-STATES = ("finished", "running", "resumable", "failed", "new")
+# "waiting": in the queue of Slurm
+STATES = ("finished", "running", "waiting", "resumable", "failed", "new")
 ENDED = "exit status "
 
 

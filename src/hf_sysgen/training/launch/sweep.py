@@ -22,6 +22,7 @@ from hf_sysgen.files import locked
 from hf_sysgen.results.record import RESULTS, Record, read_record
 from hf_sysgen.tables import table
 from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
+from hf_sysgen.training.launch.slurm import waiting_runs
 from hf_sysgen.training.launch.states import ENDED, STATES, failure_of, last_line, state_of
 from hf_sysgen.training.run import being_trained, finished_results
 
@@ -32,12 +33,18 @@ WAIT_SECONDS = 1.0
 def states_text(sweep: Sweep) -> str:
     """The runs of a sweep with their states, and how many there are of each."""
     states = [state_of(run) for run in sweep.runs]
+    waiting = waiting_runs(sweep.folder)
+    states = [
+        ("waiting", "") if run.name in waiting and state not in ("finished", "running") else (state, more)
+        for run, (state, more) in zip(sweep.runs, states, strict=True)
+    ]
     lines = [
         f"{state:9}  {run.name}" + (f": {more}" if more else "")
         for run, (state, more) in zip(sweep.runs, states, strict=True)
     ]
     counts = Counter(state for state, _ in states)
-    return "\n".join([*lines, f"{counted(len(lines))}: " + ", ".join(f"{counts[state]} {state}" for state in STATES)])
+    shown = (f"{counts[state]} {state}" for state in STATES if counts[state] or state != "waiting")
+    return "\n".join([*lines, f"{counted(len(lines))}: " + ", ".join(shown)])
 
 
 def counted(runs: int) -> str:

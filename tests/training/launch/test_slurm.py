@@ -1,0 +1,136 @@
+"""Sweeps under a real Slurm of two nodes, which are two daemons on this machine."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from tiny_runs import command, free_port, weights, write_recipe
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("slurmctld") is None, reason="needs Slurm: apt-get install slurm-wlm"),
+]
+
+CONF = """
+ClusterName=lab
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ports[0]}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/none
+CredType=cred/none
+StateSaveLocation={folder}/ctld
+SlurmdSpoolDir={folder}/%n
+SlurmctldPidFile={folder}/ctld.pid
+SlurmdPidFile={folder}/%n.pid
+SlurmctldLogFile={folder}/ctld.log
+SlurmdLogFile={folder}/%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+ReturnToService=2
+KillWait=5
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+MpiDefault=none
+SlurmdParameters=config_overrides
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=1 State=UNKNOWN
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=1 State=UNKNOWN
+PartitionName=main Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def slurm(*words: str) -> str:
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+
+def wait_for(found: Callable[[], object], seconds: float = 300) -> None:
+    end = time.monotonic() + seconds
+    while not found():
+        assert time.monotonic() < end, slurm("squeue") + slurm("sinfo")
+        time.sleep(0.5)
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder to work in, where Slurm answers."""
+    folder = tmp_path / "slurm"
+    for name in ("ctld", "n1", "n2"):
+        (folder / name).mkdir(parents=True)
+    ports = [free_port() for _ in range(3)]
+    text = CONF.format(folder=folder, user=getpass.getuser(), host=socket.gethostname().partition(".")[0], ports=ports)
+    (folder / "slurm.conf").write_text(text)
+    monkeypatch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    for daemon in (["slurmctld"], ["slurmd", "-N", "n1"], ["slurmd", "-N", "n2"]):
+        subprocess.run(daemon, check=True)
+    try:
+        wait_for(lambda: slurm("sinfo", "--noheader", "--Node", "--format=%T").split() == ["idle", "idle"], 60)
+        work = tmp_path / "work"
+        work.mkdir()
+        monkeypatch.chdir(work)
+        yield work
+    finally:
+        subprocess.run(["scancel", "--me"], check=False)
+        for pid in folder.glob("*.pid"):
+            os.kill(int(pid.read_text()), signal.SIGTERM)
+
+
+def running() -> dict[str, str]:
+    """The node of each task of an array that runs, by its number."""
+    lines = slurm("squeue", "--noheader", "--array", "--states=RUNNING", "--format=%K %N").splitlines()
+    return dict(line.split() for line in lines)
+
+
+def test_a_sweep_goes_on_whatever_happens_to_its_jobs(lab: Path) -> None:
+    """One job is cancelled, one requeued, one loses its node; nothing is submitted twice, and all runs finish."""
+    write_recipe(lab, max_steps=300, save_steps=10, eval_steps=300)
+    (lab / "sweep.yaml").write_text(yaml.safe_dump({"recipes": ["tiny.yaml"], "seeds": [0, 1, 2, 3]}))
+    runs = [lab / "runs" / "tiny" / f"seed{seed}" for seed in range(4)]
+
+    def submit() -> subprocess.CompletedProcess[str]:
+        return command(["-m", "hf_sysgen.cli", "sweep", "sweep.yaml", "--slurm", "--time 60", "--jobs", "2"], lab)
+
+    first = submit()
+    assert first.returncode == 0, first.stderr
+    assert ": 4 of 4 runs" in first.stdout
+    job = first.stdout.split()[1].rstrip(":")
+    again = submit()
+    assert (again.returncode, "nothing to submit" in again.stderr) == (2, True), again.stdout
+    slurm("scancel", f"{job}_3")
+    assert ": 1 of 4 runs" in submit().stdout
+
+    def has_checkpoint(task: str) -> bool:
+        return any((lab / "runs" / "tiny" / f"seed{task}").glob("checkpoint-*/complete"))
+
+    wait_for(lambda: {"0", "1"} <= {task for task in running() if has_checkpoint(task)})
+    node = running()["1"]
+    slurm("scontrol", "requeue", f"{job}_0")
+    slurm("scontrol", "update", f"nodename={node}", "state=down", "reason=trial")
+    wait_for(lambda: "1" not in running() or running()["1"] != node)
+    slurm("scontrol", "update", f"nodename={node}", "state=resume")
+    # a requeued job waits for two minutes
+    slurm("scontrol", "update", f"jobid={job}", "starttime=now")
+    wait_for(lambda: all((run / "results.json").is_file() for run in runs), 900)
+    wait_for(lambda: not slurm("squeue", "--noheader").strip(), 60)
+    assert (
+        command(["-m", "hf_sysgen.cli", "sweep", "sweep.yaml", "--dry-run"], lab)
+        .stdout.splitlines()[-1]
+        .startswith("4 runs: 4 finished")
+    )
+
+    (lab / "whole").mkdir()
+    write_recipe(lab / "whole", max_steps=300, save_steps=10, eval_steps=300)
+    assert command(["-m", "hf_sysgen.cli", "train", "tiny.yaml", "seed=1"], lab / "whole").returncode == 0
+    assert weights(runs[1]) == weights(lab / "whole" / "runs" / "tiny" / "seed1")
