@@ -52,9 +52,8 @@ def crossing() -> str:
         tasks = {task for task, needed, _ in TASKS if has_needed(config, needed)}
         cells = ["●" if (name, one.name) in recipes else "○" if one.task in tasks else "" for one in list_benchmarks()]
         rows.append((f"`{name}`", *cells))
-    # <wbr>: a line may break there
-    header = ("", *(one.name.replace("_", "_<wbr>") for one in list_benchmarks()))
-    return markdown(header, rows, numbers=False)
+    table = markdown(("", *(one.name for one in list_benchmarks())), rows, numbers=False)
+    return f'<div class="matrix" markdown="1">\n\n{table}\n\n</div>'
 
 
 def model(model_type: str) -> str:
