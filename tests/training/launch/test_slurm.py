@@ -134,4 +134,4 @@ def test_a_sweep_goes_on_whatever_happens_to_its_jobs(lab: Path) -> None:
     (lab / "whole").mkdir()
     write_recipe(lab / "whole", max_steps=300, save_steps=10, eval_steps=300)
     assert command(["-m", "hf_sysgen.cli", "train", "tiny.yaml", "seed=1"], lab / "whole").returncode == 0
-    assert weights(runs[1]) == weights(lab / "whole" / "runs" / "tiny" / "seed1")
+    assert weights(runs[1] / "model") == weights(lab / "whole" / "runs" / "tiny" / "seed1" / "model")
