@@ -267,6 +267,24 @@ def sweep(
     raise typer.Exit(outcome.status)
 
 
+@app.command("lm-eval-tasks")
+def lm_eval_tasks(
+    output: Annotated[
+        Path | None, typer.Option(help="folder to write to; default: one in the cache of datasets")
+    ] = None,
+) -> None:
+    """Write the text benchmarks as tasks of lm-evaluation-harness, and print their folder, for its --include_path."""
+    with reported() as outcome:
+        import datasets
+
+        from hf_sysgen.evaluation.lm_eval import write_tasks
+
+        folder = output or Path(datasets.config.HF_DATASETS_CACHE) / "hf_sysgen" / "lm_eval_tasks"
+        write_tasks(folder)
+        print(folder)
+    raise typer.Exit(outcome.status)
+
+
 @app.command()
 def report(
     name: Annotated[str, typer.Argument(metavar="TABLE", help="e.g. csordas2021-table3, csordas2021, or all")] = "all",

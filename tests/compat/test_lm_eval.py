@@ -1,0 +1,98 @@
+"""lm-evaluation-harness runs the tasks that this package writes, and counts as this package does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from hf_sysgen.data import load_benchmark
+from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
+from hf_sysgen.evaluation.lm_eval import tasks, write_tasks
+from hf_sysgen.zoo import DEFAULT
+
+TOOL = "lm_eval"
+lm_eval = pytest.importorskip("lm_eval", reason="needs lm-eval: pip install 'hf-sysgen[compat]'")
+
+from lm_eval.api.model import LM  # noqa: E402
+from lm_eval.models.huggingface import HFLM  # noqa: E402
+from lm_eval.tasks import TaskManager  # noqa: E402
+
+pytestmark = pytest.mark.compat
+
+
+@pytest.fixture(scope="module")
+def manager(tmp_path_factory: pytest.TempPathFactory) -> TaskManager:
+    folder = tmp_path_factory.mktemp("tasks")
+    write_tasks(folder)
+    return TaskManager(include_path=str(folder), include_defaults=False)
+
+
+def run(model: LM, task: str, manager: TaskManager, limit: int, shots: int) -> SimpleNamespace:
+    found = lm_eval.simple_evaluate(
+        model, tasks=[task], num_fewshot=shots, limit=limit, task_manager=manager, bootstrap_iters=0, log_samples=True
+    )
+    return SimpleNamespace(scores=found["results"][task], samples=found["samples"][task])
+
+
+def test_every_task_is_known(manager: TaskManager) -> None:
+    names = {task.name for task in tasks()}
+    assert names <= set(manager.all_tasks)
+    assert {"sysgen_scan_length_cutoff_26_test", "sysgen_cogs_gen_2020_test", "sysgen_cfq_mcd1_test"} <= names
+    assert len(names) > 100
+
+
+class Zoo(LM):
+    """Answers with a trained model of this package, which reads the last input alone."""
+
+    def generate_until(self, requests) -> list[str]:
+        inputs = [one.args[0].rpartition("Input: ")[2].removesuffix("\nOutput:") for one in requests]
+        answers, _ = predict(*load_checkpoint(DEFAULT), inputs)
+        return [f" {answer}" for answer in answers]
+
+    def loglikelihood(self, requests):
+        raise NotImplementedError
+
+    loglikelihood_rolling = loglikelihood
+
+
+def test_counts_as_this_package_does(manager: TaskManager) -> None:
+    """Example by example, with documents in the order of the benchmark."""
+    count = 60
+    found = run(Zoo(), "sysgen_scan_length_cutoff_26_test", manager, count, shots=2)
+    rows = load_benchmark("scan", "length_cutoff_26")["test"].select(range(count))
+    answers, _ = predict(*load_checkpoint(DEFAULT), rows["input"][:])
+    exact = [float(answer == target) for answer, target in zip(answers, rows["target"][:], strict=True)]
+    samples = sorted(found.samples, key=lambda sample: sample["doc_id"])
+    assert [sample["doc"]["input"] for sample in samples] == rows["input"][:]
+    assert [sample["exact_match"] for sample in samples] == exact
+    assert found.scores["exact_match,none"] == pytest.approx(sum(exact) / count)
+    assert 0 < sum(exact) < count
+    train = set(load_benchmark("scan", "length_cutoff_26")["train"]["input"])
+    for sample in samples:
+        _, *shown, asked = sample["arguments"][0][0].split("Input: ")
+        assert len(shown) == 2
+        assert {text.split("\nOutput: ")[0] for text in shown} <= train
+        assert asked == f"{sample['doc']['input']}\nOutput:"
+
+
+def test_a_causal_model_writes_a_line(manager: TaskManager, tmp_path: Path) -> None:
+    """Any model of transformers; the answer ends with its line."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    letters = Tokenizer(models.BPE({chr(code): code for code in range(128)}, []))
+    letters.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=letters, eos_token="\x00", pad_token="\x00")
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=128, n_positions=4096, n_embd=8, n_layer=1, n_head=1)).eval()
+    found = run(HFLM(pretrained=model, tokenizer=tokenizer, batch_size=1), "sysgen_cogs_vf_current_test", manager, 2, 1)
+    for sample in found.samples:
+        (answer,) = sample["resps"][0]
+        assert "\n" not in answer
+        assert sample["exact_match"] == float(answer.split() == sample["doc"]["target"].split())
+    categories = {sample["doc"]["category"] for sample in found.samples}
+    assert {f"exact_match_{category},none" for category in categories} <= found.scores.keys()
