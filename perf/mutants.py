@@ -4,7 +4,8 @@ How many small errors in the code the tests catch: `python perf/mutants.py --cou
 A mutant is the package with one change: an operator, number, condition or argument. The seed decides which. First run
 the test files that name what the changed module defines, those with the most names first; then the other tests of its
 folder. A mutant is caught when a test fails that passes on the unchanged code. It survives when all pass, and is out of
-time after `--seconds` of processor time. Read the list of survivors: some mutants change no behaviour.
+time after `--seconds` of processor time. Read the list of survivors: of those that change no behaviour, set `how` to
+`equal` and `why` to the reason in the JSON. After new tests, `--again` tries the other survivors once more.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "hf_sysgen"
 # files that are not mutated: starts of programs
 LEFT_OUT = ("__main__.py",)
+DECIDED = ("caught", "equal")
 SWAPPED: dict[type, type] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.Add,
     ast.Pow: ast.Mult, ast.MatMult: ast.Mult, ast.And: ast.Or, ast.Or: ast.And, ast.Lt: ast.LtE, ast.LtE: ast.Lt,
@@ -246,6 +248,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="number of the first mutant that is run")
     parser.add_argument("--seconds", type=int, default=150, help="processor time for the tests of a mutant")
+    parser.add_argument("--again", action="store_true", help="only those that survived or were out of time")
     parser.add_argument("--output", type=Path, help="JSON, added to after each mutant")
     options = parser.parse_args()
     # before the first fork
@@ -259,21 +262,26 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     if options.output is not None and options.output.exists():
         rows = json.loads(options.output.read_text())["mutants"]
-    done = {(row["file"], row["line"], row["what"]) for row in rows}
+    known = {(row["file"], row["line"], row["what"]): row for row in rows}
     sound: dict[str, bool] = {}
     with tempfile.TemporaryDirectory(prefix="mutants-") as name:
         folder = Path(name) / "clone"
         shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__", "build"))
         for number, (path, source, line, what) in enumerate(list(drawn(options.count, options.seed))):
             key = (str(path.relative_to(ROOT)), line, what)
-            if number < options.first or key in done:
+            before = known.get(key)
+            if number < options.first or (before is None) == options.again:
+                continue
+            if before is not None and before["how"] in DECIDED:
                 continue
             how, by = judge(folder, path, source, options.seconds, sound)
+            rows = [row for row in rows if row is not before]
             rows.append({"number": number, "file": key[0], "line": line, "what": what, "how": how, "by": by})
+            rows.sort(key=lambda row: row["number"])
             counts = {one: sum(row["how"] == one for row in rows) for one in dict.fromkeys(row["how"] for row in rows)}
             print(number, *key, how, by, counts, flush=True)
             if options.output is not None:
-                content = {"seed": options.seed, "seconds": options.seconds, **counts, "mutants": rows}
+                content = {"seed": options.seed, "count": options.count, **counts, "mutants": rows}
                 options.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 

@@ -37,6 +37,7 @@ TINY = ["training.max_steps=2", "training.eval_steps=2", "training.report_to=non
 sys.path.insert(0, str(DOCS / "_generate"))
 import hook  # noqa: E402
 import pictures  # noqa: E402
+import reliability_tables  # noqa: E402
 import result_tables  # noqa: E402
 import speed_tables  # noqa: E402
 
@@ -408,6 +409,32 @@ def test_table_of_pretraining(monkeypatch, tmp_path):
     assert ours == "| `depth_width_decoder` | 1,000 | 100 | 1.25 | 3 | 25.0% | 90 | 0.75 | 3 | 25.0% |"
     assert gpt2 == "| `gpt2` | 1,000 | 50 | 0.62 | 3 | 25.0% | 120 | 1.00 | 3 | 25.0% |"
     assert llama == "| `llama` | 1,000 | 80 | 1.00 | 3 | 25.0% | 60 | 0.50 | 3 | 25.0% |"
+
+
+def test_tables_of_what_was_tried(tmp_path, monkeypatch):
+    """Sums over attacks, and mutants by folder; those that survived are listed."""
+    endings = {"fine": 1, "line": 2, "traceback": 0, "slow": 0, "silent": 1, "lost": 0, "longest_seconds": 0.5}
+    now = {"recipes": {"tries": 4, **endings}, "kills": {"tries": 4, **endings, "longest_seconds": 2.0}}
+    (tmp_path / "attacks.json").write_text(json.dumps({"before": {"kills": "3 of 9"}, "now": now}))
+    monkeypatch.setattr(reliability_tables, "PERF", tmp_path)
+    _, _, *rows = reliability_tables.attacks().splitlines()
+    assert [[cell.strip() for cell in row.split("|")[2:-1]] for row in rows] == [
+        ["4", "1", "2", "0", "0", "1", "0", "0.5 s", ""],
+        ["4", "1", "2", "0", "0", "1", "0", "2.0 s", "3 of 9"],
+        ["8", "2", "4", "0", "0", "2", "0", "2.0 s", ""],
+    ]
+    ways = (("data/x.py", "caught"), ("data/y.py", "survived"), ("data/y.py", "equal"), ("z.py", "out of time"))
+    mutants = [
+        {"file": f"src/hf_sysgen/{file}", "line": 3, "what": "0 -> 1", "how": how, "why": f"Because of {file}."}
+        for file, how in ways
+    ]
+    (tmp_path / "mutants.json").write_text(json.dumps({"count": 5, "mutants": mutants}))
+    text = reliability_tables.mutants()
+    assert "| `data/` | 3 | 1 | 1 | 1 | 0 |" in text
+    assert "| together | 4 | 1 | 1 | 1 | 1 |" in text
+    assert "4 were tried" in text
+    assert text.count("data/y.py") == 4
+    assert "data/x.py" not in text
 
 
 def test_table_of_stories_by_length(monkeypatch):

@@ -20,16 +20,18 @@ import latex2mathml.converter
 import model_tables
 import pictures
 import recipe_tables
+import reliability_tables
 import result_tables
 import speed_tables
 from kept import ROOT
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
+MODULES = (
+    api_blocks, data_tables, model_tables, recipe_tables, reliability_tables, result_tables, speed_tables,
+)  # fmt: skip
 TABLES: dict[str, Callable[..., str]] = {
-    function.__name__: function
-    for module in (api_blocks, data_tables, model_tables, recipe_tables, result_tables, speed_tables)
-    for function in module.TABLES
+    function.__name__: function for module in MODULES for function in module.TABLES
 }
 MARK = re.compile(r"^<!-- table: (\S+)((?: \S+)*) -->$", re.MULTILINE)
 # the form in which pymdownx.arithmatex leaves formulas

@@ -105,6 +105,12 @@ def cells_of(recipe: str) -> list[tuple[Table, Cell]]:
     ]
 
 
+def test_tables_of_setups_and_figures_without_numbers_are_not_compared():
+    compared = {table.id for _, table in find_tables("all") if table.compared}
+    assert {"csordas2021-table3", "csordas2021-table5"} <= compared
+    assert not {"csordas2021-table10", "bergen2021-table1", "petty2023-figure3", "chaabouni2021-figure1"} & compared
+
+
 @pytest.mark.parametrize("recipe", FILES)
 def test_a_recipe_that_names_a_cell_names_one_that_it_makes(recipe):
     about = shipped(recipe).paper
