@@ -408,6 +408,16 @@ def test_recipes_that_cannot_run(tmp_path, word, parts, monkeypatch):
     assert not list(tmp_path.glob("run/*.json"))
 
 
+def test_fields_of_recipes_and_what_they_mean():
+    result = invoke("recipe", "fields", "training")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert any(line.startswith("  max_steps: ") for line in lines)
+    assert "batches.length_buckets" not in result.stdout
+    assert max(map(len, lines)) <= 120
+    assert_one_line_error(invoke("recipe", "fields", "trainings"), "trainings", "training")
+
+
 def test_output_directory_of_something_else(tmp_path, run_dir):
     before = snapshot(run_dir)
     other = write_recipe(tmp_path, output_dir=str(run_dir), seed=5)

@@ -126,6 +126,9 @@ def test_checks_see_a_long_query(load: Load, failed: Failed) -> None:
     long = parts["train"].filter(lambda row: len(row["target"].split()) >= 50).select(range(5))
     found = failed("mcd1_edge_unfiltered", datasets.DatasetDict({**parts, "validation": long}))
     assert any(fact.startswith("no query of validation has 50 tokens or more: 5 exceptions") for fact in found)
+    exact = long.map(lambda row: {"target": " ".join(row["target"].split()[:50])})
+    found = failed("mcd1_edge_unfiltered", datasets.DatasetDict({**parts, "validation": exact}))
+    assert any(fact.startswith("no query of validation has 50 tokens or more: 5 exceptions") for fact in found)
 
 
 @pytest.fixture

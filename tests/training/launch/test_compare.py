@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from made_records import made_record
 from tiny_runs import write_recipe
 from typer.testing import CliRunner
 
 from hf_sysgen.cli.main import app
+from hf_sysgen.training.launch import compare
 from hf_sysgen.training.launch.processes import TrainingProcesses
 
 
@@ -46,6 +48,16 @@ def test_the_best_of_several_metrics(trained, tmp_path):
         *recipes, "--translate", "jump"
     )
     assert trained == []
+
+
+def test_the_best_on_test_translates(tmp_path, monkeypatch):
+    """One without any right answer is not the best."""
+    files = [write_recipe(tmp_path, name, seed=seed) for seed, name in enumerate("abc")]
+    records = iter([made_record(splits={"test": accuracy}) for accuracy in (0.0, 0.5, 0.25)])
+    monkeypatch.setattr(compare, "run_sweep", lambda *_: 0)
+    monkeypatch.setattr(compare, "read_record", lambda path: next(records))
+    monkeypatch.setattr(compare, "_translate", lambda recipe, sentences: recipe.seed)
+    assert compare.compare_recipes(files, sentences=["jump"]) == 1
 
 
 def test_a_word_that_no_model_knows(trained, learned):

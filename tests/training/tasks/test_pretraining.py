@@ -237,7 +237,8 @@ def test_shards_elsewhere_are_known_by_name(text):
     names = shard_names("train")
     assert known_shards("train", "http://nowhere/a") == [Shard(name, None) for name in names]
     for number, shard in enumerate(known_shards("train", text)):
-        assert shard.beginning
+        # runs that were killed have kept it in this form
+        assert re.fullmatch("[0-9a-f]{16}", shard.beginning)
         assert [name for name in names if shard.is_same(Shard(name, None))] == [names[number]]
 
 
