@@ -319,7 +319,7 @@ def test_a_section_of_another_kind_keeps_what_both_have(tmp_path):
     assert recipe.model.fields == SIZES
 
 
-@pytest.mark.parametrize("text", ["base: r.yaml\n", "base: none.yaml\n", "base: [r.yaml]\n"])
+@pytest.mark.parametrize("text", ["base: r.yaml\n", "base: none.yaml\n", "base: [r.yaml]\n", 'base: "a\\0b"\n'])
 def test_bases_that_are_none(text, tmp_path):
     with pytest.raises(RecipeError) as caught:
         load_recipe(write(tmp_path, text))
