@@ -134,11 +134,11 @@ def _resolved(path: Path, known_fields: Any = None, above: tuple[Path, ...] = ()
     name = sections.pop(BASE)
     if not isinstance(name, str):
         raise RecipeError(f"{BASE}: expected a file, got {cut(name)}", BASE)
-    base_path = path.parent / name
-    # first, as no file can have some names, e.g. with a NUL character
-    if not base_path.is_file():
-        raise RecipeError(f"{BASE}: there is no file {base_path}", BASE)
-    base_path = base_path.resolve()
+    try:
+        base_path = (path.parent / name).resolve(strict=True)
+    except (OSError, ValueError, RuntimeError) as error:
+        # also names that no file can have, and circles of links
+        raise RecipeError(f"{BASE}: there is no file {path.parent / name}", BASE) from error
     if base_path in (*above, path.resolve()):
         raise RecipeError(f"{BASE}: {name} starts from this file itself", BASE)
     base = _resolved(base_path, known_fields, (*above, path.resolve()))
