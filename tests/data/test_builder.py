@@ -80,6 +80,9 @@ def prepared(cache_dir: Path, fault: Exception | None = None) -> datasets.Datase
 def test_a_reader_s_error_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"toy\.txt: line 2"):
         prepared(tmp_path, DataError("toy.txt: line 2 is wrong"))
+    # as of JSON that is nested deep
+    with pytest.raises(DamagedData, match="RecursionError"):
+        prepared(tmp_path, RecursionError("maximum recursion depth exceeded"))
     # its kind stays
     with pytest.raises(DamagedData, match=r"^toy\.txt: "):
         prepared(tmp_path, DamagedData("toy.txt: is cut short"))

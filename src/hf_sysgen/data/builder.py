@@ -232,8 +232,8 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
             )
         if unusable := self._unusable_cache(error):
             return unusable
-        if isinstance(error, (ValueError, LookupError, EOFError, SyntaxError)):
-            # errors of readers: the file has another layout than expected
+        if isinstance(error, (ValueError, LookupError, EOFError, SyntaxError, RecursionError)):
+            # errors of readers: the file has another layout than expected, or is nested too deep
             files = ", ".join(dict.fromkeys(self._files.values())) if self._files else "its files"
             return DamagedData(f"{what}: cannot make examples of {files} ({one_line(error)}); replace them")
         if isinstance(error, ImportError) and self.BENCHMARK.extra:
