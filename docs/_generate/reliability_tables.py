@@ -51,15 +51,15 @@ def attacks() -> str:
             f"{now[name]['tries']:,}",
             *(f"{now[name][ending]:,}" for ending in ENDINGS),
             f"{now[name]['longest_seconds']:.1f} s",
-            before.get(name, ""),
         )
         for name, what in DAMAGED.items()
         if name in now
     ]
     total = [f"{sum(one[key] for one in now.values()):,}" for key in ("tries", *ENDINGS)]
     longest = max(one["longest_seconds"] for one in now.values())
-    rows.append(("together", *total, f"{longest:.1f} s", ""))
-    return markdown(("damaged", "tries", *ENDINGS.values(), "longest", "ended badly at first"), rows)
+    rows.append(("together", *total, f"{longest:.1f} s"))
+    first = "; ".join(f"{DAMAGED[name]}: {count}" for name, count in before.items())
+    return f"{markdown(('damaged', 'tries', *ENDINGS.values(), 'longest'), rows)}\n\nEnded badly at first: {first}."
 
 
 def mutants() -> str:
