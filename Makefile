@@ -33,7 +33,7 @@ test: $(VENV)/installed  ## the default test suite
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 test-slow: $(VENV)/installed  ## the tests that take minutes each
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m slow -q
 
 test-gpu: $(VENV)/installed  ## the tests that need a GPU
 	$(BIN)/python -m pytest -m gpu -q

@@ -229,8 +229,8 @@ def test_a_folder_that_is_not_there(monkeypatch, tmp_path):
 
 COMMANDS = [
     ["list"], ["train", "recipe.yaml"], ["compare", "recipe.yaml"], ["evaluate", "model", "scan"], ["predict", "jump"],
-    ["look", "attention", "model", "jump"], ["look", "biases", "model"], ["look", "example", "run"],
-    ["look", "story", "model", "Ann wife Bob, Ann ? Bob"], ["publish", "model", "me/model"], ["card", "results.json"],
+    ["plot", "attention", "model", "jump"], ["plot", "biases", "model"], ["plot", "example", "run"],
+    ["plot", "story", "model", "Ann wife Bob, Ann ? Bob"], ["publish", "model", "me/model"], ["card", "results.json"],
     ["sweep", "sweep.yaml"], ["data", "list"], ["data", "describe", "scan"],
 ]  # fmt: skip
 
@@ -239,12 +239,15 @@ COMMANDS = [
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_commands_that_read_it_say_so(words, tmp_path):
     """In a fresh process, where the first import of the models or benchmarks reads the folder."""
-    (tmp_path / "recipe.yaml").write_text("model: sysgen_transformer\n")
+    (tmp_path / "recipe.yaml").write_text(
+        "model: {type: sysgen_transformer}\ndata: {benchmark: scan, config: simple}\n"
+        "batches: {sampling: epochs, size: 2}\ntraining: {max_steps: 1, learning_rate: 1.0}\n"
+    )
     (tmp_path / "sweep.yaml").write_text("recipes: [recipe.yaml]\nseeds: [0]\n")
-    (tmp_path / "results.json").write_text("{}")
     (tmp_path / "run").mkdir()
-    shutil.copy(ROOT / "results" / "clutrr_edge_234_quick-seed0.json", tmp_path / "run" / "results.json")
-    output = ["-o", "picture.png"] if words[0] == "look" else []
+    for folder in (tmp_path, tmp_path / "run"):
+        shutil.copy(ROOT / "results/bergen2021/clutrr_edge_234_quick-seed0.json", folder / "results.json")
+    output = ["-o", "picture.png"] if words[0] == "plot" else []
     done = command(["-m", "hf_sysgen.cli", *words, *output], tmp_path, **{EXTENSIONS_VARIABLE: "none"})
     assert done.returncode == 2, done.stderr
     assert len(done.stderr.splitlines()) == 1
