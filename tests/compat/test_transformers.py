@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from every_model import DECODERS, TRAINED, model_and_batch, with_labels
+from every_model import DECODERS, SEQ2SEQ, TRAINED, model_and_batch, with_labels
 from transformers import ContinuousBatchingConfig, GenerationConfig, Trainer, TrainingArguments
+
+from hf_sysgen.data.text.vocabulary import build_vocabulary
 
 TOOL = "transformers"
 
@@ -36,3 +38,23 @@ def test_continuous_batching(name: str) -> None:
     pages = ContinuousBatchingConfig(page_size=4, num_blocks=64, max_batch_tokens=16)
     found = model.generate_batch(prompts, GenerationConfig(**options), pages, warmup=False)
     assert [answer.generated_tokens for answer in found.values()] == expected
+
+
+@pytest.mark.parametrize("name", [*SEQ2SEQ, *DECODERS])
+def test_stop_strings(name: str) -> None:
+    """`generate(stop_strings=...)` with a tokenizer of words"""
+    model, batch = model_and_batch(name)
+    words = " ".join(f"w{index:02}" for index in range(16))
+    tokenizer = build_vocabulary([words], [words], joint=True, start=False).tokenizer
+    assert len(tokenizer) == model.config.vocab_size
+    source = {key: value[:1] for key, value in batch.items() if not key.startswith("decoder")}
+    options = {"max_new_tokens": 8, "do_sample": True, "temperature": 50.0, "eos_token_id": 16, "suppress_tokens": [16]}
+    torch.manual_seed(3)
+    whole = model.generate(**source, **options)[0]
+    first = 1 if name in SEQ2SEQ else source["input_ids"].shape[1]
+    written = tokenizer.convert_ids_to_tokens(whole[first:])
+    stop = f"{written[1]} {written[2]}"
+    torch.manual_seed(3)
+    stopped = model.generate(**source, **options, stop_strings=[stop, "never"], tokenizer=tokenizer)[0]
+    assert torch.equal(stopped, whole[: first + 3])
+    assert len(whole) > len(stopped)

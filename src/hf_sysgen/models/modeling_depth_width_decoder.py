@@ -10,7 +10,6 @@ import torch
 from torch import nn
 from transformers import initialization as init
 from transformers.cache_utils import Cache, DynamicCache
-from transformers.generation import GenerationMixin
 from transformers.masking_utils import create_causal_mask
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
@@ -25,6 +24,7 @@ from .causal_positions import BucketedBias, apply_rotary, paged_positions, rotar
 from .chunked_loss import chunked_cross_entropy
 from .configuration_depth_width_decoder import DepthWidthConfig
 from .dropout import dropout
+from .generation import SysgenGenerationMixin
 from .linear import fan_in_linear
 from .positions import TokenEmbedding
 from .registry import register
@@ -271,7 +271,7 @@ class DepthWidthModel(DepthWidthPreTrainedModel):
 
 
 @register
-class DepthWidthForCausalLM(DepthWidthPreTrainedModel, GenerationMixin):
+class DepthWidthForCausalLM(DepthWidthPreTrainedModel, SysgenGenerationMixin):
     """[`DepthWidthModel`] with logits, a loss that never holds all of them, and `generate`."""
 
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}  # noqa: RUF012

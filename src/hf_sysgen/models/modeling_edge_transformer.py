@@ -4,7 +4,6 @@
 
 import torch
 from torch import nn
-from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import (
     BaseModelOutput,
     Seq2SeqLMOutput,
@@ -18,6 +17,7 @@ from .edge_cache import EdgeCache
 from .edge_decoder import EdgeDecoder
 from .edge_encoder import EdgeEncoder, EdgePreTrainedModel
 from .edge_layers import loops
+from .generation import SysgenGenerationMixin
 from .readout import Readout, RelationHead, edge_state, linear_readout, mean_cross_entropy
 from .registry import register
 from .seq2seq import ShiftedLabels, token_loss
@@ -32,7 +32,7 @@ class EdgeTransformerModel(EdgeEncoder):
 
 
 @register
-class EdgeTransformerForConditionalGeneration(ShiftedLabels, EdgePreTrainedModel, GenerationMixin):
+class EdgeTransformerForConditionalGeneration(ShiftedLabels, EdgePreTrainedModel, SysgenGenerationMixin):
     """Encoder, decoder and logits, with a loss and `generate`; one table of embeddings for source and target."""
 
     # the loss divides by `num_items_in_batch`, so that accumulated and sharded batches have one loss

@@ -14,6 +14,7 @@ from transformers.utils import can_return_tuple
 
 from .base import answer_auto_model, state_tying
 from .configuration_universal_t5_transformer import UniversalT5TransformerConfig
+from .generation import SysgenGenerationMixin
 from .registry import register
 from .seq2seq import ShiftedLabels, token_loss
 
@@ -102,7 +103,9 @@ class UniversalT5TransformerModel(Universal, T5Model):
 
 
 @register
-class UniversalT5TransformerForConditionalGeneration(Universal, ShiftedLabels, T5ForConditionalGeneration):
+class UniversalT5TransformerForConditionalGeneration(
+    Universal, ShiftedLabels, SysgenGenerationMixin, T5ForConditionalGeneration
+):
     """
     Identical to transformers' [`T5ForConditionalGeneration`] except:
     - one block per stack, applied at every depth.

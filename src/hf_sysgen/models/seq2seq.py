@@ -10,7 +10,6 @@ import torch
 from torch import nn
 from transformers import initialization as init
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
-from transformers.generation import GenerationMixin
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 from transformers.modeling_outputs import (
     BaseModelOutput,
@@ -24,6 +23,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention import CrossAttention, SelfAttention
 from .base import SysgenPreTrainedModel
+from .generation import SysgenGenerationMixin
 from .layers import DecoderLayer, EncoderLayer
 from .linear import linear
 from .positions import EmbeddingInput, TokenEmbedding, reset_table
@@ -374,7 +374,7 @@ def other_outputs(outputs: Seq2SeqModelOutput) -> dict[str, Any]:
     return {name: value for name, value in outputs.items() if name != "last_hidden_state"}
 
 
-class Seq2SeqLM(ShiftedLabels, Seq2SeqPreTrainedModel, GenerationMixin):
+class Seq2SeqLM(ShiftedLabels, Seq2SeqPreTrainedModel, SysgenGenerationMixin):
     """[`Seq2SeqModel`] with logits over the decoder's table, a loss and `generate`."""
 
     _tied_weights_keys = {"lm_head.weight": "model.decoder.embed_tokens.weight"}  # noqa: RUF012
