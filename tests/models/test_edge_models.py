@@ -184,10 +184,39 @@ def test_cache_operations() -> None:
     cache.batch_repeat_interleave(2)
     cache.batch_select_indices(torch.tensor([3]))
     assert torch.equal(slot.buffers[0][:, :4, :4], kept[[1]])
-    cache.crop(1)
-    assert (cache.get_seq_length(), slot.length) == (1, 3)
+    cache.crop(0)
+    assert (cache.get_seq_length(), slot.length) == (2, 4)
     cache.crop(-1)
-    assert cache.get_seq_length() == 0
+    assert (cache.get_seq_length(), slot.length) == (1, 3)
+    with pytest.raises(ValueError, match=r"crop\(1\)"):
+        cache.crop(1)
+
+
+@torch.no_grad()
+def test_a_given_cache_is_read(translation) -> None:
+    """Whether or not the call keeps one, and with labels."""
+    batch = edge_batch("translation", labels=False)
+    target = torch.randint(17, (BATCH, TARGET), generator=torch.Generator().manual_seed(1))
+    whole = translation(**batch, decoder_input_ids=target, use_cache=False)
+    assert whole.past_key_values is None
+    for options in ({"use_cache": False}, {"use_cache": True}, {"labels": target[:, 2:]}):
+        cache = translation(**batch, decoder_input_ids=target[:, :2], use_cache=True).past_key_values
+        rest = translation(**batch, decoder_input_ids=target[:, 2:], past_key_values=cache, **options)
+        torch.testing.assert_close(rest.logits, whole.logits[:, 2:], rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_generation_goes_on_from_a_cache(translation) -> None:
+    batch = edge_batch("translation", labels=False)
+    options = {"do_sample": False, "eos_token_id": 16, "suppress_tokens": [16]}
+    whole = translation.generate(**batch, **options, max_new_tokens=6)
+    begun = translation.generate(**batch, **options, max_new_tokens=3, return_dict_in_generate=True)
+    mask = torch.ones_like(begun.sequences)
+    rest = translation.generate(
+        **batch, **options, max_new_tokens=3, decoder_input_ids=begun.sequences, decoder_attention_mask=mask,
+        past_key_values=begun.past_key_values,
+    )  # fmt: skip
+    assert torch.equal(rest, whole)
 
 
 # padding and groups

@@ -314,7 +314,8 @@ def test_one_block_is_stored(tmp_path: Path) -> None:
     assert model.num_parameters() == sum(math.prod(shape) for shape in stored.values())
     loaded, loading = AutoModelForSeq2SeqLM.from_pretrained(tmp_path, output_loading_info=True)
     assert not any(loading.values())
-    assert len(list(loaded.encoder.block)) == 12
+    assert len(loaded.encoder.block) == len(list(loaded.encoder.block)) == 12
+    assert repr(loaded).count("T5Block") == 2
     batch = edge_batch(NAME)
     with torch.no_grad():
         torch.testing.assert_close(loaded(**batch).loss, model(**batch).loss, rtol=0, atol=1e-5)

@@ -68,9 +68,11 @@ class EdgeCacheSlot(CacheLayerMixin):
     def get_max_length(self) -> int:
         return -1
 
-    def crop(self, max_length: int):
-        """Forgets the nodes from `max_length` on, or the last `-max_length`."""
-        self.length = min(self.length, max_length if max_length >= 0 else self.length + max_length)
+    def crop(self, tokens_to_remove: int):
+        """Forgets the last `-tokens_to_remove` nodes, a number that is not positive, as transformers' caches do."""
+        if tokens_to_remove > 0:
+            raise ValueError(f"crop({tokens_to_remove}): give minus the number of nodes to forget")
+        self.length = max(self.length + tokens_to_remove, 0)
 
     def reset(self):
         self.length = 0
@@ -97,7 +99,3 @@ class EdgeCache(Cache):
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return max(self.layers[layer_idx].length - self.source_length, 0)
-
-    def crop(self, max_length: int):
-        for slot in self.layers:
-            slot.crop(max_length + self.source_length if max_length >= 0 else max_length)

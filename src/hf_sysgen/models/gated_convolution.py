@@ -54,7 +54,8 @@ class LearnedPositionInput(nn.Module):
             ValueError: more columns than the table has rows, unless only a GPU knows `first_column`.
         """
         length, rows = embeddings.shape[1], self.table.num_embeddings
-        is_known = isinstance(first_column, int) or (first_column.is_cpu and not torch.compiler.is_compiling())
+        on_device = isinstance(first_column, torch.Tensor)
+        is_known = not on_device or (first_column.is_cpu and not torch.compiler.is_compiling())
         if is_known and (count := int(first_column) + length) > rows:
             raise ValueError(
                 f"{count} positions are more than max_position_embeddings={rows}; shorten the input, "

@@ -3,9 +3,11 @@
 # B batch, L length, S source length, T target length, E units of a layer, I width of its input
 
 import math
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
+from torch._higher_order_ops.scan import scan
 from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 
@@ -52,12 +54,47 @@ class LstmCell(nn.RNNCellBase):
         return o.sigmoid() * cell.tanh(), cell
 
 
-def kept(real: torch.Tensor | None, column: int, after: State, before: State) -> State:
-    """The state after a step where the column of `real` (B, L) is real, elsewhere the state before it."""
+def kept(real: torch.Tensor | None, after: State, before: State) -> State:
+    """The state after a step of the rows that are real (B,), of the others the state before it."""
     if real is None:
         return after
-    moved = real[:, column, None]
+    moved = real[:, None]
     return torch.where(moved, after[0], before[0]), torch.where(moved, after[1], before[1])
+
+
+def over_columns(
+    step: Callable[[list[State], torch.Tensor, torch.Tensor | None], tuple[list[State], Sequence[torch.Tensor]]],
+    states: list[State],
+    inputs: torch.Tensor,
+    real: torch.Tensor | None,
+) -> list[torch.Tensor]:
+    """
+    One step after the other. An exported program has one step, repeated as often as its input is long.
+
+    Args:
+        step: from the states before a column, the column (B, ...) and which rows are real (B,), the states after it and
+            any outputs (B, ...).
+        inputs, real: columns (B, L, ...) and (B, L).
+
+    Returns:
+        each output, (B, L, ...).
+    """
+    if torch.compiler.is_exporting():
+        columns = [inputs.transpose(0, 1), *([] if real is None else [real.transpose(0, 1)])]
+
+        def one(carry: list[torch.Tensor], column: list[torch.Tensor]):
+            before = list(zip(carry[::2], carry[1::2], strict=True))
+            after, outputs = step(before, column[0], column[1] if real is not None else None)
+            # no tensor may be returned twice, or as it came
+            return [part.clone() for state in after for part in state], [output.clone() for output in outputs]
+
+        _, found = scan(one, [part.contiguous() for state in states for part in state], columns)
+        return [output.transpose(0, 1) for output in found]
+    collected = []
+    for column in range(inputs.shape[1]):
+        states, outputs = step(states, inputs[:, column], None if real is None else real[:, column])
+        collected.append(outputs)
+    return [torch.stack(parts, dim=1) for parts in zip(*collected, strict=True)]
 
 
 class LstmLayer(GradientCheckpointingLayer):
@@ -76,15 +113,14 @@ class LstmLayer(GradientCheckpointingLayer):
         Returns:
             hidden states and cells, each (B, L, E).
         """
-        projected = self.cell(inputs)
+
+        def step(states: list[State], projected: torch.Tensor, moved: torch.Tensor | None):
+            state = kept(moved, self.cell(projected, states[0]), states[0])
+            return [state], state
+
         zeros = inputs.new_zeros(inputs.shape[0], self.cell.hidden_size)
-        state: State = (zeros, zeros)
-        states = []
-        for column in range(inputs.shape[1]):
-            state = kept(real, column, self.cell(projected[:, column], state), state)
-            states.append(state)
-        hidden, cells = zip(*states, strict=True)
-        return torch.stack(hidden, dim=1), torch.stack(cells, dim=1)
+        hidden, cells = over_columns(step, [(zeros, zeros.clone())], self.cell(inputs), real)
+        return hidden, cells
 
 
 class AdditiveAttention(nn.Module):
@@ -154,23 +190,21 @@ class LstmDecoderStack(GradientCheckpointingLayer):
             the last layer's states, with what attention found beside them (B, T, 2E or E); attention weights
             (B, 1, T, S) or None; hidden states and cells after every position (B, layers, T, E).
         """
-        states: list[State] = list(zip(hidden.unbind(1), cells.unbind(1), strict=True))
-        projected = self.cells[0](inputs)
-        outputs, all_weights, passed = [], [], []
-        for column in range(inputs.shape[1]):
-            found = None
+
+        def step(states: list[State], projected: torch.Tensor, moved: torch.Tensor | None):
+            found, found_weights = None, []
             if self.attention is not None:
                 found, weights = self.attention(states[-1][0], keys, values, source_real)
-                all_weights.append(weights)
-            after = self.cells[0](projected[:, column], states[0], found)
-            states[0] = kept(real, column, after, states[0])
+                found_weights.append(weights)
+            states = [kept(moved, self.cells[0](projected, states[0], found), states[0]), *states[1:]]
             for layer, cell in enumerate(self.cells[1:], start=1):
                 below = cell(dropout(states[layer - 1][0], self.dropout, self.training))
-                states[layer] = kept(real, column, cell(below, states[layer]), states[layer])
+                states[layer] = kept(moved, cell(below, states[layer]), states[layer])
             top = states[-1][0]
-            outputs.append(top if found is None else torch.cat((top, found.to(top.dtype)), dim=-1))
-            passed.append(list(states))
-        hidden = torch.stack([torch.stack([state[0] for state in layers], dim=1) for layers in passed], dim=2)
-        cells = torch.stack([torch.stack([state[1] for state in layers], dim=1) for layers in passed], dim=2)
-        weights = torch.stack(all_weights, dim=1)[:, None] if all_weights else None
-        return torch.stack(outputs, dim=1), weights, hidden, cells
+            output = top if found is None else torch.cat((top, found.to(top.dtype)), dim=-1)
+            hidden, cells = (torch.stack(parts, dim=1) for parts in zip(*states, strict=True))
+            return states, (output, hidden, cells, *found_weights)
+
+        before = list(zip(hidden.unbind(1), cells.unbind(1), strict=True))
+        output, hidden, cells, *weights = over_columns(step, before, self.cells[0](inputs), real)
+        return output, weights[0][:, None] if weights else None, hidden.transpose(1, 2), cells.transpose(1, 2)

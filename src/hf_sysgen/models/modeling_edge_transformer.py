@@ -2,6 +2,8 @@
 
 # B batch, N nodes, E edge width, S source length, T target length, V tokens
 
+from typing import Any
+
 import torch
 from torch import nn
 from transformers.modeling_outputs import (
@@ -52,6 +54,11 @@ class EdgeTransformerForConditionalGeneration(ShiftedLabels, EdgePreTrainedModel
     def _supports_default_dynamic_cache(cls) -> bool:
         return False  # the cache of this model is its own
 
+    def _prepare_cache_for_generation(self, generation_config, model_kwargs: dict[str, Any], *args, **kwargs):
+        super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
+        if generation_config.use_cache is not False and model_kwargs.get("past_key_values") is None:
+            model_kwargs["past_key_values"] = EdgeCache(self.config.decoder_layers)
+
     def get_encoder(self, *args, **kwargs) -> EdgeTransformerModel:
         return self.model
 
@@ -70,6 +77,7 @@ class EdgeTransformerForConditionalGeneration(ShiftedLabels, EdgePreTrainedModel
         input_ids: torch.LongTensor | None = None,
         attention_mask: torch.Tensor | None = None,
         decoder_input_ids: torch.LongTensor | None = None,
+        decoder_attention_mask: torch.Tensor | None = None,
         encoder_outputs: BaseModelOutput | tuple | None = None,
         past_key_values: EdgeCache | None = None,
         inputs_embeds: torch.Tensor | None = None,
@@ -84,6 +92,7 @@ class EdgeTransformerForConditionalGeneration(ShiftedLabels, EdgePreTrainedModel
             input_ids: source ids (B, S), ending in EOS; attention_mask (B, S) with 1 = real.
             decoder_input_ids: target ids (B, T), starting with `decoder_start_token_id`; with a cache that holds a
                 beginning, the new ones only.
+            decoder_attention_mask: shape (B, all positions so far), 1 = real, with padding on the right alone.
             encoder_outputs: what the encoder returned for this source, to skip it.
             labels: target ids (B, T) ending in EOS, -100 where there is no loss; without decoder input they
                 are shifted right to make it.
@@ -96,8 +105,8 @@ class EdgeTransformerForConditionalGeneration(ShiftedLabels, EdgePreTrainedModel
         Raises:
             ValueError: if the decoder gets no input, both of ids and embeddings, or a mask with padding before words.
         """
-        mask = kwargs.pop("decoder_attention_mask", None)
         # what stands behind a word it never sees
+        mask = decoder_attention_mask
         if mask is not None and (mask[:, :-1] < mask[:, 1:]).any():
             raise ValueError("decoder_attention_mask: the target must be padded on the right, which needs no mask")
         if labels is not None:
@@ -120,7 +129,7 @@ class EdgeTransformerForConditionalGeneration(ShiftedLabels, EdgePreTrainedModel
             decoder_inputs_embeds,
             encoder_outputs.last_hidden_state,
             attention_mask,
-            past_key_values if use_cache else None,
+            past_key_values,
             **kwargs,
         )
         logits = self.lm_head(decoded.last_hidden_state)
@@ -128,7 +137,7 @@ class EdgeTransformerForConditionalGeneration(ShiftedLabels, EdgePreTrainedModel
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,
-            past_key_values=decoded.past_key_values,
+            past_key_values=past_key_values if use_cache else None,
             decoder_hidden_states=decoded.hidden_states,
             decoder_attentions=decoded.attentions,
             encoder_last_hidden_state=encoder_outputs.last_hidden_state,

@@ -72,7 +72,7 @@ def last_state(layer: CacheLayerMixin, hidden: torch.Tensor, cells: torch.Tensor
     if layer.keys is None or layer.values is None:
         return hidden, cells
     length: int | torch.Tensor = layer.get_seq_length()
-    if isinstance(length, int):
+    if not isinstance(length, torch.Tensor):
         return (layer.keys[:, :, length - 1], layer.values[:, :, length - 1]) if length else (hidden, cells)
     # a static cache knows its length on the device only
     place = (length - 1).clamp(min=0).reshape(1)

@@ -46,7 +46,7 @@ class DepthCache(EncoderDecoderCache):
         self.is_updated = {0: cache.is_updated.get(depth, False)}
 
 
-class OneBlock(nn.ModuleList):
+class OneBlock(nn.Module):
     """
     One block in the place of as many as a stack is deep (`reuse_first_block`, cfq/train.py:163-169): it exists once, so
     that adapters and quantization change it once, and is iterated over once for each depth, with its place in the
@@ -54,17 +54,26 @@ class OneBlock(nn.ModuleList):
     """
 
     def __init__(self, block: nn.Module, depth: int):
-        super().__init__([block])
+        super().__init__()
+        # the name of the first block in a list of them
+        self.add_module("0", block)
         self.depth = depth
+
+    @property
+    def block(self) -> nn.Module:
+        return self.get_submodule("0")
 
     def at(self, depth: int, *args, past_key_values: EncoderDecoderCache | None = None, **kwargs):
         """What the block returns at a depth."""
         if past_key_values is None:
-            return self[0](*args, **kwargs)
+            return self.block(*args, **kwargs)
         cache = DepthCache(past_key_values, depth)
-        outputs = self[0](*args, past_key_values=cache, **kwargs)
+        outputs = self.block(*args, past_key_values=cache, **kwargs)
         past_key_values.is_updated[depth] = cache.is_updated[0]
         return outputs
+
+    def __len__(self) -> int:
+        return self.depth
 
     def __iter__(self):
         return (partial(self.at, depth) for depth in range(self.depth))
