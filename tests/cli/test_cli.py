@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -475,3 +476,8 @@ def test_compare_where_a_run_fails_or_cannot_be(tmp_path):
     assert "one,training.learning_rate=1e+30/seed0 failed" in failing.stderr
     assert forked([*words, "batches.length_buckets=3"], tmp_path).returncode == 2
     assert_one_line_error(invoke("compare", recipe, recipe), "two runs are one")
+
+
+def test_version() -> None:
+    found = invoke("--version")
+    assert (found.exit_code, found.stdout) == (0, f"hf-sysgen {version('hf-sysgen')}\n")

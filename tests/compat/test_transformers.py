@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from every_model import DECODERS, SEQ2SEQ, TRAINED, model_and_batch, with_labels
+from tiny import scatter_weights
 from transformers import ContinuousBatchingConfig, GenerationConfig, Trainer, TrainingArguments
 
 from hf_sysgen.data.text.vocabulary import build_vocabulary
@@ -58,3 +59,19 @@ def test_stop_strings(name: str) -> None:
     stopped = model.generate(**source, **options, stop_strings=[stop, "never"], tokenizer=tokenizer)[0]
     assert torch.equal(stopped, whole[: first + 3])
     assert len(whole) > len(stopped)
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("name", [*SEQ2SEQ, *DECODERS])
+def test_assisted_decoding(name: str) -> None:
+    """Greedy words, with an assistant and by prompt lookup"""
+    model, batch = model_and_batch(name)
+    assistant, _ = model_and_batch(name)
+    source = {key: value[:1] for key, value in batch.items() if not key.startswith("decoder")}
+    options = {"max_new_tokens": 8, "do_sample": False, "eos_token_id": 16, "suppress_tokens": [16]}
+    expected = model.generate(**source, **options)
+    assert torch.equal(model.generate(**source, **options, assistant_model=assistant), expected)
+    # a worse assistant, whose words are taken back
+    scatter_weights(assistant, seed=1)
+    assert torch.equal(model.generate(**source, **options, assistant_model=assistant), expected)
+    assert torch.equal(model.generate(**source, **options, prompt_lookup_num_tokens=2), expected)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +29,21 @@ app.add_typer(recipe_cli.app, name="recipe")
 
 RecipeFile = Annotated[Path, typer.Argument(help="a recipe file, see `hf-sysgen list recipes`")]
 CHECKPOINT_HELP = "a run's folder or a checkpoint's, a model of the zoo (`hf-sysgen list zoo`), or one of the hub"
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"hf-sysgen {version('hf-sysgen')}")
+        raise typer.Exit
+
+
+@app.callback()
+def main_options(
+    asked: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Models, benchmarks and training setups for systematic generalization."""
 
 
 @app.command("list")

@@ -32,7 +32,7 @@ SCORES = {
 # rows of a table over lengths; more lengths are joined
 LENGTHS = 12
 # task of the benchmark: the hub's name for it
-PIPELINES = {
+TASKS = {
     "seq2seq": "text-generation",
     "translation": "translation",
     "language_modeling": "text-generation",
@@ -111,7 +111,7 @@ def model_card(
         license="other" if benchmark.restriction else "apache-2.0",
         license_name="see-below" if benchmark.restriction else None,
         library_name="transformers",
-        pipeline_tag=PIPELINES[benchmark.task],
+        pipeline_tag=_pipeline(main, benchmark),
         base_model=_base_model(recipe),
         tags=[TAG, cell_mark(main), recipe.model.type, "systematic-generalization", "compositional-generalization"],
         model_name=main.name,
@@ -152,7 +152,7 @@ def eval_results(record: Record, benchmark: BenchmarkInfo) -> Iterator[Any]:
     for split, found in record.splits.items():
         for key, value in _scores_of(found).items():
             yield EvalResult(
-                task_type=PIPELINES[benchmark.task],
+                task_type=TASKS[benchmark.task],
                 task_name=benchmark.task,
                 dataset_type=benchmark.name,
                 dataset_name=benchmark.description.partition(":")[0],
@@ -164,17 +164,30 @@ def eval_results(record: Record, benchmark: BenchmarkInfo) -> Iterator[Any]:
             )
 
 
-def snippet(record: Record, benchmark: BenchmarkInfo, load: str) -> str:
-    """Python that loads the checkpoint and uses it on an example."""
-    from transformers import AutoModelForSeq2SeqLM
+def is_decoder(record: Record) -> bool:
+    """Whether the model writes on from its prompt, without an encoder."""
+    from transformers import AutoModelForCausalLM
 
     from hf_sysgen.models import CONFIGS, MODELS
 
+    return AutoModelForCausalLM in MODELS[CONFIGS[record.recipe.model.type]]
+
+
+def _pipeline(record: Record, benchmark: BenchmarkInfo) -> str | None:
+    """The hub's name for what the model does, unless transformers has a pipeline of that name that cannot run it."""
+    if is_decoder(record):
+        return "text-generation"
+    return TASKS[benchmark.task] if benchmark.task == "relation_classification" else None
+
+
+def snippet(record: Record, benchmark: BenchmarkInfo, load: str) -> str:
+    """Python that loads the checkpoint and uses it on an example."""
     use: str = benchmark.task
     auto_class = AUTO_CLASSES.get(use)
     if auto_class is None:
-        alone = AutoModelForSeq2SeqLM not in MODELS[CONFIGS[record.recipe.model.type]]
-        auto_class, use = ("AutoModelForCausalLM", "decoder") if alone else ("AutoModelForSeq2SeqLM", "seq2seq")
+        auto_class, use = "AutoModelForSeq2SeqLM", "seq2seq"
+        if is_decoder(record):
+            auto_class, use = "AutoModelForCausalLM", "decoder"
     is_graph = use == "relation_classification"
     # the models of this package need no code of the checkpoint's
     trust = "" if "hf_sysgen" in load else ", trust_remote_code=True"

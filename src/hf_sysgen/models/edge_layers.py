@@ -152,10 +152,8 @@ class RelationTable(TokenEmbedding):
 
 def add_to_loops(relations: torch.Tensor, embeddings: torch.Tensor) -> torch.Tensor:
     """Relations (N, N, E), and embeddings (B, N, E) added on loop edges: (B, N, N, E)."""
-    state = relations.to(embeddings.dtype).expand(embeddings.shape[0], -1, -1, -1)
-    # not in place, which cannot be exported to ONNX
-    on_loops = state.diagonal(dim1=1, dim2=2) + embeddings.transpose(1, 2)
-    return state.diagonal_scatter(on_loops, dim1=1, dim2=2)
+    # nothing is written in place, which cannot be exported to ONNX
+    return relations.to(embeddings.dtype) + torch.diag_embed(embeddings.transpose(1, 2), dim1=1, dim2=2)
 
 
 def loops(edges: torch.Tensor) -> torch.Tensor:
