@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import api_blocks
+import compat_tables
 import data_tables
 import latex2mathml.converter
 import model_tables
@@ -28,7 +29,8 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 MODULES = (
-    api_blocks, data_tables, model_tables, recipe_tables, reliability_tables, result_tables, speed_tables,
+    api_blocks, compat_tables, data_tables, model_tables, recipe_tables, reliability_tables, result_tables,
+    speed_tables,
 )  # fmt: skip
 TABLES: dict[str, Callable[..., str]] = {
     function.__name__: function for module in MODULES for function in module.TABLES

@@ -56,8 +56,12 @@ def pytest_runtest_makereport(item: pytest.Item):
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Writes the outcomes; those of tests that did not run stay as they were."""
     path, cells = session.config.getoption("compat_json"), session.config.stash[CELLS]
-    if path and cells:
-        tools = sorted({cell["tool"] for cell in cells} | {"torch", "transformers"})
-        written = {"versions": {tool: version(tool) for tool in tools}, "cells": cells}
-        path.write_text(json.dumps(written, indent=1) + "\n")
+    if not path or not cells:
+        return
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"versions": {}, "cells": []}
+    found = {(cell["tool"], cell["check"], cell["model"]): cell for cell in (*kept["cells"], *cells)}
+    tools = {cell["tool"] for cell in cells} | {"torch", "transformers"}
+    versions = kept["versions"] | {tool: version(tool) for tool in sorted(tools)}
+    path.write_text(json.dumps({"versions": versions, "cells": list(found.values())}, indent=1) + "\n")

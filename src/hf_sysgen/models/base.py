@@ -1,9 +1,15 @@
 """Base class of all models: initialisation of weights, resizing, and saving with code for `AutoModel`."""
 
+from typing import TYPE_CHECKING
+
 from torch import nn
 from transformers import PreTrainedConfig
 from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
+
+if TYPE_CHECKING:
+    # a checkpoint carries what its code names, and loads this file for pipelines alone
+    from .pipelines import OwnPipeline as OwnPipeline
 
 
 def answer_auto_model(config: PreTrainedConfig, headless: type[PreTrainedModel]):
@@ -11,6 +17,21 @@ def answer_auto_model(config: PreTrainedConfig, headless: type[PreTrainedModel])
     config.auto_map = (getattr(config, "auto_map", None) or {}) | {
         "AutoModel": f"{headless.__module__.rpartition('.')[2]}.{headless.__name__}"
     }
+
+
+# how the name of a model class ends: the name of its task, its pipeline, and the Auto class that the pipeline loads
+PIPELINES = {
+    "ForConditionalGeneration": ("sequence-to-sequence", "SequencePipeline", "AutoModelForSeq2SeqLM"),
+    "ForGraphParsing": ("semantic-graph", "GraphPipeline", "AutoModelForTokenClassification"),
+    "ForDependencyParsing": ("dependency-parsing", "DependencyPipeline", "AutoModelForTokenClassification"),
+}
+
+
+def answer_pipeline(model: PreTrainedModel):
+    """Let `pipeline(model=..., trust_remote_code=True)` find the pipeline of a checkpoint of this model."""
+    for ending, (task, pipeline, auto_class) in PIPELINES.items():
+        if type(model).__name__.endswith(ending):
+            model.config.custom_pipelines = {task: {"impl": f"pipelines.{pipeline}", "pt": [auto_class]}}
 
 
 def state_tying(model: PreTrainedModel):
@@ -61,10 +82,11 @@ class SysgenPreTrainedModel(PreTrainedModel):
 
     def save_pretrained(self, *args, **kwargs):
         """
-        As in transformers; `AutoModel` also loads the remote code of the checkpoint, and the config says whether tables
-        are tied as they are.
+        As in transformers; `AutoModel` also loads the remote code of the checkpoint, `pipeline` finds its use, and
+        the config says whether tables are tied as they are.
         """
         if self.base_model is not self:
             answer_auto_model(self.config, type(self.base_model))
+            answer_pipeline(self)
         state_tying(self)
         super().save_pretrained(*args, **kwargs)

@@ -12,7 +12,7 @@ from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from transformers.utils import can_return_tuple
 
-from .base import answer_auto_model, state_tying
+from .base import answer_auto_model, answer_pipeline, state_tying
 from .configuration_universal_t5_transformer import UniversalT5TransformerConfig
 from .generation import SysgenGenerationMixin
 from .registry import register
@@ -180,6 +180,7 @@ class UniversalT5TransformerForConditionalGeneration(
     def save_pretrained(self, *args, **kwargs):
         """As in transformers; `AutoModel` also loads the remote code of the checkpoint."""
         answer_auto_model(self.config, UniversalT5TransformerModel)
+        answer_pipeline(self)
         state_tying(self)
         super().save_pretrained(*args, **kwargs)
 

@@ -1,0 +1,76 @@
+"""Pipelines that travel with a checkpoint: `pipeline(model=CHECKPOINT, trust_remote_code=True)(text)` answers."""
+
+from typing import Any
+
+import torch
+from transformers.pipelines import Pipeline
+
+
+class OwnPipeline(Pipeline):
+    """Texts in, answers out; what is given beside a text goes on to the model."""
+
+    _load_tokenizer = True
+    _load_processor = False
+    _load_image_processor = False
+    _load_feature_extractor = False
+
+    def _sanitize_parameters(self, **kwargs) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        return {}, kwargs, {}
+
+    def preprocess(self, text: str) -> dict[str, Any]:
+        inputs = self.tokenizer([text], return_tensors="pt")
+        return {**inputs, "words": self.tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())}
+
+
+class SequencePipeline(OwnPipeline):
+    """What an encoder-decoder writes for a source: [{"generated_text": ...}]. Takes the arguments of `generate`."""
+
+    def _forward(self, inputs: dict[str, Any], **options) -> torch.Tensor:
+        inputs = {name: tensor for name, tensor in inputs.items() if name != "words"}
+        return self.model.generate(**inputs, **options)
+
+    def postprocess(self, model_outputs: torch.Tensor) -> list[dict[str, str]]:
+        texts = self.tokenizer.batch_decode(model_outputs, skip_special_tokens=True)
+        return [{"generated_text": text} for text in texts]
+
+
+class GraphPipeline(OwnPipeline):
+    """
+    The semantic graph over a sentence: for each word its place, its label of each kind, and the place of its parent,
+    which is its own where it has none.
+    """
+
+    def _forward(self, inputs: dict[str, Any], **options) -> dict[str, Any]:
+        words = inputs.pop("words")
+        return {"words": words, "outputs": self.model(**inputs, **options)}
+
+    def postprocess(self, model_outputs: dict[str, Any]) -> list[dict[str, Any]]:
+        outputs = model_outputs["outputs"]
+        names = getattr(self.model.config, "label_names", None) or {}
+        chosen = {
+            name.removesuffix("_logits"): outputs[name][0].argmax(-1).tolist()
+            for name in outputs
+            if name.endswith("_logits")
+        }
+        return [
+            {
+                "index": index,
+                "word": word,
+                **{kind: names[kind][ids[index]] if kind in names else ids[index] for kind, ids in chosen.items()},
+            }
+            for index, word in enumerate(model_outputs["words"])
+        ]
+
+
+class DependencyPipeline(GraphPipeline):
+    """The best head of each word behind the root, and the label of the arc; a tree needs more than that."""
+
+    def postprocess(self, model_outputs: dict[str, Any]) -> list[dict[str, Any]]:
+        # label 0 is "no arc"
+        scores, labels = model_outputs["outputs"].logits[0, :, :, 1:].max(-1)
+        heads: list[int] = scores.argmax(-1).tolist()
+        names: Any = self.model.config.id2label
+        return [
+            {"index": index, "word": word, "head": heads[index], "label": names[int(labels[index, heads[index]]) + 1]}
+            for index, word in enumerate(model_outputs["words"])
+        ][1:]
