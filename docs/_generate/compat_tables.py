@@ -17,7 +17,7 @@ def _record() -> dict[str, Any]:
 
 
 def compatibility(tool: str) -> str:
-    """The checks of one tool: a column each, a row for each model; what a tool does not apply to is empty."""
+    """The checks of one tool: a column each, a row for each model; a cell without a test is empty."""
     record = _record()
     cells = {(cell["check"], cell["model"]): cell for cell in record["cells"] if cell["tool"] == tool}
     checks, models = (list(dict.fromkeys(key[axis] for key in cells)) for axis in (0, 1))

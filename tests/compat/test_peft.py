@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from every_model import NAMES, TRAINED, answer, model_and_batch, with_labels
+from tiny import WRAPPED
 from torch import nn
 
 TOOL = "peft"
@@ -74,3 +75,11 @@ def test_every_adapter_learns(name: str) -> None:
             assert parameter.grad.abs().max() > 0, path
         else:
             assert parameter.grad is None, path
+
+
+@pytest.mark.parametrize("name", [name for name in WRAPPED if name in LINEAR])
+def test_table_with_an_offset(name: str, tmp_path: Path) -> None:
+    """LoRA and a whole table, whose ids start at another number than 0"""
+    model, batch = model_and_batch(name, source_id_offset=5)
+    merged = assert_merges(model, batch, tmp_path, modules_to_save=["encoder.embed_tokens"])
+    assert merged.get_input_embeddings().id_offset == 5
