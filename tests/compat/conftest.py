@@ -49,8 +49,10 @@ def pytest_runtest_makereport(item: pytest.Item):
         params = getattr(getattr(item, "callspec", None), "params", {})
         if tool and "name" in params and report.when != "teardown":
             about = (item.obj.__doc__ or item.name).strip().splitlines()[0].rstrip(".")
-            reason = report.longrepr[2].removeprefix("Skipped: ") if report.outcome == "skipped" else ""
-            cell = {"tool": tool, "check": about, "model": params["name"], "outcome": report.outcome, "reason": reason}
+            missing = getattr(report, "wasxfail", None)
+            outcome = report.outcome if missing is None else "failed"
+            reason = report.longrepr[2] if outcome == "skipped" else missing or ""
+            cell = {"tool": tool, "check": about, "model": params["name"], "outcome": outcome, "reason": reason}
             item.config.stash[CELLS].append(cell)
     return report
 

@@ -36,6 +36,7 @@ def implementation(request: pytest.FixtureRequest) -> str:
 
 
 @functools.cache
+@torch.enable_grad()
 def taught(variant: str) -> dict[str, torch.Tensor]:
     """Weights that go on in different ways: random ones repeat one word for ever, so these learn five continuations."""
     model = tiny_decoder(variant, seed=1, spread=0.1).train()
