@@ -96,6 +96,21 @@ def other_runs() -> str:
     return document([], kept()).partition(title)[2].strip()
 
 
+def precisions() -> str:
+    """Accuracy on the test split of every recipe with records in float32 and in bfloat16, seed by seed."""
+    names = sorted({record.name for _, record in kept().records})
+    rows = [
+        (f"`{name}`", *(", ".join(f"{record.seed}: {percent(record)}" for record in runs) for runs in both))
+        for name in names
+        if all(both := (records_of(name), records_of(f"{name},training.bf16=True")))
+    ]
+    return markdown(("recipe", "float32, seed: accuracy in percent", "bfloat16"), rows)
+
+
+def percent(record: Record) -> str:
+    return f"{100 * (record.splits['test'].accuracy or 0):.1f}"
+
+
 def stories() -> str:
     """CLUTRR by the number of relations: a row for each model and setup, a column for each k."""
     edge = records_of(next(iter(CLUTRR)))
@@ -137,4 +152,4 @@ def _percent(records: Sequence[Record], split: str, metric: str) -> str:
     return f"{100 * statistics.fmean(record.splits[split].metrics[metric] or 0.0 for record in records):.1f} %"
 
 
-TABLES = (summary, full_budget, verdicts, paper, other_runs, stories, main_job)
+TABLES = (summary, full_budget, verdicts, paper, other_runs, stories, precisions, main_job)
