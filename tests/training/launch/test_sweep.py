@@ -562,7 +562,7 @@ def test_in_earnest(tmp_path):
     for name in ("killed", "whole"):
         (tmp_path / name).mkdir()
         write_recipe(tmp_path / name, max_steps=12, eval_steps=4, save_steps=3, **keys)
-        write_sweep(tmp_path / name, axes={"learning_rate": [0.01, 1e30]}, seeds=[0, 1])
+        write_sweep(tmp_path / name, axes={"training.learning_rate": [0.01, 1e30]}, seeds=[0, 1])
     words = ["-m", "hf_sysgen.cli", "sweep", "sweep.yaml", "--jobs", "2"]
     with subprocess.Popen(
         [sys.executable, *words], cwd=tmp_path / "killed", env=environment(), stdout=subprocess.PIPE,
