@@ -249,7 +249,7 @@ def test_t5_with_one_block():
     }  # fmt: skip
     encoder, decoder = position_maps(model, reading)
     tables = [
-        stack.block[0].layer[0].SelfAttention.relative_attention_bias.weight.detach().T
+        stack.block.block.layer[0].SelfAttention.relative_attention_bias.weight.detach().T
         for stack in (model.encoder, model.decoder)
     ]
     # of six buckets the first three are of what stands before: 0, 1, further; the others of what follows

@@ -352,10 +352,12 @@ def _common_biases(model: Any) -> dict[str, Callable[[int], torch.Tensor]]:
     """Kind of attention with shared biases -> a function from length L to the biases (H, L, L)."""
     bias = getattr(getattr(model, "model", model), "relative_bias", None)
     if bias is not None:
-        return {"self-attention": lambda length: bias(length, length, 0)[0]}
+        return {"self-attention": lambda length: bias(torch.arange(length), torch.arange(length))[0]}
     # T5's stacks
     stacks = {kind: getattr(model, kind) for kind in ("encoder", "decoder") if hasattr(model, kind)}
-    return {kind: partial(_bias_of_block, stack.block[0]) for kind, stack in stacks.items() if hasattr(stack, "block")}
+    # a list of blocks, or the one block of all depths
+    blocks = {kind: next(stack.block.children()) for kind, stack in stacks.items() if hasattr(stack, "block")}
+    return {kind: partial(_bias_of_block, block) for kind, block in blocks.items()}
 
 
 def _bias_of_block(block: Any, length: int) -> torch.Tensor:
