@@ -70,6 +70,18 @@ def checkpoints(run_dir) -> set[str]:
     return {path.name for path in run_dir.glob("checkpoint-*")}
 
 
+def resumed_to_the_same(arguments, folder, whole):
+    """The process that trains on; its run ends as one that nothing disturbed."""
+    again = train_process(arguments, folder)
+    assert again.status == 0, again.err
+    run_dir = folder / "run"
+    assert weights(run_dir / "model") == weights(whole / "model")
+    assert (run_dir / "predictions.jsonl").read_bytes() == (whole / "predictions.jsonl").read_bytes()
+    assert numbers(run_dir) == numbers(whole)
+    assert checkpoints(run_dir) == checkpoints(whole)
+    return again
+
+
 @pytest.mark.parametrize(
     "moment", [moment if moment in OFTEN else pytest.param(moment, marks=pytest.mark.slow) for moment in MOMENTS]
 )
@@ -78,13 +90,7 @@ def test_killed_once(moment, recipe, whole, tmp_path):
     killed = train_process(arguments, tmp_path, MOMENTS[moment])
     assert killed.status == -signal.SIGKILL
     assert not (tmp_path / "run" / "results.json").exists()
-    again = train_process(arguments, tmp_path)
-    assert again.status == 0, again.err
-    run_dir = tmp_path / "run"
-    assert weights(run_dir / "model") == weights(whole / "model")
-    assert (run_dir / "predictions.jsonl").read_bytes() == (whole / "predictions.jsonl").read_bytes()
-    assert numbers(run_dir) == numbers(whole)
-    assert checkpoints(run_dir) == checkpoints(whole)
+    again = resumed_to_the_same(arguments, tmp_path, whole)
     assert "Traceback" not in again.err
 
 
@@ -96,13 +102,7 @@ def test_killed_at_an_event_of_the_file_system(number, recipe, whole, tmp_path):
     arguments = [str(recipe), "output_dir=run"]
     killed = train_process(arguments, tmp_path, functools.partial(kills.at_event, number))
     assert killed.status in (-signal.SIGKILL, 0) if number > 130 else killed.status == -signal.SIGKILL
-    again = train_process(arguments, tmp_path)
-    assert again.status == 0, again.err
-    run_dir = tmp_path / "run"
-    assert weights(run_dir / "model") == weights(whole / "model")
-    assert (run_dir / "predictions.jsonl").read_bytes() == (whole / "predictions.jsonl").read_bytes()
-    assert numbers(run_dir) == numbers(whole)
-    assert checkpoints(run_dir) == checkpoints(whole)
+    resumed_to_the_same(arguments, tmp_path, whole)
 
 
 def test_killed_again_and_again(recipe, whole, tmp_path):
