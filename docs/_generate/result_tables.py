@@ -20,7 +20,7 @@ SHOWN = ("cell", "paper", "ours", "sd", "runs", "budget", "95 % interval", "verd
 
 
 def _part(report: TableReport, smaller: bool) -> TableReport:
-    """The table with only those of our measurements that have a smaller budget than the paper, or that have not."""
+    """The table with those of our measurements alone whose budget is smaller than the paper's, or with the others."""
     return replace(
         report, rows={row: tuple(_only(cell, smaller) for cell in cells) for row, cells in report.rows.items()}
     )
