@@ -13,9 +13,13 @@ CHECKPOINTS = ZOO.parents[2] / "checkpoints"
 DEFAULT = "scan_length26_quick_relative_universal"
 
 
+def _folders() -> dict[str, Path]:
+    return {path.parent.name: path.parent for folder in (CHECKPOINTS, ZOO) for path in folder.glob("*/config.json")}
+
+
 def zoo_names() -> list[str]:
     """The models of the zoo, sorted; in a checkout also those of its folder `checkpoints`."""
-    return sorted(path.parent.name for folder in (ZOO, CHECKPOINTS) for path in folder.glob("*/config.json"))
+    return sorted(_folders())
 
 
 def zoo_folder(name: str) -> Path:
@@ -24,6 +28,7 @@ def zoo_folder(name: str) -> Path:
     Raises:
         DataError: the zoo has no such model.
     """
-    if name not in zoo_names():
-        raise unknown("model of the zoo", name, zoo_names())
-    return next(folder / name for folder in (ZOO, CHECKPOINTS) if (folder / name).is_dir())
+    folders = _folders()
+    if name not in folders:
+        raise unknown("model of the zoo", name, sorted(folders))
+    return folders[name]

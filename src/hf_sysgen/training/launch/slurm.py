@@ -59,9 +59,7 @@ def submit_sweep(
     if shutil.which("sbatch") is None:
         raise UserError("sbatch is not in PATH: start this where Slurm is, or leave --slurm out")
     waiting = waiting_runs(sweep.folder)
-    left = [
-        run.name for run in sweep.runs if run.name not in waiting and state_of(run)[0] not in ("finished", "running")
-    ]
+    left = [run.name for run in sweep.runs if state_of(run, waiting)[0] not in ("finished", "running", "waiting")]
     if not left:
         raise UserError(f"{sweep.path}: every run is finished, running or waiting, there is nothing to submit")
     command = [sys.executable, "-m", "hf_sysgen.cli", "sweep", *words, "--jobs", "1"]

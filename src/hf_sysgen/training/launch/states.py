@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from pathlib import Path
 
 from hf_sysgen.config.sweep import Run
@@ -14,19 +15,26 @@ STATES = ("finished", "running", "waiting", "resumable", "failed", "new")
 ENDED = "exit status "
 
 
-def state_of(run: Run) -> tuple[str, str]:
-    """One of `STATES`, and a detail: of a failed run its last error."""
+def state_of(run: Run, waiting: Container[str] = ()) -> tuple[str, str]:
+    """
+    One of `STATES`, and a detail: of a failed run its last error.
+
+    Args:
+        waiting: names of runs in the queue of Slurm; one that has not started is "waiting", whatever it was before.
+    """
     try:
         if finished_results(run.recipe) is not None:
             return "finished", ""
     except UserError as error:
-        return "failed", str(error)
+        return ("waiting", "") if run.name in waiting else ("failed", str(error))
     if run.log.exists():
         with locked(run.log) as file:
             if file is None:
                 return "running", last_line(run.log)
     if being_trained(run.recipe.run_dir):
         return "running", "by a command of its own"
+    if run.name in waiting:
+        return "waiting", ""
     if run.log.exists() and (failure := failure_of(run.log)) is not None:
         return "failed", failure
     return ("resumable" if (run.recipe.run_dir / RECIPE_COPY).exists() else "new"), ""

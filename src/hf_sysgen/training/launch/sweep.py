@@ -32,12 +32,8 @@ WAIT_SECONDS = 1.0
 
 def states_text(sweep: Sweep) -> str:
     """The runs of a sweep with their states, and how many there are of each."""
-    states = [state_of(run) for run in sweep.runs]
     waiting = waiting_runs(sweep.folder)
-    states = [
-        ("waiting", "") if run.name in waiting and state not in ("finished", "running") else (state, more)
-        for run, (state, more) in zip(sweep.runs, states, strict=True)
-    ]
+    states = [state_of(run, waiting) for run in sweep.runs]
     lines = [
         f"{state:9}  {run.name}" + (f": {more}" if more else "")
         for run, (state, more) in zip(sweep.runs, states, strict=True)
