@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import unquote
 
 import pytest
@@ -22,7 +23,7 @@ from tiny_runs import command, environment, forked, free_port, train_process
 from typer.testing import CliRunner
 
 from hf_sysgen.cli.main import app
-from hf_sysgen.config.recipe import FIELDS, SECTIONS
+from hf_sysgen.config.fields import FIELDS, SECTIONS
 from hf_sysgen.data import list_benchmarks, load_benchmark
 from hf_sysgen.extensions import EXTENSIONS_VARIABLE, own_benchmarks
 from hf_sysgen.models import CONFIGS
@@ -73,6 +74,7 @@ def test_every_page_is_in_the_navigation():
         return set().union(*map(listed, entry.values() if isinstance(entry, dict) else entry))
 
     nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    nav = hook.on_config(SimpleNamespace(nav=nav)).nav
     assert listed(nav) - {"contributing.md"} == {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
 
 
@@ -161,7 +163,6 @@ def test_the_example_of_scan():
     check_examples(DOCS / "data" / "scan.md")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", sorted((DOCS / "data").glob("*.md")), ids=name_of)
 def test_examples_are_of_the_data(page, data_dir, monkeypatch):
     monkeypatch.setenv("HF_SYSGEN_DATA_DIR", str(data_dir))
@@ -370,7 +371,7 @@ def test_two_machines_as_documented(tmp_path):
     ]  # fmt: skip
     errors = [process.communicate()[1] for process in started]
     assert [process.returncode for process in started] == [0, 0], errors
-    from hf_sysgen.results.record import read_record
+    from hf_sysgen.results.reading import read_record
 
     assert read_record(tmp_path / "run" / "results.json").num_processes == 2
 

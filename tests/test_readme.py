@@ -13,7 +13,8 @@ import pytest
 from documents import ROOT, blocks, commands
 from tiny_runs import forked
 
-from hf_sysgen.results.record import Record, read_record
+from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.record import Record
 
 README = ROOT / "README.md"
 TINY = ["training.max_steps=2", "training.eval_steps=1", "training.report_to=none", "evaluation.examples=3",

@@ -10,6 +10,7 @@ import os
 import runpy
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,8 +22,10 @@ import yaml
 import hf_sysgen
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.base
+from hf_sysgen.config.fields import FIELDS, SECTIONS, merged, nested
 from hf_sysgen.config.io import parse_recipe
-from hf_sysgen.config.recipe import FIELDS, SECTIONS, MaxTokens, Recipe, merged, nested
+from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.config.sections import MaxTokens
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.models import CONFIGS
 
@@ -94,7 +97,8 @@ def write_recipe(folder: Path, name: str = "tiny", **changes: Any) -> Path:
 
 def shrunk(recipe: Recipe) -> list[str]:
     """Overrides that make a run of it two short steps of a small model."""
-    fields = CONFIGS[recipe.model.type].__dataclass_fields__
+    other = recipe.model.type not in CONFIGS
+    fields = {} if other else CONFIGS[recipe.model.type].__dataclass_fields__
     sizes = {"num_hidden_layers": 2, **SIZES}
     overrides = [f"model.{key}={value}" for key, value in sizes.items() if key in fields]
     overrides += ["training.max_steps=2", "training.eval_steps=1", "evaluation.examples=3", "training.report_to=none"]
@@ -105,11 +109,23 @@ def shrunk(recipe: Recipe) -> list[str]:
         parts = recipe.batches.length_buckets
         overrides.append(f"batches.size={parts * -(-8 // parts)}")
     overrides += ["data.subwords=60"] if recipe.data.subwords is not None else []
-    overrides += [f"model.{key}=null" for key in ("size_class", "pretrained") if getattr(recipe.model, key) is not None]
+    if other:
+        overrides += [f"model.pretrained={tiny_checkpoint(recipe.model.type)}", "evaluation.batch_size=4"]
+    else:
+        left_out = [key for key in ("size_class", "pretrained") if getattr(recipe.model, key) is not None]
+        overrides += [f"model.{key}=null" for key in left_out]
     if recipe.data.benchmark == "c4":
         overrides += ["data.context_length=8", "data.streams=2", "data.validation_examples=5",
                       "training.kept_steps=[1]", "training.torch_compile=false", "data.data_dir=null"]  # fmt: skip
     return [*overrides, "schedule.warmup_steps=1"] if recipe.schedule.type == "linear" else overrides
+
+
+@functools.cache
+def tiny_checkpoint(kind: str) -> Path:
+    """A small model of transformers, which stands in for one of the hub."""
+    from tiny_pretrained import make
+
+    return make(Path(tempfile.mkdtemp()) / kind, kind)
 
 
 @functools.cache

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ INTERRUPTED = 130
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # characters of a message, which may quote a very long value
 LONGEST = 1500
+# a word less like another (`difflib`) is no suggestion
+ALIKE = 0.4
 
 
 class _OneLine(Exception):
@@ -53,6 +56,12 @@ def printable(text: str, longest: int = LONGEST) -> str:
 def one_line(error: BaseException) -> str:
     """Type and message of an error in one line."""
     return printable(f"{type(error).__name__}: {error}")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a sentence: `, did you mean 'x'?` with the known word most like another, `.` where none is like it."""
+    found = difflib.get_close_matches(word, list(known), n=1, cutoff=ALIKE)
+    return f", did you mean {found[0]!r}?" if found else "."
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:

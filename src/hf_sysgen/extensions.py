@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from hf_sysgen.errors import UserError
+from hf_sysgen.errors import UserError, one_line
 
 EXTENSIONS_VARIABLE = "HF_SYSGEN_EXTENSIONS"
 KINDS = ("modeling", "benchmark")
@@ -119,7 +119,7 @@ def register_own_models() -> None:
                 config()
             except Exception as error:
                 raise UserError(
-                    f"{path}: {config.__name__}() must work, give every field a valid default: {_one_line(error)}"
+                    f"{path}: {config.__name__}() must work, give every field a valid default: {one_line(error)}"
                 ) from error
 
 
@@ -168,12 +168,8 @@ def _imported(path: Path, name: str, folder: Path) -> ModuleType:
             frame = frame.tb_next
         line = error.lineno if isinstance(error, SyntaxError) else line
         where = f"{path}, line {line}" if line else str(path)
-        raise UserError(f"{where}: {_one_line(error)}") from error
+        raise UserError(f"{where}: {one_line(error)}") from error
     return module
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def _own_classes(module: ModuleType) -> list[Any]:

@@ -136,10 +136,10 @@ def _lines(folder: Path, names: Collection[str]) -> str:
 def _checksums(folder: Path, names: Collection[str]) -> dict[str, str]:
     # weights and optimizer at the same time
     with ThreadPoolExecutor(max_workers=4) as pool:
-        return dict(zip(names, pool.map(lambda name: _sha256(folder / name), names), strict=True))
+        return dict(zip(names, pool.map(lambda name: digest_of(folder / name), names), strict=True))
 
 
-def _sha256(path: Path) -> str:
+def digest_of(path: Path) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):

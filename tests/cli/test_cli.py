@@ -265,10 +265,13 @@ def test_checkpoints_that_cannot_be_used(copied, tmp_path):
 
     config = copied / "config.json"
     keys = json.loads(config.read_text())
-    config.write_text(json.dumps(keys | {"model_type": "t5"}))
+    config.write_text(json.dumps(keys | {"model_type": "vit"}))
     assert_one_line_error(
-        invoke("predict", "-c", copied, "jump"), "model_type is 't5'", "relative_universal_transformer"
+        invoke("predict", "-c", copied, "jump"), "model_type is 'vit'", "relative_universal_transformer"
     )
+    # a model type of transformers, whose weights these are not
+    config.write_text(json.dumps(keys | {"model_type": "t5"}))
+    assert_one_line_error(invoke("predict", "-c", copied, "jump"), "model.safetensors lacks")
     others = ({"model_type": "relation_aware_transformer"}, {"architectures": ["EdgeTransformerForGraphParsing"]})
     for changes in others:
         config.write_text(json.dumps(keys | {"architectures": []} | changes))

@@ -7,16 +7,21 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel
+from made_examples import any_benchmark
+from tiny_runs import tiny_recipe
+from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
+import hf_sysgen.training.tasks.base
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.lm_eval import tasks, write_tasks
+from hf_sysgen.training.run import run_recipe
 from hf_sysgen.zoo import DEFAULT
 
 TOOL = "lm_eval"
 lm_eval = pytest.importorskip("lm_eval", reason="needs lm-eval: pip install 'hf-sysgen[compat]'")
 
+from lm_eval.api.instance import Instance  # noqa: E402
 from lm_eval.api.model import LM  # noqa: E402
 from lm_eval.models.huggingface import HFLM  # noqa: E402
 from lm_eval.tasks import TaskManager  # noqa: E402
@@ -96,3 +101,24 @@ def test_a_causal_model_writes_a_line(manager: TaskManager, tmp_path: Path) -> N
         assert sample["exact_match"] == float(answer.split() == sample["doc"]["target"].split())
     categories = {sample["doc"]["category"] for sample in found.samples}
     assert {f"exact_match_{category},none" for category in categories} <= found.scores.keys()
+
+
+def test_loglikelihood_is_that_of_the_continuation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a fine-tuned decoder, whose prompts end in a separator, and of a language model, whose tokenizer had EOS."""
+    monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark)
+    tuned = tiny_recipe(tmp_path, model="depth_width_decoder", joint_vocabulary=True, num_hidden_layers=2)
+    run_recipe(tuned)
+    folder = tmp_path / "run" / "model"
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    pairs = [("jump twice", "I_JUMP I_JUMP"), ("run left", "I_TURN_LEFT"), ("look", "I_LOOK I_RUN I_WALK")]
+    asked, expected = [], []
+    for source, target in pairs:
+        context = model.config.prompt_template.replace("{input}", source)
+        prompt = [*tokenizer(source)["input_ids"], tokenizer.bos_token_id]
+        ids = tokenizer(target, add_special_tokens=False)["input_ids"]
+        logits = model(input_ids=torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
+        expected.append(float(logits.gather(1, torch.tensor(ids)[:, None]).sum()))
+        asked.append(Instance("loglikelihood", {}, (context, f" {target}"), 0))
+    found = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=1).loglikelihood(asked)
+    assert [score for score, _ in found] == pytest.approx(expected, abs=1e-4)

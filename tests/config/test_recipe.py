@@ -14,6 +14,8 @@ from tiny_runs import SIZES, TINY, tiny_sections, write_recipe
 
 import hf_sysgen.config.io
 from hf_sysgen.config.check import DERIVED_FIELDS, OWNED, own_fields
+from hf_sysgen.config.errors import RecipeError
+from hf_sysgen.config.fields import FIELDS, PASSED_THROUGH, changes_of, merged, nested
 from hf_sysgen.config.io import (
     dump_recipe,
     load_recipe,
@@ -26,7 +28,7 @@ from hf_sysgen.config.io import (
     write_override,
 )
 from hf_sysgen.config.migrate import KEYS, migrate_file, migrate_keys, migrate_text
-from hf_sysgen.config.recipe import FIELDS, PASSED_THROUGH, RecipeError, changes_of, merged, nested, recipe_of
+from hf_sysgen.config.recipe import recipe_of
 from hf_sysgen.models import CONFIGS
 
 
@@ -396,7 +398,10 @@ def test_hash_and_cell_derive_from_what_a_field_changes(key, value, change):
 
 def test_names_are_frozen():
     """Keys of published recipes: a change here breaks somebody's file."""
-    assert {field.key for field in FIELDS} == {*KEYS.values(), "training.fp16", "evaluation.early_stopping"}
+    newer = {"training.fp16", "evaluation.early_stopping", "model.revision", "data.prompt"}
+    newer |= {f"peft.{name}" for name in ("r", "lora_alpha", "lora_dropout", "target_modules")}
+    newer |= {f"in_context.{name}" for name in ("shots", "rule", "examples", "splits", "constrained")}
+    assert {field.key for field in FIELDS} == {*KEYS.values(), *newer}
     assert all(field.meaning for field in FIELDS)
 
 

@@ -16,12 +16,12 @@ from tiny_runs import short_scan, shrunk
 from tiny_text import write_tokenizer
 
 import hf_sysgen.training.tasks.base
+from hf_sysgen.config.fields import flattened
 from hf_sysgen.config.io import load_recipe, read_recipe, shipped_files, shipped_recipes
-from hf_sysgen.config.recipe import flattened
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.models import CONFIGS, DepthWidthConfig
 from hf_sysgen.reports.papers import papers
-from hf_sysgen.results.record import read_record
+from hf_sysgen.results.reading import read_record
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks import translation as translation_task
 from hf_sysgen.training.tasks.base import prepare_task
@@ -30,20 +30,13 @@ ROOT = Path(__file__).parents[2]
 FILES = sorted(path for path in ROOT.glob("recipes/*/*.yaml") if path.parent.name != "accelerate")
 # they do not have the paper's setup
 REDUCED = {path.stem for path in FILES if "quick" in path.stem} | {name for paper in papers() for name in paper.reduced}
-# what differs between the files of a benchmark is the model, which the other one runs
-SLOW = [path for path in FILES if path.stem.startswith(("iwslt14_", "flores_", "noun_adj")) and path.stem[-3:] != "_t5"]
-SLOW += [path for path in FILES if path.stem.startswith("pretrain_") and path.stem != "pretrain_134M_6"]
 
 
 def test_there_are_recipes():
     assert len(FILES) >= 6
 
 
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(path, marks=pytest.mark.slow) if path in SLOW else path for path in FILES],
-    ids=lambda path: path.stem,
-)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_recipe_runs_two_steps(path, tmp_path, monkeypatch):
     monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark)
     # whose outputs are short: a model that has learned nothing writes as far as it may
@@ -116,7 +109,9 @@ def test_heads_say_of_how_many_runs_the_paper_s_numbers_are():
 
 
 def test_the_paper_s_setup_of_the_scan_cells():
-    cells = [load_recipe(path) for path in FILES if path.stem.startswith("scan_length26_") and "quick" not in path.stem]
+    cells = [
+        load_recipe(path) for path in FILES if path.match("csordas2021/scan_length26_*") and "quick" not in path.stem
+    ]
     assert len(cells) == 4
     for recipe in cells:
         training = recipe.training

@@ -7,11 +7,13 @@ import functools
 from pathlib import Path
 
 import pytest
+import yaml
 from card_code import as_stranger, code_of
-from huggingface_hub import ModelCard
+from huggingface_hub import ModelCard, parse_eval_result_entries
 from made_examples import any_benchmark
 from tiny_runs import environment, tiny_recipe
 from tiny_text import write_tokenizer
+from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
 import hf_sysgen.training.run
@@ -19,9 +21,10 @@ import hf_sysgen.training.tasks.base
 from hf_sysgen.cli.main import app
 from hf_sysgen.data.clutrr.kinship import TARGETS
 from hf_sysgen.errors import UserError
+from hf_sysgen.evaluation.checkpoints import encoded_sources, load_checkpoint
 from hf_sysgen.hub.model_card import model_card
-from hf_sysgen.hub.publish_model import run_card
-from hf_sysgen.results.record import read_record
+from hf_sysgen.hub.publish_model import Checkpoint, _write_files, run_card
+from hf_sysgen.results.reading import read_record
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks import translation as translation_task
 
@@ -93,6 +96,31 @@ def test_what_the_hub_is_told(runs: dict[str, Path]) -> None:
         assert f"| test: {score} | " in translation
     # a count is no score
     assert "other_references" not in translation
+
+
+def test_what_the_hub_shows_beside_a_decoder(runs: dict[str, Path], tmp_path: Path) -> None:
+    """An input to try, links and scores by the data's repository, and a chat that is what the model reads."""
+    run, record = runs["decoder"], read_record(runs["decoder"] / "results.json")
+    data = ModelCard(model_card([record], record, 'checkpoint = "x"', dataset="org/scan")).data
+    assert [one["text"] for one in data.widget] == [record.example]
+    assert data.datasets == ["org/scan"]
+    assert {result.dataset_type for result in data.eval_results} == {"org/scan"}
+    assert "widget" not in ModelCard(run_card(runs["roles"])).data.to_dict()
+
+    checkpoint = Checkpoint(run / "model", run / "model", record, record.steps)
+    _write_files(checkpoint, tmp_path, "org/scan")
+    (path,) = (tmp_path / ".eval_results").iterdir()
+    entries = parse_eval_result_entries(yaml.safe_load(path.read_text()))
+    scores = {(one.dataset_id, one.task_id): one.value for one in entries}
+    config = record.recipe.data.config
+    expected = {("org/scan", f"{config}_{name}"): round(split.accuracy, 4) for name, split in record.splits.items()}
+    assert scores == expected
+    assert "@inproceedings{lake" in (tmp_path / "CITATION.bib").read_text()
+    model, _ = load_checkpoint(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    said = [{"role": "user", "content": record.example}]
+    read = encoded_sources(model, tokenizer, [record.example])[0]
+    assert tokenizer.apply_chat_template(said)["input_ids"] == read
 
 
 def test_what_a_model_goes_on_from(runs: dict[str, Path]) -> None:

@@ -61,11 +61,11 @@ def test_published_then_loaded_without_our_code(hub: FakeHub, cache: Path, tmp_p
     repo = hub.repos["dataset", "org/scan"]
     expected = {"length": ["test", "train"], "length_cutoff_40": ["test", "train", "validation"]}
     paths = [f"{config}/{split}.parquet" for config, splits in expected.items() for split in splits]
-    assert sorted(repo.files) == [".gitattributes", "README.md", *paths]
+    assert sorted(repo.files) == [".gitattributes", "CITATION.bib", "README.md", *paths]
     assert not repo.private
     # every file with its size, then the address
     lines = done.stdout.splitlines()
-    assert lines[:-1] == [f"{len(repo.files[path]):>12,}  {path}" for path in ["README.md", *paths]]
+    assert lines[:-1] == [f"{len(repo.files[path]):>12,}  {path}" for path in ["CITATION.bib", "README.md", *paths]]
     assert lines[-1].startswith("published ")
     assert f"{hub.endpoint}/" in lines[-1]
     # no secret in what was written or said
@@ -114,7 +114,7 @@ def test_streamed_is_not_published(hub: FakeHub) -> None:
 
 def test_dry_run(hub: FakeHub, cache: Path) -> None:
     published = publish_dataset("scan", "org/scan", ["length"], dry_run=True, cache_dir=cache, api=api(hub))
-    assert list(published.files) == ["README.md", "length/test.parquet", "length/train.parquet"]
+    assert list(published.files) == ["CITATION.bib", "README.md", "length/test.parquet", "length/train.parquet"]
     assert published.url == ""
     assert hub.requests == []
     sent = publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub))
@@ -132,9 +132,9 @@ def test_interrupted_upload_is_gone_on_with(hub: FakeHub, cache: Path) -> None:
     assert list(hub.repos["dataset", "org/scan"].files) == [".gitattributes"]
     hub.puts_before_failure = None
     before = hub.count("PUT")
-    publish_dataset("scan", "org/scan", CONFIGS, cache_dir=cache, api=api(hub))
+    published = publish_dataset("scan", "org/scan", CONFIGS, cache_dir=cache, api=api(hub))
     assert hub.count("PUT") - before == 2
-    assert len(hub.repos["dataset", "org/scan"].files) == 7
+    assert set(hub.repos["dataset", "org/scan"].files) == {".gitattributes", *published.files}
 
 
 def test_a_benchmark_whose_name_begins_alike_is_a_clash(hub: FakeHub, cache: Path) -> None:
@@ -157,6 +157,7 @@ def test_tags_and_collection(hub: FakeHub, cache: Path) -> None:
         publish_dataset("scan", "org/scan", CONFIGS, **options)
     assert sorted(repo.state("v1").files) == [
         ".gitattributes",
+        "CITATION.bib",
         "README.md",
         "length/test.parquet",
         "length/train.parquet",
@@ -173,7 +174,7 @@ def test_again(hub: FakeHub, cache: Path) -> None:
     # fewer configs: the others' files go
     publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub))
     files = sorted(hub.repos["dataset", "org/scan"].files)
-    assert files == [".gitattributes", "README.md", "length/test.parquet", "length/train.parquet"]
+    assert files == [".gitattributes", "CITATION.bib", "README.md", "length/test.parquet", "length/train.parquet"]
     assert b"length_cutoff_40" not in hub.repos["dataset", "org/scan"].files["README.md"]
 
 
@@ -232,9 +233,14 @@ def test_dry_run_on_the_command_line(cache: Path) -> None:
     result = CliRunner().invoke(app, ["publish", *words])
     assert result.exit_code == 0, result.output
     *files, total = result.stdout.splitlines()
-    assert [line.split()[1] for line in files] == ["README.md", "length/test.parquet", "length/train.parquet"]
+    assert [line.split()[1] for line in files] == [
+        "CITATION.bib",
+        "README.md",
+        "length/test.parquet",
+        "length/train.parquet",
+    ]
     sizes = sum(int(line.split()[0].replace(",", "")) for line in files)
-    assert total == f"would publish {sizes:,} bytes in 3 files to org/scan"
+    assert total == f"would publish {sizes:,} bytes in 4 files to org/scan"
 
 
 def test_no_hub(cache: Path) -> None:
@@ -270,7 +276,7 @@ def test_a_withheld_split_is_not_published(hub: FakeHub, cache: Path, monkeypatc
     info = replace(SCAN.config("length"), withheld={"test": "it is kept in an archive"})
     monkeypatch.setitem(benchmarks(), "scan", replace(SCAN, configs={"length": info}))
     done = publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub))
-    assert list(done.files) == ["README.md", "length/train.parquet"]
+    assert list(done.files) == ["CITATION.bib", "README.md", "length/train.parquet"]
     card = hub.repos["dataset", "org/scan"].files["README.md"].decode()
     assert "it is kept in an archive" in card
     (entry,) = yaml.safe_load(card.split("---\n")[1])["configs"]

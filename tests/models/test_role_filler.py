@@ -422,3 +422,26 @@ def test_roles_beside_embeddings_are_refused() -> None:
     embeds = torch.zeros(*batch["input_ids"].shape, 2 * SIZES["hidden_size"], dtype=torch.float64)
     with pytest.raises(ValueError, match="role_ids beside embeddings, which hold the roles already"):
         model(inputs_embeds=embeds, role_ids=batch["input_ids"], decoder_input_ids=batch["decoder_input_ids"])
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_generation_from_embeddings_of_words_and_roles(swapped: bool) -> None:
+    """As from ids; embeddings of both streams, or those of words with the roles beside them."""
+    roles = {"source_role_vocab_size": 19, "role_vocab_size": 17}
+    model = tiny_model(NAME, swap_streams=swapped, **({} if swapped else roles))
+    batch = ragged_batch(model.config)
+    ids, mask = batch["input_ids"], batch["attention_mask"]
+    encoder = model.get_encoder()
+
+    def scores(*source, **inputs) -> torch.Tensor:
+        options = {"max_new_tokens": 5, "output_logits": True, "return_dict_in_generate": True}
+        return torch.stack(model.generate(*source, attention_mask=mask, **inputs, **options).logits)
+
+    words = encoder.embed_tokens(ids)
+    expected = scores(ids)
+    assert (expected[:, 1:] - expected[:, :1]).abs().max() > 1e-3
+    torch.testing.assert_close(scores(inputs_embeds=encoder.embed(ids, None, {})), expected, rtol=0, atol=1e-12)
+    given = scores(inputs_embeds=words, role_ids=encoder.default_roles(ids))
+    torch.testing.assert_close(given, expected, rtol=0, atol=1e-12)
+    with pytest.raises(ValueError, match="role_ids"):
+        model.generate(inputs_embeds=words)

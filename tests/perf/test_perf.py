@@ -11,7 +11,7 @@ from documents import ROOT
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from hf_sysgen.models import DepthWidthConfig, DepthWidthForCausalLM
-from hf_sysgen.results.record import read_record
+from hf_sysgen.results.reading import read_record
 from hf_sysgen.zoo import zoo_folder, zoo_names
 
 

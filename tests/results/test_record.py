@@ -19,7 +19,8 @@ from hf_sysgen.reports.curves import plot_accuracies, told_apart
 from hf_sysgen.results import environment as surroundings
 from hf_sysgen.results.environment import starts_of, write_starts
 from hf_sysgen.results.predictions import GraphRow, ModelingRow, TextRow, TreeRow, read_predictions, write_predictions
-from hf_sysgen.results.record import Logged, Record, read_record, write_record
+from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.record import Logged, Record, write_record
 from hf_sysgen.tables import table
 
 KEPT = Path(__file__).parents[2] / "results"

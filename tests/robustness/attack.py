@@ -254,8 +254,8 @@ def recipes(rng: random.Random, folder: Path) -> None:
 
 
 def overrides(rng: random.Random, folder: Path) -> None:
+    from hf_sysgen.config.fields import FIELDS
     from hf_sysgen.config.io import load_recipe, shipped_files
-    from hf_sysgen.config.recipe import FIELDS
 
     key = rng.choice([*(one.key for one in FIELDS), "model.hidden_size", "training.warmup", "a.b.c", "", ".", "model"])
     value = rng.choice((as_json(rng.choice(ODD)), str(rng.choice(STRINGS)), rng.choice(BOMBS)))
@@ -301,7 +301,7 @@ def spoilt_record(rng: random.Random, path: Path) -> None:
 def records(rng: random.Random, folder: Path) -> None:
     """A bad record beside a good one. The report still has the good one."""
     from hf_sysgen.reports.comparison import collect
-    from hf_sysgen.reports.report import write_report
+    from hf_sysgen.reports.write import write_report
 
     good = folder / "runs" / "good" / "results.json"
     good.parent.mkdir(parents=True)
@@ -690,7 +690,7 @@ def _killed_preparing(rng: random.Random, folder: Path) -> None:
 
 
 def _killed_reporting(rng: random.Random, folder: Path) -> None:
-    from hf_sysgen.reports.report import write_report
+    from hf_sysgen.reports.write import write_report
 
     run = folder / "runs" / "one"
     run.mkdir(parents=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import re
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
@@ -14,19 +13,19 @@ from typing import Any
 import markdown
 import pytest
 import torch
+from browser import BROWSER
 from made_records import made_record, shipped
 
 from hf_sysgen.analysis.attention import Maps
 from hf_sysgen.analysis.attention_plots import draw_maps
 from hf_sysgen.analysis.plotting import save
 from hf_sysgen.hub.publish_model import run_card
-from hf_sysgen.reports.report import write_report
+from hf_sysgen.reports.write import write_report
 from hf_sysgen.results.record import Record, write_record
 
 RUN = "document.documentElement.dataset.ran = 1"
 # closes a string, an attribute, a cell, a comment and a block of code, then starts a script in three ways
 EVIL = f"""'"`|$-->]]><script>{RUN}</script><img src=x onerror="{RUN}">\n```\n<svg onload="{RUN}">"""
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 # without these a card cannot be made
 KNOWN = ("model.type", "data.benchmark", "data.config")
 

@@ -14,7 +14,7 @@ import pytest
 from tiny_runs import SMALL, train_process, weights
 
 from hf_sysgen.config.recipe import Recipe
-from hf_sysgen.results.record import read_record
+from hf_sysgen.results.reading import read_record
 from hf_sysgen.training.run import run_recipe
 
 # an epsilon above the gradients makes Adam momentum, so that rounding errors stay what they are

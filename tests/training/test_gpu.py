@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from tiny_runs import tiny_recipe
 
-from hf_sysgen.results.record import read_record
+from hf_sysgen.results.reading import read_record
 from hf_sysgen.training.run import run_recipe
 
 pytestmark = [

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from tiny_runs import tiny_recipe, train_process, write_recipe
 
-from hf_sysgen.config.recipe import RecipeError
+from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.data.text.splits import TokenizedSplit
-from hf_sysgen.results.record import read_record
+from hf_sysgen.results.reading import read_record
 from hf_sysgen.training.batches import MaxTokensBatches, pack
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.base import prepare_task

@@ -16,13 +16,14 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.base
+from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.io import dump_recipe, load_recipe
-from hf_sysgen.config.recipe import RecipeError
 from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.files import locked
 from hf_sysgen.results.evaluations import read_evaluations
-from hf_sysgen.results.record import SplitMetrics, read_record
+from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.record import SplitMetrics
 from hf_sysgen.train import main
 from hf_sysgen.training.run import WAIT_SECONDS, attention_of, run_recipe
 from hf_sysgen.training.tasks.base import prepare_task

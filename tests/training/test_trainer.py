@@ -29,7 +29,7 @@ from hf_sysgen.evaluation.evaluate import evaluate_split
 from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.files import unlike_mark, write_whole
 from hf_sysgen.models import CONFIGS
-from hf_sysgen.results.record import read_record
+from hf_sysgen.results.reading import read_record
 from hf_sysgen.train import main
 from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.callbacks import Milestones, Progress

@@ -31,7 +31,8 @@ from hf_sysgen.analysis.plotting import (
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import write_whole
 from hf_sysgen.results.evaluations import read_evaluations
-from hf_sysgen.results.record import MODEL, RESULTS, Record, read_record
+from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.record import MODEL, RESULTS, Record
 from hf_sysgen.tables import table
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hf_sysgen.analysis.csordas2021 import Curve, benchmark_of, curve
-from hf_sysgen.config.recipe import changes_of
+from hf_sysgen.config.fields import changes_of
 from hf_sysgen.data.cogs.files import STRUCTURAL
 from hf_sysgen.errors import UserError
 from hf_sysgen.results.record import Record, SplitMetrics

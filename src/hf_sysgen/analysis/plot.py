@@ -10,7 +10,8 @@ from hf_sysgen.analysis.stories import Story, parse_story, story_of
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.errors import UserError
 from hf_sysgen.results.predictions import Row, read_predictions
-from hf_sysgen.results.record import PREDICTIONS, RESULTS, read_record
+from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.record import PREDICTIONS, RESULTS
 
 
 def plot_attention(checkpoint: str | Path, text: str, output: Path, target: str | None, positions: bool) -> str:

@@ -84,7 +84,8 @@ def _files_text(title: str, pattern: str, folder: Path | None) -> str:
 
 def list_zoo_text() -> str:
     """The trained models that come with the package, with their accuracies."""
-    from hf_sysgen.results.record import RESULTS, read_record
+    from hf_sysgen.results.reading import read_record
+    from hf_sysgen.results.record import RESULTS
     from hf_sysgen.zoo import zoo_folder, zoo_names
 
     rows = []

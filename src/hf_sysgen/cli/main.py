@@ -96,16 +96,39 @@ def evaluate(
     split: Annotated[list[str] | None, typer.Option(help="only this split; may be repeated")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="folder with the benchmark's files")] = None,
     output: Annotated[Path | None, typer.Option(help="new folder for metrics.json and predictions.jsonl")] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="examples decoded together")] = 256,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="examples decoded together; default: 256, with --shots 16")
+    ] = None,
+    shots: Annotated[
+        int | None, typer.Option(min=0, help="examples of train in the prompt of a model that is not trained on it")
+    ] = None,
+    shot_rule: Annotated[str, typer.Option(help="with --shots: random, same-length or similar")] = "random",
+    examples: Annotated[int | None, typer.Option(min=1, help="with --shots: only so many of each split")] = None,
+    constrained: Annotated[
+        bool, typer.Option("--constrained", help="with --shots: only words that targets of the benchmark have")
+    ] = False,
+    prompt: Annotated[str | None, typer.Option(help="with --shots: the template, with {input} in it")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="with --shots: of what is drawn")] = 0,
 ) -> None:
-    """Decode a benchmark greedily and print exact match, with and without the length given by an oracle.
+    """Decode a benchmark greedily and print exact match with and without oracle output length.
 
-    A benchmark of translation is searched as the checkpoint says, and BLEU is printed.
+    For translation, the checkpoint's beam search is used and BLEU is printed. With --shots, any model of
+    transformers is judged without training, and the output has a results.json like a run's; default: in runs.
     """
     with reported() as outcome:
-        from hf_sysgen.evaluation.commands import evaluate_checkpoint
+        given = (shot_rule, examples, constrained, prompt, seed)
+        if shots is None and given != ("random", None, False, None, 0):
+            raise typer.BadParameter("--shot-rule, --examples, --constrained, --prompt and --seed need --shots")
+        if shots is not None:
+            from hf_sysgen.training.tasks.in_context import judge_in_context
 
-        print(evaluate_checkpoint(checkpoint, benchmark, config, split, data_dir, output, batch_size))
+            how = {"shots": shots, "rule": shot_rule, "examples": examples, "constrained": constrained}
+            how["splits"], size = split or None, batch_size or 16
+            print(judge_in_context(checkpoint, benchmark, config, how, prompt, seed, data_dir, output, size))
+        else:
+            from hf_sysgen.evaluation.commands import evaluate_checkpoint
+
+            print(evaluate_checkpoint(checkpoint, benchmark, config, split, data_dir, output, batch_size or 256))
     raise typer.Exit(outcome.status)
 
 
@@ -176,6 +199,9 @@ def publish(
     checkpoints: Annotated[
         bool, typer.Option("--checkpoints", help="of a run: also the earlier steps in its folder")
     ] = False,
+    dataset: Annotated[
+        str | None, typer.Option(help="of a run: owner/name of its benchmark on the hub, for links and scores there")
+    ] = None,
     config: Annotated[list[str] | None, typer.Option(help="of a benchmark: only this config; may be repeated")] = None,
     allow_restricted: Annotated[
         bool, typer.Option("--allow-restricted", help="of a benchmark: although its licence is restricted")
@@ -199,7 +225,7 @@ def publish(
                 dry_run=dry_run,
                 tags=tag or [],
                 collection=collection,
-                for_models={"checkpoints": checkpoints},
+                for_models={"checkpoints": checkpoints, "dataset": dataset},
                 for_data={
                     "configs": config or [],
                     "allow_restricted": allow_restricted,
@@ -264,7 +290,7 @@ def sweep(
     from hf_sysgen.train import INTERRUPTED
 
     with reported(INTERRUPTED) as outcome:
-        from hf_sysgen.config.recipe import RecipeError
+        from hf_sysgen.config.errors import RecipeError
         from hf_sysgen.config.sweep import load_sweep
 
         loaded = load_sweep(file, overrides or [])
@@ -280,6 +306,43 @@ def sweep(
             print(submit_sweep(loaded, slurm, [str(file), *(overrides or [])], jobs, accelerate))
         else:
             outcome.status = run_sweep(loaded, jobs, accelerate)
+    raise typer.Exit(outcome.status)
+
+
+@app.command()
+def export(
+    checkpoint: Annotated[str, typer.Argument(help=CHECKPOINT_HELP)],
+    onnx: Annotated[Path, typer.Option("--onnx", help="new folder for model.onnx, its tokenizer and configs")],
+) -> None:
+    """Export a checkpoint to ONNX, with a batch and lengths of any size. Needs the extra `onnx`."""
+    with reported() as outcome:
+        from hf_sysgen.convert.onnx import export_onnx
+
+        print(export_onnx(checkpoint, onnx))
+    raise typer.Exit(outcome.status)
+
+
+@app.command()
+def demo(
+    checkpoints: Annotated[
+        list[str] | None, typer.Argument(help="folders of runs, or models of the zoo; default: the whole zoo")
+    ] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="default: the first free one from 7860")] = None,
+    space: Annotated[Path | None, typer.Option(help="write a Space of the hub into this folder, serve nothing")] = None,
+) -> None:
+    """Open a page with two checkpoints side by side: answers, attention, accuracy. Needs the extra `demo`."""
+    with reported() as outcome:
+        from importlib.util import find_spec
+
+        from hf_sysgen import demo as page
+        from hf_sysgen.errors import UserError
+
+        if space is not None:
+            page.write_space(space, checkpoints or [])
+        elif find_spec("gradio") is None:
+            raise UserError("gradio is not installed: pip install 'hf-sysgen[demo]'")
+        else:
+            page.launch(checkpoints or [], port)
     raise typer.Exit(outcome.status)
 
 
@@ -309,7 +372,7 @@ def report(
 ) -> None:
     """Put results beside the papers' tables: a table in the terminal, or a page of all with plots."""
     with reported() as outcome:
-        from hf_sysgen.reports.report import write_report
+        from hf_sysgen.reports.write import write_report
 
         default = [Path("runs")] if Path("runs").is_dir() else []
         print(write_report(name, runs or default, output))
@@ -320,9 +383,9 @@ def report(
 def score(
     run: Annotated[Path, typer.Argument(help="the folder of a finished run, or a predictions.jsonl")],
     metric: Annotated[
-        str | None, typer.Option(help="name of a metric; a wrong one lists all; against: accuracy, comp, bleu, loss")
+        str | None, typer.Option(help="name of a metric; with --against: accuracy, comp, bleu, loss")
     ] = None,
-    setup: Annotated[str | None, typer.Option(help="of bleu: what it is taken over")] = None,
+    setup: Annotated[str | None, typer.Option(help="for bleu: tokenized, detokenized or iwslt14")] = None,
     against: Annotated[Path | None, typer.Option(help="another run's folder: test whether it is better")] = None,
     split: Annotated[str, typer.Option(help="of two runs: which split")] = "test",
 ) -> None:

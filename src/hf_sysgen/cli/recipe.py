@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hf_sysgen.errors import reported
+from hf_sysgen.errors import did_you_mean, reported
 
 app = typer.Typer(no_args_is_help=True, help="Show the fields of recipes; rewrite recipes of version 0.1.")
 
@@ -44,12 +44,13 @@ def fields_text(section: str | None = None) -> str:
     Raises:
         RecipeError: there is no such section.
     """
-    from hf_sysgen.config.recipe import FIELDS, SECTIONS, RecipeError, closest
+    from hf_sysgen.config.errors import RecipeError
+    from hf_sysgen.config.fields import FIELDS, SECTIONS
 
     top = "recipe"
     known = [*SECTIONS, top]
     if section is not None and section not in known:
-        raise RecipeError(f"no section {section!r}, did you mean {closest(section, known)!r}?", section)
+        raise RecipeError(f"no section {section!r}{did_you_mean(section, known)}", section)
     lines: list[str] = []
     for name in known if section is None else [section]:
         meaning = SECTIONS.get(name, "Beside the sections; `base: other.yaml` starts from another recipe file.")

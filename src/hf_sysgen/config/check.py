@@ -5,16 +5,20 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing
+from pathlib import Path
 from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from transformers import AutoModelForCausalLM, PreTrainedConfig, Seq2SeqTrainingArguments
 
-from hf_sysgen.config.recipe import FIELDS, Recipe, RecipeError, closest, cut, recipe_of, unknown_key
+from hf_sysgen.config.errors import RecipeError, cut
+from hf_sysgen.config.fields import FIELDS
+from hf_sysgen.config.recipe import Recipe, recipe_of, unknown_key
 from hf_sysgen.data import benchmark_info
-from hf_sysgen.errors import UserError
+from hf_sysgen.errors import UserError, did_you_mean, one_line
 from hf_sysgen.extensions import EXTENSIONS_VARIABLE
+from hf_sysgen.model_types import config_class_of, is_other, writer_of
 from hf_sysgen.models import CONFIGS, MODELS
 
 # fields of a model's config that the data decides, and what decides them
@@ -26,6 +30,7 @@ DERIVED_FIELDS = {
     "eos_token_id": "the vocabulary",
     "decoder_start_token_id": "the vocabulary",
     "input_form": "the benchmark's task",
+    "prompt_template": "the tokenizer, and data.prompt",
     "role_map": "data.role_scheme",
     "source_role_map": "data.role_scheme",
     "role_vocab_size": "data.role_scheme",
@@ -99,11 +104,12 @@ def check_recipe(recipe: Recipe) -> Recipe:
     Check what the schema alone cannot.
 
     Returns:
-        the recipe, with the sizes that `model.size_class` decides put in.
+        the recipe, with the model type of `model.pretrained` and the sizes that `model.size_class` decides put in.
 
     Raises:
         RecipeError: names the key.
     """
+    recipe = _with_type(recipe)
     config_class = _config_class(recipe)
     _check_trainer_fields(recipe)
     task = _task_of(recipe)
@@ -140,7 +146,7 @@ def filled(recipe: Recipe) -> dict[str, Any]:
 
 
 def _defaults(recipe: Recipe) -> dict[str, Any]:
-    config_class: Any = CONFIGS[recipe.model.type]
+    config_class: Any = config_class_of(recipe.model.type)
     own = own_fields(config_class)
     return {
         f"model.{f.name}": f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
@@ -155,13 +161,46 @@ def _names(config_class: Any) -> set[str]:
 
 def _config_class(recipe: Recipe) -> Any:
     given = recipe.model.type
-    if given not in CONFIGS:
+    if given not in CONFIGS and not is_other(given):
         raise RecipeError(
-            f"model.type={cut(given)} is no model, did you mean {closest(given, CONFIGS)!r}? Valid: "
-            f"{', '.join(CONFIGS)}, and those in the folder that {EXTENSIONS_VARIABLE} names",
+            f"model.type={cut(given)} is no model{did_you_mean(given, CONFIGS)} Valid: "
+            f"{', '.join(CONFIGS)}, those in the folder that {EXTENSIONS_VARIABLE} names, and beside model.pretrained "
+            "those of transformers that write text",
             "model.type",
         )
-    return CONFIGS[given]
+    if given not in CONFIGS and recipe.model.pretrained is None:
+        raise RecipeError(
+            f"model.type={given} is a model type of transformers: set model.pretrained to a hub id or a folder",
+            "model.pretrained",
+        )
+    return config_class_of(given)
+
+
+def _with_type(recipe: Recipe) -> Recipe:
+    """The recipe with the model type that its checkpoint has, where it gives none."""
+    name = recipe.model.pretrained
+    if recipe.model.type != "auto":
+        return recipe
+    if name is None:
+        raise RecipeError("model.type is missing", "model.type")
+    folder = Path(name) / "model" if (Path(name) / "model" / "config.json").exists() else name
+    try:
+        found = PreTrainedConfig.get_config_dict(folder, revision=recipe.model.revision)[0].get("model_type")
+    except (OSError, ValueError) as error:
+        raise RecipeError(
+            f"model.pretrained={cut(name)}: its config.json cannot be read ({one_line(error)}); give a folder or hub "
+            "id with the model's config, safetensors and tokenizer",
+            "model.pretrained",
+        ) from error
+    if not isinstance(found, str) or (found not in CONFIGS and not is_other(found)):
+        raise RecipeError(
+            f"model.pretrained={cut(name)}: is a {cut(found)}, and neither this package nor transformers has a model "
+            "of that type that writes text without code of the checkpoint's own",
+            "model.pretrained",
+        )
+    sections: dict[str, Any] = recipe.to_dict()
+    sections["model"]["type"] = found
+    return recipe_of(sections, recipe.file, recipe.overrides)
 
 
 def _task_of(recipe: Recipe) -> str:
@@ -309,6 +348,26 @@ def _check_data(recipe: Recipe, config_class: Any, task: str) -> None:
             )
     if model.pretrained is not None:
         _check_pretrained(recipe, task)
+    if model.revision is not None and model.pretrained is None:
+        raise RecipeError("model.revision has no effect without model.pretrained; remove it", "model.revision")
+    if recipe.peft is not None and model.pretrained is None:
+        raise RecipeError("peft: adapters need model.pretrained, whose weights they leave as they are", "peft")
+    if recipe.in_context is not None and not is_other(model.type):
+        raise RecipeError(
+            f"in_context: model.type={model.type} is trained on its benchmark; only models of transformers are judged "
+            "by examples in their prompts",
+            "in_context",
+        )
+    if recipe.in_context is not None and recipe.peft is not None:
+        raise RecipeError("peft has no effect beside in_context, which trains nothing; remove it", "peft")
+    if data.prompt is not None:
+        if not is_other(model.type):
+            raise RecipeError(
+                f"data.prompt has no effect on model.type={model.type}, which reads the input as it is; remove it",
+                "data.prompt",
+            )
+        if data.prompt.count("{input}") != 1:
+            raise RecipeError(f"data.prompt={cut(data.prompt)} must have {{input}} in it, once", "data.prompt")
     if task == "language_modeling":
         if recipe.batches.sampling != "with_replacement":
             raise RecipeError(
@@ -326,12 +385,17 @@ def _check_data(recipe: Recipe, config_class: Any, task: str) -> None:
 
 def _check_pretrained(recipe: Recipe, task: str) -> None:
     able = [config.model_type for config, classes in MODELS.items() if AutoModelForCausalLM in classes]
-    if recipe.model.type not in able or task == "language_modeling":
-        why = f"data.benchmark={recipe.data.benchmark}" if recipe.model.type in able else "this model"
+    known = recipe.model.type in able or is_other(recipe.model.type)
+    if not known or task != "seq2seq":
+        why = f"data.benchmark={recipe.data.benchmark}" if known else f"model.type={recipe.model.type}"
         raise RecipeError(
-            f"model.pretrained is for fine-tuning decoders ({', '.join(able)}), not for {why}; remove it",
+            f"model.pretrained is for fine-tuning {', '.join(able)} and models of transformers that write text, on "
+            f"benchmarks from text to text, not for {why}; remove it",
             "model.pretrained",
         )
+    if recipe.training.label_smoothing_factor and writer_of(recipe.model.type) is AutoModelForCausalLM:
+        key = "training.label_smoothing_factor"
+        raise RecipeError(f"{key} does not go with model.type={recipe.model.type}, a decoder; use 0", key)
     if recipe.data.tokenization != "words":
         raise RecipeError(
             f"data.tokenization={recipe.data.tokenization} has no effect beside model.pretrained, whose tokenizer "

@@ -12,7 +12,10 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.config.recipe import Recipe, RecipeError, changes_of, cut, flattened, merged, nested, recipe_of
+from hf_sysgen.config.errors import RecipeError, cut
+from hf_sysgen.config.fields import changes_of, flattened, merged, nested
+from hf_sysgen.config.recipe import Recipe, recipe_of
+from hf_sysgen.errors import did_you_mean
 
 # where pyproject.toml installs the recipes, below a folder that depends on the kind of installation
 INSTALLED = "share/hf-sysgen/recipes"
@@ -153,12 +156,22 @@ def require_sections(sections: Mapping[str, Any]) -> None:
 
 
 def find_shipped(path: str | Path) -> Path:
-    """The path, or where it is not there that of `shipped_recipes`, with or without the leading "recipes/"."""
+    """
+    The path, or where it is not there that of `shipped_recipes`, with or without the leading "recipes/" and the ending.
+
+    Raises:
+        RecipeError: no shipped file has this relative path either; it suggests the one most like it.
+    """
     path = Path(path)
-    if not path.is_absolute() and not path.exists():
-        shipped = shipped_recipes() / path.relative_to("recipes" if path.parts[:1] == ("recipes",) else "")
-        path = shipped if shipped.is_file() else path
-    return path
+    if path.is_absolute() or path.exists():
+        return path
+    folder = shipped_recipes()
+    name = path.relative_to("recipes" if path.parts[:1] == ("recipes",) else "").as_posix().removesuffix(".yaml")
+    shipped = folder / f"{name}.yaml"
+    if shipped.is_file():
+        return shipped
+    known = [one.relative_to(folder).with_suffix("").as_posix() for one in folder.rglob("*.yaml")]
+    raise RecipeError(f"{path}: no such file{did_you_mean(name, known)}")
 
 
 def file_of(path: Path) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hf_sysgen.config.errors import RecipeError, cut
+from hf_sysgen.config.fields import FIELDS, KINDS, SECTIONS, nested
 from hf_sysgen.config.io import parse_yaml
-from hf_sysgen.config.recipe import FIELDS, KINDS, SECTIONS, RecipeError, cut, nested
 from hf_sysgen.files import read_whole, write_whole
 
 # old key -> dotted key; what is not here and has no rule below is a field of the model

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,10 +12,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from hf_sysgen.config.errors import RecipeError, cut
 from hf_sysgen.config.io import RecipeFile, find_shipped, parse_overrides, read_yaml, write_override
-from hf_sysgen.config.recipe import Below32Bits, Recipe, RecipeError, closest, cut
+from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.config.sections import Below32Bits
 from hf_sysgen.data import benchmark_info
-from hf_sysgen.errors import UserError
+from hf_sysgen.errors import UserError, did_you_mean
 
 # seeds have a key of their own, and runs that share a folder would be one run
 NOT_AXES = {"seed": "`seeds`", "output_dir": "the folder that you start in"}
@@ -128,8 +129,8 @@ class Sweep:
         known = {run.name: run for run in self.runs}
         for name in names:
             if name not in known:
-                meant = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-                raise RecipeError(f"{self.path} has no run {name!r}, did you mean {meant!r}? See --dry-run", "run")
+                meant = did_you_mean(name, known)
+                raise RecipeError(f"{self.path} has no run {name!r}{meant} See --dry-run", "run")
         return dataclasses.replace(self, runs=tuple(known[name] for name in dict.fromkeys(names)), complete=False)
 
 
@@ -178,10 +179,8 @@ def _parsed(keys: Mapping[str, Any]) -> SweepFile:
         first = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
         key = str(first["loc"][0]) if first["loc"] else None
         if first["type"] == "extra_forbidden":
-            meant = closest(str(key), SweepFile.model_fields)
-            raise RecipeError(
-                f"unknown key {key!r}, did you mean {meant!r}? Keys of recipes belong to `axes`", key
-            ) from None
+            meant = did_you_mean(str(key), SweepFile.model_fields)
+            raise RecipeError(f"unknown key {key!r}{meant} Keys of recipes belong to `axes`", key) from None
         if first["type"] == "missing":
             raise RecipeError(f"`{key}` is missing", key) from None
         said = first["msg"].removeprefix("Value error, ")

@@ -69,6 +69,8 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
     BENCHMARK: ClassVar[BenchmarkInfo]
     # whether the data is streamed, because it is too large to prepare
     STREAMED: ClassVar[bool] = False
+    # what `category` says in the compositional test, where it names generalization cases
+    CASES: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,

@@ -7,7 +7,6 @@ same files, it has `files` and a list `benchmarks` of such entries. An unknown k
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import importlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -22,6 +21,7 @@ from pydantic.dataclasses import dataclass
 
 from hf_sysgen.data.citations import bibtex
 from hf_sysgen.data.errors import DataError
+from hf_sysgen.errors import did_you_mean, one_line
 
 FILE = "info.yaml"
 GITHUB = "https://raw.githubusercontent.com"
@@ -338,7 +338,7 @@ def read_benchmarks(path: Path) -> dict[str, BenchmarkInfo]:
         first = error.errors()[0]
         raise DataError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}; correct it") from error
     except (OSError, LookupError, TypeError) as error:
-        raise DataError(f"{path}: {_said(error)}; correct it") from error
+        raise DataError(f"{path}: {one_line(error)}; correct it") from error
 
 
 def _document(path: Path) -> dict[str, Any]:
@@ -355,11 +355,7 @@ def _document(path: Path) -> dict[str, Any]:
     try:
         return YAML(typ="safe", pure=True).load(text)
     except YAMLError as error:
-        raise DataError(f"{path}: {_said(error)}; correct it") from error
-
-
-def _said(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
+        raise DataError(f"{path}: {one_line(error)}; correct it") from error
 
 
 def _benchmark(folder: str, document: dict[str, Any]) -> BenchmarkInfo:
@@ -450,8 +446,7 @@ def _bibliography(entries: Iterable[str]) -> str:
 
 def unknown(kind: str, name: str, valid: Collection[str]) -> DataError:
     """The error for a wrong name: it suggests the closest valid one and lists all."""
-    closest = difflib.get_close_matches(name, valid, n=1, cutoff=0)
-    return DataError(f"unknown {kind} {name!r}, did you mean {closest[0]!r}? Valid: {', '.join(valid)}")
+    return DataError(f"unknown {kind} {name!r}{did_you_mean(name, valid)} Valid: {', '.join(valid)}")
 
 
 def _joined(texts: Iterable[str]) -> str:

@@ -130,6 +130,11 @@ def benchmark_builder(
     benchmark = benchmark_info(name)
     config_name = benchmark.config(config).name
     # this import takes a second, so it comes after the checks of the names
+    return builder_class(benchmark)(config_name=config_name, data_dir=data_dir, cache_dir=cache_dir)
+
+
+def builder_class(benchmark: BenchmarkInfo) -> type[BenchmarkBuilder]:
+    """The class that prepares a benchmark, from its `builder`, "module:Class"."""
     module, _, class_name = benchmark.builder.partition(":")
-    builder_class = getattr(importlib.import_module(module), class_name)
-    return builder_class(config_name=config_name, data_dir=data_dir, cache_dir=cache_dir)
+    found: type[BenchmarkBuilder] = getattr(importlib.import_module(module), class_name)
+    return found

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoTokenizer
 
 from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.errors import UserError, one_line
+from hf_sysgen.evaluation.decoding import is_own
+from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, prompts_of
 from hf_sysgen.files import COMPLETE, read_whole, unlike_mark
-from hf_sysgen.models import CONFIGS, MODELS
+from hf_sysgen.model_types import heads_of, is_other, writer_of
+from hf_sysgen.models import CONFIGS
 from hf_sysgen.results.record import MODEL
 from hf_sysgen.zoo import zoo_folder, zoo_names
 
@@ -71,22 +74,23 @@ def _to_device(model: Any) -> Any:
 
 
 def read_checkpoint(
-    path: str | Path, writes: bool = False, **options: Any
+    path: str | Path, writes: bool = False, revision: str | None = None, **options: Any
 ) -> tuple[Any, PreTrainedTokenizerFast | None]:
     """
-    A model of this package with its head, in evaluation mode, on the CPU; and its tokenizer, if it has one. A tokenizer
-    without a padding symbol pads with EOS, as masks tell padding. Only safetensors are read, and only the package's
-    code runs, never the checkpoint's.
+    A model of this package with its head, or one of transformers that writes text, in evaluation mode, on the CPU; and
+    its tokenizer, if it has one. A tokenizer without a padding symbol pads with EOS, as masks tell padding. Only
+    safetensors are read, and only the packages' code runs, never the checkpoint's.
 
     Args:
         path: the folder `model` of a run (or the run's folder itself), a model of the zoo, or "owner/name" on the hub.
         writes: whether it must be a text-to-text model.
+        revision: of a model of the hub; None for the newest.
         options: for `from_pretrained`, including fields of the config; `dtype` is float32 by default.
 
     Raises:
-        UserError: a file is absent or cut short, or the model is none of this package's, or not such a one.
+        UserError: a file is absent or cut short, or the model is none of these, or not such a one.
     """
-    folder = checkpoint_folder(path)
+    folder = checkpoint_folder(path, revision)
     name, model_class, is_writer = _class_of(folder)
     if writes and not is_writer:
         raise UserError(
@@ -97,7 +101,7 @@ def read_checkpoint(
         raise UserError(
             f"{folder / 'config.json'}: the model is a {name}, which is not a model with a head of this package"
         )
-    if not (folder / "model.safetensors").exists():
+    if not weight_files(folder):
         raise _missing(folder, "model.safetensors")
     check_unchanged(folder)
     with usable(f"{folder}: cannot be loaded, it may be cut short"):
@@ -112,14 +116,35 @@ def read_checkpoint(
         except StrictDataclassError as error:
             config_type = model_class.config_class.model_type
             raise UserError(f"{folder / 'config.json'}: not a {config_type}'s: {error}") from error
-    tokenizer = _tokenizer_of(folder) if (folder / "tokenizer.json").exists() else None
+    own = is_own(model)
+    tokenizer = _tokenizer_of(folder) if (folder / "tokenizer.json").exists() or not own else None
     for kind, said in _UNLIKE.items():
+        if kind == "unexpected_keys" and not own:
+            # which many checkpoints of the hub have
+            continue
         # of another size: name, and both shapes
         if names := sorted(one if isinstance(one, str) else one[0] for one in report[kind]):
             raise UserError(f"{folder}: model.safetensors {said} {', '.join(names[:5])}; copy the whole folder again")
     if tokenizer is not None and tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
+    if tokenizer is not None and not own:
+        # blanks are part of the answers
+        tokenizer.clean_up_tokenization_spaces = False
+        # a config may have several end symbols, or none
+        model.config.eos_token_id, model.config.pad_token_id = tokenizer.eos_token_id, tokenizer.pad_token_id
     return model, tokenizer
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files of a checkpoint's weights: model.safetensors, or the parts that an index lists; none if one lacks."""
+    index = folder / "model.safetensors.index.json"
+    names = ["model.safetensors"]
+    if index.exists() and not (folder / names[0]).exists():
+        try:
+            names = sorted(set(json.loads(read_whole(index))["weight_map"].values()))
+        except (OSError, ValueError, KeyError, AttributeError) as error:
+            raise UserError(f"{index}: cannot be read: {one_line(error)}") from error
+    return [folder / name for name in names] if all((folder / name).exists() for name in names) else []
 
 
 def _tokenizer_of(folder: Path) -> Any:
@@ -185,9 +210,9 @@ def check_unchanged(folder: Path) -> None:
         )
 
 
-def checkpoint_folder(path: str | Path) -> Path:
+def checkpoint_folder(path: str | Path, revision: str | None = None) -> Path:
     """The folder that a name stands for, of a run its `model`. Raises UserError: there is no config.json."""
-    path = local_folder(path)
+    path = local_folder(path, revision)
     if (path / MODEL / "config.json").exists():
         path = path / MODEL
     if not (path / "config.json").exists():
@@ -205,11 +230,16 @@ def _class_of(folder: Path) -> tuple[str, Any, bool]:
             raise ValueError("architectures is no list of names")
     except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise UserError(f"{config}: cannot be read: {error}") from error
-    if not isinstance(model_type, str) or model_type not in CONFIGS:
+    if not isinstance(model_type, str) or not (model_type in CONFIGS or is_other(model_type)):
         raise UserError(f"{config}: model_type is {unknown_model_type(model_type)}")
-    heads = MODELS[CONFIGS[model_type]]
-    writer = next((heads[one] for one in (AutoModelForSeq2SeqLM, AutoModelForCausalLM) if one in heads), None)
-    if not architectures and writer is not None:
+    heads = heads_of(model_type)
+    writes_with = writer_of(model_type)
+    writer = heads.get(writes_with)
+    if is_other(model_type):
+        # whatever head it has been saved with
+        return writer.__name__, writer, True
+    # a copy for `transformers serve` names the Auto class
+    if writer is not None and architectures in ([], [writes_with.__name__]):
         return writer.__name__, writer, True
     for classes in heads.values():
         for model_class in classes if isinstance(classes, tuple) else (classes,):
@@ -230,10 +260,13 @@ def _missing(folder: Path, name: str) -> UserError:
     return UserError(f"{folder}: {name} is missing; copy the whole folder")
 
 
-def local_folder(name: str | Path) -> Path:
+def local_folder(name: str | Path, revision: str | None = None) -> Path:
     """
     The folder of a checkpoint's name: a model of the zoo, a folder, or a model of the hub, whose config, weights and
     tokenizer are downloaded to the hub's cache.
+
+    Args:
+        revision: commit, tag or branch of a model of the hub; None for the newest.
 
     Raises:
         UserError: it is none of these, or cannot be downloaded.
@@ -251,7 +284,9 @@ def local_folder(name: str | Path) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(str(name), allow_patterns=["*.json", "*.safetensors"]))
+        # beside tokenizer.json, files that a tokenizer can be made from; some models have their weights twice
+        wanted, twice = ["*.json", "*.safetensors", "*.model", "*.txt"], ["*/*", "consolidated*"]
+        return Path(snapshot_download(str(name), revision=revision, allow_patterns=wanted, ignore_patterns=twice))
     # errors of the hub and of the layers below: no such host, refused, timed out, offline
     except Exception as error:
         raise UserError(
@@ -273,6 +308,18 @@ def source_ids(model: Seq2SeqLM) -> range:
     return range(start, start + model.config.source_vocab_size)
 
 
+def encoded_sources(model: Any, tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> list[list[int]]:
+    """Ids of texts as the model reads them. Errors as `encode_sources`."""
+    if is_own(model):
+        encoded = encode_sources(tokenizer, texts, source_ids(model))
+        # of a decoder the separator; older ones have it in the tokenizer
+        template = getattr(model.config, TEMPLATE_FIELD, None) or INPUT
+        behind = tokenizer(template.replace(INPUT, ""), add_special_tokens=False)["input_ids"]
+        return [[*ids, *behind] for ids in encoded]
+    prompts = prompts_of(model, tokenizer)
+    return prompts.encode([prompts.prompt(text) for text in texts])
+
+
 def predict(
     model: Seq2SeqLM, tokenizer: PreTrainedTokenizerFast, texts: list[str], **options
 ) -> tuple[list[str], list[bool]]:
@@ -287,7 +334,7 @@ def predict(
         DataError: a text is empty or has a word outside the vocabulary. UserError: see [`usable`].
     """
     with usable():
-        encoded = encode_sources(tokenizer, texts, source_ids(model))
+        encoded = encoded_sources(model, tokenizer, texts)
         alone = not model.config.is_encoder_decoder
         side = "left" if alone else "right"
         batch = tokenizer.pad({"input_ids": encoded}, return_tensors="pt", padding_side=side).to(model.device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +14,14 @@ from tqdm.auto import tqdm
 from hf_sysgen.data import DataError, benchmark_info, load_benchmark
 from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.data.text.subwords import encode_subwords
-from hf_sysgen.data.text.vocabulary import encode_sources, encode_targets
+from hf_sysgen.data.text.vocabulary import encode_targets
 from hf_sysgen.errors import UserError
-from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict, source_ids, usable
+from hf_sysgen.evaluation.checkpoints import encoded_sources, load_checkpoint, predict, usable
+from hf_sysgen.evaluation.decoding import is_own
 from hf_sysgen.evaluation.evaluate import evaluate_split, mark_teacher_forced, with_columns, with_texts
 from hf_sysgen.evaluation.metrics.bleu import bleu_setup
 from hf_sysgen.evaluation.metrics.summary import summarize, summarize_translations
+from hf_sysgen.evaluation.prompts import by_words, prompts_of
 from hf_sysgen.evaluation.translation import evaluate_translations, has_comp
 from hf_sysgen.files import write_whole
 from hf_sysgen.models import RoleFillerTransformerConfig
@@ -86,6 +88,11 @@ def evaluate_checkpoint(
     columns: tuple[str, ...] = ("examples", "accuracy", "exact_teacher", "accuracy_oracle", "loss", "loss_teacher")
     if translates:
         columns = ("examples", "bleu", "comp", "comp_same_form", "accuracy", "loss")
+    return metrics_table(metrics, columns)
+
+
+def metrics_table(metrics: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> str:
+    """A table of the metrics of each split, with those of the columns that any has."""
     columns = tuple(column for column in columns if any(column in values for values in metrics.values()))
     cells = [(name, *(_shown(values.get(column)) for column in columns)) for name, values in metrics.items()]
     return table(("split", *columns), cells)
@@ -101,12 +108,17 @@ def _decoded(
     model: Any, tokenizer: Any, examples: Dataset, batch_size: int, on_batch: Callable[[int], None]
 ) -> list[dict[str, Any]]:
     """Records of examples that are scored by exact match, in order."""
-    split = TokenizedSplit(
-        encode_sources(tokenizer, examples["input"][:], source_ids(model)),
-        encode_targets(tokenizer, examples["target"][:], range(model.config.vocab_size)),
-        pad_id=tokenizer.pad_token_id,
-    )
+    inputs, targets = examples["input"][:], examples["target"][:]
+    if is_own(model):
+        sources = encoded_sources(model, tokenizer, inputs)
+        ids = encode_targets(tokenizer, targets, range(model.config.vocab_size))
+    else:
+        prompts = prompts_of(model, tokenizer)
+        sources, ids = prompts.encode_pairs([prompts.prompt(text) for text in inputs], targets)
+    split = TokenizedSplit(sources, ids, pad_id=tokenizer.pad_token_id)
     records = evaluate_split(model, split, batch_size=batch_size, oracle=True, on_batch=on_batch)
+    if not is_own(model):
+        records = by_words(records, tokenizer, targets)
     if isinstance(model.config, RoleFillerTransformerConfig):
         # as in its paper
         mark_teacher_forced(model, split, records, batch_size)
@@ -137,7 +149,7 @@ def predict_lines(
         raise DataError("nothing to translate: give sentences as arguments, or one per line on standard input")
     model, tokenizer = load_checkpoint(checkpoint)
     with usable():
-        lengths = list(map(len, encode_sources(tokenizer, texts, source_ids(model))))
+        lengths = list(map(len, encoded_sources(model, tokenizer, texts)))
     if max(lengths) > LONGEST_INPUT:
         number = lengths.index(max(lengths))
         raise DataError(

@@ -13,6 +13,8 @@ from transformers import Cache, DynamicCache, EncoderDecoderCache, PreTrainedMod
 from transformers.cache_utils import DynamicLayer
 from transformers.modeling_outputs import BaseModelOutput
 
+from hf_sysgen.models import MODELS
+
 
 class PreallocatedLayer(DynamicLayer):
     """
@@ -56,6 +58,24 @@ def left_padded(ids: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, to
     return ids.gather(1, order), mask.gather(1, order)
 
 
+def is_own(model: Any) -> bool:
+    """Whether the model is one of this package, not of transformers."""
+    return type(model.config) in MODELS
+
+
+def numbered(model: Any, mask: torch.Tensor, count: int) -> dict[str, torch.Tensor]:
+    """
+    Positions of the last `count` columns of left-padded rows, counted from each row's first token, as a decoder of
+    transformers needs them. Those of this package count by the mask.
+
+    Args:
+        mask: (B, L), 1 = real.
+    """
+    if is_own(model):
+        return {}
+    return {"position_ids": (mask.cumsum(1) - 1).clamp(min=0)[:, -count:]}
+
+
 def teacher_forced_logits(
     model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, target: torch.Tensor
 ) -> torch.Tensor:
@@ -73,9 +93,11 @@ def teacher_forced_logits(
     prompt, mask = left_padded(input_ids, attention_mask)
     # padding comes after all scored tokens, so any token will do
     read = target[:, :-1].clamp(min=0)
+    mask = torch.cat((mask, torch.ones_like(read)), dim=1)
     return model(
         input_ids=torch.cat((prompt, read), dim=1),
-        attention_mask=torch.cat((mask, torch.ones_like(read)), dim=1),
+        attention_mask=mask,
+        **numbered(model, mask, mask.shape[1]),
         use_cache=False,
         logits_to_keep=target.shape[1],
     ).logits
@@ -171,7 +193,8 @@ def _encode(
         )
 
     # a model with its own kind of cache makes it at the first step
-    cache = preallocated_cache(model, num_steps) if model._supports_default_dynamic_cache() else None
+    own = is_own(model) and model._supports_default_dynamic_cache()
+    cache = preallocated_cache(model, num_steps) if own else None
     return step, input_ids.new_full((input_ids.shape[0], 1), model.config.decoder_start_token_id), cache
 
 
@@ -188,11 +211,15 @@ def _prompt(
         return model(
             input_ids=fed,
             attention_mask=mask[: len(fed), :end],
+            **numbered(model, mask[: len(fed), :end], fed.shape[1]),
             past_key_values=cache,
             use_cache=True,
             # only the last position of the source, and all positions after it
             logits_to_keep=end - width + 1,
         )
 
+    if not is_own(model):
+        # whose layers may be of several kinds
+        return step, prompt, DynamicCache(config=model.config)
     layers: list = [PreallocatedLayer(width + num_steps) for _ in range(model.config.num_hidden_layers)]
     return step, prompt, Cache(layers=layers)

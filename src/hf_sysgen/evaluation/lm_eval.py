@@ -10,20 +10,20 @@ the target, and `exact_match_<category>` does so by generalization case.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hf_sysgen.data import list_benchmarks, load_benchmark
-from hf_sysgen.data.cogs.files import CATEGORIES
-from hf_sysgen.data.slog.files import CASES
+from hf_sysgen.data import benchmark_info, list_benchmarks, load_benchmark
+from hf_sysgen.data.registry import builder_class
+from hf_sysgen.evaluation.prompts import INPUT, PROMPT
 from hf_sysgen.files import write_whole
 
 if TYPE_CHECKING:
     import datasets
 
-# the names that `category` has, where they are few
-CASES_OF = {"cogs": CATEGORIES, "cogs_vf": CATEGORIES, "slog": CASES}
 SCORE = "exact_match"
 # read by lm_eval beside the tasks
 FUNCTIONS = "from hf_sysgen.evaluation.lm_eval import documents, mean, scores\n"
@@ -35,7 +35,7 @@ output_type: generate_until
 training_split: train
 fewshot_split: train
 test_split: {split}
-doc_to_text: "Input: {{{{input}}}}\\nOutput:"
+doc_to_text: {prompt}
 doc_to_target: "{{{{target}}}}"
 generation_kwargs: {{until: ["\\n"], do_sample: false, max_gen_toks: 1024}}
 process_results: !function sysgen.scores
@@ -69,11 +69,25 @@ def write_tasks(folder: Path) -> int:
     write_whole(folder / "sysgen.py", FUNCTIONS)
     count = 0
     for task in tasks():
-        metrics = [SCORE, *(metric_of(case) for case in CASES_OF.get(task.benchmark, ()))]
-        text = TASK.format(task=task.name, **{key: getattr(task, key) for key in ("benchmark", "config", "split")})
+        metrics = [SCORE, *(metric_of(case) for case in cases_of(task.benchmark))]
+        prompt = json.dumps(PROMPT.replace(INPUT, "{{input}}"))
+        text = TASK.format(
+            task=task.name, prompt=prompt, **{key: getattr(task, key) for key in ("benchmark", "config", "split")}
+        )
         write_whole(folder / f"{task.name}.yaml", text + "".join(map(METRIC.format, metrics)))
         count += 1
     return count
+
+
+@cache
+def cases_of(benchmark: str) -> tuple[str, ...]:
+    """The generalization cases of a benchmark."""
+    return builder_class(benchmark_info(benchmark)).CASES
+
+
+@cache
+def _cases() -> frozenset[str]:
+    return frozenset(case for benchmark in {task.benchmark for task in tasks()} for case in cases_of(benchmark))
 
 
 def metric_of(case: str) -> str:
@@ -90,7 +104,7 @@ def scores(doc: Mapping[str, Any], results: list[str]) -> dict[str, float]:
     """Whether the answer has the words of the target, for the mean of all and that of the document's case."""
     exact = float(results[0].split() == doc["target"].split())
     case = doc.get("category", "")
-    return {SCORE: exact} | ({metric_of(case): exact} if case in {*CATEGORIES, *CASES} else {})
+    return {SCORE: exact} | ({metric_of(case): exact} if case in _cases() else {})
 
 
 def mean(values: list[float]) -> float:

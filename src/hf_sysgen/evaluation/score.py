@@ -13,7 +13,8 @@ from hf_sysgen.evaluation.metrics.comp import comp
 from hf_sysgen.evaluation.metrics.sequences import exact_match, perplexity, shares
 from hf_sysgen.evaluation.metrics.summary import natural, summarize, summarize_text, summarize_translations
 from hf_sysgen.results.predictions import GraphRow, ModelingRow, Row, read_predictions
-from hf_sysgen.results.record import PREDICTIONS, RESULTS, Record, read_record
+from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.record import PREDICTIONS, RESULTS, Record
 from hf_sysgen.tables import table
 
 Rows = Sequence[Row]
@@ -21,7 +22,7 @@ Rows = Sequence[Row]
 
 def _texts(rows: Rows) -> tuple[list[str], list[str]]:
     if any(isinstance(row, GraphRow) for row in rows):
-        raise UserError("the predictions are no texts, which this metric is of; it is of another task")
+        raise UserError("this metric needs text predictions; these are of another task")
     return _column(rows, "prediction"), _column(rows, "target")
 
 
@@ -85,8 +86,9 @@ def _perplexity(rows: Rows, setup: str | None) -> dict[str, float]:
         lengths = _column(rows, "tokens")
         losses = [nats / tokens for nats, tokens in zip(_column(rows, "nats"), lengths, strict=True)]
     else:
-        # the tokens of a reference are its words and EOS
-        lengths = [length + 1 for length in _column(rows, "target_length")]
+        # the tokens of a reference are its words, or their pieces, and EOS
+        words = zip(rows, _column(rows, "target_length"), strict=True)
+        lengths = [(getattr(row, "tokens", None) or length) + 1 for row, length in words]
         losses = _column(rows, "loss_teacher")
     found = perplexity(losses, lengths)
     return {"perplexity": found["perplexity"], "loss": found["loss"]}

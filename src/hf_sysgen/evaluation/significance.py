@@ -17,7 +17,8 @@ from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.metrics.bleu import bleu_setup, setup_of
 from hf_sysgen.evaluation.metrics.comp import comp_hits
 from hf_sysgen.results.predictions import GraphRow, Row, read_predictions
-from hf_sysgen.results.record import PREDICTIONS, RESULTS, read_record
+from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.record import PREDICTIONS, RESULTS
 from hf_sysgen.tables import table
 
 # metrics for which an example is right or wrong
@@ -257,7 +258,7 @@ def _columns(
 
 def _texts(before: Sequence[Row], after: Sequence[Row], split: str, metric: str) -> None:
     if any(isinstance(row, GraphRow) for row in (*before, *after)):
-        raise UserError(f"predictions of {split} are no texts, which {metric} needs")
+        raise UserError(f"{metric} needs text predictions; those of {split} are none")
 
 
 def _examples(rows: Sequence[Row]) -> list[tuple[Any, Any]]:

@@ -62,7 +62,7 @@ def dataset_card(
         errata=errata_lines(benchmark, configs),
         licences=dict.fromkeys(config.licence for config in configs),
         sources=_sources(configs),
-        citations="\n".join(_citations(benchmark, configs)),
+        citations=citations(benchmark, configs),
     )
 
 
@@ -102,5 +102,6 @@ def _source(source: Source) -> str:
     return f"{source.url}{member}" + (f" ({source.checksum_kind} `{source.checksum}`)" if source.checksum else "")
 
 
-def _citations(benchmark: BenchmarkInfo, configs: Sequence[ConfigInfo]) -> list[str]:
-    return list(dict.fromkeys(filter(None, (benchmark.citation, *(config.citation for config in configs)))))
+def citations(benchmark: BenchmarkInfo, configs: Sequence[ConfigInfo]) -> str:
+    """BibTeX of a benchmark and these configs of it."""
+    return "\n".join(dict.fromkeys(filter(None, (benchmark.citation, *(config.citation for config in configs)))))

@@ -11,6 +11,7 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.registry import benchmark_info
 from hf_sysgen.errors import UserError
+from hf_sysgen.evaluation.prompts import prompt_text
 from hf_sysgen.files import file_name
 from hf_sysgen.hub.dataset_card import count_rows, errata_lines
 from hf_sysgen.hub.papers import paper_of
@@ -73,7 +74,7 @@ batch = tokenizer([text], return_tensors="pt")
 generated = model.generate(**batch, max_new_tokens=20)[:, batch["input_ids"].shape[1] :]
 print(tokenizer.batch_decode(generated)[0])""",
     "decoder": """\
-batch = tokenizer([text], return_tensors="pt")
+batch = tokenizer([model.config.prompt_template.replace("{input}", text)], return_tensors="pt")
 generated = model.generate(**batch)[:, batch["input_ids"].shape[1] :]
 print(tokenizer.batch_decode(generated, skip_special_tokens=True)[0])""",
 }
@@ -85,7 +86,12 @@ def cell_mark(record: Record) -> str:
 
 
 def model_card(
-    records: Sequence[Record], main: Record, load: str, names: Mapping[str, str] | None = None, step: int | None = None
+    records: Sequence[Record],
+    main: Record,
+    load: str,
+    names: Mapping[str, str] | None = None,
+    step: int | None = None,
+    dataset: str | None = None,
 ) -> str:
     """
     The README's text.
@@ -96,6 +102,7 @@ def model_card(
         load: how the snippet begins: lines of Python that define `checkpoint`.
         names: the repository's tags: tag to a sentence on its meaning.
         step: of these weights, the last one by default; the scores are those of the last.
+        dataset: "owner/name" of the benchmark on the hub.
 
     Raises:
         UserError: a record of another version, without an example for the snippet, or of an unknown model.
@@ -115,9 +122,10 @@ def model_card(
         base_model=_base_model(recipe),
         tags=[TAG, cell_mark(main), recipe.model.type, "systematic-generalization", "compositional-generalization"],
         model_name=main.name,
-        eval_results=list(eval_results(main, benchmark)) if is_last else None,
+        eval_results=list(eval_results(main, benchmark, dataset)) if is_last else None,
+        datasets=[dataset] if dataset else None,
+        widget=[{"text": main.example, "example_title": config.name}] if is_decoder(main) and main.example else None,
     )
-    citations = filter(None, _citations(paper.citation if paper else "", benchmark, config))
     return render(
         "model_card.md.jinja",
         data.to_yaml(),
@@ -140,12 +148,45 @@ def model_card(
         licences=_licences(benchmark, config),
         origin=f"from {paper.authors}, {paper.title}" if paper else "of no paper that this package has",
         homepage=benchmark.homepage,
-        citations="\n".join(dict.fromkeys(citations)),
+        citations=citations(main),
         package_version=main.versions.get("hf_sysgen", "of an unknown version"),
     )
 
 
-def eval_results(record: Record, benchmark: BenchmarkInfo) -> Iterator[Any]:
+def citations(record: Record) -> str:
+    """BibTeX of the papers of a model and of its data."""
+    benchmark = benchmark_info(record.recipe.data.benchmark)
+    paper = paper_of(record.recipe.model.type)
+    found = _citations(paper.citation if paper else "", benchmark, benchmark.config(record.recipe.data.config))
+    return "\n".join(dict.fromkeys(filter(None, found)))
+
+
+def leaderboard_entries(record: Record, dataset: str) -> list[dict[str, Any]]:
+    """
+    The record's first score of each split, as the hub reads them in `.eval_results/*.yaml`, for the page of the data.
+
+    Args:
+        dataset: "owner/name" of the benchmark on the hub. A task is called CONFIG_SPLIT.
+    """
+    from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
+
+    benchmark = benchmark_info(record.recipe.data.benchmark)
+    scores = {split: next(iter(_scores_of(found).items()), None) for split, found in record.splits.items()}
+    return eval_result_entries_to_yaml(
+        [
+            EvalResultEntry(
+                dataset_id=dataset,
+                task_id=f"{record.recipe.data.config}_{split}",
+                value=round(score[1], 4),
+                notes=f"{_called(score[0], benchmark)}, seed {record.seed}",
+            )
+            for split, score in scores.items()
+            if score is not None
+        ]
+    )
+
+
+def eval_results(record: Record, benchmark: BenchmarkInfo, dataset: str | None = None) -> Iterator[Any]:
     """The record's scores as the hub's model-index has them, each a `huggingface_hub.EvalResult`."""
     from huggingface_hub import EvalResult
 
@@ -154,7 +195,7 @@ def eval_results(record: Record, benchmark: BenchmarkInfo) -> Iterator[Any]:
             yield EvalResult(
                 task_type=TASKS[benchmark.task],
                 task_name=benchmark.task,
-                dataset_type=benchmark.name,
+                dataset_type=dataset or benchmark.name,
                 dataset_name=benchmark.description.partition(":")[0],
                 dataset_config=record.recipe.data.config,
                 dataset_split=split,
@@ -168,9 +209,9 @@ def is_decoder(record: Record) -> bool:
     """Whether the model writes on from its prompt, without an encoder."""
     from transformers import AutoModelForCausalLM
 
-    from hf_sysgen.models import CONFIGS, MODELS
+    from hf_sysgen.model_types import writer_of
 
-    return AutoModelForCausalLM in MODELS[CONFIGS[record.recipe.model.type]]
+    return writer_of(record.recipe.model.type) is AutoModelForCausalLM
 
 
 def _pipeline(record: Record, benchmark: BenchmarkInfo) -> str | None:
@@ -188,9 +229,15 @@ def snippet(record: Record, benchmark: BenchmarkInfo, load: str) -> str:
         auto_class, use = "AutoModelForSeq2SeqLM", "seq2seq"
         if is_decoder(record):
             auto_class, use = "AutoModelForCausalLM", "decoder"
+        if record.recipe.in_context is not None and use == "decoder":
+            # whose config has no template
+            use = "language_modeling"
+    from hf_sysgen.model_types import is_other
+
+    other = is_other(record.recipe.model.type)
     is_graph = use == "relation_classification"
     # the models of this package need no code of the checkpoint's
-    trust = "" if "hf_sysgen" in load else ", trust_remote_code=True"
+    trust = "" if "hf_sysgen" in load or other else ", trust_remote_code=True"
     lines = [
         "import torch\n" * is_graph + f"from transformers import {auto_class}{', AutoTokenizer' * (not is_graph)}",
         f"{load}\nmodel = {auto_class}.from_pretrained(checkpoint{trust}).eval()",
@@ -198,6 +245,8 @@ def snippet(record: Record, benchmark: BenchmarkInfo, load: str) -> str:
     if not is_graph:
         lines[1] += f"\ntokenizer = AutoTokenizer.from_pretrained(checkpoint{trust})"
         lines.append(f"text = {_quoted(record)}")
+        if use == "seq2seq" and record.recipe.data.prompt is not None and record.recipe.in_context is None:
+            lines[-1] += '\ntext = model.config.prompt_template.replace("{input}", text)'
     return "\n\n".join([*lines[:2], "\n".join([*lines[2:], USES[use]])])
 
 
@@ -215,8 +264,11 @@ def what_is(model_type: str) -> str:
     model type. Raises UserError: no such model is known.
     """
     from hf_sysgen.evaluation.checkpoints import unknown_model_type
+    from hf_sysgen.model_types import is_other
     from hf_sysgen.models import CONFIGS
 
+    if is_other(model_type):
+        return f"the model type {model_type} of transformers"
     if model_type not in CONFIGS:
         raise UserError(f"the model is a {unknown_model_type(model_type)}")
     # declared by the class itself: a user's variant may extend a config of a paper
@@ -226,16 +278,31 @@ def what_is(model_type: str) -> str:
 def _quoted(record: Record) -> str:
     if not record.example:
         raise UserError(f"the record of {record.title} has no example, as an older version wrote it; train it again")
-    return '"' + record.example.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    text = record.example
+    if record.recipe.in_context is not None:
+        text = prompt_text(text, is_decoder(record), record.recipe.data.prompt)
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
 def _about(record: Record, benchmark: BenchmarkInfo, config: ConfigInfo) -> str:
     what, pretrained = what_is(record.recipe.model.type), record.recipe.model.pretrained
     origin = f" from the pretrained `{pretrained}`" if pretrained else ""
+    if (kept := record.pretrained) is not None:
+        commit = f"commit {kept.commit}, " if kept.commit else ""
+        origin += f" ({commit}weights of sha256 {kept.sha256[:16]})"
+    if (peft := record.recipe.peft) is not None:
+        origin += f", {record.trained_parameters:,} of them in adapters of rank {peft.r}, which alone were trained,"
+    if (how := record.recipe.in_context) is not None:
+        return (
+            f"{what[0].upper()}{what[1:]},{origin}, with {record.num_parameters:,} parameters, judged as it is on "
+            f"`{benchmark.name}` `{config.name}` ({benchmark.description.partition(':')[0]}), with {how.shots} "
+            f"examples of train in each prompt (rule: {how.rule}{', words of targets alone' * how.constrained}), "
+            f"seed {record.seed}."
+        )
     return (
         f"{what[0].upper()}{what[1:]}, with {record.num_parameters:,} parameters, trained{origin} for "
         f"{record.steps:,} steps on `{benchmark.name}` `{config.name}` ({benchmark.description.partition(':')[0]}), "
-        f"seed {record.seed}. It is here to study systematic generalization, not to be used for anything else."
+        f"seed {record.seed}. It is for research on systematic generalization only."
     )
 
 
@@ -320,7 +387,7 @@ def _limits(records: Sequence[Record], main: Record, benchmark: BenchmarkInfo, c
         if share < 0.5 and split != "train"
     ]
     if weak:
-        yield f"It is wrong more often than right on: {', '.join(weak)}."
+        yield f"Accuracy is below 50 % on: {', '.join(weak)}."
     if benchmark.task == "language_modeling" and recipe.data.data_dir:
         yield f"It has read the text in `{recipe.data.data_dir}`, which may be a small part of the benchmark's."
     if len(records) == 1:
@@ -331,7 +398,7 @@ def _limits(records: Sequence[Record], main: Record, benchmark: BenchmarkInfo, c
             f"{_batch(recipe)}."
         )
     if main.best_step is not None:
-        yield f"The weights are those of step {main.best_step:,}, chosen on the split `validation`."
+        yield f"These are the weights of step {main.best_step:,}, which scored best on the split `validation`."
     yield from errata_lines(benchmark, [config])
 
 

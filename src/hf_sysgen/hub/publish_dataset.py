@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from hf_sysgen.data.registry import benchmark_builder, benchmark_info
 from hf_sysgen.errors import UserError
-from hf_sysgen.hub.dataset_card import benchmark_tag, dataset_card, parquet_path
-from hf_sysgen.hub.repository import CARD, Published, Repository, space_for
+from hf_sysgen.hub.dataset_card import benchmark_tag, citations, dataset_card, parquet_path
+from hf_sysgen.hub.repository import CARD, CITATION, Published, Repository, space_for
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -83,6 +83,7 @@ def publish_dataset(
                 part.to_parquet(content)
                 path.write_bytes(content.getbuffer())
         Path(folder, CARD).write_text(dataset_card(benchmark, infos, counts, repo_id), encoding="utf-8")
+        Path(folder, CITATION).write_text(citations(benchmark, infos), encoding="utf-8")
         repository.check_tags(tags, Path(folder))
         done = repository.push(Path(folder), f"Publish {name}: {', '.join(counts)}", tags, delete=["*.parquet"])
         repository.collect()

@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import yaml
+
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import file_name
-from hf_sysgen.hub.model_card import cell_mark, model_card
-from hf_sysgen.hub.repository import CARD, Published, Repository, space_for
-from hf_sysgen.results.record import MODEL, RESULTS, Record, read_record, write_record
+from hf_sysgen.hub.model_card import cell_mark, citations, leaderboard_entries, model_card
+from hf_sysgen.hub.repository import CARD, CITATION, Published, Repository, space_for
+from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.record import MODEL, RESULTS, Record, write_record
 from hf_sysgen.zoo import zoo_folder, zoo_names
 
 if TYPE_CHECKING:
@@ -56,14 +59,15 @@ def publish_model(
     checkpoints: bool = False,
     tags: Sequence[str] = (),
     collection: str | None = None,
+    dataset: str | None = None,
     api: HfApi | None = None,
 ) -> list[Published]:
     """Push the checkpoints of a run, or of a cell's runs over seeds, to a model repository of the hub.
 
     Each is a commit with the tag `seed<seed>-step<step>`; the last one, which `main` shows, is that of the lowest seed.
-    It has weights, config, code that loads them without this package, tokenizer, record and card. The repository is
-    made if it does not exist; one that exists must be empty or hold checkpoints of the same cell. Repeat the call to
-    continue an interrupted upload: files that the hub has are not sent again.
+    It has weights, config, code that loads them without this package, tokenizer, record, card and citation. The
+    repository is made if it does not exist; one that exists must be empty or hold checkpoints of the same cell. Repeat
+    the call to continue an interrupted upload: files that the hub has are not sent again.
 
     Args:
         run: a run's folder, a folder with runs `seed*`, or the name of a model of the zoo.
@@ -73,6 +77,7 @@ def publish_model(
         checkpoints: also those of earlier steps that are in the folders of the runs.
         tags: further names for the last commit.
         collection: a name in `ORIGINS`: the repository joins its owner's collection of that paper.
+        dataset: "owner/name" of the benchmark on the hub: the card links to it, and the scores are there for its page.
         api: the hub and the token to use, default that of HF_ENDPOINT with the token of HF_TOKEN or of the login.
 
     Returns:
@@ -91,8 +96,8 @@ def publish_model(
     for one in found:
         with tempfile.TemporaryDirectory(prefix="hf-sysgen-publish-") as text, space_for("the checkpoint", text):
             folder = Path(text)
-            _write_files(one, folder)
-            card = model_card(records, one.record, f'checkpoint = "{repo_id}"', names, one.step)
+            _write_files(one, folder, dataset)
+            card = model_card(records, one.record, f'checkpoint = "{repo_id}"', names, one.step, dataset)
             (folder / CARD).write_text(card, encoding="utf-8")
             is_main = one is found[-1]
             its_tags = [one.tag, *(tags if is_main else [])]
@@ -114,7 +119,7 @@ def run_card(run: str | Path) -> str:
         record = read_record(file)
         others = (read_record(path) for path in file.parent.glob("*-seed*.json") if path != file)
         same = (one for one in others if (one.file, one.overrides) == (record.file, record.overrides))
-        folder = Path("runs") / file_name(record.name) / f"seed{record.seed}" / MODEL
+        folder = _checkpoint(record, Path("runs") / file_name(record.name) / f"seed{record.seed}")
         return model_card(one_cell([record, *same], file.parent), record, f'checkpoint = "{folder}"')
     runs = find_runs(run)
     record = read_record(runs[0] / RESULTS)
@@ -122,8 +127,13 @@ def run_card(run: str | Path) -> str:
         imports = "import hf_sysgen.models  # registers them\nfrom hf_sysgen.zoo import zoo_folder"
         load = f'{imports}\n\ncheckpoint = zoo_folder("{run}")'
     else:
-        load = f'checkpoint = "{runs[0] / MODEL}"'
+        load = f'checkpoint = "{_checkpoint(record, runs[0])}"'
     return model_card(sibling_records(runs), record, load)
+
+
+def _checkpoint(record: Record, run: Path) -> str:
+    """The folder or hub id of a run's model: of one that was judged as it is, what it was read from."""
+    return str(run / MODEL) if record.recipe.in_context is None else str(record.recipe.model.pretrained)
 
 
 def find_runs(run: str | Path) -> list[Path]:
@@ -205,13 +215,19 @@ def _what(one: Checkpoint) -> str:
     return f"seed {one.record.seed}, step {one.step:,}" + (f": accuracy{some} {shares}" if shares else "")
 
 
-def _write_files(one: Checkpoint, folder: Path) -> None:
-    """Weights, config and code as `save_pretrained` writes them, tokenizer, record."""
+def _write_files(one: Checkpoint, folder: Path, dataset: str | None) -> None:
+    """Weights, config and code as `save_pretrained` writes them, tokenizer, record, citation, scores."""
     from hf_sysgen.evaluation.checkpoints import check_unchanged, load_any_checkpoint
 
     check_unchanged(one.last)
     model, _ = load_any_checkpoint(one.folder, dtype="auto")
     model.save_pretrained(folder)
-    for path in one.last.glob("*token*.json"):
+    for path in (*one.last.glob("*token*.json"), *one.last.glob("chat_template.jinja")):
         shutil.copy(path, folder)
+    (folder / CITATION).write_text(citations(one.record), encoding="utf-8")
+    if dataset is not None and one.is_last:
+        entries = leaderboard_entries(one.record, dataset)
+        path = folder / ".eval_results" / f"{one.record.recipe.data.benchmark}.yaml"
+        path.parent.mkdir()
+        path.write_text(yaml.safe_dump(entries, sort_keys=False), encoding="utf-8")
     write_record(folder / RESULTS, one.record.without_places())

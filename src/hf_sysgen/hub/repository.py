@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 CARD = "README.md"
+CITATION = "CITATION.bib"
 # tells a repository that this program filled from any other
 TAG = "hf-sysgen"
 # files that decide what a tag means; cards may change

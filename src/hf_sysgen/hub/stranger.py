@@ -23,10 +23,12 @@ def main(folder, sentences):
 
     logging.disable_progress_bar()
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
-    alone = not AutoConfig.from_pretrained(folder, trust_remote_code=True).is_encoder_decoder
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=True)
+    alone = not config.is_encoder_decoder
     auto_class: Any = AutoModelForCausalLM if alone else AutoModelForSeq2SeqLM
     model = auto_class.from_pretrained(folder, trust_remote_code=True)
-    batch = tokenizer(sentences, padding=True, return_tensors="pt")
+    template = getattr(config, "prompt_template", None) or "{input}"
+    batch = tokenizer([template.replace("{input}", text) for text in sentences], padding=True, return_tensors="pt")
     # a decoder alone gives back what it has read before what it adds
     generated = model.generate(**batch)[:, batch["input_ids"].shape[1] if alone else 0 :]
     for words in tokenizer.batch_decode(generated, skip_special_tokens=True):

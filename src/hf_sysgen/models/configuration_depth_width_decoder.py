@@ -54,6 +54,8 @@ class DepthWidthConfig(CheckedConfig):
             is silent, T5 1.1 pretrains without.
         rms_norm_eps: epsilon of every RMSNorm.
         tie_word_embeddings: `False` as the paper counts (2 d_model n_vocab).
+        prompt_template: what a fine-tuned model reads: `{input}`, and what stands between it and the target. `None` for
+            a language model.
         pad_token_id, bos_token_id, eos_token_id: for `generate`; padding is read from attention masks, never from an
             id.
 
@@ -88,6 +90,7 @@ class DepthWidthConfig(CheckedConfig):
     rms_norm_eps: float = 1e-6
     use_cache: bool = True
     tie_word_embeddings: bool = False
+    prompt_template: str | None = None
     pad_token_id: int | None = None
     bos_token_id: int | None = None
     eos_token_id: int | list[int] | None = None

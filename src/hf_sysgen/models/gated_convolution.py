@@ -56,9 +56,10 @@ class LearnedPositionInput(nn.Module):
         length, rows = embeddings.shape[1], self.table.num_embeddings
         on_device = isinstance(first_column, torch.Tensor)
         is_known = not on_device or (first_column.is_cpu and not torch.compiler.is_compiling())
-        if is_known and (count := int(first_column) + length) > rows:
+        # `int` would fix a size that is to be dynamic
+        if is_known and (count := first_column + length) > rows:
             raise ValueError(
-                f"{count} positions are more than max_position_embeddings={rows}; shorten the input, "
+                f"{int(count)} positions are more than max_position_embeddings={rows}; shorten the input, "
                 "or train with a larger max_position_embeddings"
             )
         columns = torch.arange(length, device=embeddings.device) + first_column

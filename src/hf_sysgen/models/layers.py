@@ -72,7 +72,7 @@ class EncoderLayer(GradientCheckpointingLayer):
         return FeedForward(config, is_decoder)
 
     def branch(self, hidden_states: torch.Tensor, norm: nn.Module) -> torch.Tensor:
-        """What a sub-layer reads."""
+        """Input of a sub-layer: normalized under pre-norm."""
         return norm(hidden_states) if self.normalize_before else hidden_states
 
     def residual(self, hidden_states: torch.Tensor, update: torch.Tensor, norm: nn.Module) -> torch.Tensor:

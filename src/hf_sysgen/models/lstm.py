@@ -16,6 +16,8 @@ from .linear import uniform_linear
 
 # hidden and cell, each (B, E)
 State = tuple[torch.Tensor, torch.Tensor]
+# of all layers; named, since torch.compile cannot read `list[State]` in an inner function
+States = list[State]
 
 
 class LstmCell(nn.RNNCellBase):
@@ -63,8 +65,8 @@ def kept(real: torch.Tensor | None, after: State, before: State) -> State:
 
 
 def over_columns(
-    step: Callable[[list[State], torch.Tensor, torch.Tensor | None], tuple[list[State], Sequence[torch.Tensor]]],
-    states: list[State],
+    step: Callable[[States, torch.Tensor, torch.Tensor | None], tuple[States, Sequence[torch.Tensor]]],
+    states: States,
     inputs: torch.Tensor,
     real: torch.Tensor | None,
 ) -> list[torch.Tensor]:
@@ -114,7 +116,7 @@ class LstmLayer(GradientCheckpointingLayer):
             hidden states and cells, each (B, L, E).
         """
 
-        def step(states: list[State], projected: torch.Tensor, moved: torch.Tensor | None):
+        def step(states: States, projected: torch.Tensor, moved: torch.Tensor | None):
             state = kept(moved, self.cell(projected, states[0]), states[0])
             return [state], state
 
@@ -191,7 +193,7 @@ class LstmDecoderStack(GradientCheckpointingLayer):
             (B, 1, T, S) or None; hidden states and cells after every position (B, layers, T, E).
         """
 
-        def step(states: list[State], projected: torch.Tensor, moved: torch.Tensor | None):
+        def step(states: States, projected: torch.Tensor, moved: torch.Tensor | None):
             found, found_weights = None, []
             if self.attention is not None:
                 found, weights = self.attention(states[-1][0], keys, values, source_real)

@@ -27,9 +27,14 @@ def align_distances(scores: torch.Tensor, key_length: int) -> torch.Tensor:
         key_length: K.
 
     Returns:
-        view of shape (B, H, Q, K).
+        shape (B, H, Q, K), a view where nothing is exported.
     """
     batch, heads, queries, distances = scores.shape
+    if torch.compiler.is_exporting():
+        # one program for any number of queries, one too, whose rows cannot be made shorter
+        columns = torch.arange(key_length, device=scores.device) + (queries - 1)
+        columns = columns - torch.arange(queries, device=scores.device)[:, None]
+        return scores.gather(3, columns.clamp(max=distances - 1).expand(batch, heads, -1, -1))
     if queries == 1:
         return scores[..., :key_length]
     row = distances - 1

@@ -161,7 +161,7 @@ class RoleFillerLayer(EncoderLayer):
         return Streams(*(nn.LayerNorm(width, config.layer_norm_eps) for _ in range(2)))
 
     def read_self(self, hidden_states: torch.Tensor, *args, **kwargs) -> tuple[torch.Tensor, torch.Tensor]:
-        """States (B, L, 2E) -> their normalized sum with what attention read, and what it read."""
+        """States (B, L, 2E) -> norm(states + attention output), and the attention output."""
         update, _ = self.self_attn(self.input_norm(hidden_states), *args, **kwargs)
         update = dropout(update, self.dropout, self.training)
         return self.self_attn_norm(hidden_states + update), update
@@ -268,16 +268,25 @@ class TwoStreamStack(Stack):
         raise NotImplementedError
 
     def embed(self, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None, inputs: dict) -> torch.Tensor:
-        """Unscaled embeddings of both streams (B, L, 2E), from words and roles (B, L), or as they are given."""
+        """
+        Unscaled embeddings of both streams (B, L, 2E), from words and roles (B, L), or as they are given. Embeddings of
+        words alone (B, L, E) need the roles beside them.
+        """
         given = {key: inputs.pop(key, None) for key in ("role_ids", "decoder_role_ids")}[self.role_key]
         fillers = super().embed(input_ids, inputs_embeds, inputs)
-        if input_ids is None:
+        width = self.config.hidden_size
+        if input_ids is None and fillers.shape[-1] == 2 * width:
             if given is not None:
                 raise ValueError(f"{self.role_key} beside embeddings, which hold the roles already: leave them out")
             return fillers
+        if input_ids is None and (given is None or fillers.shape[-1] != width):
+            raise ValueError(
+                f"embeddings have {fillers.shape[-1]} numbers: give both streams, {2 * width}, or those of words, "
+                f"{width}, and {self.role_key}"
+            )
         roles = self.default_roles(input_ids) if given is None else given
-        if roles.shape != input_ids.shape:
-            raise ValueError(f"{self.role_key} has shape {tuple(roles.shape)}, its words {tuple(input_ids.shape)}")
+        if roles.shape != fillers.shape[:2]:
+            raise ValueError(f"{self.role_key} has shape {tuple(roles.shape)}, its words {tuple(fillers.shape[:2])}")
         streams = self.embed_roles(roles), fillers
         return torch.cat(streams[::-1] if self.config.swap_streams else streams, dim=-1)
 

@@ -42,7 +42,7 @@ def reached_edges(node_mask: torch.Tensor, source_length: int | None) -> torch.T
         return node_mask.any(1)[:, None, None]
     positions = torch.arange(node_mask.shape[1], device=node_mask.device)
     # the first real node comes after so much padding
-    earliest = (~node_mask).int().cumprod(1).sum(1)[:, None, None]
+    earliest = (node_mask.int().cumsum(1) == 0).sum(1)[:, None, None]
     return (earliest < source_length) | (earliest <= torch.maximum(positions[:, None], positions))
 
 

@@ -12,8 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hf_sysgen.config.fields import SECTIONS, changes_of
 from hf_sysgen.config.io import read_recipe, shipped_files
-from hf_sysgen.config.recipe import SECTIONS, Recipe, changes_of
+from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.errors import UserError
 from hf_sysgen.reports.papers import (
     BEST,
@@ -27,7 +28,8 @@ from hf_sysgen.reports.papers import (
     papers,
     whole_of,
 )
-from hf_sysgen.results.record import RESULTS, Record, read_record
+from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.record import RESULTS, Record
 
 # unit -> largest difference between results that count as the same: absolute, or relative to the paper's
 MARGINS = {"share": 0.02, "percent": 2.0, "bleu": 0.5, "perplexity": 0.02}

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
-from hf_sysgen.errors import UserError
-from hf_sysgen.files import write_whole
 from hf_sysgen.reports.comparison import (
     DIFFERS,
     INTERVAL,
@@ -19,8 +15,6 @@ from hf_sysgen.reports.comparison import (
     Comparison,
     Measurement,
     TableReport,
-    collect,
-    reproduce,
     summarize,
     unplaced,
 )
@@ -229,56 +223,3 @@ def headline(runs: Sequence[SplitMetrics]) -> tuple[str, str, str] | None:
 
 def _skipped(found: Collection) -> list[str]:
     return ["Skipped:\n" + "\n".join(f"- {line}" for line in found.skipped)] if found.skipped else []
-
-
-def write_report(name: str, folders: Sequence[Path], output: Path | None) -> str:
-    """
-    What `hf-sysgen report` does.
-
-    Args:
-        name: which tables, see `hf_sysgen.reports.papers.find_tables`.
-        folders: folders to search for results, see `hf_sysgen.reports.comparison.collect`.
-        output: its file, .html, .md or .txt; for `all`, an .html also has Markdown beside it. `None` writes no file,
-            except report.html for `all`.
-
-    Returns:
-        what to print.
-
-    Raises:
-        UserError: nothing has that name, a folder is not there, or the output has another ending or cannot be
-            written.
-    """
-    if output is None and name == "all":
-        output = Path("report.html")
-    if output is not None and output.suffix not in (".html", ".md", ".txt"):
-        raise UserError(f"{output}: a report is written as .html, .md or .txt, not as {output.suffix or 'no ending'}")
-    for folder in folders:
-        # otherwise a typing error would replace an old report by an empty one
-        if not folder.is_dir():
-            raise UserError(f"{folder}: is not a folder; give the folders of runs with --runs")
-    found = collect(folders)
-    reports = reproduce(name, [record for _, record in found.records])
-    if output is None:
-        return terminal(reports, found)
-    texts = {}
-    if output.suffix == ".html":
-        from hf_sysgen.reports.page import page
-
-        if name != "all":
-            used = {id(record) for report in reports for cell in report for one in cell.ours for record in one.records}
-            kept = tuple((path, record) for path, record in found.records if id(record) in used)
-            found = dataclasses.replace(found, records=kept)
-        texts[output] = page(reports, found)
-        if name == "all":
-            texts[output.with_suffix(".md")] = document(reports, found)
-    else:
-        texts[output] = terminal(reports, found) + "\n" if output.suffix == ".txt" else document(reports, found)
-    for path, text in texts.items():
-        try:
-            write_whole(path, text)
-        except OSError as error:
-            raise UserError(f"{path}: cannot be written: {error}") from error
-    cells = sum(len(report.measured) for report in reports)
-    written = ", ".join(str(path) for path in texts)
-    lines = [f"{written}: {len(found.records)} runs, {cells} measured cells of {len(reports)} tables and figures"]
-    return "\n".join([*lines, *(f"skipped {line}" for line in found.skipped)])

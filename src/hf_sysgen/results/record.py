@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_serializer, model_validator
-from pydantic_core import from_json
 
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.errors import UserError
-from hf_sysgen.files import file_name, read_whole, write_whole
+from hf_sysgen.files import file_name, write_whole
 from hf_sysgen.results.environment import Start
 
 SCHEMA_VERSION = 2
@@ -121,6 +120,17 @@ class Environment(_Typed):
     num_threads: int
 
 
+class Pretrained(_Typed):
+    """The checkpoint that a run started from."""
+
+    name: str
+    """Folder or hub id, as the recipe has it."""
+    commit: str | None = None
+    """Of a hub id: the commit."""
+    sha256: str
+    """Of model.safetensors; of weights in several files that of their hashes in a row."""
+
+
 class Record(_Typed):
     """A finished run."""
 
@@ -132,6 +142,8 @@ class Record(_Typed):
     recipe: Recipe
     """The whole recipe, defaults included."""
     recipe_hash: str
+    pretrained: Pretrained | None = None
+    """The checkpoint that the run started from; older records have its name in the recipe alone."""
     pretrained_fields: dict[str, Any] = {}
     """Fields of the model's config that the checkpoint decides which the run started from."""
     seed: int
@@ -140,6 +152,8 @@ class Record(_Typed):
     best_step: int | None = None
     """The update of the weights, where early stopping chose them."""
     num_parameters: int
+    trained_parameters: int | None = None
+    """Those of adapters, where these alone were trained."""
     example: str | None = None
     """An input for the model's card."""
     splits: dict[str, SplitMetrics]
@@ -198,33 +212,6 @@ class Record(_Typed):
         """The record without folders of this machine; no result depends on them."""
         recipe = self.recipe.with_(**{"output_dir": None, "data.data_dir": None})
         return self.model_copy(update={"recipe": recipe})
-
-
-def read_record(path: str | Path) -> Record:
-    """
-    A record from its file, of this version or of version 1.
-
-    Raises:
-        UserError: the file cannot be read, is not JSON (e.g. cut short), or no record; names the first wrong key.
-    """
-    from hf_sysgen.results.version1 import converted
-
-    try:
-        text = read_whole(path)
-        content = from_json(text, allow_inf_nan=False)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot read results: {cut(error)}") from error
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: cannot read results: a record is a JSON object")
-    version = content.get("schema_version")
-    if version not in (1, SCHEMA_VERSION):
-        raise UserError(f"{path}: schema_version is {cut(version)}; this version reads 1 and {SCHEMA_VERSION}")
-    try:
-        return Record.model_validate_json(json.dumps(converted(content)) if version == 1 else text)
-    except ValidationError as error:
-        raise UserError(f"{path}: {fault(error)}") from error
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
 
 
 def write_record(path: str | Path, record: Record) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,25 +18,30 @@ from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.integrations import INTEGRATION_TO_CALLBACK, get_available_reporting_integrations
 
 from hf_sysgen.config.check import filled, own_fields
+from hf_sysgen.config.errors import RecipeError, cut
+from hf_sysgen.config.fields import changes_of
 from hf_sysgen.config.io import dump_recipe, read_recipe
-from hf_sysgen.config.recipe import Recipe, RecipeError, changes_of, closest, cut
+from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data import benchmark_info
-from hf_sysgen.errors import one_line
+from hf_sysgen.errors import did_you_mean, one_line
+from hf_sysgen.evaluation.checkpoints import checkpoint_folder, is_hub_id, weight_files
 from hf_sysgen.evaluation.evaluate import evaluating
-from hf_sysgen.files import is_complete, is_unfinished, locked, write_whole
-from hf_sysgen.models import CONFIGS, MODELS
+from hf_sysgen.files import digest_of, is_complete, is_unfinished, locked, write_whole
+from hf_sysgen.model_types import heads_of
 from hf_sysgen.results.environment import environment, starts_of, write_starts
 from hf_sysgen.results.predictions import write_predictions
+from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import (
     MODEL,
     PREDICTIONS,
     RESULTS,
     SCHEMA_VERSION,
     Logged,
+    Pretrained,
     Record,
-    read_record,
     write_record,
 )
+from hf_sysgen.training.adapters import with_adapters
 from hf_sysgen.training.batches import Batches
 from hf_sysgen.training.checkpointing import checkpoints_of, going_on_from, step_of
 from hf_sysgen.training.tasks.base import Task, prepare_task
@@ -76,7 +82,7 @@ def attention_of(recipe: Recipe) -> str:
     Raises:
         RecipeError: the model has no such one.
     """
-    fastest = fastest_attention(MODELS[CONFIGS[recipe.model.type]][AutoModel])
+    fastest = fastest_attention(heads_of(recipe.model.type)[AutoModel])
     if recipe.model.attn_implementation == "sdpa" and fastest != "sdpa":
         key = "model.attn_implementation"
         raise RecipeError(f"{key}=sdpa: {recipe.model.type} has no such attention; use auto or eager", key)
@@ -100,8 +106,8 @@ def check_trackers(recipe: Recipe) -> None:
         if name in ("none", "all", *available):
             continue
         if name not in INTEGRATION_TO_CALLBACK:
-            meant = closest(name, ["none", *INTEGRATION_TO_CALLBACK])
-            raise RecipeError(f"{key}={cut(name)} is no tracker of transformers; did you mean {meant!r}?", key)
+            meant = did_you_mean(name, ["none", *INTEGRATION_TO_CALLBACK])
+            raise RecipeError(f"{key}={cut(name)} is no tracker of transformers{meant}", key)
         raise RecipeError(f"{key}={name} is not installed: pip install {name}, or give another one, or none", key)
 
 
@@ -229,6 +235,8 @@ def run_recipe(recipe: Recipe) -> Record:
     except StrictDataclassError as error:
         # a field that is right only for other data, e.g. the number of a word
         raise RecipeError(f"model: {error.__cause__ or error}", "model") from error
+    if recipe.peft is not None:
+        model = with_adapters(model, recipe.peft)
     try:
         trainer = SysgenTrainer(recipe, model, task)
         # raises here, before any work, if the processes cannot share a batch
@@ -240,7 +248,8 @@ def run_recipe(recipe: Recipe) -> Record:
         raise RecipeError(" ".join(str(error).split())) from error
     except OSError as error:
         raise RecipeError(f"output_dir: cannot write to {recipe.run_dir}: {error}", "output_dir") from error
-    check_reads(trainer)
+    if recipe.in_context is None:
+        check_reads(trainer)
     with _locked_folder(recipe.run_dir, trainer):
         # another process may have finished it meanwhile; the first process decides for all, since views of a shared
         # folder may differ
@@ -297,16 +306,18 @@ def _train_and_judge(
         raise RecipeError(f"output_dir: cannot write to {recipe.run_dir}: {error}", "output_dir") from error
     if checkpoint is not None:
         logger.info("resuming from %s", checkpoint)
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    if recipe.in_context is None:
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
     summaries, rows = {}, []
     for name in task.splits:
-        if name == "train":
+        if not len(judged := task.final_rows(name)):
             continue
-        records = task.readable(trainer.predict_split(name, final=True), name)
+        records = task.readable(trainer.predict_split(name, judged, final=True), name)
         summaries[name] = task.summarize(records, name)
         rows += [{"split": name, **record} for record in records]
-    trainer.save_weights(recipe.run_dir / MODEL)
+    if recipe.in_context is None:
+        trainer.save_weights(recipe.run_dir / MODEL)
     if trainer.args.should_save:
         write_predictions(recipe.run_dir / PREDICTIONS, rows)
     record = Record.model_validate(
@@ -316,12 +327,14 @@ def _train_and_judge(
             "overrides": recipe.overrides,
             "recipe": recipe,
             "recipe_hash": recipe.hash,
+            "pretrained": _pretrained(recipe),
             "pretrained_fields": _pretrained_fields(recipe, model.config),
             "seed": recipe.seed,
             "steps": trainer.state.global_step,
             # under early stopping the weights are those of an earlier step
             "best_step": trainer.state.best_global_step if recipe.evaluation.early_stopping is not None else None,
             "num_parameters": model.num_parameters(),
+            "trained_parameters": None if recipe.peft is None else model.num_parameters(only_trainable=True),
             "example": _example(rows),
             "splits": summaries,
             "history": [Logged.of(entry, task.splits) for entry in read_history(trainer.state)],
@@ -337,6 +350,17 @@ def _train_and_judge(
         write_record(recipe.run_dir / RESULTS, record)
     trainer.accelerator.wait_for_everyone()
     return record
+
+
+def _pretrained(recipe: Recipe) -> Pretrained | None:
+    """Which checkpoint the run started from."""
+    name = recipe.model.pretrained
+    if name is None:
+        return None
+    folder = checkpoint_folder(name, recipe.model.revision)
+    hashes = [digest_of(file) for file in weight_files(folder)]
+    whole = hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
+    return Pretrained(name=name, commit=folder.name if is_hub_id(name) else None, sha256=whole)
 
 
 def _pretrained_fields(recipe: Recipe, config: PreTrainedConfig) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from hf_sysgen.config.recipe import InverseSqrt, Linear, Noam, Recipe
+from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.config.sections import InverseSqrt, Linear, Noam
 
 
 def noam(learning_rate: float, hidden_size: int, warmup_steps: int) -> Callable[[int], float]:

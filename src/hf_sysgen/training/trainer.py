@@ -29,11 +29,14 @@ from transformers import (
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import PrinterCallback
 
-from hf_sysgen.config.recipe import MaxTokens, Recipe, RecipeError
+from hf_sysgen.config.errors import RecipeError
+from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.config.sections import MaxTokens
 from hf_sysgen.errors import RunFailed
 from hf_sysgen.files import COMPLETE, is_complete, mark_complete, replace_marked
 from hf_sysgen.models.seq2seq import SOURCE_INPUTS
 from hf_sysgen.results.evaluations import write_evaluation
+from hf_sysgen.training.adapters import merged
 from hf_sysgen.training.batches import Batches, StepBatches, parts_of_max_tokens
 from hf_sysgen.training.callbacks import Clock, Milestones, Progress
 from hf_sysgen.training.checkpointing import check_best, check_whole, checkpoints_of, going_on_from, step_of
@@ -99,11 +102,14 @@ class SysgenTrainer(Seq2SeqTrainer):
         return loss / num_items_in_batch
 
     def compute_loss(self, model, inputs, *args, **kwargs):
-        if self.recipe.training.label_smoothing_factor:
+        plain = self.accelerator.unwrap_model(model, keep_torch_compile=False)
+        if self.compute_loss_func is not None and hasattr(plain, "prepare_decoder_input_ids_from_labels"):
             # the Trainer does not pass on the labels, from which the model makes its decoder input
             source = {name: inputs[name] for name in SOURCE_INPUTS if name in inputs}
-            plain = self.accelerator.unwrap_model(model, keep_torch_compile=False)
-            read = plain.training_input(inputs["labels"], **source)
+            if hasattr(plain, "training_input"):
+                read = plain.training_input(inputs["labels"], **source)
+            else:
+                read = plain.prepare_decoder_input_ids_from_labels(inputs["labels"])
             inputs = {**inputs, "decoder_input_ids": read}
         return super().compute_loss(model, inputs, *args, **kwargs)
 
@@ -243,7 +249,7 @@ class SysgenTrainer(Seq2SeqTrainer):
 
     def save_weights(self, folder: Path) -> None:
         """Save the model as a checkpoint that loads anywhere, with what its task adds; completely or not at all."""
-        model, weights = self.plain_model, None
+        model, weights = merged(self.plain_model), None
         if self.is_fsdp_enabled:
             # gathered by all processes. A sharded model has a class of torch's, whose code would be saved
             weights = self.accelerator.get_state_dict(self.model_wrapped)

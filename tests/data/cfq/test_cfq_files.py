@@ -75,7 +75,7 @@ def test_forms() -> None:
     assert original_query("?x0 a film.actor . M1 a people.person") == "?x0 a ns:film.actor . M1 a ns:people.person"
 
 
-@pytest.mark.parametrize("part", ["validation", "test", pytest.param("train", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("part", ["validation", "test", "train"])
 def test_forms_of_every_real_pair(texts: Pairs, part: str) -> None:
     # both ways: nothing is lost in either form
     assert all(preprocess(original(pair)) == pair for pair in texts[part])

@@ -135,7 +135,6 @@ def test_before_the_correction(files: Files, tmp_path: Path) -> None:
     assert {row.category for pair in changed for row in pair} == {"obj_pp_to_subj_pp"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("config", ["gen_2020", "current", "recogs"])
 def test_loaded(data_dir: Path, tmp_path: Path, config: str) -> None:
     parts = load_benchmark("cogs_vf", config, data_dir=data_dir, cache_dir=tmp_path)

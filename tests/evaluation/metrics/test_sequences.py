@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
+import evaluate
 import pytest
 
 from hf_sysgen.errors import UserError
-from hf_sysgen.evaluation.metrics.modules import METRICS, load_metric
+from hf_sysgen.evaluation.metrics.modules import METRICS, load_metric, write_space
 from hf_sysgen.evaluation.metrics.sequences import exact_match, oracle_length_match, perplexity, shares
 
 
@@ -118,3 +120,13 @@ def test_every_metric_loads(name, tmp_path):
     metric = load_metric(name, cache_dir=str(tmp_path))
     assert metric.name == name
     assert all(kind is not None for kind in metric.features.values())
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_space_is_what_evaluate_loads(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_EVALUATE_OFFLINE", "1")
+    write_space(name, tmp_path)
+    found, ours = evaluate.load(str(tmp_path / name)), load_metric(name)
+    assert found.features == ours.features
+    if name == "sequence_exact_match":
+        assert found.compute(predictions=["a b", "c"], references=["a b", "d"]) == {"exact_match": 0.5}

@@ -342,7 +342,7 @@ def test_runs_of_other_tasks_are_compared_or_refused(tmp_path):
     """Labels of a graph are no text, and text that is only read has no target."""
     labels = [{"role": ["a"]}, {"role": ["b"]}]
     graphs = [written_run(tmp_path / name, ["x", "y"], prediction=labels) for name in ("a", "b")]
-    with pytest.raises(UserError, match="predictions of test are no texts, which bleu needs"):
+    with pytest.raises(UserError, match="bleu"):
         runs_test(*graphs, "bleu")
     with pytest.raises(UserError, match="'prediction' is no number of each prediction of test"):
         runs_test(*graphs, "prediction")

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from tiny_runs import ROOT, SMALL, command, read_lines, train_process, weights, write_recipe
 
 from hf_sysgen.files import locked
-from hf_sysgen.results.record import read_record
+from hf_sysgen.results.reading import read_record
 
 ACCELERATE = ROOT / "recipes" / "accelerate"
 # an epsilon above the gradients makes Adam momentum, so that rounding errors stay what they are

@@ -22,11 +22,12 @@ from typer.testing import CliRunner
 
 import hf_sysgen.training.tasks.base
 from hf_sysgen.cli.main import app
+from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.io import dump_recipe, load_recipe
-from hf_sysgen.config.recipe import RecipeError
 from hf_sysgen.config.sweep import load_sweep
 from hf_sysgen.files import locked
-from hf_sysgen.results.record import RESULTS, Record, read_record
+from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.record import RESULTS, Record
 from hf_sysgen.training.launch import sweep as launch_sweep
 from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
 from hf_sysgen.training.launch.states import state_of
@@ -544,7 +545,6 @@ def test_shipped_files(path):
     assert all(run.recipe.paper.cell or len(run.overrides) > 1 for run in loaded.runs)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.parent.name}-{path.stem}")
 def test_first_cell_of_shipped_files(path, tmp_path, monkeypatch):
     monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark)

@@ -31,21 +31,22 @@ from tiny_runs import (
     weights,
     write_recipe,
 )
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, T5Tokenizer
 
 import hf_sysgen.hub.stranger
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.base
 from hf_sysgen.analysis import petty2023 as depth_analyses
+from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.io import parse_recipe
-from hf_sysgen.config.recipe import Recipe, RecipeError
+from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.evaluate import evaluate_split
-from hf_sysgen.results.record import read_record
+from hf_sysgen.results.reading import read_record
 from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.base import prepare_task
-from hf_sysgen.training.tasks.causal import CausalSeq2SeqTask, PromptedSplit
+from hf_sysgen.training.tasks.causal import CausalSeq2SeqTask, PromptedSplit, put_nothing_behind
 
 DECODER = {
     "model": "depth_width_decoder",
@@ -116,6 +117,19 @@ def test_the_loss_is_the_mean_over_the_targets_tokens(tmp_path, few_examples):
     assert [entry.loss for entry in history if entry.loss is not None] == [
         pytest.approx(sum(scores) / len(scores), rel=1e-5)
     ]
+
+
+def test_nothing_stands_behind_a_text_after_loading(tmp_path):
+    """T5's own class would put its end symbol back."""
+    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("\u2581", -2.0), ("\u2581a", -1.0), ("\u2581b", -1.5)]
+    tokenizer = T5Tokenizer(vocab=pieces, extra_ids=3)
+    ids = tokenizer("a b")["input_ids"]
+    assert ids[-1] == tokenizer.eos_token_id
+    put_nothing_behind(tokenizer).save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    assert loaded("a b")["input_ids"] == ids[:-1]
+    assert loaded.get_vocab() == tokenizer.get_vocab()
+    assert (loaded.eos_token, loaded.pad_token, loaded.padding_side) == ("</s>", "<pad>", "left")
 
 
 # evaluation
@@ -236,7 +250,11 @@ def test_a_checkpoint_travels(learned):
     assert 0 < sum(row["exact"] for row in rows) < len(rows)
     model = AutoModelForCausalLM.from_pretrained(learned / "model")
     tokenizer = AutoTokenizer.from_pretrained(learned / "model")
-    batch = tokenizer([row["input"] for row in rows], padding=True, return_tensors="pt")
+    # the template's separator; the chat template has it too
+    prompts = [model.config.prompt_template.replace("{input}", row["input"]) for row in rows]
+    chat = [{"role": "user", "content": rows[0]["input"]}]
+    assert tokenizer.apply_chat_template(chat, tokenize=False) == prompts[0]
+    batch = tokenizer(prompts, padding=True, return_tensors="pt")
     assert int(batch["attention_mask"][:, 0].min()) == 0, "padding is needed, or this shows less"
     added = model.generate(**batch)[:, batch["input_ids"].shape[1] :]
     # a prediction in the record is cut where it can no longer become right
@@ -347,8 +365,9 @@ def test_what_a_checkpoint_contradicts(learned, tmp_path, few_examples, monkeypa
     assert "absent: no checkpoint here, config.json is missing" in refused(pretrained=str(tmp_path / "absent"))
     assert "set data.joint_vocabulary=true" in refused(joint_vocabulary=False)
     assert "training.label_smoothing_factor does not go with" in refused(label_smoothing_factor=0.1)
-    with pytest.raises(RecipeError, match=r"model.pretrained is for fine-tuning decoders \(depth_width_decoder\)"):
+    with pytest.raises(RecipeError) as of_an_encoder_decoder:
         parse_recipe(tiny_sections(pretrained=trained))
+    assert of_an_encoder_decoder.value.key == "model.pretrained"
     few = subword_checkpoint(learned, tmp_path / "few", unknown="<unk>", letters="_INTURLEFWALKGHO")
     assert "cannot write 'I_JUMP', which targets have" in refused(pretrained=str(few))
     broken = tmp_path / "broken"

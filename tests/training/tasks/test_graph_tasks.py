@@ -17,14 +17,16 @@ from transformers import AutoModelForSequenceClassification, AutoModelForTokenCl
 
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.base
+from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.io import load_recipe
-from hf_sysgen.config.recipe import Recipe, RecipeError
+from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.cfq.trees import is_content, is_tree
 from hf_sysgen.data.clutrr.kinship import TARGETS
 from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.metrics.summary import summarize
-from hf_sysgen.results.record import SplitMetrics, read_record
+from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.record import SplitMetrics
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.tasks.graphs import COLUMNS
@@ -135,7 +137,6 @@ def test_the_model_of_the_paper_has_its_size(few_examples):
     assert task.build_model("eager").num_parameters() == 608_818 - 40_000
 
 
-@pytest.mark.slow
 def test_real_words_have_the_authors_ids(data_dir):
     """Their counts, and one word that only gen has, whose labels are all known."""
     task = prepare_task(
@@ -187,10 +188,7 @@ def test_records_have_the_loss_of_each_example(name, tmp_path, few_examples):
         assert records[row]["loss"] == pytest.approx(float(loss), rel=1e-4)
 
 
-SLOW = ("gat", "cogs_transformer", "cfq_biaffine")
-
-
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in KEYS])
+@pytest.mark.parametrize("name", KEYS)
 def test_parts_make_the_same_update(name, tmp_path, few_examples):
     """61 examples in batches of 20: the epoch's last one has one row, so that three of four groups are empty."""
     exact = {"node_init": "zeros"} if name == "gat" else {}
@@ -332,16 +330,7 @@ def test_killed_once(tmp_path):
     assert_a_kill_leaves_no_trace(recipe, tmp_path)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "cfq_dependencies",
-        pytest.param("cogs_graph", marks=pytest.mark.slow),
-        pytest.param("rrat", marks=pytest.mark.slow),
-        pytest.param("gat", marks=pytest.mark.slow),
-        pytest.param("cfq_bilstm", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("name", ["cfq_dependencies", "cogs_graph", "rrat", "gat", "cfq_bilstm"])
 def test_two_processes_make_the_updates_of_one(name, tmp_path, few_examples):
     """An epoch ends on a batch of 13; losses are means over labels, of which sentences have more or less."""
     exact = {"node_init": "zeros"} if name == "gat" else {}

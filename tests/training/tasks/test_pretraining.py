@@ -45,14 +45,14 @@ import hf_sysgen.evaluation.commands
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.base
 from hf_sysgen.cli.main import app
+from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.io import parse_recipe
-from hf_sysgen.config.recipe import RecipeError
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.data.c4.files import Shard, known_shards, shard_names, write_shards
 from hf_sysgen.errors import RunFailed
 from hf_sysgen.evaluation.metrics.language_modeling import evaluate_text
 from hf_sysgen.evaluation.metrics.summary import summarize_text
-from hf_sysgen.results.record import read_record
+from hf_sysgen.results.reading import read_record
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.tasks.pretraining import PretrainingTask, StreamBatches

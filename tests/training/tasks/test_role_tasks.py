@@ -31,15 +31,17 @@ import hf_sysgen.evaluation.commands
 import hf_sysgen.hub.stranger
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.base
+from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.io import load_recipe, shipped_recipes
-from hf_sysgen.config.recipe import Recipe, RecipeError
+from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.data.errors import DataError
 from hf_sysgen.data.text.roles import role_scheme
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.commands import evaluate_checkpoint
 from hf_sysgen.evaluation.metrics.summary import summarize
-from hf_sysgen.results.record import SplitMetrics, read_record
+from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.record import SplitMetrics
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.tasks.roles import RoleFillerTask, TableRows, frequency_ranks

@@ -24,7 +24,7 @@ from upstream_files import Files
 import hf_sysgen.evaluation.commands
 import hf_sysgen.hub
 import hf_sysgen.training.tasks.base
-from hf_sysgen.config.recipe import RecipeError
+from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.data import benchmark_info, load_benchmark
 from hf_sysgen.data.archives import open_member
 from hf_sysgen.data.text.splits import TokenizedSplit
@@ -143,7 +143,7 @@ def training_text(files: Files, folder: Path, lines: int) -> Path:
     return folder / "data"
 
 
-@pytest.mark.parametrize("config", ["ne-en", pytest.param("en-ne", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("config", ["ne-en", "en-ne"])
 def test_flores_from_raw_text(files, tmp_path, monkeypatch, config):
     """Both directions by the loader itself; of the splits a few examples each."""
     folder = training_text(files, tmp_path, 40)
@@ -282,7 +282,6 @@ def test_loss_is_that_of_training(iwslt, tmp_path, use):
     assert task.summarize(records, "test")["loss"] == pytest.approx(float(expected), rel=1e-5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("model", [name for name, config in CONFIGS.items() if AutoModelForSeq2SeqLM in MODELS[config]])
 def test_any_encoder_decoder_translates(tmp_path, use, model):
     use(made_examples("iwslt14"))

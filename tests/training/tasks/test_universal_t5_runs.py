@@ -17,7 +17,7 @@ from invariance import (
 from tiny_runs import read_lines, short_scan, tiny_recipe, write_recipe
 
 import hf_sysgen.training.tasks.base
-from hf_sysgen.config.recipe import RecipeError
+from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.base import prepare_task

@@ -105,7 +105,7 @@ class Tree(NamedTuple):
 
 
 def rules() -> list[Rule]:
-    """All rules with more than words on the right, those of coordination included."""
+    """Rules whose right side is not only words, those of coordination included."""
     lines = _RULES.strip().splitlines()
     for kind, followers in _COORDINATED.items():
         for follower in followers:

@@ -9,7 +9,7 @@ import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
 from hf_sysgen.data.cogs.checks import Splits, check_categories, check_definitions
-from hf_sysgen.data.cogs.files import STRUCTURAL, Example, parse
+from hf_sysgen.data.cogs.files import CATEGORIES, STRUCTURAL, Example, parse
 from hf_sysgen.data.fetch import open_file
 from hf_sysgen.data.info import read_info
 
@@ -37,6 +37,7 @@ class Cogs(BenchmarkBuilder):
 
     BENCHMARK = read_info(__file__, "cogs")
     BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
+    CASES = CATEGORIES
 
     def _info(self) -> datasets.DatasetInfo:
         return self.describe(datasets.Features(COLUMNS))

@@ -10,6 +10,7 @@ import datasets
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
 from hf_sysgen.data.cogs.builder import COLUMNS, columns, examples, read
 from hf_sysgen.data.cogs.checks import check_categories
+from hf_sysgen.data.cogs.files import CATEGORIES
 from hf_sysgen.data.cogs.variable_free_forms import parse_variable_free, to_variable_free
 from hf_sysgen.data.info import read_info
 
@@ -30,6 +31,7 @@ class CogsVf(BenchmarkBuilder):
 
     BENCHMARK = read_info(__file__, "cogs_vf")
     BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
+    CASES = CATEGORIES
 
     def _info(self) -> datasets.DatasetInfo:
         return self.describe(datasets.Features(COLUMNS))

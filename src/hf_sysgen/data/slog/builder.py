@@ -42,6 +42,7 @@ class Slog(BenchmarkBuilder):
 
     BENCHMARK = read_info(__file__)
     BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
+    CASES = tuple(CASES)
 
     def _info(self) -> datasets.DatasetInfo:
         columns = dict.fromkeys(("input", "target", "category", "group"), TEXT)

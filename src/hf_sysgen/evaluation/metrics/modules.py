@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from hf_sysgen.errors import UserError
@@ -13,6 +14,7 @@ from hf_sysgen.evaluation.metrics.cogs_match import renaming_match, semantic_mat
 from hf_sysgen.evaluation.metrics.comp import Rule, comp
 from hf_sysgen.evaluation.metrics.parsing import attachment_scores
 from hf_sysgen.evaluation.metrics.sequences import exact_match, oracle_length_match, perplexity, shares
+from hf_sysgen.files import write_whole
 
 if TYPE_CHECKING:
     import evaluate
@@ -113,14 +115,24 @@ def load_metric(name: str, config_name: str | None = None, **kwargs: Any) -> eva
     Raises:
         UserError: no such metric or config.
     """
+    spec = _spec(name)
+    if config_name not in (None, "default", *spec.configs):
+        raise UserError(f"no config {config_name!r} of {name}; there are {', '.join(spec.configs) or 'none'}")
+    return metric_class(name)(config_name=config_name, **kwargs)
+
+
+def _spec(name: str) -> Spec:
+    if name not in METRICS:
+        raise UserError(f"no metric {name!r}; there are {', '.join(METRICS)}")
+    return METRICS[name]
+
+
+def metric_class(name: str) -> type[evaluate.Metric]:
+    """The class of a metric, for the module that `evaluate.load` looks for. Raises UserError: no such metric."""
     import datasets
     import evaluate
 
-    if name not in METRICS:
-        raise UserError(f"no metric {name!r}; there are {', '.join(METRICS)}")
-    spec = METRICS[name]
-    if config_name not in (None, "default", *spec.configs):
-        raise UserError(f"no config {config_name!r} of {name}; there are {', '.join(spec.configs) or 'none'}")
+    spec = _spec(name)
 
     def feature(kind: Any) -> Any:
         return datasets.List(feature(kind[0])) if isinstance(kind, list) else datasets.Value(kind)
@@ -133,5 +145,22 @@ def load_metric(name: str, config_name: str | None = None, **kwargs: Any) -> eva
         config = {"config": None if self.config_name == "default" else self.config_name} if spec.configs else {}
         return spec.compute(**columns, **config)
 
-    metric = type(name, (evaluate.Metric,), {"_info": info, "_compute": compute})
-    return metric(config_name=config_name, **kwargs)
+    return type(name, (evaluate.Metric,), {"_info": info, "_compute": compute})
+
+
+def write_space(name: str, folder: Path) -> None:
+    """
+    A metric as a Space of the hub, for `evaluate.load("OWNER/NAME")` where this package is installed: upload the folder
+    NAME that is made in `folder` by `hf upload OWNER/NAME FOLDER/NAME --repo-type space`.
+
+    Raises:
+        UserError: no such metric.
+    """
+    spec = _spec(name)
+    head = f"---\ntitle: {name}\nsdk: static\ntags: [evaluate, metric, hf-sysgen]\n---\n"
+    module = f"from hf_sysgen.evaluation.metrics.modules import metric_class\n\nMetric = metric_class({name!r})\n"
+    about = "\n\n".join(filter(None, (head, f"# {name}", spec.about, spec.citation)))
+    for file, content in (
+        (f"{name}.py", module), ("README.md", f"{about}\n"), ("requirements.txt", "hf-sysgen\n"),
+    ):  # fmt: skip
+        write_whole(folder / name / file, content)

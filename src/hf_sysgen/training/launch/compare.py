@@ -10,14 +10,16 @@ from collections.abc import Container, Sequence
 from pathlib import Path
 
 from hf_sysgen.analysis.plotting import check_picture
+from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.io import load_recipe
-from hf_sysgen.config.recipe import Recipe, RecipeError
+from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.sweep import Run, Sweep, check_folders
 from hf_sysgen.data import benchmark_info, load_benchmark
 from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, source_ids
 from hf_sysgen.reports.curves import plot_accuracies, told_apart
-from hf_sysgen.results.record import MODEL, RESULTS, Record, SplitMetrics, read_record
+from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.record import MODEL, RESULTS, Record, SplitMetrics
 from hf_sysgen.tables import table
 from hf_sysgen.training.launch.sweep import run_sweep
 

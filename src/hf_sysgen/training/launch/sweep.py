@@ -19,7 +19,8 @@ from tqdm.auto import tqdm
 from hf_sysgen.config.sweep import Run, Selection, Sweep, cells_of
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import locked
-from hf_sysgen.results.record import RESULTS, Record, read_record
+from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.record import RESULTS, Record
 from hf_sysgen.tables import table
 from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
 from hf_sysgen.training.launch.slurm import waiting_runs

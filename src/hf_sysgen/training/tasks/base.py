@@ -18,12 +18,15 @@ from transformers import (
     set_seed,
 )
 
-from hf_sysgen.config.recipe import MaxTokens, Recipe, RecipeError
+from hf_sysgen.config.errors import RecipeError
+from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.config.sections import MaxTokens
 from hf_sysgen.data import benchmark_info, load_benchmark
 from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.data.text.vocabulary import Vocabulary, build_vocabulary, encode_sources, encode_targets
 from hf_sysgen.evaluation.evaluate import evaluate_split, with_texts
 from hf_sysgen.evaluation.metrics.summary import summarize
+from hf_sysgen.model_types import config_class_of, is_other
 from hf_sysgen.models import CONFIGS, MODELS, RoleFillerTransformerConfig
 from hf_sysgen.training.batches import Batches, MaxTokensBatches, Split, StepBatches
 
@@ -46,6 +49,10 @@ TASKS = (
     ("dependency_parsing", "ForDependencyParsing", "hf_sysgen.training.tasks.graphs:DependencyParsingTask"),
     ("language_modeling", AutoModelForCausalLM, "hf_sysgen.training.tasks.pretraining:PretrainingTask"),
 )
+
+# models of transformers
+OTHERS = "hf_sysgen.training.tasks.pretrained:PretrainedTask"
+UNTRAINED = "hf_sysgen.training.tasks.in_context:InContextTask"
 
 
 class Task(ABC):
@@ -90,6 +97,10 @@ class Task(ABC):
         Returns:
             a record for each example: `row`, `exact`, and what else `summarize` reads.
         """
+
+    def final_rows(self, name: str) -> np.ndarray:
+        """The examples of a split that are judged after training, (N,)."""
+        return np.arange(0 if name == "train" else len(self.splits[name]))
 
     def summarize(self, records: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
         """The metrics of a split from its records."""
@@ -147,8 +158,8 @@ class Seq2SeqTask(Task):
 
     def __init__(self, recipe: Recipe, benchmark: DatasetDict):
         super().__init__(recipe, benchmark)
-        self.has_source_table = hasattr(CONFIGS[recipe.model.type], "source_vocab_size")
-        if not self.has_source_table and not recipe.data.joint_vocabulary:
+        self.has_source_table = hasattr(config_class_of(recipe.model.type), "source_vocab_size")
+        if not self.has_source_table and not recipe.data.joint_vocabulary and recipe.model.type in CONFIGS:
             raise RecipeError(
                 f"model.type={recipe.model.type} has one table for source and target: set data.joint_vocabulary=true",
                 "data.joint_vocabulary",
@@ -247,7 +258,12 @@ def prepare_task(recipe: Recipe) -> Task:
     """
     model, data = recipe.model.type, recipe.data
     wanted = benchmark_info(data.benchmark).task
-    found = next((name for task, needed, name in TASKS if task == wanted and has_needed(CONFIGS[model], needed)), None)
+    # `check_recipe` has found that it has a head for the task
+    found = (
+        (OTHERS if recipe.in_context is None else UNTRAINED)
+        if is_other(model)
+        else next((name for task, needed, name in TASKS if task == wanted and has_needed(CONFIGS[model], needed)), None)
+    )
     if found is None:
         needs = [needed for task, needed, _ in TASKS if task == wanted]
         names = [config.model_type for config in MODELS if any(has_needed(config, needed) for needed in needs)]

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from tokenizers.processors import TemplateProcessing
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel, set_seed
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    set_seed,
+)
 
-from hf_sysgen.config.recipe import Recipe, RecipeError
+from hf_sysgen.config.errors import RecipeError
+from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.text.splits import IGNORED, RaggedIds, TokenizedSplit, unlabelled
 from hf_sysgen.data.text.vocabulary import Vocabulary, build_vocabulary
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import checkpoint_folder, read_checkpoint
-from hf_sysgen.models import CONFIGS
+from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, unwritable
+from hf_sysgen.model_types import config_class_of
 from hf_sysgen.training.tasks.base import Seq2SeqTask
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
-    from transformers import PreTrainedTokenizerFast
-
-# fields that change no weight and no score, so that they may differ from those of a pretrained checkpoint
-FREE_FIELDS = ("dropout", "use_cache")
 
 
 class PromptedSplit(TokenizedSplit):
@@ -71,7 +77,9 @@ class CausalSeq2SeqTask(Seq2SeqTask):
     """
     Identical to [`Seq2SeqTask`] except:
     - the model is a decoder. It reads `input separator`, and goes on with `target EOS`, which alone is learned (Petty
-      et al. are silent on this). The separator is the tokenizer's start symbol, or its EOS where it has none.
+      et al. are silent on this). The separator is the tokenizer's start symbol, or its EOS where it has none. The
+      tokenizer puts nothing behind a text, so that likelihoods of continuations are right; the config's
+      `prompt_template` and the chat template have the separator.
     - with `pretrained`, weights, config and tokenizer are a checkpoint's.
 
     Raises:
@@ -91,14 +99,19 @@ class CausalSeq2SeqTask(Seq2SeqTask):
             characters = self.recipe.data.tokenization == "characters"
             tokenizer = build_vocabulary(sources, targets, joint=True, characters=characters).tokenizer
         else:
-            try:
-                folder = checkpoint_folder(self.recipe.model.pretrained)
-            except UserError as error:
-                raise RecipeError(f"model.pretrained: {error}", "model.pretrained") from error
-            tokenizer = load_tokenizer(str(folder))
+            tokenizer = load_tokenizer(str(pretrained_folder(self.recipe)))
             require_written(tokenizer, targets, self.recipe.model.pretrained)
-        write_prompts(tokenizer)
+        tokenizer = put_nothing_behind(tokenizer)
+        # a tokenizer without padding pads with EOS: padding is known from masks
+        tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+        self.separator = tokenizer.bos_token or tokenizer.eos_token
+        tokenizer.chat_template = "{{ messages[-1]['content'] }}" + self.separator
         return Vocabulary(tokenizer, len(tokenizer), len(tokenizer), source_id_offset=0)
+
+    def encode(self, sources: list[str], targets: list[str]) -> tuple[list[list[int]], list[list[int]]]:
+        separator: Any = self.vocabulary.tokenizer.convert_tokens_to_ids(self.separator)
+        prompts, answers = super().encode(sources, targets)
+        return [[*ids, separator] for ids in prompts], answers
 
     def build_model(self, attention: str) -> PreTrainedModel:
         tokenizer = self.vocabulary.tokenizer
@@ -117,22 +130,36 @@ class CausalSeq2SeqTask(Seq2SeqTask):
             for name, value in ids.items():
                 setattr(model.config, name, value)
             set_seed(self.recipe.seed)
+        setattr(model.config, TEMPLATE_FIELD, INPUT + self.separator)
         model.generation_config = GenerationConfig(max_new_tokens=self.longest_target, **ids)
         return model
 
 
-def write_prompts(tokenizer: PreTrainedTokenizerFast) -> None:
+def pretrained_folder(recipe: Recipe) -> Path:
+    """The folder of `model.pretrained`. Raises RecipeError: there is none, or it cannot be downloaded."""
+    try:
+        return checkpoint_folder(str(recipe.model.pretrained), recipe.model.revision)
+    except UserError as error:
+        raise RecipeError(f"model.pretrained: {error}", "model.pretrained") from error
+
+
+def put_nothing_behind(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
     """
-    Make a tokenizer write a text as a prompt: `words separator`, padded on the left, which a decoder continues.
-    A tokenizer without padding pads with EOS: padding is known from masks.
+    The tokenizer without symbols around a text, padded on the left, so that a decoder can continue it: what stands
+    behind a text would stand behind a context and its continuation too. A class of its own, such as T5's, would put its
+    symbols back when it is loaded.
     """
-    separator = tokenizer.bos_token or tokenizer.eos_token
-    symbol = (separator, tokenizer.convert_tokens_to_ids(separator))
-    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=f"$A {separator}", special_tokens=[symbol])
+    if type(tokenizer) is not PreTrainedTokenizerFast:
+        tokenizer = PreTrainedTokenizerFast(
+            tokenizer_object=tokenizer.backend_tokenizer,
+            model_max_length=tokenizer.model_max_length,
+            clean_up_tokenization_spaces=False,
+            **tokenizer.special_tokens_map,
+        )
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A", pair="$A $B", special_tokens=[])
     # `init_kwargs` is what is saved
     tokenizer.padding_side = tokenizer.init_kwargs["padding_side"] = "left"
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
 
 
 def load_tokenizer(name: str, unusable: Callable[[str, str], RecipeError] | None = None) -> PreTrainedTokenizerFast:
@@ -157,11 +184,8 @@ def load_tokenizer(name: str, unusable: Callable[[str, str], RecipeError] | None
 
 def require_written(tokenizer: PreTrainedTokenizerFast, texts: list[str], pretrained: str) -> None:
     """Raises RecipeError: the tokenizer writes a word of the texts as unknown, so that no answer could be right."""
-    if tokenizer.unk_token_id is None:
-        return
-    for word in sorted({word for text in texts for word in text.split()}):
-        if tokenizer.unk_token_id in tokenizer(word, add_special_tokens=False)["input_ids"]:
-            raise _unusable(pretrained, f"its tokenizer cannot write {word!r}, which targets have")
+    for word in unwritable(tokenizer, texts):
+        raise _unusable(pretrained, f"its tokenizer cannot write {word!r}, which targets have")
 
 
 def load_pretrained(recipe: Recipe, attention: str) -> PreTrainedModel:
@@ -171,12 +195,14 @@ def load_pretrained(recipe: Recipe, attention: str) -> PreTrainedModel:
     Raises:
         RecipeError: it cannot be loaded, lacks weights, or is not the model that the recipe describes.
     """
-    free = {key: value for key, value in recipe.model.fields.items() if key in FREE_FIELDS}
+    # fields that change no weight and no score
+    free = {key: value for key, value in recipe.model.fields.items() if "drop" in key or key == "use_cache"}
+    options = {"revision": recipe.model.revision, "attn_implementation": attention, **free}
     try:
-        model, _ = read_checkpoint(str(recipe.model.pretrained), writes=True, attn_implementation=attention, **free)
+        model, _ = read_checkpoint(str(recipe.model.pretrained), writes=True, **options)
     except UserError as error:
         raise RecipeError(f"model.pretrained: {error}", "model.pretrained") from error
-    if not isinstance(model.config, CONFIGS[recipe.model.type]):
+    if not isinstance(model.config, config_class_of(recipe.model.type)):
         raise _unusable(recipe.model.pretrained, f"it holds a {model.config.model_type}, not a {recipe.model.type}")
     for key, value in recipe.model.fields.items():
         if getattr(model.config, key) != value:

@@ -15,7 +15,9 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 
-from hf_sysgen.config.recipe import Recipe, RecipeError, WithReplacement
+from hf_sysgen.config.errors import RecipeError
+from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.config.sections import WithReplacement
 from hf_sysgen.data.c4.files import Shard, known_shards
 from hf_sysgen.data.c4.packing import PackedTokens
 from hf_sysgen.data.errors import DataError
@@ -23,7 +25,7 @@ from hf_sysgen.errors import RunFailed
 from hf_sysgen.evaluation.metrics.language_modeling import evaluate_text
 from hf_sysgen.evaluation.metrics.summary import summarize_text
 from hf_sysgen.training.tasks.base import Task
-from hf_sysgen.training.tasks.causal import load_tokenizer
+from hf_sysgen.training.tasks.causal import load_tokenizer, put_nothing_behind
 
 if TYPE_CHECKING:
     import datasets
@@ -233,7 +235,7 @@ class PretrainingTask(Task):
     def __init__(self, recipe: Recipe, benchmark: Any):
         super().__init__(recipe, benchmark)
         # which `check_recipe` wants
-        self.tokenizer = load_tokenizer(str(recipe.data.tokenizer), _unusable_tokenizer)
+        self.tokenizer = put_nothing_behind(load_tokenizer(str(recipe.data.tokenizer), _unusable_tokenizer))
         self.splits = {"train": benchmark["train"], "validation": self._first_examples(benchmark["validation"])}
 
     def _first_examples(self, documents: datasets.IterableDataset) -> torch.Tensor:

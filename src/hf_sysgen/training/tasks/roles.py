@@ -1,4 +1,4 @@
-"""Texts to texts by a model that reads a role beside every word: Russin et al. 2022."""
+"""Text to text with a role beside every word: Chakravarthy, Russin and O'Reilly 2022."""
 
 from __future__ import annotations
 
@@ -127,37 +127,44 @@ class RoleFillerTask(Seq2SeqTask):
 
     def __init__(self, recipe: Recipe, benchmark: Any):
         super().__init__(recipe, benchmark)
+        scheme = None if recipe.data.role_scheme is None else role_scheme(recipe.data.role_scheme, benchmark)
+        self.role_fields, *maps = self.rows_and_roles(scheme)
+        offset, eos = self.vocabulary.source_id_offset, self.vocabulary.tokenizer.eos_token_id
+        source_map, target_map = map(torch.tensor, maps)
+        self.splits = {
+            name: RoleSplit(split, source_map, target_map, offset, eos) for name, split in self.splits.items()
+        }
+
+    def rows_and_roles(self, scheme: RoleScheme | None) -> tuple[dict[str, Any], list[int], list[int]]:
+        """Fields of the config that say which row each word and each role has; of source words and of target words the
+        roles' rows."""
         tokenizer, offset = self.vocabulary.tokenizer, self.vocabulary.source_id_offset
         source_ids = range(offset, offset + self.vocabulary.source_vocab_size)
         source_words = [*tokenizer.convert_ids_to_tokens([*source_ids])]
         target_words = [*tokenizer.convert_ids_to_tokens([*range(self.vocabulary.vocab_size)])]
-        scheme = None if recipe.data.role_scheme is None else role_scheme(recipe.data.role_scheme, benchmark)
-        separate = super().model_config().separate_tables
-        ranks = None if separate else self.ranks(scheme, source_words)
+        config = super().model_config()
+        ranks = None if config.separate_tables else self.ranks(scheme, source_words)
         symbols = source_words, target_words
         names = symbols if scheme is None else ([*scheme.source_names, EOS, SOS], [*scheme.target_names, EOS])
         named = names
-        if super().model_config().swap_streams:
+        if config.swap_streams:
             # both tables have all symbols, as the code's: a role has the row of the word of its name, if there is one
             named = symbols = [*dict.fromkeys(symbols[0] + names[0])], [*dict.fromkeys(symbols[1] + names[1])]
         words, roles = (TableRows.of(source, target, ranks) for source, target in (symbols, named))
         source_rows = words.source[: len(source_words)]
-        self.role_fields: dict[str, Any] = {"source_row_map": None if separate else source_rows}
-        source_roles, target_roles = source_rows, list(range(len(target_words)))
-        if scheme is not None:
-            of_source = dict(zip(named[0], roles.source, strict=True))
-            source_roles = [of_source[names[0][role]] for role in scheme.role_map(source_words, "source", (EOS, SOS))]
-            target_roles = [named[1].index(names[1][role]) for role in scheme.role_map(target_words, "target", (EOS,))]
-            self.role_fields |= {
-                "role_map": target_roles,
-                "role_vocab_size": roles.target_size,
-                "source_role_map": source_roles,
-                "source_role_vocab_size": roles.source_size,
-            }
-        maps = torch.tensor(source_roles), torch.tensor(target_roles)
-        self.splits = {
-            name: RoleSplit(split, *maps, offset, tokenizer.eos_token_id) for name, split in self.splits.items()
+        fields: dict[str, Any] = {"source_row_map": None if config.separate_tables else source_rows}
+        if scheme is None:
+            return fields, source_rows, list(range(len(target_words)))
+        of_source = dict(zip(named[0], roles.source, strict=True))
+        source_roles = [of_source[names[0][role]] for role in scheme.role_map(source_words, "source", (EOS, SOS))]
+        target_roles = [named[1].index(names[1][role]) for role in scheme.role_map(target_words, "target", (EOS,))]
+        fields |= {
+            "role_map": target_roles,
+            "role_vocab_size": roles.target_size,
+            "source_role_map": source_roles,
+            "source_role_vocab_size": roles.source_size,
         }
+        return fields, source_roles, target_roles
 
     def ranks(self, scheme: RoleScheme | None, source_words: Sequence[str]) -> list[dict[str, int]]:
         """Of all symbols of the source, and of the target; in a joint vocabulary of a word its id."""

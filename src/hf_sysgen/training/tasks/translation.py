@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import datasets
 import numpy as np
 
-from hf_sysgen.config.recipe import Recipe, RecipeError
+from hf_sysgen.config.errors import RecipeError
+from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.text.subwords import bpe_vocabulary, encode_subwords, sentencepiece_vocabulary
 from hf_sysgen.data.text.vocabulary import Vocabulary
 from hf_sysgen.evaluation.evaluate import with_columns

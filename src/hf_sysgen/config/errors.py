@@ -1,0 +1,28 @@
+"""What is wrong with a recipe, in one line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hf_sysgen.errors import UserError
+
+LONGEST_VALUE = 80
+
+
+class RecipeError(UserError):
+    """
+    A recipe or a sweep that cannot be run.
+
+    Attributes:
+        key: the dotted key that is wrong, e.g. `training.max_steps`; None where the file as a whole is.
+    """
+
+    def __init__(self, message: str, key: str | None = None):
+        super().__init__(message)
+        self.key = key
+
+
+def cut(value: Any) -> str:
+    """A value for a message of one line."""
+    text = " ".join(value.split()) if isinstance(value, str) else repr(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."

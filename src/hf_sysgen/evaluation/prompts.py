@@ -1,0 +1,106 @@
+"""What a model of transformers reads and what it is to write, as text and as token ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+# as lm-evaluation-harness puts them together: the answer follows a blank, and an empty line follows the answer
+PROMPT = "Input: {input}\nOutput:"
+BETWEEN_EXAMPLES = "\n\n"
+INPUT = "{input}"
+# the field of a checkpoint's config that keeps the template it was trained with
+TEMPLATE_FIELD = "prompt_template"
+
+
+def prompt_text(text: str, decoder: bool, template: str | None, shots: Iterable[tuple[str, str]] = ()) -> str:
+    """The prompt for an input, after examples of input and target; the arguments are those of [`Prompts`]."""
+    template = template or (PROMPT if decoder or shots else INPUT)
+    shown = [f"{template.replace(INPUT, source)} {target}{BETWEEN_EXAMPLES}" for source, target in shots]
+    return "".join(shown) + template.replace(INPUT, text)
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """
+    Texts as prompts and answers of one model.
+
+    Args:
+        tokenizer: of the model.
+        decoder: whether the model continues its prompt; otherwise an encoder reads it.
+        template: the prompt, with `{input}` in it; None for [`PROMPT`] of a decoder, the input alone of the others.
+    """
+
+    tokenizer: PreTrainedTokenizerFast
+    decoder: bool
+    template: str | None = None
+
+    def prompt(self, text: str, shots: Iterable[tuple[str, str]] = ()) -> str:
+        """The prompt for an input, after examples of input and target."""
+        return prompt_text(text, self.decoder, self.template, shots)
+
+    def encode(self, prompts: Sequence[str]) -> list[list[int]]:
+        """Ids of prompts: with the symbols that the tokenizer puts around a text, but no EOS that a decoder would
+        read."""
+        if not prompts:
+            return []
+        encoded = self.tokenizer(list(prompts))["input_ids"]
+        eos = self.tokenizer.eos_token_id
+        return [ids[:-1] if self.decoder and ids[-1:] == [eos] else ids for ids in encoded]
+
+    def encode_pairs(self, prompts: Sequence[str], targets: Sequence[str]) -> tuple[list[list[int]], list[list[int]]]:
+        """
+        Ids of prompts, and of targets with EOS. A decoder's target has the ids that it has behind its prompt and a
+        blank.
+        """
+        if not prompts:
+            return [], []
+        sources, eos = self.encode(prompts), self.tokenizer.eos_token_id
+        if not self.decoder:
+            written = self.tokenizer(list(targets), add_special_tokens=False)["input_ids"]
+            return sources, [[*ids, eos] for ids in written]
+        joined = self.encode([f"{prompt} {target}" for prompt, target in zip(prompts, targets, strict=True)])
+        answers = []
+        for source, whole, target in zip(sources, joined, targets, strict=True):
+            answer = whole[len(source) :]
+            if whole[: len(source)] != source:
+                # the tokenizer writes the end of the prompt in another way before the target
+                answer = self.tokenizer(f" {target}", add_special_tokens=False)["input_ids"]
+            answers.append([*answer, eos])
+        return sources, answers
+
+
+def prompts_of(model: Any, tokenizer: PreTrainedTokenizerFast) -> Prompts:
+    """Of a loaded model of transformers, with the template that its config keeps."""
+    return Prompts(tokenizer, not model.config.is_encoder_decoder, getattr(model.config, TEMPLATE_FIELD, None))
+
+
+def by_words(
+    records: Iterable[Mapping[str, Any]], tokenizer: PreTrainedTokenizerFast, targets: Sequence[str]
+) -> list[dict[str, Any]]:
+    """
+    Records of pieces of words (see `evaluate_split`) as those of words: `exact` says whether the prediction has the
+    target's words, in whatever pieces; `target_length` are words, and `tokens` the pieces of the reference.
+    """
+    found = []
+    for record in records:
+        words, pieces = targets[record["row"]].split(), record["target_length"]
+        # a prediction of more pieces has not ended
+        ended = len(record["prediction"]) <= pieces
+        exact = record["exact"] or (ended and str(tokenizer.decode(record["prediction"])).split() == words)
+        found.append({**record, "exact": exact, "target_length": len(words), "tokens": pieces})
+    return found
+
+
+def unwritable(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str]) -> list[str]:
+    """Words of the texts that the tokenizer writes as unknown, sorted."""
+    unknown = tokenizer.unk_token_id
+    words = sorted({word for text in texts for word in text.split()})
+    if unknown is None or not words:
+        return []
+    encoded = tokenizer(words, add_special_tokens=False)["input_ids"]
+    return [word for word, ids in zip(words, encoded, strict=True) if unknown in ids]

@@ -1,0 +1,204 @@
+"""In-context learning: a frozen model, with training examples in the prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
+
+from hf_sysgen.config.errors import RecipeError
+from hf_sysgen.config.io import parse_recipe
+from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.config.sections import InContext
+from hf_sysgen.data import benchmark_info
+from hf_sysgen.evaluation.commands import metrics_table
+from hf_sysgen.evaluation.evaluate import cut, evaluating, with_columns
+from hf_sysgen.evaluation.in_context import AllowedTokens, Shots
+from hf_sysgen.evaluation.prompts import Prompts
+from hf_sysgen.model_types import writer_of
+from hf_sysgen.training.tasks.base import Task
+from hf_sysgen.training.tasks.causal import load_pretrained, require_written
+from hf_sysgen.training.tasks.pretrained import pretrained_tokenizer
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict
+
+# tokens that an answer may have more than its reference: the same words in other pieces
+SPARE_TOKENS = 8
+
+
+class InContextTask(Task):
+    """
+    Prompts of examples and an input; the answer is the first line that the model writes, greedily, as in the tasks for
+    lm-evaluation-harness. It is right if its words are the target's. It ends after the tokens of its batch's longest
+    reference and `SPARE_TOKENS`, because a longer one is wrong.
+
+    Raises:
+        RecipeError: there is no such split, too few examples, or a word of targets that the tokenizer cannot write.
+    """
+
+    def __init__(self, recipe: Recipe, benchmark: DatasetDict):
+        super().__init__(recipe, benchmark)
+        assert recipe.in_context is not None
+        self.how: InContext = recipe.in_context
+        for name in self.how.splits or ():
+            if name not in benchmark:
+                key = "in_context.splits"
+                raise RecipeError(f"{key}: there is no {name!r}, but {', '.join(benchmark)}", key)
+        self.train = benchmark["train"]
+        if self.how.shots >= len(self.train):
+            key = "in_context.shots"
+            raise RecipeError(f"{key}={self.how.shots} is not less than the {len(self.train)} of train", key)
+        self.splits: Any = benchmark
+        self.decoder = writer_of(recipe.model.type) is AutoModelForCausalLM
+        tokenizer = pretrained_tokenizer(recipe)
+        self.prompts = Prompts(tokenizer, self.decoder, recipe.data.prompt)
+        self.targets = {name: split["target"][:] for name, split in benchmark.items()}
+        texts = {text for name, found in self.targets.items() if name in self.judged for text in found}
+        require_written(tokenizer, sorted(texts), str(recipe.model.pretrained))
+        inputs, targets = self.train["input"][:], self.targets["train"]
+        self.examples = list(zip(inputs, targets, strict=True))
+        self.shots = Shots(inputs, self.how.rule, self.how.shots, recipe.seed)
+        # an answer is a line
+        self.line_ends = [token for token, text in enumerate(self._texts(tokenizer)) if "\n" in text]
+        self.allowed = self._allowed(tokenizer) if self.how.constrained else None
+
+    @property
+    def judged(self) -> tuple[str, ...]:
+        return self.how.splits or tuple(name for name in self.benchmark if name != "train")
+
+    @staticmethod
+    def _texts(tokenizer: Any) -> list[str]:
+        return tokenizer.batch_decode([[token] for token in range(len(tokenizer))])
+
+    def _allowed(self, tokenizer: Any) -> AllowedTokens:
+        words = sorted({word for texts in self.targets.values() for text in texts for word in text.split()})
+        _, ids = self.prompts.encode_pairs([self.prompts.prompt("")] * len(words), words)
+        blank = [token for token in self.line_ends if not str(tokenizer.decode([token])).strip()]
+        return AllowedTokens([one[:-1] for one in ids], [*blank, tokenizer.eos_token_id])
+
+    def final_rows(self, name: str) -> np.ndarray:
+        if name not in self.judged:
+            return np.arange(0)
+        total, wanted = len(self.benchmark[name]), self.how.examples
+        if wanted is None or wanted >= total:
+            return np.arange(total)
+        return np.sort(np.random.default_rng(self.recipe.seed).choice(total, wanted, replace=False))
+
+    def build_model(self, attention: str) -> PreTrainedModel:
+        model: Any = load_pretrained(self.recipe, attention)
+        tokenizer = self.prompts.tokenizer
+        # a model may have several, e.g. one of its chats
+        ends = model.generation_config.eos_token_id or []
+        ends = {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id, *self.line_ends}
+        ids: dict[str, Any] = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": sorted(ends)}
+        if not self.decoder:
+            ids["decoder_start_token_id"] = model.config.decoder_start_token_id
+        model.generation_config = GenerationConfig(do_sample=False, **ids)
+        return model
+
+    @torch.inference_mode()
+    def evaluate(
+        self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int
+    ) -> list[dict[str, Any]]:
+        inputs = self.benchmark[name].select(rows)["input"][:]
+        shots = {row: self.shots.rows_for(text, row) for row, text in zip(rows.tolist(), inputs, strict=True)}
+        texts = [
+            self.prompts.prompt(text, [self.examples[one] for one in shots[row]])
+            for row, text in zip(rows.tolist(), inputs, strict=True)
+        ]
+        targets = [self.targets[name][row] for row in rows]
+        encoded, references = self.prompts.encode_pairs(texts, targets)
+        pairs = zip(encoded, references, strict=True)
+        self._require_room(model, max((len(prompt) + len(target) for prompt, target in pairs), default=0))
+        order = sorted(range(len(rows)), key=lambda index: (len(references[index]), len(encoded[index])))[rank::world]
+        records = []
+        with evaluating(model):
+            for some in cut(order, self.recipe.evaluation.batch_size):
+                longest = max(len(references[index]) for index in some)
+                answers = self._answers(model, [encoded[index] for index in some], longest)
+                for index, answer in zip(some, answers, strict=True):
+                    row, words = int(rows[index]), targets[index].split()
+                    records.append(
+                        {
+                            "row": row,
+                            "prediction": answer,
+                            "exact": answer.split() == words,
+                            "target_length": len(words),
+                            "shots": shots[row],
+                        }
+                    )
+        return records
+
+    def _require_room(self, model: Any, tokens: int) -> None:
+        most = getattr(model.config, "max_position_embeddings", None)
+        if most is not None and tokens + SPARE_TOKENS > most:
+            raise RecipeError(
+                f"in_context.shots={self.how.shots}: a prompt and its answer have {tokens} tokens, and the model reads "
+                f"{most - SPARE_TOKENS}; give fewer",
+                "in_context.shots",
+            )
+
+    def _answers(self, model: Any, prompts: list[list[int]], longest: int) -> list[str]:
+        tokenizer = self.prompts.tokenizer
+        side = "left" if self.decoder else "right"
+        batch = tokenizer.pad({"input_ids": prompts}, padding_side=side, return_tensors="pt").to(model.device)
+        start = batch["input_ids"].shape[1] if self.decoder else 1
+        allowed = self.allowed
+        options: dict[str, Any] = {"max_new_tokens": longest + SPARE_TOKENS}
+        if allowed is not None:
+            options["prefix_allowed_tokens_fn"] = lambda _, ids: allowed(ids[start:].tolist())
+        written = model.generate(**batch, **options)[:, start:]
+        texts = tokenizer.batch_decode(written, skip_special_tokens=True)
+        return [text.partition("\n")[0].strip() for text in texts]
+
+    def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
+        return with_columns(records, self.benchmark[name])
+
+
+def judge_in_context(
+    checkpoint: str,
+    benchmark: str,
+    config: str | None,
+    how: Mapping[str, Any],
+    prompt: str | None,
+    seed: int,
+    data_dir: Path | None,
+    output: Path | None,
+    batch_size: int,
+) -> str:
+    """
+    Run the recipe that judges a checkpoint by examples in its prompts.
+
+    Args:
+        how: the recipe's section `in_context`.
+        output: the run's folder.
+
+    Returns:
+        a table of the scores, and where the record is.
+
+    Raises:
+        RecipeError, DataError, UserError: as `run_recipe`.
+    """
+    from hf_sysgen.training.run import quiet_libraries, run_recipe
+
+    quiet_libraries()
+    config = benchmark_info(benchmark).config(config).name
+    rule = "" if how["rule"] == "random" else f"_{how['rule']}"
+    name = f"{benchmark}_{config}_{Path(checkpoint).name}_{how['shots']}_shots{rule}"
+    sections = {
+        "model": {"pretrained": checkpoint},
+        "data": {"benchmark": benchmark, "config": config, "prompt": prompt, "data_dir": data_dir and str(data_dir)},
+        "in_context": how,
+        "evaluation": {"batch_size": batch_size},
+        "seed": seed,
+        "output_dir": output and str(output),
+    }
+    recipe = parse_recipe(sections, f"in_context/{name}{'_constrained' * how['constrained']}")
+    record = run_recipe(recipe)
+    metrics = {split: {"examples": one.examples, **one.metrics} for split, one in record.splits.items()}
+    return f"{metrics_table(metrics, ('examples', 'accuracy'))}\n{recipe.run_dir}"

@@ -1,0 +1,98 @@
+"""Texts to texts with any pretrained encoder-decoder or decoder of transformers, and its own tokenizer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel, set_seed
+
+from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.data.text.splits import IGNORED, TokenizedSplit
+from hf_sysgen.data.text.vocabulary import Vocabulary
+from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, Prompts, by_words, unwritable
+from hf_sysgen.model_types import writer_of
+from hf_sysgen.models.seq2seq import token_loss
+from hf_sysgen.training.tasks.base import Seq2SeqTask
+from hf_sysgen.training.tasks.causal import (
+    PromptedSplit,
+    load_pretrained,
+    load_tokenizer,
+    pretrained_folder,
+    require_written,
+)
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict
+
+
+class PretrainedTask(Seq2SeqTask):
+    """
+    Identical to [`Seq2SeqTask`] except:
+    - weights, config and tokenizer are those of the checkpoint `model.pretrained`. Characters that its tokenizer cannot
+      write, such as the braces of CFQ for T5, become tokens of their own, whose embeddings are learned.
+    - inputs are put into the template `data.prompt`. A decoder goes on with `target EOS`, which alone is learned.
+    - a prediction is right if its words are those of the target, in whatever pieces it is written; lengths are words.
+
+    Raises:
+        RecipeError: see `load_pretrained`; or adapters cannot learn a token that targets need.
+    """
+
+    def __init__(self, recipe: Recipe, benchmark: DatasetDict):
+        self.decoder = writer_of(recipe.model.type) is AutoModelForCausalLM
+        self.split_class = PromptedSplit if self.decoder else TokenizedSplit
+        super().__init__(recipe, benchmark)
+        self.targets = {name: split["target"][:] for name, split in benchmark.items()}
+
+    def make_vocabulary(self, sources: list[str], targets: list[str]) -> Vocabulary:
+        tokenizer = pretrained_tokenizer(self.recipe)
+        if self.recipe.peft is not None:
+            require_written(tokenizer, targets, str(self.recipe.model.pretrained))
+        elif unknown := unwritable(tokenizer, targets):
+            letters = unwritable(tokenizer, {letter for word in unknown for letter in word})
+            tokenizer.add_tokens(letters or unknown)
+        self.prompts = Prompts(tokenizer, self.decoder, self.recipe.data.prompt)
+        return Vocabulary(tokenizer, len(tokenizer), len(tokenizer), source_id_offset=0)
+
+    def encode(self, sources: list[str], targets: list[str]) -> tuple[list[list[int]], list[list[int]]]:
+        return self.prompts.encode_pairs([self.prompts.prompt(text) for text in sources], targets)
+
+    def build_model(self, attention: str) -> PreTrainedModel:
+        tokenizer = self.vocabulary.tokenizer
+        model: Any = load_pretrained(self.recipe, attention)
+        # of new embeddings and adapters
+        set_seed(self.recipe.seed)
+        if len(tokenizer) > model.get_input_embeddings().num_embeddings:
+            model.resize_token_embeddings(len(tokenizer))
+        ids = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
+        if not self.decoder:
+            ids["decoder_start_token_id"] = model.config.decoder_start_token_id
+        for name, value in ids.items():
+            setattr(model.config, name, value)
+        setattr(model.config, TEMPLATE_FIELD, self.prompts.prompt(INPUT))
+        model.generation_config = GenerationConfig(max_new_tokens=self.longest_target, **ids)
+        return model
+
+    def loss(self, outputs: Any, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int) -> torch.Tensor:
+        """Not every model of transformers divides by the tokens of the whole batch."""
+        if self.decoder:
+            labels = torch.nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
+        return token_loss(outputs.logits, labels, num_items_in_batch)
+
+    def evaluate(
+        self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int
+    ) -> list[dict[str, Any]]:
+        records = super().evaluate(model, name, rows, final, rank, world)
+        return by_words(records, self.vocabulary.tokenizer, self.targets[name])
+
+
+def pretrained_tokenizer(recipe: Recipe) -> Any:
+    """The tokenizer of `model.pretrained`; one without padding pads with EOS. Raises RecipeError: it cannot be used."""
+    tokenizer: Any = load_tokenizer(str(pretrained_folder(recipe)))
+    # blanks are part of the answers
+    tokenizer.clean_up_tokenization_spaces = False
+    if tokenizer.pad_token is None:
+        # padding is known from masks
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
