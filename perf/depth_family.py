@@ -27,7 +27,8 @@ from hf_sysgen.config.sweep import load_sweep
 from hf_sysgen.data.c4.files import write_shards
 from hf_sysgen.data.text.byte_pairs import save_byte_pairs
 from hf_sysgen.errors import UserError
-from hf_sysgen.results.record import RESULTS, read_record
+from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.record import RESULTS
 from hf_sysgen.training.launch.sweep import run_sweep
 
 HERE = Path(__file__).resolve().parent

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All that is measured on a GPU, the most telling first, each step at most 8 minutes: perf/gpu.sh [--tiny] [STEP ...]
+# All that is measured on a GPU, the most telling first, each step with a limit of time: perf/gpu.sh [--tiny] [STEP ...]
 #
 # Steps: kernels scan seeds attention decoder rows evaluation; default: all. JSON and logs go to $FOLDER (default
 # runs/gpu). A step that fails or runs out of time stops no other one, and a training resumes when it is started again.

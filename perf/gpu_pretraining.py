@@ -32,7 +32,8 @@ from pretraining import flops_per_token, measured_peak
 from transformers import TrainerCallback
 
 from hf_sysgen.config.io import load_recipe
-from hf_sysgen.config.recipe import Recipe, WithReplacement
+from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.config.sections import WithReplacement
 from hf_sysgen.data.c4.files import write_shards
 from hf_sysgen.data.text.byte_pairs import train_byte_pairs
 from hf_sysgen.files import write_whole

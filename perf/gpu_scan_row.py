@@ -17,7 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from hf_sysgen.files import write_whole
-from hf_sysgen.results.record import RESULTS, Record, read_record, write_record
+from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.record import RESULTS, Record, write_record
 from hf_sysgen.tables import table
 
 ROOT = Path(__file__).resolve().parent.parent

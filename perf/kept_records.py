@@ -21,7 +21,8 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.files import write_whole
 from hf_sysgen.hub.publish_model import one_cell, run_card
 from hf_sysgen.reports.comparison import collect
-from hf_sysgen.results.record import MODEL, RESULTS, Record, SplitMetrics, read_record, write_record
+from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.record import MODEL, RESULTS, Record, SplitMetrics, write_record
 from hf_sysgen.zoo import CHECKPOINTS, zoo_folder, zoo_names
 
 HERE = Path(__file__).resolve().parent

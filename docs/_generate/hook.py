@@ -17,7 +17,9 @@ from typing import Any
 import api_blocks
 import compat_tables
 import data_tables
+import growth_tables
 import latex2mathml.converter
+import leaderboard_tables
 import model_tables
 import pictures
 import recipe_tables
@@ -26,11 +28,11 @@ import result_tables
 import speed_tables
 from kept import ROOT
 from mkdocs.exceptions import PluginError
-from mkdocs.structure.files import File
+from mkdocs.structure.files import File, InclusionLevel
 
 MODULES = (
-    api_blocks, compat_tables, data_tables, model_tables, recipe_tables, reliability_tables, result_tables,
-    speed_tables,
+    api_blocks, compat_tables, data_tables, growth_tables, leaderboard_tables, model_tables, recipe_tables,
+    reliability_tables, result_tables, speed_tables,
 )  # fmt: skip
 TABLES: dict[str, Callable[..., str]] = {
     function.__name__: function for module in MODULES for function in module.TABLES
@@ -56,6 +58,14 @@ def _formula(found: re.Match[str]) -> str:
     return f'<{tag} class="formula">{formula}</{tag}>'
 
 
+def on_config(config: Any) -> Any:
+    """Put the page of every data set into the navigation."""
+    (pages,) = (part["Data sets"] for part in config.nav if "Data sets" in part)
+    files = sorted((ROOT / "docs" / "data").glob("*.md"))
+    pages += [f"data/{file.name}" for file in files if file.name != "index.md"]
+    return config
+
+
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     try:
         return filled(markdown).replace("](../CONTRIBUTING.md", "](contributing.md")
@@ -73,6 +83,9 @@ def on_files(files: Any, config: Any) -> Any:
             path = Path(folder) / name
             draw(path)
             files.append(File.generated(config, f"images/{name}", content=path.read_bytes()))
+    for name, text in leaderboard_tables.cards().items():
+        inclusion = InclusionLevel.NOT_IN_NAV
+        files.append(File.generated(config, f"results/cards/{name}", content=text, inclusion=inclusion))
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").replace("](docs/", "](")
     files.append(File.generated(config, "contributing.md", content=text))
     return files

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import growth_tables
 from kept import RESULTS, ROOT, kept, records_of
 
 from hf_sysgen.analysis import commands
@@ -97,6 +98,7 @@ PICTURES = {
     "clutrr_by_k.png": clutrr_by_k,
     "scan_length26.png": partial(_curves, ("scan_length26_quick_relative_universal", "scan_length26_quick_universal")),
     "cogs_graph_edge.png": partial(_curves, ("cogs_graph_edge_quick",)),
+    "growth.png": growth_tables.draw,
     "depth_perplexity.png": partial(_depths, "perplexity_depth", "pretrain_quick_"),
     "depth_cases.png": partial(_depths, "lexical_structural", "cogs_vf_quick"),
 }

@@ -7,8 +7,8 @@ import json
 from kept import ROOT
 
 from hf_sysgen.config.check import OWNED
+from hf_sysgen.config.fields import FIELDS, KINDS, PASSED_THROUGH, SECTIONS, FieldNote
 from hf_sysgen.config.io import shipped_files
-from hf_sysgen.config.recipe import FIELDS, KINDS, PASSED_THROUGH, SECTIONS, FieldNote
 from hf_sysgen.tables import markdown
 
 

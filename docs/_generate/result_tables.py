@@ -20,7 +20,7 @@ SHOWN = ("cell", "paper", "ours", "sd", "runs", "budget", "95 % interval", "verd
 
 
 def _part(report: TableReport, smaller: bool) -> TableReport:
-    """The table with those of our measurements alone whose budget is smaller than the paper's, or with the others."""
+    """The table with only our measurements at a smaller budget, or only the others."""
     return replace(
         report, rows={row: tuple(_only(cell, smaller) for cell in cells) for row, cells in report.rows.items()}
     )

@@ -1,0 +1,116 @@
+"""What grows with the work, from perf/growth.json, and what pretraining costs, from the recipes' sizes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from kept import ROOT
+
+from hf_sysgen.analysis.plotting import COLOURS, MARKERS, save
+from hf_sysgen.config.io import load_recipe
+from hf_sysgen.models import DepthWidthConfig
+from hf_sysgen.tables import markdown
+
+# C4's tokens, by Raffel et al. 2020 in T5's subwords
+TOKENS = 156e9
+# NVIDIA's data sheet of the H100 SXM: dense products of bfloat16; and the share of it that is assumed
+PEAK, SHARE = 989e12, 0.4
+GPUS = (1, 8, 64)
+DAY = 24 * 3600
+
+
+def _read() -> dict[str, Any]:
+    return json.loads((ROOT / "perf" / "growth.json").read_text(encoding="utf-8"))
+
+
+def _cells(one: dict[str, float]) -> tuple[str, str]:
+    return f"{one['seconds']:.1f} s", f"{one['megabytes']:.0f} MB"
+
+
+def growth(part: str) -> str:
+    """One part of growth.json as a table."""
+    rows = _read()[part]
+    if part == "records":
+        table = [(f"{row['records']:,}", *_cells(row)) for row in rows]
+        return markdown(("records", "time", "memory"), table)
+    if part == "sweep":
+        table = [(f"{row['runs']:,}", *_cells(row["none_trained"]), *_cells(row["half_trained"])) for row in rows]
+        return markdown(("runs", "none trained", "memory", "half trained", "memory"), table)
+    if part == "shards":
+        table = [
+            (
+                f"{row['shards']:,}", *_cells(row["start"]), *_cells(row["resume"]),
+                "the same" if row["same_result"] else "another",
+            )
+            for row in rows
+        ]  # fmt: skip
+        return markdown(("shards", "start, 4 updates", "memory", "resumed after 2", "memory", "result"), table)
+    table = [
+        (
+            str(row["processes"]), f"{row['seconds_per_update']:.2f} s", f"{row['megabytes']:.0f} MB",
+            f"{row['loss_off']:.1e}",
+        )
+        for row in rows
+    ]  # fmt: skip
+    return markdown(("processes", "an update", "memory of the largest", "difference of the loss"), table)
+
+
+def growth_setup() -> str:
+    """Machine and rounds of growth.json."""
+    setup = _read()["setup"]
+    rounds, device = setup["rounds"], setup["environment"]["device"]
+    times = "One round" if rounds == 1 else f"Medians of {rounds} rounds"
+    return (
+        f"{times} on {setup['cores']} cores of an {device} that others share; one thread a process. Whole processes, "
+        "imports included."
+    )
+
+
+def draw(path: Path) -> None:
+    """Time against the number of records, runs and shards."""
+    from matplotlib.figure import Figure
+
+    rows = _read()
+    lines = {
+        "records: report all": [(row["records"], row["seconds"]) for row in rows["records"]],
+        "sweep --dry-run: runs": [(row["runs"], row["half_trained"]["seconds"]) for row in rows["sweep"]],
+        "pretraining: shards, start": [(row["shards"], row["start"]["seconds"]) for row in rows["shards"]],
+    }
+    figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+    axes = figure.add_subplot()
+    for (label, points), colour, marker in zip(lines.items(), COLOURS, MARKERS, strict=False):
+        axes.plot(*zip(*points, strict=True), label=label, color=colour, marker=marker)
+    axes.set(xscale="log", xlabel="number", ylabel="seconds", ylim=(0, None))
+    axes.legend(frameon=False)
+    save(figure, path)
+
+
+def cost() -> str:
+    """Days that C4 once takes for the 22 decoders of Table 1 of Petty et al. 2023, by class and number of GPUs."""
+    files = sorted((ROOT / "recipes" / "petty2023").glob("pretrain_*M_*.yaml"))
+    classes: dict[str, list[float]] = {}
+    for file in files:
+        recipe = load_recipe(file)
+        model = recipe.model
+        config = DepthWidthConfig.from_size_class(str(model.size_class), model.fields["num_hidden_layers"])
+        # forward and backward: 6 for each parameter, and causal attention over the context in each layer
+        attention = 6 * config.num_hidden_layers * config.hidden_size * recipe.data.context_length
+        classes.setdefault(str(model.size_class), []).append(6 * config.num_parameters + attention)
+    rows = []
+    for name, flops in sorted(classes.items(), key=lambda one: int(one[0].rstrip("M"))):
+        rows.append((name, str(len(flops)), *_days(flops)))
+    everything = [one for flops in classes.values() for one in flops]
+    rows.append(("all", str(len(everything)), *_days(everything)))
+    return markdown(
+        ("class", "decoders", "C4 once, FLOP", *(f"{count} GPU{'s' * (count > 1)}" for count in GPUS)), rows
+    )
+
+
+def _days(flops: list[float]) -> tuple[str, ...]:
+    total = sum(flops) * TOKENS
+    return (f"{total:.1e}", *(f"{total / (PEAK * SHARE * count) / DAY:,.1f} days" for count in GPUS))
+
+
+TABLES = (growth, growth_setup, cost)
