@@ -67,6 +67,16 @@ def test_bars_are_the_record_and_examples_the_predictions(run: Path) -> None:
     assert demo.right_answer(str(run), "walk") == "I_WALK"
 
 
+def test_the_nearest_input_of_the_run_stands_in_for_an_answer(run: Path) -> None:
+    """Of COGS no grammar here knows the answer."""
+    row = {"split": "gen", "prediction": "", "exact": False, "target_length": 4}
+    sentences = {"A cat slept .": "cat ( 1 ) ; sleep", "Emma saw a dog .": "dog ( 3 ) ; see"}
+    rows = [{**row, "row": at, "input": one, "target": sentences[one]} for at, one in enumerate(sentences)]
+    write_predictions(run / PREDICTIONS, rows)
+    assert demo.nearest(str(run), "Emma saw a cat .") == ("Emma saw a dog .", "dog ( 3 ) ; see")
+    assert demo.nearest(DEFAULT, "Emma saw a cat .") is None
+
+
 def test_a_space(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["demo", DEFAULT, "--space", str(tmp_path / "space")])
     assert done.exit_code == 0, done.output

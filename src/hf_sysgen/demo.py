@@ -97,6 +97,18 @@ def right_answer(checkpoint: str, text: str) -> str | None:
     return next(filter(None, found), None)
 
 
+def nearest(checkpoint: str, text: str) -> tuple[str, str] | None:
+    """The input among the run's predictions that shares most words with a text, and its right answer."""
+    from hf_sysgen.evaluation.in_context import Shots
+
+    answers = {row.input: found for row in rows_of(checkpoint) if row.input and (found := getattr(row, "target", None))}
+    if not answers:
+        return None
+    known = list(answers)
+    best = known[int(Shots(known, "similar", 1, 0).similarity(text).argmax())]
+    return best, answers[best]
+
+
 @functools.lru_cache(maxsize=8)
 def read(checkpoint: str, text: str) -> Any:
     """What a model reads and writes, a `Reading`. Raises UserError, DataError."""
@@ -206,7 +218,8 @@ def page(checkpoints: Sequence[str]) -> gradio.Blocks:
         except UserError as error:
             return str(error)
         if right is None:
-            return found
+            near = nearest(checkpoint, text)
+            return found if near is None else f"{found}\n\nnearest known input: {near[0]}\nits answer: {near[1]}"
         return f"{found}\n\nright" if found == right else f"{found}\n\nwrong, right is: {right}"
 
     def attended(checkpoint: str, text: str) -> Any:
