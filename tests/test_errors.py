@@ -55,3 +55,14 @@ def test_a_name_that_no_file_can_have_is_bad_input(capsys: pytest.CaptureFixture
 def test_other_errors_keep_their_traceback() -> None:
     with pytest.raises(KeyError), reported():
         {}["x"]
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR])
+def test_advice_about_permissions_where_they_are_the_cause(number: int, capsys: pytest.CaptureFixture) -> None:
+    def refused() -> None:
+        raise OSError(number, os.strerror(number), "place")
+
+    status, line = told(refused, capsys)
+    assert status == 1
+    assert line.partition(": ")[2].startswith(f"place: {os.strerror(number)}")
+    assert ("permissions" in line) == (number != errno.ENOTDIR)
