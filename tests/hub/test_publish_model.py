@@ -135,7 +135,7 @@ def test_dry_run_lists_every_file(cell: Path) -> None:
 
 def test_interrupted_between_commits_and_within(hub: FakeHub, cell: Path) -> None:
     hub.puts_before_failure = 1
-    with pytest.raises(UserError, match=r"cannot publish to org/model .*: run it again: .*413"):
+    with pytest.raises(UserError, match=r"org/model.*413"):
         publish_model(cell, "org/model", api=api(hub))
     repo = hub.repos["model", "org/model"]
     assert list(repo.tags) == ["seed1-step300"]
@@ -154,19 +154,19 @@ def test_tags_do_not_move(hub: FakeHub, cell: Path, tmp_path: Path) -> None:
     publish_model(cell / "seed0", "org/model", api=api(hub))
     shutil.copytree(cell / "seed0", tmp_path / "seed0")
     shift_weights(tmp_path / "seed0" / "model")
-    with pytest.raises(UserError, match="has a tag 'seed0-step300' already, of other weights"):
+    with pytest.raises(UserError, match="'seed0-step300'"):
         publish_model(tmp_path / "seed0", "org/model", api=api(hub))
     assert len(hub.repos["model", "org/model"].commits) == 1
 
 
 def test_repository_of_something_else(hub: FakeHub, cell: Path) -> None:
     publish_model(DEFAULT, "org/model", private=True, api=api(hub))
-    with pytest.raises(UserError, match="org/model exists and holds something other than tiny"):
+    with pytest.raises(UserError, match=r"org/model .*\btiny\b"):
         publish_model(cell, "org/model", private=True, api=api(hub))
-    with pytest.raises(UserError, match="org/model exists and is private, not public"):
+    with pytest.raises(UserError, match=r"org/model .*private"):
         publish_model(DEFAULT, "org/model", api=api(hub))
     hub.repos["model", "org/broken"] = Repo("model", "org/broken", files={"README.md": b"---\na: [\n---\n"})
-    with pytest.raises(UserError, match="org/broken exists and holds something other"):
+    with pytest.raises(UserError, match="org/broken"):
         publish_model(cell, "org/broken", api=api(hub))
     assert hub.repos["model", "org/broken"].commits == []
 
@@ -183,13 +183,13 @@ def test_wrong_token(hub: FakeHub, cell: Path, token: str, message: str) -> None
 
 
 def test_what_cannot_be_published(cell: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="folder of runs 'scam', did you mean 'scan'"):
+    with pytest.raises(DataError, match=r"'scam'.*'scan'"):
         publish("scam", "org/model")
-    with pytest.raises(UserError, match=r"no finished run here, results\.json is missing"):
+    with pytest.raises(UserError, match=r"results\.json"):
         publish(str(tmp_path), "org/model")
-    with pytest.raises(UserError, match="--checkpoints has no meaning for scan, which is a benchmark"):
+    with pytest.raises(UserError, match=r"--checkpoints.*\bscan\b"):
         publish("scan", "org/scan", for_models={"checkpoints": True})
-    with pytest.raises(UserError, match=r"--config has no meaning for .*, which is no benchmark"):
+    with pytest.raises(UserError, match=r"--config\b"):
         publish(DEFAULT, "org/scan", for_data={"configs": ["length"], "data_dir": None})
     shutil.copytree(cell, tmp_path / "cell")
     weights = tmp_path / "cell" / "seed0" / "model" / "model.safetensors"
@@ -200,7 +200,7 @@ def test_what_cannot_be_published(cell: Path, tmp_path: Path) -> None:
         publish(str(tmp_path / "cell" / "seed0"), "org/model", dry_run=True)
     path = tmp_path / "cell" / "seed1" / "results.json"
     path.write_text(path.read_text().replace('"size": 32', '"size": 64'))
-    with pytest.raises(UserError, match=r"not one cell over seeds \(they differ in batches.size\)"):
+    with pytest.raises(UserError, match=r"\bbatches\.size\b"):
         publish(str(tmp_path / "cell"), "org/model", dry_run=True)
 
 

@@ -274,7 +274,7 @@ def test_more_positions_than_the_table_has() -> None:
     batch = ragged_batch(model.config)
     assert model(**batch).logits.isfinite().all()
     longer = torch.cat((batch["decoder_input_ids"], batch["decoder_input_ids"][:, :1]), dim=1)
-    with pytest.raises(ValueError, match="12 positions are more than max_position_embeddings=11; shorten the input"):
+    with pytest.raises(ValueError, match=r"12 .*max_position_embeddings=11"):
         model(**{**batch, "decoder_input_ids": longer})
     assert (
         model(input_ids=torch.zeros(1, 9, dtype=torch.long), decoder_input_ids=longer[:1, :9]).logits.isfinite().all()
@@ -490,5 +490,5 @@ def test_contradictions_are_refused(name: str, changes: dict, message: str) -> N
 
 def test_positions_beyond_the_table_with_a_static_cache() -> None:
     model = tiny_model("conv_seq2seq", max_position_embeddings=TARGET)
-    with pytest.raises(ValueError, match="12 positions are more than max_position_embeddings=11"):
+    with pytest.raises(ValueError, match=r"12 .*max_position_embeddings=11"):
         model.model.decoder.embed_input(torch.zeros(1, 1, model.config.hidden_size), None, torch.tensor(TARGET))

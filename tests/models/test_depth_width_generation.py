@@ -188,14 +188,14 @@ def test_embeddings_instead_of_ids(variant: str) -> None:
     with torch.no_grad():
         assert torch.equal(model(inputs_embeds=model.get_input_embeddings()(ids)).logits, model(ids).logits)
     for wrong in ({}, {"input_ids": ids, "inputs_embeds": torch.zeros(BATCH, LENGTH, HEADS * HEAD_DIM)}):
-        with pytest.raises(ValueError, match="exactly one of token ids and embeddings"):
+        with pytest.raises(ValueError, match="ids and embeddings"):
             model(**wrong)
 
 
 def test_flash_attention_with_biases_is_refused() -> None:
     model = build("relative bias")
     model.config._attn_implementation_internal = "flash_attention_2"
-    with pytest.raises(ValueError, match=r"'flash_attention_2' adds no biases .*position_scheme='relative_bias'"):
+    with pytest.raises(ValueError, match=r"'flash_attention_2'.*position_scheme='relative_bias'"):
         model.model.positions(torch.zeros(1, 2, 12), 2, 0)
 
 

@@ -110,17 +110,17 @@ def test_the_deepest_model_of_a_class(name: str) -> None:
     deepest = int(re.search(r"at most (\d+) layers", str(caught.value))[1])
     assert deepest >= max(TABLE_1[name][0])
     assert DepthWidthConfig.from_size_class(name, deepest).intermediate_size >= 1
-    with pytest.raises(ValueError, match=f"num_hidden_layers={deepest + 1} leaves no parameters"):
+    with pytest.raises(ValueError, match=rf"num_hidden_layers={deepest + 1}\b"):
         DepthWidthConfig.from_size_class(name, deepest + 1)
 
 
 def test_wrong_classes_and_depths() -> None:
-    with pytest.raises(ValueError, match="'42M' is no size class; there are 41M, 134M, 374M"):
+    with pytest.raises(ValueError, match=r"'42M'.*41M, 134M, 374M"):
         DepthWidthConfig.from_size_class("42M")
-    with pytest.raises(ValueError, match="num_hidden_layers=0 must be at least 1"):
+    with pytest.raises(ValueError, match=r"num_hidden_layers=0\b"):
         DepthWidthConfig.from_size_class("41M", 0)
     for field in ("hidden_size", "intermediate_size", "num_attention_heads"):
-        with pytest.raises(ValueError, match=f"{field}=64 is decided by the size class 41M.* with a base of that size"):
+        with pytest.raises(ValueError, match=rf"{field}=64 .*41M"):
             DepthWidthConfig.from_size_class("41M", 3, **{field: 64})
 
 

@@ -388,7 +388,7 @@ def test_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen_implementation("auto", large, False, with_weights=True) == "plain"
     assert chosen_implementation("plain", large, False) == "plain"
     assert not can_run_triton(large)
-    with pytest.raises(RuntimeError, match="triangular_implementation='triton' needs Triton, a CUDA device"):
+    with pytest.raises(RuntimeError, match="triangular_implementation='triton'"):
         triton_triangular_attention(large)
 
 

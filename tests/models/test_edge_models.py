@@ -521,18 +521,18 @@ def test_contradictions(config_class, changes: dict, message: str) -> None:
 
 @pytest.mark.parametrize("name", ["graph", "sequence", "rat", "gat", "graph of words", "biaffine"])
 def test_logits_have_a_matrix_of_their_own(name: str) -> None:
-    with pytest.raises(StrictDataclassClassValidationError, match="tie_word_embeddings=True is not offered"):
+    with pytest.raises(StrictDataclassClassValidationError, match="tie_word_embeddings=True"):
         MODELS[name][1](**MODELS[name][2], tie_word_embeddings=True)
 
 
 def test_more_contradictions() -> None:
-    with pytest.raises(StrictDataclassClassValidationError, match="frozen_token_id=17 is none of vocab_size=17"):
+    with pytest.raises(StrictDataclassClassValidationError, match=r"frozen_token_id=17.*vocab_size=17"):
         EdgeTransformerConfig(vocab_size=17, frozen_token_id=17)
     with pytest.raises(StrictDataclassClassValidationError, match="'triton' has no ablations"):
         EdgeTransformerConfig(triangular_implementation="triton", value_ablation=True)
     with pytest.raises(StrictDataclassFieldValidationError, match="triangular_implementation"):
         EdgeTransformerConfig(triangular_implementation="fast")
-    with pytest.raises(ValueError, match="sequences need input_form='sequence'"):
+    with pytest.raises(ValueError, match="input_form='sequence'"):
         EdgeTransformerForConditionalGeneration(EdgeTransformerConfig())
 
 
@@ -543,17 +543,15 @@ def test_missing_and_superfluous_inputs() -> None:
         graph(edge_ids=batch["edge_ids"])
     with pytest.raises(ValueError, match="give query, the two nodes"):
         tiny_edge("rat")(edge_ids=batch["edge_ids"])
-    with pytest.raises(ValueError, match=r"exactly one of edge_ids and inputs_embeds: config.input_form is 'graph'"):
+    with pytest.raises(ValueError, match=r"edge_ids and inputs_embeds.*config\.input_form.*'graph'"):
         graph(input_ids=torch.zeros(1, 2, dtype=torch.long), query=batch["query"])
-    with pytest.raises(
-        ValueError, match=r"exactly one of input_ids and inputs_embeds: config.input_form is 'sequence'"
-    ):
+    with pytest.raises(ValueError, match=r"input_ids and inputs_embeds.*config\.input_form.*'sequence'"):
         sequence(edge_ids=batch["edge_ids"])
-    with pytest.raises(ValueError, match="exactly one of edge_ids and inputs_embeds"):
+    with pytest.raises(ValueError, match="edge_ids and inputs_embeds"):
         tiny_edge("rat nodes")()
-    with pytest.raises(ValueError, match="exactly one of decoder_input_ids and decoder_inputs_embeds, or labels"):
+    with pytest.raises(ValueError, match="decoder_input_ids and decoder_inputs_embeds"):
         words(input_ids=torch.zeros(1, 2, dtype=torch.long))
-    with pytest.raises(ValueError, match=r"edge_ids must be labels \(B, N, N\) of edges, not of shape \(5, 5\)"):
+    with pytest.raises(ValueError, match=r"edge_ids.*\(B, N, N\).*\(5, 5\)"):
         graph(edge_ids=torch.zeros(5, 5, dtype=torch.long), query=torch.zeros(1, 2, dtype=torch.long))
     with pytest.raises(ValueError, match="two names of one mask"):
         graph(**batch, attention_mask=torch.ones_like(batch["node_mask"]))
@@ -569,7 +567,7 @@ def test_padding_before_target_words_is_refused() -> None:
     mask[:, 2] = 0
     masked = words(**given, decoder_input_ids=target, decoder_attention_mask=mask).logits
     assert torch.equal(masked, expected)
-    with pytest.raises(ValueError, match="decoder_attention_mask: the target must be padded on the right"):
+    with pytest.raises(ValueError, match="decoder_attention_mask"):
         words(**given, decoder_input_ids=target, decoder_attention_mask=mask.flip(1))
 
 

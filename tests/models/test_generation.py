@@ -397,13 +397,13 @@ def test_input_that_is_missing_or_double(variant: str) -> None:
     model = build(variant)
     batch = ragged_batch(model.config)
     embeddings = model.model.encoder.embed_tokens(batch["input_ids"])
-    with pytest.raises(ValueError, match="exactly one of token ids and embeddings"):
+    with pytest.raises(ValueError, match="ids and embeddings"):
         model(**batch, inputs_embeds=embeddings)
-    with pytest.raises(ValueError, match="exactly one of token ids and embeddings"):
+    with pytest.raises(ValueError, match="ids and embeddings"):
         model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
-    with pytest.raises(ValueError, match="exactly one of token ids and embeddings"):
+    with pytest.raises(ValueError, match="ids and embeddings"):
         model(decoder_input_ids=batch["decoder_input_ids"])
-    with pytest.raises(ValueError, match="decoder needs encoder_hidden_states"):
+    with pytest.raises(ValueError, match="encoder_hidden_states"):
         model.model.decoder(input_ids=batch["decoder_input_ids"])
 
 

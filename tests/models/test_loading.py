@@ -402,7 +402,7 @@ def test_resizing_a_joint_vocabulary(variant: str, tmp_path: Path) -> None:
 
 def test_resizing_separate_vocabularies(variant: str) -> None:
     model = build(variant)
-    with pytest.raises(ValueError, match=f"source words start at id {OFFSET}.*joint vocabulary"):
+    with pytest.raises(ValueError, match=rf"{OFFSET}\b"):
         model.resize_token_embeddings(30)
 
 

@@ -260,9 +260,9 @@ def test_roles_that_do_not_fit() -> None:
     batch = ragged_batch(model.config)
     with pytest.raises(ValueError, match="give role_ids"):
         model(**batch)
-    with pytest.raises(ValueError, match=r"decoder_role_ids has shape \(5, 3\), its words \(5, 11\)"):
+    with pytest.raises(ValueError, match=r"decoder_role_ids.*\(5, 3\).*\(5, 11\)"):
         model(**batch, role_ids=batch["input_ids"] % 3, decoder_role_ids=batch["decoder_input_ids"][:, :3] % 5)
-    with pytest.raises(ValueError, match=r"cannot resize: config\.role_map names the roles of 17 words"):
+    with pytest.raises(ValueError, match=r"config\.role_map.*\b17\b"):
         model.resize_token_embeddings(23)
 
 
@@ -295,7 +295,7 @@ def test_rows_by_a_map() -> None:
     assert model(**batch).logits.shape[-1] == config.vocab_size == 17
     # words that are their own roles
     words = tiny_model(NAME, **MAPPED | {"source_role_vocab_size": None})
-    with pytest.raises(ValueError, match="source_row_map names the rows of 19 words"):
+    with pytest.raises(ValueError, match=r"source_row_map.*\b19\b"):
         tiny_model(NAME, **MAPPED | {"source_id_offset": 0, "source_role_vocab_size": None}).resize_token_embeddings(30)
     assert words.config.role_vocab_size == words.config.source_role_vocab_size == 23
     assert torch.equal(words.model.encoder.default_roles(ids)[0], torch.tensor(config.source_row_map))
@@ -420,7 +420,7 @@ def test_roles_beside_embeddings_are_refused() -> None:
     model = tiny_model(NAME)
     batch = ragged_batch(model.config)
     embeds = torch.zeros(*batch["input_ids"].shape, 2 * SIZES["hidden_size"], dtype=torch.float64)
-    with pytest.raises(ValueError, match="role_ids beside embeddings, which hold the roles already"):
+    with pytest.raises(ValueError, match="role_ids"):
         model(inputs_embeds=embeds, role_ids=batch["input_ids"], decoder_input_ids=batch["decoder_input_ids"])
 
 

@@ -284,7 +284,7 @@ def test_outputs_as_a_tuple() -> None:
 def test_labels_that_no_row_has() -> None:
     ours, batch = tiny_edge(NAME), edge_batch(NAME)
     batch["labels"][0, 0] = T5["vocab_size"]
-    with pytest.raises(ValueError, match="labels hold the id 17, but the decoder has ids below 17"):
+    with pytest.raises(ValueError, match=r"labels .*\b17\b"):
         ours(**batch)
 
 

@@ -225,9 +225,7 @@ def test_a_default_that_is_given_outright_is_the_same_run(tmp_path, few_examples
 def test_fields_whose_effect_a_checkpoint_decides(tmp_path):
     words = ["model.pretrained=x", "model.relative_max_distance=64"]
     assert load_recipe("petty2023/cogs_vf.yaml", words).model.fields["relative_max_distance"] == 64
-    with pytest.raises(
-        RecipeError, match=r"model\.relative_max_distance=64 has no effect under model\.position_scheme=rotary"
-    ):
+    with pytest.raises(RecipeError, match=r"model\.relative_max_distance=64.*model\.position_scheme=rotary"):
         load_recipe("petty2023/cogs_vf.yaml", [*words, "model.position_scheme=rotary"])
 
 
@@ -326,7 +324,8 @@ def test_damaged_recipe_copy(tmp_path, capsys):
     [
         ({"size": 9, "length_buckets": 2}, "batches.size=9 is not a multiple of batches.length_buckets=2"),
         ({"size": 62, "sampling": "epochs"}, "batches.size=62 is more than the 61 training examples"),
-        ({"report_to": "trackio"}, "training.report_to=trackio is not installed"),
+        # of no extra of ours, so that it is absent
+        ({"report_to": "comet_ml"}, "training.report_to=comet_ml is not installed"),
         (
             {"sampling": "epochs", "epochs": 1, "max_steps": 100, "kept_steps": [5, 50]},
             "training.kept_steps=[5, 50] must end by step 8, where batches.epochs=1 do",
@@ -349,7 +348,7 @@ def test_attention_that_a_model_does_not_have(model, tmp_path):
 
 
 def test_a_decoder_reads_its_prompt_without_a_start(tmp_path):
-    with pytest.raises(RecipeError, match=r"data\.source_start=True has no effect"):
+    with pytest.raises(RecipeError, match=r"data\.source_start=True"):
         tiny_recipe(tmp_path, model="depth_width_decoder", source_start=True, joint_vocabulary=True)
 
 
@@ -387,7 +386,7 @@ def test_sources_start_as_those_of_the_authors(model, start, tmp_path, few_examp
 def test_early_stopping_needs_a_validation_split(tmp_path, few_examples, monkeypatch):
     without = {name: split for name, split in short_scan().items() if name != "validation"}
     monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", lambda *args, **kwargs: without)
-    with pytest.raises(RecipeError, match=r"evaluation\.early_stopping needs the split `validation`"):
+    with pytest.raises(RecipeError, match=r"evaluation\.early_stopping.*validation"):
         run_recipe(tiny_recipe(tmp_path, early_stopping={"metric": "loss"}))
 
 

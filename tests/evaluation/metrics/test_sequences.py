@@ -107,11 +107,11 @@ def test_metrics_combine(tmp_path):
 
 
 def test_no_such_metric():
-    with pytest.raises(UserError, match="no metric 'blue'; there are bleu, cogs_match"):
+    with pytest.raises(UserError, match=r"'blue'.*\bbleu\b"):
         load_metric("blue")
     with pytest.raises(UserError, match="no config 'iwslt' of perplexity"):
         load_metric("perplexity", "iwslt")
-    with pytest.raises(UserError, match="there are tokenized, detokenized, iwslt14"):
+    with pytest.raises(UserError, match="tokenized, detokenized, iwslt14"):
         load_metric("bleu", "iwslt")
 
 

@@ -91,7 +91,7 @@ def test_validation_of_iwslt14_is_of_detokenized_text():
 
 
 def test_bleu_needs_predictions_and_a_setup():
-    with pytest.raises(UserError, match="no setup 'wmt' of bleu; there are tokenized"):
+    with pytest.raises(UserError, match=r"'wmt'.*tokenized"):
         bleu(PREDICTIONS, REFERENCES, "wmt")
     with pytest.raises(UserError, match="no predictions"):
         bleu([], [])
@@ -179,7 +179,7 @@ def test_words_of_moses_tokens_and_pieces():
 
 
 def test_comp_refuses_what_it_cannot_match():
-    with pytest.raises(UserError, match="'old house' is not an adjective and noun of the lexicon"):
+    with pytest.raises(UserError, match="'old house'"):
         comp(["x"], ["x"], [["old house"]])
     with pytest.raises(UserError, match="no noun-adjective pair"):
         comp(["x"], ["x"], [[]])
@@ -325,11 +325,11 @@ def test_two_runs_are_compared_by_their_predictions(tmp_path):
     assert runs_test(str(first), second, "loss") == permutation_test(*lengths)
     with pytest.raises(UserError, match="have no 'pairs', which comp needs"):
         runs_test(first, second, "comp")
-    with pytest.raises(UserError, match=r"a/predictions\.jsonl: has no predictions of 'tset'"):
+    with pytest.raises(UserError, match=r"a/predictions\.jsonl.*'tset'"):
         runs_test(first, second, split="tset")
     with pytest.raises(UserError, match="cannot read results"):
         runs_test(first, tmp_path / "absent")
-    with pytest.raises(UserError, match=r"is of flores en-ne, .* of flores ne-en: compare like with like"):
+    with pytest.raises(UserError, match=r"flores en-ne.*flores ne-en"):
         runs_test(first, written_run(tmp_path / "c", REFERENCES, config="ne-en"))
     with pytest.raises(UserError, match="have other examples in test"):
         runs_test(first, written_run(tmp_path / "d", REFERENCES))
@@ -344,14 +344,14 @@ def test_runs_of_other_tasks_are_compared_or_refused(tmp_path):
     graphs = [written_run(tmp_path / name, ["x", "y"], prediction=labels) for name in ("a", "b")]
     with pytest.raises(UserError, match="bleu"):
         runs_test(*graphs, "bleu")
-    with pytest.raises(UserError, match="'prediction' is no number of each prediction of test"):
+    with pytest.raises(UserError, match=r"'prediction'.*test"):
         runs_test(*graphs, "prediction")
     for folder, nats in zip(graphs, (3.0, 1.0), strict=True):
         rows = [{"split": "validation", "row": row, "input": f"s {row}", "nats": nats + row} for row in range(3)]
         rows = [{**row, "correct": 1, "tokens": 2} for row in rows]
         write_predictions(folder / "predictions.jsonl", rows)
     assert runs_test(*graphs, "nats", "validation") == (-2.0, 0.25)
-    with pytest.raises(UserError, match="have no 'exact', which accuracy needs"):
+    with pytest.raises(UserError, match=r"'exact'.*accuracy"):
         runs_test(*graphs, split="validation")
 
 

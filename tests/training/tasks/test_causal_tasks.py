@@ -357,19 +357,17 @@ def test_what_a_checkpoint_contradicts(learned, tmp_path, few_examples, monkeypa
         return str(caught.value)
 
     trained = str(learned / "model")
-    assert f"model.hidden_size=16 contradicts model.pretrained={trained}, which has 32" in refused(
-        pretrained=trained, hidden_size=16
-    )
+    assert f"model.hidden_size=16 contradicts model.pretrained={trained}" in refused(pretrained=trained, hidden_size=16)
     assert "model.share_layers=True contradicts" in refused(pretrained=trained, share_layers=True)
-    assert "data.tokenization=characters has no effect" in refused(pretrained=trained, tokenization="characters")
-    assert "absent: no checkpoint here, config.json is missing" in refused(pretrained=str(tmp_path / "absent"))
+    assert "data.tokenization=characters" in refused(pretrained=trained, tokenization="characters")
+    assert "config.json" in refused(pretrained=str(tmp_path / "absent"))
     assert "set data.joint_vocabulary=true" in refused(joint_vocabulary=False)
-    assert "training.label_smoothing_factor does not go with" in refused(label_smoothing_factor=0.1)
+    assert "training.label_smoothing_factor" in refused(label_smoothing_factor=0.1)
     with pytest.raises(RecipeError) as of_an_encoder_decoder:
         parse_recipe(tiny_sections(pretrained=trained))
     assert of_an_encoder_decoder.value.key == "model.pretrained"
     few = subword_checkpoint(learned, tmp_path / "few", unknown="<unk>", letters="_INTURLEFWALKGHO")
-    assert "cannot write 'I_JUMP', which targets have" in refused(pretrained=str(few))
+    assert "'I_JUMP'" in refused(pretrained=str(few))
     broken = tmp_path / "broken"
     shutil.copytree(learned / "model", broken, ignore=shutil.ignore_patterns("complete"))
     content = (broken / "model.safetensors").read_bytes()
@@ -381,7 +379,7 @@ def test_what_a_checkpoint_contradicts(learned, tmp_path, few_examples, monkeypa
     (broken / "tokenizer.json").unlink()
     assert "no tokenizer can be loaded" in refused(pretrained=str(broken))
     relative = small_checkpoint(tmp_path / "other")
-    assert "it holds a relative_transformer, not a depth_width_decoder" in refused(pretrained=str(relative))
+    assert "relative_transformer" in refused(pretrained=str(relative))
 
 
 def small_checkpoint(folder: Path) -> Path:

@@ -332,11 +332,11 @@ def test_a_scheme_from_a_file(tmp_path, few_examples):
     assert (config.source_role_vocab_size, config.role_vocab_size) == (1 + 2, len(words.target_roles) + 1)
     assert set(config.source_role_map) == {0, 1, 2}
     path.write_text(str({**sides, "target": {"I_JUMP": "</s>"}}).replace("'", '"'), encoding="utf-8")
-    with pytest.raises(DataError, match="the scheme mine has a target role '</s>', which is a symbol"):
+    with pytest.raises(DataError, match=r"mine.*'</s>'"):
         tiny_task(tmp_path, role_scheme=str(path))
     sides["source"].pop("jump")
     path.write_text(str(sides).replace("'", '"'), encoding="utf-8")
-    with pytest.raises(DataError, match=r"the source word 'jump' .* has no role in the scheme mine"):
+    with pytest.raises(DataError, match=r"'jump'.*mine"):
         tiny_task(tmp_path, role_scheme=str(path))
 
 
@@ -385,7 +385,7 @@ def test_roles_of_cogs(name, tmp_path, monkeypatch):
 
 
 def test_no_such_scheme(tmp_path, few_examples):
-    with pytest.raises(DataError, match=r"no role scheme 'prim'; there are .*scan_prim"):
+    with pytest.raises(DataError, match=r"'prim'.*scan_prim"):
         tiny_task(tmp_path, role_scheme="prim")
 
 

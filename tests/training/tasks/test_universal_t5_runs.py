@@ -46,7 +46,7 @@ def test_one_table(tmp_path, few_examples):
     assert not {"input_form", "source_vocab_size"} & config.to_dict().keys()
     with pytest.raises(RecipeError, match=r"set data\.joint_vocabulary=true"):
         prepare_task(tiny_recipe(tmp_path, **{**T5, "joint_vocabulary": False}))
-    with pytest.raises(RecipeError, match=r"data\.source_start=False has no effect"):
+    with pytest.raises(RecipeError, match=r"data\.source_start=False"):
         prepare_task(tiny_recipe(tmp_path, **T5, source_start=False))
 
 
