@@ -36,11 +36,17 @@ from hf_sysgen.results.environment import environment
 
 CONFIGS = (
     ("cfq", "mcd1"),
+    ("clutrr", "gen_train234_test2to10"),
     ("cogs", "gen_2020"),
     ("cogs_graph", "gen_2020"),
+    ("cogs_vf", "gen_2020"),
     ("english_passivization", "nps"),
+    ("flores", "ne-en"),
+    ("geoquery", "standard"),
+    ("mathematics", "arithmetic__add_or_sub_generated"),
     ("pcfg_set", "productivity"),
     ("scan", "length_cutoff_26"),
+    ("slog", "varfree"),
 )
 FRESH = """
 import sys, time
