@@ -20,12 +20,12 @@ $(VENV)/installed: pyproject.toml constraints.txt
 
 install: $(VENV)/installed  ## only the virtual environment; then: source .venv/bin/activate
 
-run: $(VENV)/installed  ## the main job: train two variants on SCAN, compare, plot, load elsewhere
-	$(BIN)/hf-sysgen compare recipes/csordas2021/scan_length26_quick_relative_universal.yaml \
-	  recipes/csordas2021/scan_length26_quick_universal.yaml --plot runs/scan_length26_quick.png \
-	  --translate "jump around left thrice and walk opposite right thrice" \
-	  --translate "look around right thrice after run around left thrice" \
-	  --translate "walk opposite left thrice and look around right thrice"
+run: $(VENV)/installed  ## the main job: train two variants on SCAN, compare, plot, translate without this package
+	$(BIN)/hf-sysgen sweep recipes/csordas2021/sweeps/table3_scan_quick.yaml --plot runs/scan_length26_quick.png
+	$(BIN)/hf-sysgen predict -c runs/scan_length26_quick_relative_universal/seed0 --isolated \
+	  "jump around left thrice and walk opposite right thrice" \
+	  "look around right thrice after run around left thrice" \
+	  "walk opposite left thrice and look around right thrice"
 
 # one thread a worker: two workers with two threads each are slower than two with one; worksteal, so that a file stays
 # with one worker and what its tests share is made once

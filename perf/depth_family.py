@@ -60,7 +60,7 @@ def main() -> None:
         (tuned, analyse.lexical_structural),
         ([*pretrained, *tuned], partial(analyse.matched_perplexity, recipe=recipe)),
         (tuned, partial(analyse.equal_loss, loss=None)),
-        (tuned, analyse.feed_forward_ranks),
+        (tuned, analyse.ranks),
     ):
         print(analyse.analyse(runs, arguments.figures, find))
     print(f"{minutes:.1f} minutes of text, tokenizer, pretraining and fine-tuning, as far as they were not done before")

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import hf_sysgen.hub.stranger
+import hf_sysgen.evaluation.isolated
 
 PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from stranger import Absent
+from isolated import Absent
 sys.meta_path.insert(0, Absent())
 code, sys.argv[1:] = sys.argv[2], sys.argv[3:]
 exec(code, {})
@@ -28,8 +28,8 @@ def run_elsewhere(code: str, *words: str | Path, environment: Mapping[str, str],
         code: sees the words as `sys.argv[1:]`.
         folder: the current one, where it matters.
     """
-    hub = Path(hf_sysgen.hub.stranger.__file__).parent
-    script = [sys.executable, "-I", "-c", PROGRAM, str(hub), code, *map(str, words)]
+    folder_of_it = Path(hf_sysgen.evaluation.isolated.__file__).parent
+    script = [sys.executable, "-I", "-c", PROGRAM, str(folder_of_it), code, *map(str, words)]
     done = subprocess.run(script, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -228,10 +228,10 @@ def test_a_folder_that_is_not_there(monkeypatch, tmp_path):
 
 
 COMMANDS = [
-    ["list"], ["train", "recipe.yaml"], ["compare", "recipe.yaml"], ["evaluate", "model", "scan"], ["predict", "jump"],
+    ["list"], ["train", "recipe.yaml"], ["evaluate", "model", "scan"], ["predict", "jump"],
     ["plot", "attention", "model", "jump"], ["plot", "biases", "model"], ["plot", "example", "run"],
-    ["plot", "story", "model", "Ann wife Bob, Ann ? Bob"], ["publish", "model", "me/model"], ["card", "results.json"],
-    ["sweep", "sweep.yaml"], ["data", "list"], ["data", "describe", "scan"],
+    ["plot", "story", "model", "Ann wife Bob, Ann ? Bob"], ["publish", "model", "me/model"],
+    ["sweep", "sweep.yaml"], ["data", "describe", "scan"],
 ]  # fmt: skip
 
 

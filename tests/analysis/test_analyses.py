@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from hf_sysgen.analysis import commands as analyse
 from hf_sysgen.analysis import csordas2021 as devil
-from hf_sysgen.analysis.commands import feed_forward_ranks, read_runs
+from hf_sysgen.analysis.commands import read_runs
 from hf_sysgen.analysis.petty2023 import (
     accuracy_at_loss,
     at_equal_loss,
@@ -430,7 +430,7 @@ def test_ranks_of_a_checkpoint(tmp_path):
     # as a fine-tuned run, whose recipe has no sizes
     (folder, record), *_ = read_runs([keep(tmp_path / "runs", made(splits={"test": 0.5}))])
     model.save_pretrained(folder / "model")
-    rows = feed_forward_ranks([(folder, record.model_copy(update={"pretrained_fields": sizes}))]).rows
+    rows = analyse.ranks([(folder, record.model_copy(update={"pretrained_fields": sizes}))]).rows
     assert [row[1:5] for row in rows] == [(2, 4 / 6, name, 4) for name in ("gate", "input", "output")]
     found = {one.projection: one for one in ranks(tmp_path)}
     assert {name: one.full for name, one in found.items()} == {"gate": 4, "input": 4, "output": 4}

@@ -234,7 +234,7 @@ def test_empty_names(run_dir, monkeypatch):
     assert_one_line_error(invoke(*words), "no accuracy of ")
 
 
-@pytest.mark.parametrize("words", [["train"], ["card"], ["predict", "jump", "-c"], ["sweep"], ["score"]])
+@pytest.mark.parametrize("words", [["train"], ["predict", "jump", "-c"], ["sweep"], ["score"]])
 def test_names_that_no_file_can_have(words):
     assert_one_line_error(invoke(*words, "x" * 300), "xxxx")
 
@@ -450,35 +450,43 @@ def test_the_module_gives_the_same_statuses(tmp_path):
     assert wrong.err.splitlines()[-1].startswith("error: ")
 
 
-def test_compare_trains_side_by_side_and_loads_elsewhere(tmp_path):
+def test_a_sweep_ends_with_its_results_beside_the_paper_and_loads_elsewhere(tmp_path):
     """With the package's real data, because the runs are processes of their own."""
-    recipes = [
+    for name, model in (("one", "relative_universal_transformer"), ("two", "universal_transformer")):
         write_recipe(tmp_path, name=name, model=model, max_steps=2, output_dir=None, examples=3, paper_test=0.5)
-        for name, model in (("one", "relative_universal_transformer"), ("two", "universal_transformer"))
-    ]
-    for recipe in recipes:
-        recipe.write_text(recipe.read_text().replace("eval_batch_size: 4", "eval_batch_size: 512"))
-    sentence = "jump around left thrice and walk opposite right thrice"
-    words = ["-m", "hf_sysgen.cli", "compare", *map(str, recipes), "--plot", "plots/a.png", "--translate", sentence]
-    done = forked(words, tmp_path)
+    (tmp_path / "both.yaml").write_text("recipes: [one.yaml, two.yaml]\nseeds: [0]\n")
+    words = ["-m", "hf_sysgen.cli", "sweep", "both.yaml", "evaluation.batch_size=512"]
+    done = forked([*words, "--plot", "plots/a.png"], tmp_path)
     assert done.returncode == 0, done.stderr
-    for text in ("one/seed0] step", "two/seed0] step", "relative_universal_transformer", "generalization", "0.50",
-                 "in a process without this package", sentence):  # fmt: skip
-        assert text in done.stdout
+    (row,) = (line.split() for line in done.stdout.splitlines() if line.startswith("relative_universal_transformer"))
+    (run,) = tmp_path.glob("runs/one*/seed0")
+    scores = json.loads((run / "results.json").read_text())["splits"]
+    assert row[1:5] == [f"{scores['validation']['accuracy']:.4f}", "-", f"{scores['test']['accuracy']:.4f}", "0.50"]
     assert (tmp_path / "plots" / "a.png").stat().st_size > 10_000
+    assert forked([*words, "--plot", "plots/a.txt"], tmp_path).returncode == 2
+    texts = ["jump around left thrice and walk opposite right thrice", "walk"]
+    here = invoke("predict", "-c", run, *texts)
+    elsewhere = invoke("predict", "-c", run, "--isolated", *texts)
+    assert (elsewhere.exit_code, elsewhere.stdout) == (0, here.stdout)
+    assert_one_line_error(invoke("predict", "-c", run, "--isolated", "foo jump"), "'foo'")
+    assert_one_line_error(invoke("predict", "-c", run, "--isolated", "--beams", "2", "jump"), "--beams")
 
-    # so little trained, it is wrong; what is right is in the benchmark
-    assert "words, wrong, it is: I_TURN_LEFT I_JUMP I_TURN_LEFT I_JUMP" in done.stdout
 
-
-def test_compare_where_a_run_fails_or_cannot_be(tmp_path):
-    recipe = str(write_recipe(tmp_path, name="one", output_dir=None))
-    words = ["-m", "hf_sysgen.cli", "compare", recipe, "--override"]
+def test_a_sweep_where_a_run_fails_or_cannot_be(tmp_path):
+    write_recipe(tmp_path, name="one", output_dir=None)
+    (tmp_path / "sweep.yaml").write_text("recipes: [one.yaml]\nseeds: [0]\n")
+    words = ["-m", "hf_sysgen.cli", "sweep", "sweep.yaml"]
     failing = forked([*words, "training.learning_rate=1e30"], tmp_path)
     assert failing.returncode == 1
     assert "one,training.learning_rate=1e+30/seed0 failed" in failing.stderr
     assert forked([*words, "batches.length_buckets=3"], tmp_path).returncode == 2
-    assert_one_line_error(invoke("compare", recipe, recipe), "two runs are one")
+
+
+def test_options_of_another_analysis_or_plot(tmp_path):
+    assert_one_line_error(invoke("analyse", "convergnce", tmp_path), "'convergence'")
+    assert_one_line_error(invoke("analyse", "iid-table", tmp_path, "--patience", 3), "--patience")
+    assert_one_line_error(invoke("plot", "biases", "model", "jump", "-o", "a.png"), "TEXT")
+    assert_one_line_error(invoke("plot", "attention", "model", "-o", "a.png"), "TEXT")
 
 
 def test_version() -> None:

@@ -133,12 +133,21 @@ def test_what_a_model_goes_on_from(runs: dict[str, Path]) -> None:
         assert f"trained from the pretrained `{pretrained}` for 2 steps on `scan`" in " ".join(card.split())
 
 
-def test_a_card_that_cannot_be_written(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_what_would_be_published_is_written_to_a_folder(runs: dict[str, Path], tmp_path: Path) -> None:
+    """The files of the dry run, with the card; a folder that cannot be made, or holds a card, is refused."""
+    words = ["publish", str(runs["decoder"]), "owner/name"]
+    listed = CliRunner().invoke(app, [*words, "--dry-run"])
+    done = CliRunner().invoke(app, [*words, "--folder", str(tmp_path / "out")])
+    assert (done.exit_code, done.stdout) == (0, listed.stdout)
+    files = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert files == {line.split()[1] for line in done.stdout.splitlines()[:-1]}
+    assert ModelCard.load(tmp_path / "out" / "README.md").data.library_name == "transformers"
     (tmp_path / "file").write_text("")
-    done = CliRunner().invoke(app, ["card", str(runs["decoder"]), "--output", str(tmp_path / "file" / "card.md")])
-    assert done.exit_code == 2
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"error: {tmp_path / 'file' / 'card.md'}: cannot be written: ")
+    for folder in (tmp_path / "out", tmp_path / "file" / "out"):
+        done = CliRunner().invoke(app, [*words, "--folder", str(folder)])
+        assert done.exit_code == 2
+        (line,) = done.stderr.splitlines()
+        assert str(folder) in line
 
 
 def test_a_record_without_an_example(runs: dict[str, Path]) -> None:

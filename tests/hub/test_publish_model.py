@@ -251,7 +251,7 @@ def test_every_variant_is_from_a_paper() -> None:
 @pytest.mark.parametrize("name", zoo_names())
 def test_cards_of_the_zoo_are_those_of_its_records(name: str) -> None:
     card = run_card(name)
-    assert (zoo_folder(name) / "README.md").read_text(encoding="utf-8") == card, "hf-sysgen card NAME --output ..."
+    assert (zoo_folder(name) / "README.md").read_text(encoding="utf-8") == card, "python perf/kept_records.py"
     assert (CARDS / f"{name}.md").read_text(encoding="utf-8") == card
 
 

@@ -125,8 +125,14 @@ def _records(runs: Runs) -> list[Record]:
     return [record for _, record in runs]
 
 
-def early_stopping(runs: Runs, patience: int, as_worded: bool, split: str) -> Finding:
-    """Csordas et al. 2021, Figure 1."""
+def early_stopping(runs: Runs, patience: int = 2500, as_worded: bool = False, split: str = "test") -> Finding:
+    """
+    Csordas et al. 2021, Figure 1.
+
+    Args:
+        patience: steps without a better loss on validation.
+        as_worded: as the paper words it, where its code differs.
+    """
     stoppings = {
         name: devil_analyses.early_stopping(records, patience, as_worded, split)
         for name, records in cells(_records(runs)).items()
@@ -144,8 +150,15 @@ def _banded(label: str, points: Sequence[tuple[int, float, float]]) -> Line:
     return Line(label, [(step, mean) for step, mean, _ in points], [spread for *_, spread in points])
 
 
-def loss_accuracy(runs: Runs, loss_split: str | None, accuracy_split: str | None, first_step: int) -> Finding:
-    """Csordas et al. 2021, Figure 4, IID and generalization each against itself, and Figure 2; or the splits given."""
+def loss_accuracy(
+    runs: Runs, loss_split: str | None = None, accuracy_split: str | None = None, first_step: int = 1000
+) -> Finding:
+    """
+    Csordas et al. 2021, Figure 4, IID and generalization each against itself, and Figure 2; or the splits given.
+
+    Args:
+        first_step: evaluations before it are left out.
+    """
     records = _records(runs)
     if loss_split is None and accuracy_split is None:
         both = [split for split in ("validation", "test") if all(split in one.splits for one in records)]
@@ -166,7 +179,7 @@ def loss_accuracy(runs: Runs, loss_split: str | None, accuracy_split: str | None
     return Finding("loss-accuracy", header, rows, lambda: draw_clouds(clouds, STEP))
 
 
-def double_descent(runs: Runs, split: str) -> Finding:
+def double_descent(runs: Runs, split: str = "test") -> Finding:
     """Csordas et al. 2021, Figure 3."""
     panels, rows = [], []
     for metric, y in (("accuracy", "accuracy"), ("loss", "loss (nats per token)")):
@@ -180,8 +193,8 @@ def double_descent(runs: Runs, split: str) -> Finding:
     return Finding("double-descent", header, rows, lambda: draw_panels(panels))
 
 
-def good_bad_loss(runs: Runs, split: str) -> Finding:
-    """Csordas et al. 2021, Figure 5, for the first run."""
+def good_bad_loss(runs: Runs, split: str = "test") -> Finding:
+    """Csordas et al. 2021, Figure 5, for the first run, trained with evaluation.save_example_losses=true."""
     folder, record = runs[0]
     found = devil_analyses.decompose(read_evaluations(folder, split))
     rows = list(zip(found.steps, found.good, found.bad, found.all, strict=True))
@@ -203,8 +216,14 @@ def good_bad_loss(runs: Runs, split: str) -> Finding:
     return Finding("good-bad-loss", header, rows, lambda: draw_with_histograms(panel, histograms, title))
 
 
-def convergence(runs: Runs, share: float, as_worded: bool) -> Finding:
-    """Csordas et al. 2021, Figure 6."""
+def convergence(runs: Runs, share: float = 0.8, as_worded: bool = False) -> Finding:
+    """
+    Csordas et al. 2021, Figure 6.
+
+    Args:
+        share: of the accuracy that is to be reached.
+        as_worded: as the paper words it, where its code differs.
+    """
     ratios = devil_analyses.convergence(_records(runs), share, as_worded)
     rows = [(benchmark, model, ratio) for benchmark, models in ratios.items() for model, ratio in models.items()]
     y = "steps: absolute / relative positions"
@@ -283,8 +302,13 @@ def _left_out(records: Sequence[Record], why: str) -> list[str]:
     return [f"left out, as {why}: {names}"] if records else []
 
 
-def equal_loss(runs: Runs, loss: float | None) -> Finding:
-    """Petty et al. 2023, Figure 7."""
+def equal_loss(runs: Runs, loss: float | None = None) -> Finding:
+    """
+    Petty et al. 2023, Figure 7.
+
+    Args:
+        loss: on validation; default: the smallest that all runs have. The paper's is 0.0002.
+    """
     records, notes = _fine_tuned(runs, depth_analyses.loss_and_accuracy)
     loss = depth_analyses.lowest_common_loss(records) if loss is None else loss
     found = depth_analyses.at_equal_loss(records, loss)
@@ -328,10 +352,11 @@ def lexical_structural(runs: Runs) -> Finding:
     return Finding("lexical-structural", header, rows, lambda: draw_panels(panels), notes=notes)
 
 
-def matched_perplexity(runs: Runs, recipe: str) -> Finding:
+def matched_perplexity(runs: Runs, recipe: str = "recipes/petty2023/cogs.yaml") -> Finding:
     """
     Petty et al. 2023, Figure 6: which checkpoints to fine-tune, as a table and as commands; and, of the runs that were
-    fine-tuned from them, their accuracies.
+    fine-tuned from them, their accuracies. Steps are those of kept_steps, whose weights can be
+    fine-tuned, and the last.
 
     Args:
         recipe: of the fine-tuning.
@@ -397,7 +422,7 @@ def _layers(depth: int) -> str:
     return f"{depth} layer" + "s" * (depth > 1)
 
 
-def feed_forward_ranks(runs: Runs) -> Finding:
+def ranks(runs: Runs) -> Finding:
     """Petty et al. 2023, Figures 9 and 10, from the checkpoints of the runs."""
     folders = {id(record): folder for folder, record in runs}
     rows, panels = [], []

@@ -14,8 +14,16 @@ from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import PREDICTIONS, RESULTS
 
 
-def plot_attention(checkpoint: str | Path, text: str, output: Path, target: str | None, positions: bool) -> str:
-    """Plot the attention maps of an input. Raises UserError, DataError."""
+def plot_attention(
+    checkpoint: str | Path, output: Path, text: str, target: str | None = None, positions: bool = False
+) -> str:
+    """
+    Plot the attention maps of an input. Raises UserError, DataError.
+
+    Args:
+        target: what the decoder is given; default: what it writes.
+        positions: where positions alone would look.
+    """
     check_picture(output)
     from hf_sysgen.analysis.attention import attention_maps, position_maps, read_input
     from hf_sysgen.analysis.attention_plots import draw_maps
@@ -31,8 +39,13 @@ def plot_attention(checkpoint: str | Path, text: str, output: Path, target: str 
     return f"{', '.join(f'{one.kind}: {len(one.layers)} x {len(one.layers[0])}' for one in maps)} -> {output}"
 
 
-def plot_biases(checkpoint: str | Path, output: Path, reach: int) -> str:
-    """Plot Figure 1 of Chaabouni et al. 2021 for a checkpoint. Raises UserError."""
+def plot_biases(checkpoint: str | Path, output: Path, reach: int = 8) -> str:
+    """
+    Plot Figure 1 of Chaabouni et al. 2021 for a checkpoint. Raises UserError.
+
+    Args:
+        reach: the largest distance, where distances are not capped.
+    """
     check_picture(output)
     from hf_sysgen.analysis.attention import distance_preferences
     from hf_sysgen.analysis.attention_plots import draw_preferences
@@ -44,7 +57,7 @@ def plot_biases(checkpoint: str | Path, output: Path, reach: int) -> str:
     return f"{', '.join(f'{one.kind}: {len(one.layers)} layers' for one in found)} -> {output}"
 
 
-def plot_example(run: Path, output: Path, split: str, row: int, data_dir: Path | None) -> str:
+def plot_example(run: str | Path, output: Path, split: str = "test", row: int = 0, data_dir: Path | None = None) -> str:
     """
     Plot an example of a run as a graph: for CLUTRR the story with the model's attention, for COGS and CFQ the gold and
     the predicted graph from `predictions.jsonl`.
@@ -53,10 +66,11 @@ def plot_example(run: Path, output: Path, split: str, row: int, data_dir: Path |
         UserError: the file is no picture, the folder no run, the example absent or no graph; see also `plot_story`.
     """
     check_picture(output)
+    run = Path(run)
     recipe = read_record(run / RESULTS).recipe
     benchmark = recipe.data.benchmark
     if benchmark == "clutrr":
-        return plot_story(run, _story(recipe, split, row, data_dir), output)
+        return plot_story(run, output, _story(recipe, split, row, data_dir))
     from hf_sysgen.analysis.graph_plots import draw_queries, draw_words
     from hf_sysgen.analysis.graphs import READERS, QueryGraph
 
@@ -71,10 +85,10 @@ def plot_example(run: Path, output: Path, split: str, row: int, data_dir: Path |
     return f"{said}: {found.input} -> {output}"
 
 
-def plot_story(checkpoint: str | Path, story: Story | str, output: Path) -> str:
+def plot_story(checkpoint: str | Path, output: Path, text: Story | str) -> str:
     """Plot a story with the attention of its query, layer by layer. Raises UserError."""
     check_picture(output)
-    story = parse_story(story) if isinstance(story, str) else story
+    story = parse_story(text) if isinstance(text, str) else text
     from hf_sysgen.analysis.attention import read_story, story_attention
     from hf_sysgen.analysis.attention_plots import draw_story
 

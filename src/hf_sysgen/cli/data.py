@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from hf_sysgen.cli.commands import command
 from hf_sysgen.errors import INTERRUPTED, reported
 
 app = typer.Typer(
@@ -22,8 +23,8 @@ app = typer.Typer(
 # examples of a config that --all leaves out: it would be downloaded for days
 MANY = 10_000_000
 
-Name = Annotated[str, typer.Argument(help="a benchmark, see `hf-sysgen data list`")]
-OptionalName = Annotated[str | None, typer.Argument(help="a benchmark, see `hf-sysgen data list`")]
+Name = Annotated[str, typer.Argument(help="a benchmark, see `hf-sysgen list benchmarks`")]
+OptionalName = Annotated[str | None, typer.Argument(help="a benchmark, see `hf-sysgen list benchmarks`")]
 Config = Annotated[str | None, typer.Argument(help="one of its configs; default: all of them")]
 All = Annotated[bool, typer.Option("--all", help="all benchmarks, but for configs of over 10 million examples")]
 # not a Path, which would take a slash from the address that C4 may have
@@ -31,17 +32,7 @@ DataDir = Annotated[str | None, typer.Option(help="folder with the benchmarks' f
 CacheDir = Annotated[Path | None, typer.Option(help="root of the cache; default: that of datasets")]
 
 
-@app.command("list")
-def list_command() -> None:
-    """Show the benchmarks with their configs, splits and licences."""
-    with reported() as outcome:
-        from hf_sysgen.data.describe import list_text
-
-        print(list_text())
-    raise typer.Exit(outcome.status)
-
-
-@app.command()
+@command(app)
 def describe(
     name: Name,
     config: Annotated[str | None, typer.Argument(help="one of its configs")] = None,
@@ -50,88 +41,84 @@ def describe(
     cache_dir: CacheDir = None,
 ) -> None:
     """Show on one page what each split tests, its size, its files, and known errors in them."""
-    with reported() as outcome:
-        from hf_sysgen.data.describe import describe_text
+    from hf_sysgen.data.describe import describe_text
 
-        with quiet():
-            text = describe_text(name, config, lengths=lengths, data_dir=data_dir, cache_dir=cache_dir)
-        print(text)
-    raise typer.Exit(outcome.status)
+    with quiet():
+        text = describe_text(name, config, lengths=lengths, data_dir=data_dir, cache_dir=cache_dir)
+    print(text)
 
 
-@app.command()
+@command(app)
 def prepare(
     name: OptionalName = None,
     config: Config = None,
     every: All = False,
     data_dir: DataDir = None,
     cache_dir: CacheDir = None,
-) -> None:
+) -> int:
     """Download, check and convert. Status 2 if some data cannot be had."""
     import time
 
     status = 0
-    with reported() as outcome:
-        for benchmark, one in _chosen(name, config, every):
-            from hf_sysgen.data.registry import benchmark_builder
+    for benchmark, one in _chosen(name, config, every):
+        from hf_sysgen.data.registry import benchmark_builder
 
-            with quiet(), reported() as one_outcome:
-                builder = benchmark_builder(benchmark, one, data_dir=data_dir, cache_dir=cache_dir)
-                known, start = builder.is_prepared, time.perf_counter()
-                if builder.STREAMED:
-                    print(f"{benchmark} {one}: read as a stream, there is nothing to prepare", flush=True)
-                    continue
-                builder.download_and_prepare()
-                seconds = time.perf_counter() - start
-                rows = sum(split.num_examples for split in builder.info.splits.values())
-                took = "was prepared" if known else f"{seconds:.1f} s, {rows / seconds:,.0f} rows/s"
-                print(f"{benchmark} {one}: {rows:,} examples, {took}, {builder.cache_dir}", flush=True)
-            status = max(status, one_outcome.status)
-            if one_outcome.status == INTERRUPTED:
-                break
-    raise typer.Exit(outcome.status or status)
+        with quiet(), reported() as outcome:
+            builder = benchmark_builder(benchmark, one, data_dir=data_dir, cache_dir=cache_dir)
+            known, start = builder.is_prepared, time.perf_counter()
+            if builder.STREAMED:
+                print(f"{benchmark} {one}: read as a stream, there is nothing to prepare", flush=True)
+                continue
+            builder.download_and_prepare()
+            seconds = time.perf_counter() - start
+            rows = sum(split.num_examples for split in builder.info.splits.values())
+            took = "was prepared" if known else f"{seconds:.1f} s, {rows / seconds:,.0f} rows/s"
+            print(f"{benchmark} {one}: {rows:,} examples, {took}, {builder.cache_dir}", flush=True)
+        status = max(status, outcome.status)
+        if outcome.status == INTERRUPTED:
+            break
+    return status
 
 
-@app.command()
+@command(app)
 def verify(
     name: OptionalName = None,
     config: Config = None,
     every: All = False,
     data_dir: DataDir = None,
     cache_dir: CacheDir = None,
-) -> None:
+) -> int:
     """Check counts and definitions of the splits on the data.
 
     Status 1 if a check fails or a file is damaged, else 2 if the data of some config cannot be had.
     """
     failed = skipped = passed = 0
-    with reported() as outcome:
-        for benchmark, one in _chosen(name, config, every):
-            from hf_sysgen.data.errors import DamagedData, DataError
-            from hf_sysgen.data.verify import verify as verified
+    for benchmark, one in _chosen(name, config, every):
+        from hf_sysgen.data.errors import DamagedData, DataError
+        from hf_sysgen.data.verify import verify as verified
 
-            what = f"{benchmark} {one}:"
-            try:
-                with quiet():
-                    for check in verified(benchmark, one, data_dir=data_dir, cache_dir=cache_dir):
-                        if isinstance(check, str):
-                            print("note   ", what, check)
-                            continue
-                        failed += not check.holds
-                        passed += check.holds
-                        found = "" if check.holds else f"; found: {check.found}"
-                        print("ok     " if check.holds else "FAILED ", what, f"{check.fact}{found}", flush=True)
-            except DamagedData as error:
-                failed += 1
-                print("DAMAGED", what, error, flush=True)
-            except DataError as error:
-                skipped += 1
-                print("SKIPPED", what, error, flush=True)
-        print(f"{passed} checks hold, {failed} fail, {skipped} configs skipped as they cannot be prepared")
-    raise typer.Exit(outcome.status or (1 if failed else 2 if skipped else 0))
+        what = f"{benchmark} {one}:"
+        try:
+            with quiet():
+                for check in verified(benchmark, one, data_dir=data_dir, cache_dir=cache_dir):
+                    if isinstance(check, str):
+                        print("note   ", what, check)
+                        continue
+                    failed += not check.holds
+                    passed += check.holds
+                    found = "" if check.holds else f"; found: {check.found}"
+                    print("ok     " if check.holds else "FAILED ", what, f"{check.fact}{found}", flush=True)
+        except DamagedData as error:
+            failed += 1
+            print("DAMAGED", what, error, flush=True)
+        except DataError as error:
+            skipped += 1
+            print("SKIPPED", what, error, flush=True)
+    print(f"{passed} checks hold, {failed} fail, {skipped} configs skipped as they cannot be prepared")
+    return 1 if failed else 2 if skipped else 0
 
 
-@app.command()
+@command(app)
 def tokenizer(
     folder: Annotated[Path, typer.Argument(help="where to put it; a recipe's `tokenizer` names this folder")],
     benchmark: Annotated[str, typer.Option(help="whose training text it is trained on")] = "c4",
@@ -140,13 +127,11 @@ def tokenizer(
     data_dir: DataDir = None,
 ) -> None:
     """Train a tokenizer of subwords (byte-pair encoding over bytes) on streamed text."""
-    with reported() as outcome:
-        from hf_sysgen.data.text.byte_pairs import save_byte_pairs
+    from hf_sysgen.data.text.byte_pairs import save_byte_pairs
 
-        with quiet():
-            read, characters = save_byte_pairs(folder, benchmark, vocab_size, documents, data_dir=data_dir)
-        print(f"{vocab_size:,} subwords from {read:,} documents, {characters:,} characters: {folder}")
-    raise typer.Exit(outcome.status)
+    with quiet():
+        read, characters = save_byte_pairs(folder, benchmark, vocab_size, documents, data_dir=data_dir)
+    print(f"{vocab_size:,} subwords from {read:,} documents, {characters:,} characters: {folder}")
 
 
 def _chosen(name: str | None, config: str | None, every: bool) -> Iterator[tuple[str, str]]:

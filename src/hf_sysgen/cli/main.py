@@ -10,10 +10,9 @@ import typer
 
 from hf_sysgen.cli import analyse as analyse_cli
 from hf_sysgen.cli import data as data_cli
-from hf_sysgen.cli import plot as plot_cli
 from hf_sysgen.cli import recipe as recipe_cli
-from hf_sysgen.errors import reported
-from hf_sysgen.files import write_whole
+from hf_sysgen.cli.commands import command
+from hf_sysgen.train import INTERRUPTED
 
 app = typer.Typer(
     add_completion=False,
@@ -23,8 +22,6 @@ app = typer.Typer(
     help="Models, benchmarks and training setups for systematic generalization.",
 )
 app.add_typer(data_cli.app, name="data")
-app.add_typer(plot_cli.app, name="plot")
-app.add_typer(analyse_cli.app, name="analyse")
 app.add_typer(recipe_cli.app, name="recipe")
 
 RecipeFile = Annotated[Path, typer.Argument(help="a recipe file, see `hf-sysgen list recipes`")]
@@ -46,7 +43,7 @@ def main_options(
     """Models, benchmarks and training setups for systematic generalization."""
 
 
-@app.command("list")
+@command(app, "list")
 def list_command(
     kind: Annotated[str, typer.Argument(help="models, benchmarks, recipes, sweeps, zoo or all")] = "all",
     recipes: Annotated[Path | None, typer.Option(help="folder of the recipe files; default: the package's")] = None,
@@ -55,21 +52,19 @@ def list_command(
     kinds = ("models", "benchmarks", "recipes", "sweeps", "zoo")
     if kind not in (*kinds, "all"):
         raise typer.BadParameter(f"{kind!r} is none of {', '.join(kinds)}, all")
-    with reported() as outcome:
-        from hf_sysgen.cli import listing
+    from hf_sysgen.cli import listing
 
-        texts = {
-            "models": listing.list_models_text,
-            "benchmarks": listing.list_benchmarks_text,
-            "recipes": lambda: listing.list_recipes_text(recipes),
-            "sweeps": lambda: listing.list_sweeps_text(recipes),
-            "zoo": listing.list_zoo_text,
-        }
-        print("\n\n".join(texts[name]() for name in (kinds if kind == "all" else (kind,))))
-    raise typer.Exit(outcome.status)
+    texts = {
+        "models": listing.list_models_text,
+        "benchmarks": listing.list_benchmarks_text,
+        "recipes": lambda: listing.list_recipes_text(recipes),
+        "sweeps": lambda: listing.list_sweeps_text(recipes),
+        "zoo": listing.list_zoo_text,
+    }
+    print("\n\n".join(texts[name]() for name in (kinds if kind == "all" else (kind,))))
 
 
-@app.command()
+@command(app, interrupted=INTERRUPTED)
 def train(
     recipe: RecipeFile,
     overrides: Annotated[
@@ -80,15 +75,12 @@ def train(
 
     Every field with its type, default and meaning: hf-sysgen recipe fields
     """
-    from hf_sysgen.train import INTERRUPTED
     from hf_sysgen.train import train as run
 
-    with reported(INTERRUPTED) as outcome:
-        run(str(recipe), overrides or [])
-    raise typer.Exit(outcome.status)
+    run(str(recipe), overrides or [])
 
 
-@app.command()
+@command(app)
 def evaluate(
     checkpoint: Annotated[str, typer.Argument(help=CHECKPOINT_HELP)],
     benchmark: Annotated[str, typer.Argument(help="a benchmark, see `hf-sysgen list benchmarks`")],
@@ -115,24 +107,22 @@ def evaluate(
     For translation, the checkpoint's beam search is used and BLEU is printed. With --shots, any model of
     transformers is judged without training, and the output has a results.json like a run's; default: in runs.
     """
-    with reported() as outcome:
-        given = (shot_rule, examples, constrained, prompt, seed)
-        if shots is None and given != ("random", None, False, None, 0):
-            raise typer.BadParameter("--shot-rule, --examples, --constrained, --prompt and --seed need --shots")
-        if shots is not None:
-            from hf_sysgen.training.tasks.in_context import judge_in_context
+    given = (shot_rule, examples, constrained, prompt, seed)
+    if shots is None and given != ("random", None, False, None, 0):
+        raise typer.BadParameter("--shot-rule, --examples, --constrained, --prompt and --seed need --shots")
+    if shots is not None:
+        from hf_sysgen.training.tasks.in_context import judge_in_context
 
-            how = {"shots": shots, "rule": shot_rule, "examples": examples, "constrained": constrained}
-            how["splits"], size = split or None, batch_size or 16
-            print(judge_in_context(checkpoint, benchmark, config, how, prompt, seed, data_dir, output, size))
-        else:
-            from hf_sysgen.evaluation.commands import evaluate_checkpoint
+        how = {"shots": shots, "rule": shot_rule, "examples": examples, "constrained": constrained}
+        how["splits"], size = split or None, batch_size or 16
+        print(judge_in_context(checkpoint, benchmark, config, how, prompt, seed, data_dir, output, size))
+    else:
+        from hf_sysgen.evaluation.commands import evaluate_checkpoint
 
-            print(evaluate_checkpoint(checkpoint, benchmark, config, split, data_dir, output, batch_size or 256))
-    raise typer.Exit(outcome.status)
+        print(evaluate_checkpoint(checkpoint, benchmark, config, split, data_dir, output, batch_size or 256))
 
 
-@app.command()
+@command(app)
 def predict(
     texts: Annotated[list[str] | None, typer.Argument(help="sentences; none: one per line of standard input")] = None,
     checkpoint: Annotated[
@@ -140,50 +130,35 @@ def predict(
     ] = None,
     beams: Annotated[int | None, typer.Option(min=1, help="width, 1 is greedy; default: the checkpoint's")] = None,
     max_new_tokens: Annotated[int | None, typer.Option(min=1, help="length limit, EOS included")] = None,
+    isolated: Annotated[
+        bool, typer.Option("--isolated", help="in a process that cannot import hf_sysgen, by the checkpoint's own code")
+    ] = False,
 ) -> None:
     """Translate sentences, one line each."""
     import sys
 
-    with reported() as outcome:
-        from hf_sysgen.evaluation.commands import predict_lines
-        from hf_sysgen.zoo import DEFAULT
+    from hf_sysgen.errors import UserError
+    from hf_sysgen.evaluation.commands import predict_isolated, predict_lines
+    from hf_sysgen.zoo import DEFAULT
 
-        stdin: Any = sys.stdin
-        if not texts and stdin is not None:
-            # so that a text that is not UTF-8 is refused later, where its number is known
-            stdin.reconfigure(errors="surrogateescape")
-            texts = [line.rstrip("\n") for line in stdin]
-        for line in predict_lines(DEFAULT if checkpoint is None else checkpoint, texts or [], beams, max_new_tokens):
+    stdin: Any = sys.stdin
+    if not texts and stdin is not None:
+        # so that a text that is not UTF-8 is refused later, where its number is known
+        stdin.reconfigure(errors="surrogateescape")
+        texts = [line.rstrip("\n") for line in stdin]
+    checkpoint = DEFAULT if checkpoint is None else checkpoint
+    if not isolated:
+        for line in predict_lines(checkpoint, texts or [], beams, max_new_tokens):
             print(line)
-    raise typer.Exit(outcome.status)
+    elif beams is not None or max_new_tokens is not None:
+        raise UserError(
+            "--beams and --max-new-tokens have no effect with --isolated, which decodes as the checkpoint has it"
+        )
+    else:
+        print("\n".join(predict_isolated(checkpoint, texts or [])))
 
 
-@app.command()
-def compare(
-    recipes: Annotated[list[Path], typer.Argument(help="recipe files")],
-    plot: Annotated[Path | None, typer.Option(help="PNG file for the accuracies over training")] = None,
-    override: Annotated[
-        list[str] | None, typer.Option(help="dotted.key=value for every recipe; may be repeated")
-    ] = None,
-    translate: Annotated[
-        list[str] | None, typer.Option(help="sentence for the best checkpoint; may be repeated")
-    ] = None,
-    processes: Annotated[int | None, typer.Option(min=1, help="runs at once; default: one a core, 1 on a GPU")] = None,
-) -> None:
-    """Train recipes side by side and print one table, beside the paper's numbers.
-
-    With --translate the best checkpoint is loaded in a fresh process that cannot import this package.
-    """
-    from hf_sysgen.train import INTERRUPTED
-
-    with reported(INTERRUPTED) as outcome:
-        from hf_sysgen.training.launch.compare import compare_recipes
-
-        outcome.status = compare_recipes(recipes, override or [], plot, translate or [], processes)
-    raise typer.Exit(outcome.status)
-
-
-@app.command()
+@command(app, interrupted="interrupted; repeat the command to continue the upload")
 def publish(
     what: Annotated[
         str, typer.Argument(help="a run's folder, a folder with its seeds, a model of the zoo, or a benchmark")
@@ -192,6 +167,9 @@ def publish(
     *,
     private: Annotated[bool, typer.Option("--private", help="make a private repository")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="list the files with their sizes, send nothing")] = False,
+    folder: Annotated[
+        Path | None, typer.Option(help="write the files, card and code included, into this new folder; send nothing")
+    ] = None,
     tag: Annotated[list[str] | None, typer.Option(help="a further name of this version; may be repeated")] = None,
     collection: Annotated[
         str | None, typer.Option(help="put it into the owner's collection of this paper, e.g. csordas2021")
@@ -214,60 +192,34 @@ def publish(
     A model loads without this package, and has the tag seed<seed>-step<step>. The token is that of HF_TOKEN, or of `hf
     auth login`. Repeat an interrupted command to continue it.
     """
-    with reported("interrupted; repeat the command to continue the upload") as outcome:
-        from hf_sysgen.hub.publish import publish as push
+    from hf_sysgen.hub.publish import publish as push
 
-        with data_cli.quiet():
-            done = push(
-                what,
-                repo,
-                private=private,
-                dry_run=dry_run,
-                tags=tag or [],
-                collection=collection,
-                for_models={"checkpoints": checkpoints, "dataset": dataset},
-                for_data={
-                    "configs": config or [],
-                    "allow_restricted": allow_restricted,
-                    "data_dir": data_dir,
-                    "cache_dir": cache_dir,
-                },
-            )
-        for one in done:
-            for path, size in one.files.items():
-                print(f"{size:>12,}  {path}")
-            total = f"{sum(one.files.values()):,} bytes in {len(one.files)} files"
-            names = f" as {', '.join(one.tags)}" if one.tags else ""
-            print(
-                f"published {total}{names}: {one.url}" if one.url else f"would publish {total} to {one.repo_id}{names}"
-            )
-    raise typer.Exit(outcome.status)
+    with data_cli.quiet():
+        done = push(
+            what,
+            repo,
+            private=private,
+            dry_run=dry_run,
+            folder=folder,
+            tags=tag or [],
+            collection=collection,
+            for_models={"checkpoints": checkpoints, "dataset": dataset},
+            for_data={
+                "configs": config or [],
+                "allow_restricted": allow_restricted,
+                "data_dir": data_dir,
+                "cache_dir": cache_dir,
+            },
+        )
+    for one in done:
+        for path, size in one.files.items():
+            print(f"{size:>12,}  {path}")
+        total = f"{sum(one.files.values()):,} bytes in {len(one.files)} files"
+        names = f" as {', '.join(one.tags)}" if one.tags else ""
+        print(f"published {total}{names}: {one.url}" if one.url else f"would publish {total} to {one.repo_id}{names}")
 
 
-@app.command()
-def card(
-    run: Annotated[
-        str, typer.Argument(help="a run's folder, a folder with its seeds, a model of the zoo, or a file of results")
-    ],
-    output: Annotated[Path | None, typer.Option(help="file to write; default: print it")] = None,
-) -> None:
-    """Write the card of a trained model from its records."""
-    with reported() as outcome:
-        from hf_sysgen.errors import UserError
-        from hf_sysgen.hub.publish_model import run_card
-
-        text = run_card(run)
-        if output is None:
-            print(text, end="")
-        else:
-            try:
-                write_whole(output, text)
-            except OSError as error:
-                raise UserError(f"{output}: cannot be written: {error}") from error
-    raise typer.Exit(outcome.status)
-
-
-@app.command()
+@command(app, interrupted=INTERRUPTED)
 def sweep(
     file: Annotated[Path, typer.Argument(help="a sweep file, see `hf-sysgen list sweeps`")],
     overrides: Annotated[
@@ -282,47 +234,47 @@ def sweep(
     slurm: Annotated[
         str | None, typer.Option(help="hand the runs to Slurm, with these options of sbatch, e.g. '--gres gpu:1'")
     ] = None,
-) -> None:
-    """Train recipes over axes and seeds, several runs at once. Finished runs are skipped, killed runs resume.
+    plot: Annotated[
+        Path | None, typer.Option(help="picture of the accuracies over training: .png, .pdf or .svg")
+    ] = None,
+) -> int:
+    """Train recipes over axes and seeds, several runs at once, and print results beside the paper's numbers.
+
+    Finished runs are skipped, killed runs resume.
 
     Keys of a sweep file: recipes, axes, cells, seeds, select.
     """
-    from hf_sysgen.train import INTERRUPTED
+    from hf_sysgen.config.errors import RecipeError
+    from hf_sysgen.config.sweep import load_sweep
 
-    with reported(INTERRUPTED) as outcome:
-        from hf_sysgen.config.errors import RecipeError
-        from hf_sysgen.config.sweep import load_sweep
+    loaded = load_sweep(file, overrides or [])
+    if accelerate is not None and not accelerate.is_file():
+        raise RecipeError(f"--accelerate: there is no file {accelerate}; recipes/accelerate has some to start from")
+    loaded = loaded.only(run) if run else loaded
+    from hf_sysgen.training.launch.slurm import submit_sweep
+    from hf_sysgen.training.launch.sweep import run_sweep, states_text
 
-        loaded = load_sweep(file, overrides or [])
-        if accelerate is not None and not accelerate.is_file():
-            raise RecipeError(f"--accelerate: there is no file {accelerate}; recipes/accelerate has some to start from")
-        loaded = loaded.only(run) if run else loaded
-        from hf_sysgen.training.launch.slurm import submit_sweep
-        from hf_sysgen.training.launch.sweep import run_sweep, states_text
-
-        if dry_run:
-            print(states_text(loaded))
-        elif slurm is not None:
-            print(submit_sweep(loaded, slurm, [str(file), *(overrides or [])], jobs, accelerate))
-        else:
-            outcome.status = run_sweep(loaded, jobs, accelerate)
-    raise typer.Exit(outcome.status)
+    if dry_run:
+        print(states_text(loaded))
+    elif slurm is not None:
+        print(submit_sweep(loaded, slurm, [str(file), *(overrides or [])], jobs, accelerate))
+    else:
+        return run_sweep(loaded, jobs, accelerate, plot)
+    return 0
 
 
-@app.command()
+@command(app)
 def export(
     checkpoint: Annotated[str, typer.Argument(help=CHECKPOINT_HELP)],
     onnx: Annotated[Path, typer.Option("--onnx", help="new folder for model.onnx, its tokenizer and configs")],
 ) -> None:
     """Export a checkpoint to ONNX, with a batch and lengths of any size. Needs the extra `onnx`."""
-    with reported() as outcome:
-        from hf_sysgen.convert.onnx import export_onnx
+    from hf_sysgen.convert.onnx import export_onnx
 
-        print(export_onnx(checkpoint, onnx))
-    raise typer.Exit(outcome.status)
+    print(export_onnx(checkpoint, onnx))
 
 
-@app.command()
+@command(app)
 def demo(
     checkpoints: Annotated[
         list[str] | None, typer.Argument(help="folders of runs, or models of the zoo; default: the whole zoo")
@@ -331,55 +283,49 @@ def demo(
     space: Annotated[Path | None, typer.Option(help="write a Space of the hub into this folder, serve nothing")] = None,
 ) -> None:
     """Open a page with two checkpoints side by side: answers, attention, accuracy. Needs the extra `demo`."""
-    with reported() as outcome:
-        from importlib.util import find_spec
+    from importlib.util import find_spec
 
-        from hf_sysgen import demo as page
-        from hf_sysgen.errors import UserError
+    from hf_sysgen import demo as page
+    from hf_sysgen.errors import UserError
 
-        if space is not None:
-            page.write_space(space, checkpoints or [])
-        elif find_spec("gradio") is None:
-            raise UserError("gradio is not installed: pip install 'hf-sysgen[demo]'")
-        else:
-            page.launch(checkpoints or [], port)
-    raise typer.Exit(outcome.status)
+    if space is not None:
+        page.write_space(space, checkpoints or [])
+    elif find_spec("gradio") is None:
+        raise UserError("gradio is not installed: pip install 'hf-sysgen[demo]'")
+    else:
+        page.launch(checkpoints or [], port)
 
 
-@app.command("lm-eval-tasks")
+@command(app, "lm-eval-tasks")
 def lm_eval_tasks(
     output: Annotated[
         Path | None, typer.Option(help="folder to write to; default: one in the cache of datasets")
     ] = None,
 ) -> None:
     """Write the text benchmarks as tasks of lm-evaluation-harness, and print their folder, for its --include_path."""
-    with reported() as outcome:
-        import datasets
+    import datasets
 
-        from hf_sysgen.evaluation.lm_eval import write_tasks
+    from hf_sysgen.evaluation.lm_eval import write_tasks
 
-        folder = output or Path(datasets.config.HF_DATASETS_CACHE) / "hf_sysgen" / "lm_eval_tasks"
-        write_tasks(folder)
-        print(folder)
-    raise typer.Exit(outcome.status)
+    folder = output or Path(datasets.config.HF_DATASETS_CACHE) / "hf_sysgen" / "lm_eval_tasks"
+    write_tasks(folder)
+    print(folder)
 
 
-@app.command()
+@command(app)
 def report(
     name: Annotated[str, typer.Argument(metavar="TABLE", help="e.g. csordas2021-table3, csordas2021, or all")] = "all",
     runs: Annotated[list[Path] | None, typer.Option(help="folder with results; may be repeated; default: runs")] = None,
     output: Annotated[Path | None, typer.Option(help="file, .html, .md or .txt; default of all: report.html")] = None,
 ) -> None:
     """Put results beside the papers' tables: a table in the terminal, or a page of all with plots."""
-    with reported() as outcome:
-        from hf_sysgen.reports.write import write_report
+    from hf_sysgen.reports.write import write_report
 
-        default = [Path("runs")] if Path("runs").is_dir() else []
-        print(write_report(name, runs or default, output))
-    raise typer.Exit(outcome.status)
+    default = [Path("runs")] if Path("runs").is_dir() else []
+    print(write_report(name, runs or default, output))
 
 
-@app.command()
+@command(app)
 def score(
     run: Annotated[Path, typer.Argument(help="the folder of a finished run, or a predictions.jsonl")],
     metric: Annotated[
@@ -393,18 +339,19 @@ def score(
 
     With --against: the difference of two runs on the same examples, and a paired test of it.
     """
-    with reported() as outcome:
-        from hf_sysgen.errors import UserError
-        from hf_sysgen.evaluation.score import score_predictions
-        from hf_sysgen.evaluation.significance import compare_runs
+    from hf_sysgen.errors import UserError
+    from hf_sysgen.evaluation.score import score_predictions
+    from hf_sysgen.evaluation.significance import compare_runs
 
-        if against is None:
-            print(score_predictions(run, metric or "recorded", setup))
-        elif setup is not None:
-            raise UserError("--setup has no effect with --against, where bleu is taken as the benchmark has it")
-        else:
-            print(compare_runs(run, against, metric or "accuracy", split))
-    raise typer.Exit(outcome.status)
+    if against is None:
+        print(score_predictions(run, metric or "recorded", setup))
+    elif setup is not None:
+        raise UserError("--setup has no effect with --against, where bleu is taken as the benchmark has it")
+    else:
+        print(compare_runs(run, against, metric or "accuracy", split))
+
+
+analyse_cli.add_to(app)
 
 
 def main() -> None:

@@ -8,33 +8,30 @@ from typing import Annotated
 
 import typer
 
-from hf_sysgen.errors import did_you_mean, reported
+from hf_sysgen.cli.commands import command
+from hf_sysgen.errors import did_you_mean
 
 app = typer.Typer(no_args_is_help=True, help="Show the fields of recipes; rewrite recipes of version 0.1.")
 
 
-@app.command()
+@command(app)
 def fields(
     section: Annotated[str | None, typer.Argument(help="e.g. training; default: all")] = None,
 ) -> None:
     """Show every field of a recipe with its type, default and meaning, and what another value changes."""
-    with reported() as outcome:
-        print(fields_text(section))
-    raise typer.Exit(outcome.status)
+    print(fields_text(section))
 
 
-@app.command()
+@command(app)
 def migrate(
     files: Annotated[list[Path], typer.Argument(help="recipe or sweep files of hf-sysgen 0.1, rewritten in place")],
 ) -> None:
     """Rewrite flat recipes of hf-sysgen 0.1 in sections, and sweeps with dotted keys. Comments are kept."""
-    with reported() as outcome:
-        from hf_sysgen.config.migrate import migrate_file
+    from hf_sysgen.config.migrate import migrate_file
 
-        for file in files:
-            migrate_file(file)
-            print(f"rewritten: {file}")
-    raise typer.Exit(outcome.status)
+    for file in files:
+        migrate_file(file)
+        print(f"rewritten: {file}")
 
 
 def fields_text(section: str | None = None) -> str:

@@ -1,4 +1,7 @@
-"""What `hf-sysgen data list` and `describe` print. Nothing here imports `datasets` before it is needed."""
+"""
+The texts of `hf-sysgen list benchmarks` and `hf-sysgen data describe`. Nothing here imports `datasets` before it is
+needed.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +18,9 @@ from hf_sysgen.data import DataError, benchmark_info, load_benchmark
 from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.data.text.subwords import encode_subwords
 from hf_sysgen.data.text.vocabulary import encode_targets
-from hf_sysgen.errors import UserError
-from hf_sysgen.evaluation.checkpoints import encoded_sources, load_checkpoint, predict, usable
+from hf_sysgen.errors import RunFailed, UserError, printable
+from hf_sysgen.evaluation import isolated
+from hf_sysgen.evaluation.checkpoints import checkpoint_folder, encoded_sources, load_checkpoint, predict, usable
 from hf_sysgen.evaluation.decoding import is_own
 from hf_sysgen.evaluation.evaluate import evaluate_split, mark_teacher_forced, with_columns, with_texts
 from hf_sysgen.evaluation.metrics.bleu import bleu_setup
@@ -140,21 +144,38 @@ def _translated(
     return with_columns(sorted(records, key=lambda record: record["row"]), examples)
 
 
+def predict_isolated(checkpoint: str, texts: list[str]) -> list[str]:
+    """
+    As `predict_lines`, by a process that has transformers and the checkpoint's own code and cannot import this package.
+
+    Raises:
+        UserError, DataError: the checkpoint or a text cannot be used.
+        RunFailed: the checkpoint does not load there.
+    """
+    transformers.utils.logging.disable_progress_bar()
+    # wrong input is an error here
+    _lengths(*load_checkpoint(checkpoint), texts)
+    with tempfile.TemporaryDirectory() as elsewhere:
+        done = subprocess.run(
+            [sys.executable, "-I", isolated.__file__, str(checkpoint_folder(checkpoint).resolve()), *texts],
+            cwd=elsewhere,
+            env=os.environ | {"HF_MODULES_CACHE": elsewhere, "HF_HUB_OFFLINE": "1"},
+            capture_output=True,
+            text=True,
+        )
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise RunFailed(f"{checkpoint} does not load without this package: {printable(last)}")
+    return done.stdout.splitlines()
+
+
 def predict_lines(
     checkpoint: str, texts: list[str], beams: int | None = None, max_new_tokens: int | None = None
 ) -> Iterator[str]:
     """The outputs for the texts, in order, one per line. Raises UserError, DataError (before any is decoded)."""
     transformers.utils.logging.disable_progress_bar()
-    if not texts:
-        raise DataError("nothing to translate: give sentences as arguments, or one per line on standard input")
     model, tokenizer = load_checkpoint(checkpoint)
-    with usable():
-        lengths = list(map(len, encoded_sources(model, tokenizer, texts)))
-    if max(lengths) > LONGEST_INPUT:
-        number = lengths.index(max(lengths))
-        raise DataError(
-            f"sentence {number + 1} has {lengths[number]:,} tokens, and at most {LONGEST_INPUT:,} are read; split it"
-        )
+    lengths = _lengths(model, tokenizer, texts)
     config = model.generation_config
     limit = max_new_tokens or config.max_new_tokens or config.max_length or NEW_TOKENS
     options = {"max_new_tokens": limit} | ({} if beams is None else {"num_beams": beams})
@@ -168,6 +189,20 @@ def predict_lines(
         print(
             f"warning: {cut} of {len(texts)} did not end within {limit} tokens; see --max-new-tokens", file=sys.stderr
         )
+
+
+def _lengths(model: Any, tokenizer: Any, texts: list[str]) -> list[int]:
+    """How many tokens each text has. Raises DataError."""
+    if not texts:
+        raise DataError("nothing to translate: give sentences as arguments, or one per line on standard input")
+    with usable():
+        lengths = list(map(len, encoded_sources(model, tokenizer, texts)))
+    if max(lengths) > LONGEST_INPUT:
+        number = lengths.index(max(lengths))
+        raise DataError(
+            f"sentence {number + 1} has {lengths[number]:,} tokens, and at most {LONGEST_INPUT:,} are read; split it"
+        )
+    return lengths
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[range]:

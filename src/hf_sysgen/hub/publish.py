@@ -24,6 +24,7 @@ def publish(
     *,
     private: bool = False,
     dry_run: bool = False,
+    folder: Path | None = None,
     tags: Sequence[str] = (),
     collection: str | None = None,
     for_models: Mapping[str, Any] | None = None,
@@ -48,10 +49,10 @@ def publish(
     for key, value in ((for_models if is_data else for_data) or {}).items():
         if value:
             option = f"--{key.removesuffix('s') if key == 'configs' else key}".replace("_", "-")
-            kind = "a benchmark" if is_data else "no benchmark (see `hf-sysgen data list`)"
+            kind = "a benchmark" if is_data else "no benchmark (see `hf-sysgen list benchmarks`)"
             raise UserError(f"{option} has no meaning for {what}, which is {kind}; remove it")
     common: dict[str, Any] = {
-        "private": private, "dry_run": dry_run, "tags": tags, "collection": collection, "api": api
+        "private": private, "dry_run": dry_run, "folder": folder, "tags": tags, "collection": collection, "api": api,
     }  # fmt: skip
     if is_data:
         return [publish_dataset(what, repo_id, **common, **(for_data or {}))]

@@ -24,6 +24,7 @@ def publish_dataset(
     *,
     private: bool = False,
     dry_run: bool = False,
+    folder: Path | None = None,
     allow_restricted: bool = False,
     tags: Sequence[str] = (),
     collection: str | None = None,
@@ -44,6 +45,7 @@ def publish_dataset(
         configs: its configs, default all.
         private: whether a new repository is private; an existing one must be what is asked for.
         dry_run: make and list the files without contacting the hub.
+        folder: a new folder for the files, without contacting the hub.
         allow_restricted: publish a benchmark whose licence is restricted, see `BenchmarkInfo.restriction`.
         tags: names for the commit.
         collection: a name in `ORIGINS`: the repository joins its owner's collection of that paper.
@@ -64,8 +66,8 @@ def publish_dataset(
             "(allow_restricted=True)"
         )
     # checked before minutes of preparation
-    repository = Repository(repo_id, "dataset", benchmark_tag(benchmark), private, collection, dry_run, api)
-    with tempfile.TemporaryDirectory(prefix="hf-sysgen-publish-") as folder, space_for("the parquet files", folder):
+    repository = Repository(repo_id, "dataset", benchmark_tag(benchmark), private, collection, dry_run, folder, api)
+    with tempfile.TemporaryDirectory(prefix="hf-sysgen-publish-") as staged, space_for("the parquet files", staged):
         counts = {}
         for info in infos:
             builder = benchmark_builder(name, info.name, data_dir=data_dir, cache_dir=cache_dir)
@@ -76,15 +78,15 @@ def publish_dataset(
             parts = {split: part for split, part in builder.as_dataset().items() if split not in info.withheld}
             counts[info.name] = {split: len(part) for split, part in parts.items()}
             for split, part in parts.items():
-                path = Path(folder, parquet_path(info.name, split))
+                path = Path(staged, parquet_path(info.name, split))
                 path.parent.mkdir(exist_ok=True)
                 # on a full disk parquet's writer ends the process, so it writes to memory
                 content = io.BytesIO()
                 part.to_parquet(content)
                 path.write_bytes(content.getbuffer())
-        Path(folder, CARD).write_text(dataset_card(benchmark, infos, counts, repo_id), encoding="utf-8")
-        Path(folder, CITATION).write_text(citations(benchmark, infos), encoding="utf-8")
-        repository.check_tags(tags, Path(folder))
-        done = repository.push(Path(folder), f"Publish {name}: {', '.join(counts)}", tags, delete=["*.parquet"])
+        Path(staged, CARD).write_text(dataset_card(benchmark, infos, counts, repo_id), encoding="utf-8")
+        Path(staged, CITATION).write_text(citations(benchmark, infos), encoding="utf-8")
+        repository.check_tags(tags, Path(staged))
+        done = repository.push(Path(staged), f"Publish {name}: {', '.join(counts)}", tags, delete=["*.parquet"])
         repository.collect()
     return done

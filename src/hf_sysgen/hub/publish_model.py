@@ -56,6 +56,7 @@ def publish_model(
     *,
     private: bool = False,
     dry_run: bool = False,
+    folder: Path | None = None,
     checkpoints: bool = False,
     tags: Sequence[str] = (),
     collection: str | None = None,
@@ -74,6 +75,7 @@ def publish_model(
         repo_id: "owner/name".
         private: whether a new repository is private; an existing one must be what is asked for.
         dry_run: make and list the files without contacting the hub.
+        folder: a new folder for the files, without contacting the hub.
         checkpoints: also those of earlier steps that are in the folders of the runs.
         tags: further names for the last commit.
         collection: a name in `ORIGINS`: the repository joins its owner's collection of that paper.
@@ -89,21 +91,21 @@ def publish_model(
     """
     runs = find_runs(run)
     records = sibling_records(runs)
-    found = [one for folder in reversed(runs) for one in _checkpoints(folder, checkpoints)]
-    repository = Repository(repo_id, "model", cell_mark(records[0]), private, collection, dry_run, api)
+    found = [one for path in reversed(runs) for one in _checkpoints(path, checkpoints)]
+    repository = Repository(repo_id, "model", cell_mark(records[0]), private, collection, dry_run, folder, api)
     names = {one.tag: _what(one) for one in reversed(found)}
     done = []
     for one in found:
         with tempfile.TemporaryDirectory(prefix="hf-sysgen-publish-") as text, space_for("the checkpoint", text):
-            folder = Path(text)
-            _write_files(one, folder, dataset)
+            staged = Path(text)
+            _write_files(one, staged, dataset)
             card = model_card(records, one.record, f'checkpoint = "{repo_id}"', names, one.step, dataset)
-            (folder / CARD).write_text(card, encoding="utf-8")
+            (staged / CARD).write_text(card, encoding="utf-8")
             is_main = one is found[-1]
             its_tags = [one.tag, *(tags if is_main else [])]
-            if repository.check_tags(its_tags, folder) and not is_main:
+            if repository.check_tags(its_tags, staged) and not is_main:
                 continue
-            done.append(repository.push(folder, f"{one.record.name}: {names[one.tag]}", its_tags, delete=["*"]))
+            done.append(repository.push(staged, f"{one.record.name}: {names[one.tag]}", its_tags, delete=["*"]))
     repository.collect()
     return done
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hf_sysgen.errors import UserError, no_space, one_line
 from hf_sysgen.hub.papers import ORIGINS, cited
+from hf_sysgen.results.record import new_folder
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -50,11 +52,13 @@ class Repository:
         private: whether a new repository is private; an existing one must be what is asked for.
         collection: a name in `ORIGINS`, for `collect`.
         dry_run: only list what would be sent, without contacting the hub.
+        folder: write what the main branch would show into this new folder instead, without contacting the hub.
         api: the hub and the token to use, default that of HF_ENDPOINT with the token of HF_TOKEN or of the login.
 
     Raises:
         UserError: wrong name of the repository or the collection; no token, or an invalid one; the repository
-            has something else, or is not private or public as asked; the hub cannot be reached.
+            has something else, or is not private or public as asked; the hub cannot be reached; the folder holds
+            such files already.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class Repository:
         private: bool = False,
         collection: str | None = None,
         dry_run: bool = False,
+        folder: Path | None = None,
         api: HfApi | None = None,
     ):
         _check_repo_id(repo_id)
@@ -72,9 +77,13 @@ class Repository:
             raise UserError(f"no collection {collection!r}; there is one for each of {', '.join(ORIGINS)}")
         self.repo_id, self.mark = repo_id, mark
         self.kind: Literal["model", "dataset"] = kind
-        self.private, self.collection, self.dry_run = private, collection, dry_run
+        self.private, self.collection, self.folder = private, collection, folder
+        self.dry_run = dry_run or folder is not None
+        self.folder = folder
         self.tags: dict[str, str] = {}
-        if not dry_run:
+        if folder is not None:
+            new_folder(folder, [CARD])
+        if not self.dry_run:
             self.api = api or _api()
             self._check_access()
 
@@ -135,6 +144,8 @@ class Repository:
             for path in sorted(folder.rglob("*"))
             if path.is_file()
         }
+        if self.folder is not None:
+            shutil.copytree(folder, self.folder, dirs_exist_ok=True)
         if self.dry_run:
             return Published(self.repo_id, files, tags=tuple(tags))
         with self.errors():

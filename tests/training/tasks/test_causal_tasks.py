@@ -33,7 +33,7 @@ from tiny_runs import (
 )
 from transformers import AutoModelForCausalLM, AutoTokenizer, T5Tokenizer
 
-import hf_sysgen.hub.stranger
+import hf_sysgen.evaluation.isolated
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.base
 from hf_sysgen.analysis import petty2023 as depth_analyses
@@ -267,7 +267,7 @@ def test_a_checkpoint_travels(learned):
     script = [
         sys.executable,
         "-I",
-        hf_sysgen.hub.stranger.__file__,
+        hf_sysgen.evaluation.isolated.__file__,
         str(learned / "model"),
         *(r["input"] for r in rows),
     ]

@@ -576,7 +576,6 @@ def test_the_text_may_end(keys, tmp_path):
     ("words", "message"),
     [
         (["evaluate", "nowhere", "c4"], "c4 has no targets to decode"),
-        (["compare", "petty2023/pretrain_41M_1.yaml"], "pretrain_41M_1: c4 en has no split `test` to compare on"),
     ],
 )
 def test_commands_for_other_tasks(words, message):

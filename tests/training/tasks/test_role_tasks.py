@@ -28,7 +28,7 @@ from tiny_runs import (
 )
 
 import hf_sysgen.evaluation.commands
-import hf_sysgen.hub.stranger
+import hf_sysgen.evaluation.isolated
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.base
 from hf_sysgen.config.errors import RecipeError
@@ -288,7 +288,9 @@ def test_a_checkpoint_travels(run_dir, tmp_path):
     text = "jump and walk left"
     model, tokenizer = load_checkpoint(run_dir)
     (expected,), _ = predict(model, tokenizer, [text])
-    done = command(["-I", hf_sysgen.hub.stranger.__file__, str(run_dir / "model"), text], tmp_path, HF_HUB_OFFLINE="1")
+    done = command(
+        ["-I", hf_sysgen.evaluation.isolated.__file__, str(run_dir / "model"), text], tmp_path, HF_HUB_OFFLINE="1"
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [expected]
 

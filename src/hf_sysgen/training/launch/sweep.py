@@ -16,9 +16,11 @@ from typing import IO
 
 from tqdm.auto import tqdm
 
+from hf_sysgen.analysis.plotting import check_picture
 from hf_sysgen.config.sweep import Run, Selection, Sweep, cells_of
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import locked
+from hf_sysgen.reports.curves import plot_accuracies, told_apart
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import RESULTS, Record
 from hf_sysgen.tables import table
@@ -48,20 +50,25 @@ def counted(runs: int) -> str:
     return "1 run" if runs == 1 else f"{runs} runs"
 
 
-def run_sweep(sweep: Sweep, at_once: int | None = None, accelerate: Path | None = None) -> int:
+def run_sweep(
+    sweep: Sweep, at_once: int | None = None, accelerate: Path | None = None, plot: Path | None = None
+) -> int:
     """
-    Train every run that is not finished, print what became of each, and what the sweep selects. A run that fails stops
-    no other; one that another process trains is waited for.
+    Train every run that is not finished, print what became of each, the results beside the paper's numbers, and what
+    the sweep selects. A run that fails stops no other; one that another process trains is waited for.
 
     Args:
         at_once, accelerate: see `TrainingProcesses`.
+        plot: picture of the accuracies over training.
 
     Returns:
         exit status: 0 if all runs are finished; 2 where the input of every failed one cannot be run; else 1.
 
     Raises:
-        UserError: the sweep is being run in this folder already.
+        UserError: the sweep is being run in this folder already, or the picture's name ends otherwise.
     """
+    if plot is not None:
+        check_picture(plot)
     # a job of an array is one of many that run a part of the same sweep
     with locked(sweep.folder / "lock") if sweep.complete else contextlib.nullcontext(sys.stdout) as lock:
         if lock is None:
@@ -71,9 +78,37 @@ def run_sweep(sweep: Sweep, at_once: int | None = None, accelerate: Path | None 
         failures = _Training(TrainingProcesses(at_once, len(left), accelerate), len(left)).all(left) if left else []
     for run, _, message in failures:
         print(f"error: {run.name} failed: {message}; everything it said is in {run.log}", file=sys.stderr)
-    if sweep.complete and sweep.select is not None and not failures:
-        print("\n" + selection_text(sweep.runs, sweep.select))
+    if sweep.complete and not failures:
+        records = [read_record(run.recipe.run_dir / RESULTS) for run in sweep.runs]
+        print("\n" + results_text(records))
+        if plot is not None:
+            plot_accuracies(records, plot)
+            print(f"\naccuracies over training: {plot}")
+        if sweep.select is not None:
+            print("\n" + selection_text(sweep.runs, sweep.select))
     return exit_status(status for _, status, _ in failures)
+
+
+def results_text(records: Sequence[Record]) -> str:
+    """Each run's scores on validation and test, in the metric of its recipe's paper, beside the paper's numbers."""
+
+    def shown(value: float | None, digits: int) -> str:
+        return "-" if value is None else f"{value:.{digits}f}"
+
+    rows, cells = [], []
+    called = told_apart([record.recipe.model.type for record in records], records)
+    for name, record in zip(called, records, strict=True):
+        paper, found = record.recipe.paper, []
+        for split, number in (("validation", paper.validation), ("test", paper.test)):
+            scores = record.splits.get(split)
+            found += [shown(None if scores is None else scores.metrics.get(paper.metric), 4), shown(number, 2)]
+        rows.append((name, *found, f"{record.steps:,}", f"{record.train_seconds:.0f} s"))
+        if paper.cell and (line := f"paper: {paper.cell}") not in cells:
+            cells.append(line)
+    metrics = dict.fromkeys(record.recipe.paper.metric for record in records)
+    title = ", ".join("exact match" if metric == "accuracy" else metric for metric in metrics)
+    header = (title, "IID", "paper", "generalization", "paper", "steps", "training")
+    return "\n".join([table(header, rows), *cells])
 
 
 class _Training:
