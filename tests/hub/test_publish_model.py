@@ -25,10 +25,10 @@ from hf_sysgen.data import DataError, load_benchmark
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.hub.model_card import model_card
-from hf_sysgen.hub.papers import ORIGINS
 from hf_sysgen.hub.publish import publish
 from hf_sysgen.hub.publish_model import find_runs, publish_model, run_card
 from hf_sysgen.models import CONFIGS
+from hf_sysgen.reports.papers import papers
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import Record, write_record
 from hf_sysgen.zoo import CHECKPOINTS, DEFAULT, ZOO, zoo_folder, zoo_names
@@ -245,7 +245,7 @@ def test_model_index_is_what_the_hub_reads(records: list[Record]) -> None:
 
 
 def test_every_variant_is_from_a_paper() -> None:
-    assert {vars(config).get("paper") for config in CONFIGS.values()} == set(ORIGINS)
+    assert {vars(config).get("paper") for config in CONFIGS.values()} == {paper.id for paper in papers()}
 
 
 @pytest.mark.parametrize("name", zoo_names())

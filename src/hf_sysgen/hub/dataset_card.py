@@ -38,7 +38,7 @@ def dataset_card(
     licences = {hub_licence(config.licence) for config in configs}
     licence = licences.pop() if len(licences) == 1 else "other"
     data = DatasetCardData(
-        pretty_name=benchmark.description.partition(":")[0],
+        pretty_name=benchmark.title,
         license=licence,
         license_name="see-below" if licence == "other" else None,
         tags=[TAG, benchmark_tag(benchmark), "systematic-generalization", "compositional-generalization"],
@@ -55,7 +55,7 @@ def dataset_card(
     return render(
         "dataset_card.md.jinja",
         data.to_yaml(),
-        title=benchmark.description.partition(":")[0],
+        title=benchmark.title,
         benchmark=benchmark,
         code=f'from datasets import load_dataset\n\ndata = load_dataset("{repo_id}", "{configs[0].name}")',
         configs=[(config, count_rows(config, counts[config.name])) for config in configs],

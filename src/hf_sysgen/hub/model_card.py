@@ -14,9 +14,9 @@ from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.prompts import prompt_text
 from hf_sysgen.files import file_name
 from hf_sysgen.hub.dataset_card import count_rows, errata_lines
-from hf_sysgen.hub.papers import paper_of
 from hf_sysgen.hub.repository import TAG
 from hf_sysgen.hub.templates import render
+from hf_sysgen.reports.papers import Paper, paper_of
 from hf_sysgen.results.record import Record, SplitMetrics
 
 # the scores in a split's summary: key to name
@@ -112,7 +112,7 @@ def model_card(
 
     recipe = main.recipe
     benchmark = benchmark_info(recipe.data.benchmark)
-    config, paper = benchmark.config(recipe.data.config), paper_of(recipe.model.type)
+    config, paper = benchmark.config(recipe.data.config), _paper(recipe.model.type)
     is_last = step in (None, main.steps)
     data = ModelCardData(
         license="other" if benchmark.restriction else "apache-2.0",
@@ -156,9 +156,18 @@ def model_card(
 def citations(record: Record) -> str:
     """BibTeX of the papers of a model and of its data."""
     benchmark = benchmark_info(record.recipe.data.benchmark)
-    paper = paper_of(record.recipe.model.type)
+    paper = _paper(record.recipe.model.type)
     found = _citations(paper.citation if paper else "", benchmark, benchmark.config(record.recipe.data.config))
     return "\n".join(dict.fromkeys(filter(None, found)))
+
+
+def _paper(model_type: str) -> Paper | None:
+    """The paper that a model type is from; `None` for a user's own."""
+    from hf_sysgen.models import CONFIGS
+
+    # declared by the class itself: a user's variant may extend a config of a paper
+    name = vars(CONFIGS[model_type]).get("paper") if model_type in CONFIGS else None
+    return None if name is None else paper_of(name)
 
 
 def leaderboard_entries(record: Record, dataset: str) -> list[dict[str, Any]]:
@@ -196,7 +205,7 @@ def eval_results(record: Record, benchmark: BenchmarkInfo, dataset: str | None =
                 task_type=TASKS[benchmark.task],
                 task_name=benchmark.task,
                 dataset_type=dataset or benchmark.name,
-                dataset_name=benchmark.description.partition(":")[0],
+                dataset_name=benchmark.title,
                 dataset_config=record.recipe.data.config,
                 dataset_split=split,
                 metric_type="exact_match" if _called(key, benchmark) == SCORES["accuracy"] else key,
@@ -295,13 +304,13 @@ def _about(record: Record, benchmark: BenchmarkInfo, config: ConfigInfo) -> str:
     if (how := record.recipe.in_context) is not None:
         return (
             f"{what[0].upper()}{what[1:]},{origin}, with {record.num_parameters:,} parameters, judged as it is on "
-            f"`{benchmark.name}` `{config.name}` ({benchmark.description.partition(':')[0]}), with {how.shots} "
+            f"`{benchmark.name}` `{config.name}` ({benchmark.title}), with {how.shots} "
             f"examples of train in each prompt (rule: {how.rule}{', words of targets alone' * how.constrained}), "
             f"seed {record.seed}."
         )
     return (
         f"{what[0].upper()}{what[1:]}, with {record.num_parameters:,} parameters, trained{origin} for "
-        f"{record.steps:,} steps on `{benchmark.name}` `{config.name}` ({benchmark.description.partition(':')[0]}), "
+        f"{record.steps:,} steps on `{benchmark.name}` `{config.name}` ({benchmark.title}), "
         f"seed {record.seed}. It is for research on systematic generalization only."
     )
 

@@ -48,7 +48,7 @@ def publish_dataset(
         folder: a new folder for the files, without contacting the hub.
         allow_restricted: publish a benchmark whose licence is restricted, see `BenchmarkInfo.restriction`.
         tags: names for the commit.
-        collection: a name in `ORIGINS`: the repository joins its owner's collection of that paper.
+        collection: a paper's name, e.g. csordas2021: the repository joins its owner's collection of that paper.
         data_dir: as in `load_benchmark`.
         cache_dir: as in `load_benchmark`.
         api: the hub and the token to use, default that of HF_ENDPOINT with the token of HF_TOKEN or of the login.

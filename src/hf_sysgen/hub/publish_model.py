@@ -78,7 +78,7 @@ def publish_model(
         folder: a new folder for the files, without contacting the hub.
         checkpoints: also those of earlier steps that are in the folders of the runs.
         tags: further names for the last commit.
-        collection: a name in `ORIGINS`: the repository joins its owner's collection of that paper.
+        collection: a paper's name, e.g. csordas2021: the repository joins its owner's collection of that paper.
         dataset: "owner/name" of the benchmark on the hub: the card links to it, and the scores are there for its page.
         api: the hub and the token to use, default that of HF_ENDPOINT with the token of HF_TOKEN or of the login.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hf_sysgen.errors import UserError, no_space, one_line
-from hf_sysgen.hub.papers import ORIGINS, cited
+from hf_sysgen.reports.papers import paper_of, papers
 from hf_sysgen.results.record import new_folder
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Repository:
         kind: what it is for.
         mark: the tag in a card that tells a repository of this content from others.
         private: whether a new repository is private; an existing one must be what is asked for.
-        collection: a name in `ORIGINS`, for `collect`.
+        collection: name of a paper, e.g. csordas2021, for `collect`.
         dry_run: only list what would be sent, without contacting the hub.
         folder: write what the main branch would show into this new folder instead, without contacting the hub.
         api: the hub and the token to use, default that of HF_ENDPOINT with the token of HF_TOKEN or of the login.
@@ -73,8 +73,9 @@ class Repository:
         api: HfApi | None = None,
     ):
         _check_repo_id(repo_id)
-        if collection is not None and collection not in ORIGINS:
-            raise UserError(f"no collection {collection!r}; there is one for each of {', '.join(ORIGINS)}")
+        if collection is not None and paper_of(collection) is None:
+            known = ", ".join(paper.id for paper in papers())
+            raise UserError(f"no collection {collection!r}; there is one for each of {known}")
         self.repo_id, self.mark = repo_id, mark
         self.kind: Literal["model", "dataset"] = kind
         self.private, self.collection, self.folder = private, collection, folder
@@ -165,9 +166,9 @@ class Repository:
 
     def collect(self) -> None:
         """Put the repository into its owner's collection of the paper, which is made if it is missing."""
-        if self.collection is None or self.dry_run:
+        paper = None if self.collection is None else paper_of(self.collection)
+        if paper is None or self.dry_run:
             return
-        paper = cited(self.collection)
         with self.errors():
             collection = self.api.create_collection(
                 f"{TAG}: {paper.authors}",

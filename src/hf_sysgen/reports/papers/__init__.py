@@ -2,7 +2,8 @@
 
 One file for each paper in papers/. All scalars are text, so that numbers keep their printed digits:
 
-- `authors`, `title`; `reduced`: recipe -> the recipe whose cell it makes with a smaller budget.
+- `authors`, `title`; `citation`: key of its BibTeX in data/papers.bib; `reduced`: recipe -> the recipe whose cell it
+  makes with a smaller budget.
 - `tables`: id -> table. Keys of a table:
   - `caption`, in our words; `columns`; `rows`: label -> the cells, "" where the paper has none, "?" where it is
   illegible; `notes`, `errata`: sentences; `corrected`: row -> column -> the number to compare with instead of a
@@ -32,6 +33,7 @@ from typing import Any
 
 from hf_sysgen.config.io import parse_overrides
 from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.data.citations import bibtex
 from hf_sysgen.errors import UserError
 from hf_sysgen.results.record import Record
 
@@ -177,11 +179,18 @@ class Table:
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper. `reduced`: recipe -> the recipe whose cell it makes with a smaller budget."""
+    """
+    A paper.
+
+    Attributes:
+        citation: BibTeX.
+        reduced: recipe -> the recipe whose cell it makes with a smaller budget.
+    """
 
     id: str
     authors: str
     title: str
+    citation: str
     reduced: Mapping[str, str]
     tables: tuple[Table, ...]
 
@@ -190,6 +199,11 @@ class Paper:
 def papers() -> tuple[Paper, ...]:
     """All papers, sorted by file name."""
     return tuple(_read(path) for path in sorted(FOLDER.glob("*.yaml")))
+
+
+def paper_of(name: str) -> Paper | None:
+    """The paper of that name, e.g. `csordas2021`."""
+    return next((paper for paper in papers() if paper.id == name), None)
 
 
 def find_tables(name: str) -> list[tuple[Paper, Table]]:
@@ -214,7 +228,8 @@ def _read(path: Path) -> Paper:
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     content = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
     tables = tuple(_table(f"{path.stem}-{name}", keys) for name, keys in content["tables"].items())
-    return Paper(path.stem, content["authors"], content["title"], content.get("reduced", {}), tables)
+    citation = bibtex(content["citation"])
+    return Paper(path.stem, content["authors"], content["title"], citation, content.get("reduced", {}), tables)
 
 
 def _table(name: str, keys: dict[str, Any]) -> Table:
