@@ -26,7 +26,7 @@ def benchmarks() -> str:
             str(len(one.configs)),
             cited(one.citation),
             "yes" if one.restriction else "no",
-            one.description.partition(":")[0],
+            one.title,
         )
         for one in list_benchmarks()
     ]

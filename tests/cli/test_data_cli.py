@@ -49,7 +49,7 @@ def assert_one_line_error(result, *parts: str) -> None:
 
 
 def test_list() -> None:
-    result = invoke("list")
+    result = CliRunner().invoke(app, ["list", "benchmarks"])
     assert result.exit_code == 0
     for benchmark in list_benchmarks():
         assert f"\n{benchmark.name}: " in f"\n{result.output}"

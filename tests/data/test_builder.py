@@ -36,7 +36,7 @@ def toy(**counts: int | None) -> BenchmarkInfo:
     content = b"one\ntwo\nthree\n"
     source = Source("owner/name", "0" * 40, "toy.txt", None, 1_000_003, "MIT", "toy.txt", rebuild=lambda: content)
     config = ConfigInfo("only", "A toy.", counts, {"all": replace(source, num_bytes=len(content))})
-    return BenchmarkInfo("toy", "A toy.", "", "@misc{toy}", "", {"only": config})
+    return BenchmarkInfo("toy", "Toy", "A toy.", "", "@misc{toy}", "", {"only": config})
 
 
 TOY_SPLITS = ("train", "test")

@@ -15,7 +15,8 @@ OURS = sorted(Path(hf_sysgen.data.__file__).parent.glob(f"*/{FILE}"))
 INFO = """
 name: letters_twice
 task: seq2seq
-description: "Letters: to be doubled."
+title: Letters
+description: To be doubled.
 homepage: https://example.org
 citation: [keysers2020measuring, "@misc{letters}"]
 files:

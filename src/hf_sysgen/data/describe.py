@@ -61,7 +61,7 @@ def describe_text(
     info = benchmark.config(config)
     parts = [
         f"{name} / {info.name}",
-        _wrapped(f"{benchmark.description} {info.description}"),
+        _wrapped(f"{benchmark.title}. {benchmark.description} {info.description}"),
         _splits(info),
         *_about_data(name, info.name, lengths, data_dir, cache_dir),
     ]
@@ -99,7 +99,8 @@ def _about_data(
 
 
 def _head(benchmark: BenchmarkInfo) -> str:
-    lines = [_wrapped(f"{benchmark.name}: {benchmark.description}"), _wrapped(f"Licence: {benchmark.licence}", "  ")]
+    about = f"{benchmark.name}: {benchmark.title}. {benchmark.description}"
+    lines = [_wrapped(about), _wrapped(f"Licence: {benchmark.licence}", "  ")]
     if benchmark.restriction:
         lines.append(_wrapped(f"Restricted: {benchmark.restriction}", "  "))
     if benchmark.extra:

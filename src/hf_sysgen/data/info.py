@@ -154,7 +154,8 @@ class BenchmarkInfo:
 
     Attributes:
         name: the `name` of `load_benchmark`.
-        description: one line.
+        title: its name in texts.
+        description: one sentence.
         homepage: upstream address.
         citation: BibTeX of the paper that made the benchmark.
         builder: "module:class" of its `BenchmarkBuilder`, imported only to load it.
@@ -167,6 +168,7 @@ class BenchmarkInfo:
     """
 
     name: str
+    title: str
     description: str
     homepage: str
     citation: str
@@ -292,11 +294,12 @@ class BenchmarkEntry(Entry):
         citation: BibTeX entries, or keys of those in `papers.bib`.
         files: groups of files by upstream.
         configs: `ConfigEntry` by name.
-        name, task, description, homepage, extra, restriction, errata: see `BenchmarkInfo`.
+        name, task, title, description, homepage, extra, restriction, errata: see `BenchmarkInfo`.
     """
 
     name: str
     task: Task
+    title: str
     description: str
     homepage: str
     builder: str = ""
@@ -364,8 +367,9 @@ def _benchmark(folder: str, document: dict[str, Any]) -> BenchmarkInfo:
     package = f"{__package__}.{folder}"
     sources = _sources(package, entry.files)
     builder = entry.builder or f"builder:{''.join(word.capitalize() for word in entry.name.split('_'))}"
+    same = {"name", "task", "title", "description", "homepage", "extra", "restriction", "errata"}
     return BenchmarkInfo(
-        **entry.model_dump(include={"name", "task", "description", "homepage", "extra", "restriction", "errata"}),
+        **entry.model_dump(include=same),
         citation=_bibliography(entry.citation),
         builder=f"{package}.{builder}",
         configs={name: _config(name, config, sources) for name, config in entry.configs.items()},
