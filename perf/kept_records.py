@@ -1,13 +1,14 @@
 """
 `python perf/kept_records.py` writes what is made from the records in results: the numbers in the heads of recipes,
-after "# Measured here:", and the cards of the models in the zoo and in checkpoints. `--keep RUN_DIR ...` first copies
-the records of these runs into results, `--keep-weights RUN_DIR ...` also their models into checkpoints, one a recipe. A
-test holds that recipes, cards and records agree.
+after "# Measured here:", and the cards of the models in the zoo and in checkpoints, with a link in model_cards. `--keep
+RUN_DIR ...` first copies the records of these runs into results, `--keep-weights RUN_DIR ...` also their models into
+checkpoints, one a recipe. A test holds that recipes, cards and records agree.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import statistics
@@ -71,13 +72,17 @@ def in_order(text: str) -> list[tuple[str, int]]:
 
 
 def cards() -> dict[Path, str]:
-    """The card of each model whose weights are kept, beside them and in model_cards."""
-    texts = {name: run_card(name) for name in zoo_names()}
-    return {
-        path: text
-        for name, text in texts.items()
-        for path in (zoo_folder(name) / "README.md", ROOT / "model_cards" / f"{name}.md")
-    }
+    """The card of each model whose weights are kept, beside them."""
+    return {zoo_folder(name) / "README.md": run_card(name) for name in zoo_names()}
+
+
+def link_cards() -> None:
+    """A link to each card in model_cards."""
+    for name in zoo_names():
+        link = ROOT / "model_cards" / f"{name}.md"
+        if not link.is_symlink():
+            link.unlink(missing_ok=True)
+            link.symlink_to(os.path.relpath(zoo_folder(name) / "README.md", link.parent))
 
 
 def keep_seeds(cells: Mapping[str, Sequence[Record]]) -> None:
@@ -193,6 +198,7 @@ def main() -> None:
     # an error leaves all files as they were
     for path, text in texts().items():
         write_whole(path, text)
+    link_cards()
 
 
 if __name__ == "__main__":
