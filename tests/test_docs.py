@@ -37,6 +37,7 @@ TINY = ["training.max_steps=2", "training.eval_steps=2", "training.report_to=non
 
 sys.path.insert(0, str(DOCS / "_generate"))
 import hook  # noqa: E402
+import model_tables  # noqa: E402
 import pictures  # noqa: E402
 import reliability_tables  # noqa: E402
 import result_tables  # noqa: E402
@@ -82,7 +83,9 @@ def test_every_model_and_benchmark_has_a_page():
     marks = " ".join(
         mark for path in DOCS.rglob("*.md") for mark in re.findall(r"<!-- table: (.*?) -->", path.read_text("utf-8"))
     )
-    assert {f"model {name}" for name in CONFIGS} <= set(re.findall(r"model \w+", marks))
+    families = {model_tables.family_of(name) for name in CONFIGS}
+    assert sorted(families) == sorted(re.findall(r"family (\w+)", marks))
+    assert all(f"## `{name}`" in model_tables.family(model_tables.family_of(name)) for name in CONFIGS)
     assert {one.name for one in list_benchmarks()} == set(re.findall(r"benchmark (\w+)", marks))
 
 
@@ -472,7 +475,9 @@ def test_budgets_are_kept_apart():
         assert "smaller budget |" not in full
         rows = [line for line in small.splitlines() if line.startswith("| ") and line.count("|") == 9]
         assert rows
-        assert all(line.endswith((" smaller budget |", " verdict |", "---: |")) for line in rows)
+        assert all(
+            line.endswith((" smaller budget |", " reached with less |", " verdict |", "---: |")) for line in rows
+        )
     assert "smaller budget" not in result_tables.full_budget()
 
 

@@ -26,7 +26,7 @@ REFERENCE = re.compile(r"\[`(\w+)`\]")
 def page_of(model_type: str) -> str:
     """The page in docs/models that shows a model's fields. Raises KeyError: there is none."""
     for path in sorted((ROOT / "docs" / "models").glob("*.md")):
-        if f"<!-- table: model {model_type} -->" in path.read_text(encoding="utf-8"):
+        if f"<!-- table: family {family_of(model_type)} -->" in path.read_text(encoding="utf-8"):
             return path.name
     raise KeyError(model_type)
 
@@ -54,6 +54,19 @@ def crossing() -> str:
         rows.append((f"`{name}`", *cells))
     table = markdown(("", *(one.name for one in list_benchmarks())), rows, numbers=False)
     return f'<div class="matrix" markdown="1">\n\n{table}\n\n</div>'
+
+
+def family_of(model_type: str) -> str:
+    """Model types of one family have their configs in one file, which is named after the family."""
+    return CONFIGS[model_type].__module__.rpartition(".configuration_")[2]
+
+
+def family(name: str) -> str:
+    """All model types of a family."""
+    found = [model(one) for one in CONFIGS if family_of(one) == name]
+    if not found:
+        raise KeyError(name)
+    return "\n\n".join(found)
 
 
 def model(model_type: str) -> str:
@@ -135,4 +148,4 @@ def size_classes() -> str:
     return f"```text\n{size_classes_text()}\n```"
 
 
-TABLES = (models, crossing, model, size_classes)
+TABLES = (models, crossing, family, size_classes)
