@@ -359,6 +359,15 @@ def test_runs_of_benchmarks_without_what_an_analysis_takes_are_passed_over(name,
         assert done.stderr.startswith(f"error: {runs[1].title}: ")
 
 
+def test_figure_3_marks_the_usual_ratios(monkeypatch):
+    """Black: the feed-forward block four times as wide as the model. Red: as wide."""
+    panels = []
+    monkeypatch.setattr(analyse, "draw_panels", lambda found: panels.extend(found))
+    runs = [(Path(), sized(depth, splits=in_text(9.0 - depth))) for depth in (1, 2)]
+    analyse.perplexity_depth(runs).draw()
+    assert panels[-1].rules == [(1.0, "red"), (0.25, "black")]
+
+
 def test_checkpoints_of_equal_perplexity():
     runs = [
         sized(1, validation_perplexity=every(10, 90, 50, 40)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from unittest import mock
 
 import pytest
@@ -27,6 +28,7 @@ from hf_sysgen.analysis.attention import (
     record,
     story_attention,
 )
+from hf_sysgen.analysis.attention_plots import draw_story
 from hf_sysgen.analysis.graph_plots import draw_queries, draw_words
 from hf_sysgen.analysis.graphs import QueryGraph, cogs_forms, cogs_labels, parse_query, trees
 from hf_sysgen.analysis.plotting import BLUE, GREY, ORANGE
@@ -179,6 +181,12 @@ def test_stories():
         read_input(edge_on_stories(), None, "Ann friend Bob, Ann ? Bob")
 
 
+def test_layers_that_do_not_fill_the_rows_of_a_story():
+    layers = [torch.rand(2, len(STORY.people)) for _ in range(7)]
+    titles = [axes.get_title() for axes in draw_story(STORY, layers, "").axes]
+    assert [title for title in titles if title] == [f"layer {index}" for index in range(7)]
+
+
 def test_figure_1():
     """Appendix C: exp(b_d) / sum_d exp(b_d) over all distances; the decoder's plot has no future positions."""
     model = tiny("sag_t5_transformer", attention_span=2)
@@ -328,6 +336,10 @@ def test_queries():
     for wrong in ("SELECT DISTINCT ?x0 WHERE { ?x0 a film.actor", "", "SELECT count ( * ) WHERE { M0 a b c }"):
         with pytest.raises(UserError):
             parse_query(wrong)
+    # what both have is grey, also a filter
+    for other, colour in ((graph, GREY), (replace(graph, filters=frozenset()), BLUE)):
+        (filters,) = (one for one in draw_queries(graph, other, "").axes[0].texts if one.get_text() == "≠")
+        assert filters.get_color() == colour
     right, predicted = draw_queries(graph, None, "").axes
     assert "gender" in [text.get_text() for text in right.texts]
     assert not predicted.texts

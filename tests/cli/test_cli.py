@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import typer
 from tiny_runs import command, forked, small_scan, snapshot, tiny_recipe, train_process, write_recipe
 from typer.testing import CliRunner
 
@@ -18,6 +19,7 @@ from hf_sysgen.cli.main import app
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.zoo import ZOO, zoo_folder, zoo_names
 
+ROOT = Path(__file__).parents[2]
 HEAVY = ("torch", "transformers", "datasets", "accelerate", "matplotlib", "yaml", "numpy")
 
 
@@ -492,3 +494,24 @@ def test_options_of_another_analysis_or_plot(tmp_path):
 def test_version() -> None:
     found = invoke("--version")
     assert (found.exit_code, found.stdout) == (0, f"hf-sysgen {version('hf-sysgen')}\n")
+
+
+def test_every_argument_and_option_says_what_it_is():
+    def commands(group, name=""):
+        for word, one in getattr(group, "commands", {}).items():
+            yield from commands(one, f"{name} {word}")
+        if not hasattr(group, "commands"):
+            yield name, group
+
+    found = dict(commands(typer.main.get_command(app)))
+    assert len(found) > 15
+    silent = [(name, one.name) for name, each in found.items() for one in each.params if not getattr(one, "help", "")]
+    assert not silent
+
+
+def test_a_launch_file_that_exists_is_accepted(tmp_path):
+    launch = ROOT / "recipes" / "accelerate" / "cpu.yaml"
+    (tmp_path / "sweep.yaml").write_text(f"recipes: [{write_recipe(tmp_path)}]\nseeds: [0]\n")
+    words = ("sweep", tmp_path / "sweep.yaml", "--dry-run", "--accelerate")
+    assert invoke(*words, launch).exit_code == 0
+    assert_one_line_error(invoke(*words, tmp_path / "none.yaml"), "none.yaml")

@@ -15,7 +15,7 @@ from tiny_runs import SIZES, TINY, tiny_sections, write_recipe
 import hf_sysgen.config.io
 from hf_sysgen.config.check import DERIVED_FIELDS, OWNED, own_fields
 from hf_sysgen.config.errors import RecipeError
-from hf_sysgen.config.fields import FIELDS, PASSED_THROUGH, changes_of, merged, nested
+from hf_sysgen.config.fields import FIELDS, PASSED_THROUGH, changes_of, in_hashes, merged, nested
 from hf_sysgen.config.io import (
     dump_recipe,
     load_recipe,
@@ -601,3 +601,18 @@ def test_aliases_of_a_few_values_are_read():
     assert parse_yaml("a: &x [1, {b: 2}]\nc: *x\nd: {<<: {e: 3}, f: *x}", "text") == {
         "a": [1, {"b": 2}], "c": [1, {"b": 2}], "d": {"e": 3, "f": [1, {"b": 2}]},
     }  # fmt: skip
+
+
+def test_the_field_that_an_error_names_first_is_its_key():
+    """Also where another one of the recipe comes before it in the alphabet."""
+    fields = {"type": "edge_transformer", "attention_ablation": True, "triangular_implementation": "triton"}
+    sections = tiny_sections()
+    with pytest.raises(RecipeError) as caught:
+        parse_recipe(sections | {"model": fields, "data": {"benchmark": "clutrr", "config": "gen_train234_test2to10"}})
+    assert caught.value.key == "model.triangular_implementation"
+
+
+def test_a_field_that_came_later_is_in_hashes_with_another_value_only():
+    added = next(field for field in FIELDS if not in_hashes(field.key, field.default))
+    assert in_hashes(added.key, "another")
+    assert in_hashes("training.max_steps", 1)

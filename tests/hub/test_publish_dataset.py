@@ -53,6 +53,20 @@ def load_as_stranger(hub: FakeHub, home: Path, repo: str, *configs: str) -> dict
     return json.loads(run_elsewhere(program, repo, *configs, environment=hub.environment(home, token=None)))
 
 
+def test_prepared_data_that_has_changed_is_not_published(tmp_path: Path) -> None:
+    words = ["publish", "scan", "org/scan", "--config", "length", "--dry-run", "--cache-dir", str(tmp_path)]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    path = max(tmp_path.rglob("*-test*.arrow"), key=lambda one: one.stat().st_size)
+    content = bytearray(path.read_bytes())
+    at = content.index(b"I_JUMP")
+    content[at : at + 6] = b"I_WALK"
+    path.write_bytes(content)
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code != 0
+    assert len(done.stderr.splitlines()) == 1
+    assert path.name in done.stderr
+
+
 def test_published_then_loaded_without_our_code(hub: FakeHub, cache: Path, tmp_path: Path) -> None:
     """The command in one process, `load_dataset` in another, for every config that was named."""
     words = ["scan", "org/scan", *(word for config in CONFIGS for word in ("--config", config))]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import copy
+import dataclasses
 import json
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from huggingface_hub.errors import StrictDataclassClassValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from saved_elsewhere import assert_same_files, use_elsewhere
@@ -24,6 +26,7 @@ from transformers.dynamic_module_utils import (
 )
 
 import hf_sysgen
+from hf_sysgen.models import CONFIGS
 
 MODELS = Path(hf_sysgen.__file__).parent / "models"
 OFFSET = 3
@@ -511,3 +514,14 @@ def test_transformers_finds_every_sibling(name: str) -> None:
 def test_every_file_belongs_to_a_model() -> None:
     entries = [name.removesuffix(".py") for name in EXPORTED if name.startswith(("modeling_", "configuration_"))]
     assert closure(*entries) == set(EXPORTED)
+
+
+SIZED = ("vocab_size", "source_vocab_size", "hidden_size", "encoder_layers", "decoder_layers", "num_hidden_layers",
+         "intermediate_size", "num_attention_heads")  # fmt: skip
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=list(CONFIGS))
+def test_sizes_are_at_least_one(config):
+    for name in {field.name for field in dataclasses.fields(config)} & {*SIZED}:
+        with pytest.raises(StrictDataclassClassValidationError, match=name):
+            config(**{name: 0})

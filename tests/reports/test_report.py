@@ -31,6 +31,7 @@ from hf_sysgen.reports.comparison import (
     summarize,
     unplaced,
 )
+from hf_sysgen.reports.curves import Curve, Point, draw_comparison, draw_curves
 from hf_sysgen.reports.papers import Cell, Run, Table, find_tables, papers, whole_of
 from hf_sysgen.reports.report import document, measured_cells, number, terminal
 from hf_sysgen.reports.write import write_report
@@ -110,6 +111,25 @@ def test_tables_of_setups_and_figures_without_numbers_are_not_compared():
     compared = {table.id for _, table in find_tables("all") if table.compared}
     assert {"csordas2021-table3", "csordas2021-table5"} <= compared
     assert not {"csordas2021-table10", "bergen2021-table1", "petty2023-figure3", "chaabouni2021-figure1"} & compared
+
+
+def test_a_run_is_shown_as_its_recipe_with_overrides():
+    (cell,) = (
+        one
+        for _, table in find_tables("chaabouni2021-table3")
+        for one in table
+        if (one.row, one.column) == ("+ T5", "simple")
+    )
+    assert str(cell.run) == "scan_sag_t5 data.config=simple training.max_steps=16500"
+
+
+def test_legends_name_what_is_drawn():
+    drawn = draw_curves(
+        [Curve("relative", [(0, 0.0), (1, 0.5)]), Curve("universal", [(0, 0.0)])], "step", "accuracy", "a"
+    )
+    compared = draw_comparison([Point("cell", 0.5, None, 0.25, None)], "share", (0.0, 1.0), "b")
+    assert all(f">{name}<" in drawn for name in ("relative", "universal"))
+    assert all(f">{name}<" in compared for name in ("paper", "ours", "cell"))
 
 
 @pytest.mark.parametrize("recipe", FILES)

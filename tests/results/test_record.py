@@ -277,6 +277,9 @@ def test_every_start_whose_updates_are_kept_is_named(tmp_path):
     # the last checkpoint was lost
     found = starts_of(tmp_path, 500, here | {"git_commit": "e"})
     assert [(start.commit, start.step) for start in found] == [("b", 0), ("e", 500)]
+    # of a version that did not write the step
+    (tmp_path / "starts.json").write_text('[{"commit": "old", "versions": {}, "step": null}]')
+    assert [start.commit for start in starts_of(tmp_path, 1, here)] == ["old", "a"]
     (tmp_path / "starts.json").write_text("{")
     assert [start.commit for start in starts_of(tmp_path, 500, here)] == [None, "a"]
 

@@ -265,6 +265,13 @@ def test_perplexity_is_over_all_tokens(tokenizer):
     assert found["accuracy"] == correct / found["tokens"]
     # a new model knows nothing
     assert 200 < found["perplexity"] < 800
+    # what it would write itself, after a word of each example
+    with torch.inference_mode():
+        own = examples[:3, :1]
+        for _ in range(LENGTH - 1):
+            own = torch.cat([own, model(input_ids=own).logits[:, -1:].argmax(dim=-1)], dim=1)
+    assert own.shape == (3, LENGTH)
+    assert summarize_text(evaluate_text(model, own, rows, batch_size=2))["accuracy"] == 1
 
 
 @pytest.mark.parametrize("world", [2, 3, 5])
