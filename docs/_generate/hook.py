@@ -38,12 +38,21 @@ TABLES: dict[str, Callable[..., str]] = {
     function.__name__: function for module in MODULES for function in module.TABLES
 }
 MARK = re.compile(r"^<!-- table: (\S+)((?: \S+)*) -->$", re.MULTILINE)
+README = re.compile(r"^<!-- readme: (.+) -->$", re.MULTILINE)
 # the form in which pymdownx.arithmatex leaves formulas
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.+?)\\[)\]]</\1>', re.DOTALL)
 
 
+def of_readme(title: str) -> str:
+    """The text of one of README's sections, with its links as on the site. Raises KeyError: there is none."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    sections = dict(part.partition("\n")[::2] for part in re.split(r"^#{1,2} ", text, flags=re.MULTILINE)[1:])
+    return sections[title].strip().replace("](docs/", "](")
+
+
 def filled(markdown: str) -> str:
-    """A page's Markdown with its tables. Raises KeyError: there is no such table."""
+    """A page's Markdown with README's sections and its tables. Raises KeyError: there is no such section or table."""
+    markdown = README.sub(lambda found: of_readme(found[1]), markdown)
     return MARK.sub(lambda found: TABLES[found[1]](*found[2].split()), markdown)
 
 
