@@ -11,10 +11,10 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.registry import benchmark_info
 from hf_sysgen.errors import UserError
-from hf_sysgen.evaluation.prompts import prompt_text
 from hf_sysgen.files import file_name
 from hf_sysgen.hub.dataset_card import count_rows, errata_lines
 from hf_sysgen.hub.repository import TAG
+from hf_sysgen.hub.snippets import USES, is_decoder, snippet
 from hf_sysgen.hub.templates import render
 from hf_sysgen.reports.papers import Paper, paper_of
 from hf_sysgen.results.record import Record, SplitMetrics
@@ -32,52 +32,6 @@ SCORES = {
 }
 # rows of a table over lengths; more lengths are joined
 LENGTHS = 12
-# task of the benchmark: the hub's name for it
-TASKS = {
-    "seq2seq": "text-generation",
-    "translation": "translation",
-    "language_modeling": "text-generation",
-    "relation_classification": "graph-ml",
-    "graph_parsing": "token-classification",
-    "dependency_parsing": "token-classification",
-}
-AUTO_CLASSES = {
-    "relation_classification": "AutoModelForSequenceClassification",
-    "graph_parsing": "AutoModelForTokenClassification",
-    "dependency_parsing": "AutoModelForTokenClassification",
-    "language_modeling": "AutoModelForCausalLM",
-}
-# what to do with `model`, and but for the first with `tokenizer` and `text`
-USES = {
-    "relation_classification": """\
-# person 1 is the daughter of person 0, and person 2 the brother of person 1: what is 2 of 0?
-labels = {label: index for index, label in enumerate(model.config.edge_labels)}
-edge_ids = torch.zeros(1, 3, 3, dtype=torch.long)
-edge_ids[0, 0, 1], edge_ids[0, 1, 2] = labels["daughter"], labels["brother"]
-logits = model(edge_ids=edge_ids, query=torch.tensor([[0, 2]])).logits
-print(model.config.id2label[int(logits.argmax())])""",
-    "graph_parsing": """\
-outputs = model(**tokenizer(text, return_tensors="pt"))
-for kind, names in model.config.label_names.items():
-    print(kind, [names[label] for label in outputs[f"{kind}_logits"][0].argmax(-1).tolist()])
-print("parent", outputs.parent_logits[0].argmax(-1).tolist())""",
-    "dependency_parsing": """\
-logits = model(**tokenizer(text, return_tensors="pt")).logits[0, :, :, 1:]  # of label 0, "no arc", nothing is wanted
-heads = logits.amax(-1).argmax(-1).tolist()  # the best head of each word; a tree needs more
-labels = 1 + logits.argmax(-1)
-print([(head, model.config.id2label[int(labels[word, head])]) for word, head in enumerate(heads)][1:])""",
-    "seq2seq": """\
-generated = model.generate(**tokenizer([text], return_tensors="pt"))
-print(tokenizer.batch_decode(generated, skip_special_tokens=True)[0])""",
-    "language_modeling": """\
-batch = tokenizer([text], return_tensors="pt")
-generated = model.generate(**batch, max_new_tokens=20)[:, batch["input_ids"].shape[1] :]
-print(tokenizer.batch_decode(generated)[0])""",
-    "decoder": """\
-batch = tokenizer([model.config.prompt_template.replace("{input}", text)], return_tensors="pt")
-generated = model.generate(**batch)[:, batch["input_ids"].shape[1] :]
-print(tokenizer.batch_decode(generated, skip_special_tokens=True)[0])""",
-}
 
 
 def cell_mark(record: Record) -> str:
@@ -202,7 +156,7 @@ def eval_results(record: Record, benchmark: BenchmarkInfo, dataset: str | None =
     for split, found in record.splits.items():
         for key, value in _scores_of(found).items():
             yield EvalResult(
-                task_type=TASKS[benchmark.task],
+                task_type=USES[benchmark.task].hub_task,
                 task_name=benchmark.task,
                 dataset_type=dataset or benchmark.name,
                 dataset_name=benchmark.title,
@@ -214,49 +168,11 @@ def eval_results(record: Record, benchmark: BenchmarkInfo, dataset: str | None =
             )
 
 
-def is_decoder(record: Record) -> bool:
-    """Whether the model writes on from its prompt, without an encoder."""
-    from transformers import AutoModelForCausalLM
-
-    from hf_sysgen.model_types import writer_of
-
-    return writer_of(record.recipe.model.type) is AutoModelForCausalLM
-
-
 def _pipeline(record: Record, benchmark: BenchmarkInfo) -> str | None:
     """The hub's name for what the model does, unless transformers has a pipeline of that name that cannot run it."""
     if is_decoder(record):
         return "text-generation"
-    return TASKS[benchmark.task] if benchmark.task == "relation_classification" else None
-
-
-def snippet(record: Record, benchmark: BenchmarkInfo, load: str) -> str:
-    """Python that loads the checkpoint and uses it on an example."""
-    use: str = benchmark.task
-    auto_class = AUTO_CLASSES.get(use)
-    if auto_class is None:
-        auto_class, use = "AutoModelForSeq2SeqLM", "seq2seq"
-        if is_decoder(record):
-            auto_class, use = "AutoModelForCausalLM", "decoder"
-        if record.recipe.in_context is not None and use == "decoder":
-            # whose config has no template
-            use = "language_modeling"
-    from hf_sysgen.model_types import is_other
-
-    other = is_other(record.recipe.model.type)
-    is_graph = use == "relation_classification"
-    # the models of this package need no code of the checkpoint's
-    trust = "" if "hf_sysgen" in load or other else ", trust_remote_code=True"
-    lines = [
-        "import torch\n" * is_graph + f"from transformers import {auto_class}{', AutoTokenizer' * (not is_graph)}",
-        f"{load}\nmodel = {auto_class}.from_pretrained(checkpoint{trust}).eval()",
-    ]
-    if not is_graph:
-        lines[1] += f"\ntokenizer = AutoTokenizer.from_pretrained(checkpoint{trust})"
-        lines.append(f"text = {_quoted(record)}")
-        if use == "seq2seq" and record.recipe.data.prompt is not None and record.recipe.in_context is None:
-            lines[-1] += '\ntext = model.config.prompt_template.replace("{input}", text)'
-    return "\n\n".join([*lines[:2], "\n".join([*lines[2:], USES[use]])])
+    return USES[benchmark.task].hub_task if benchmark.task == "relation_classification" else None
 
 
 def _base_model(recipe: Recipe) -> str | None:
@@ -282,15 +198,6 @@ def what_is(model_type: str) -> str:
         raise UserError(f"the model is a {unknown_model_type(model_type)}")
     # declared by the class itself: a user's variant may extend a config of a paper
     return vars(CONFIGS[model_type]).get("title", f"the model type {model_type}")
-
-
-def _quoted(record: Record) -> str:
-    if not record.example:
-        raise UserError(f"the record of {record.title} has no example, as an older version wrote it; train it again")
-    text = record.example
-    if record.recipe.in_context is not None:
-        text = prompt_text(text, is_decoder(record), record.recipe.data.prompt)
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
 def _about(record: Record, benchmark: BenchmarkInfo, config: ConfigInfo) -> str:
