@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 import torch
 from tiny_runs import small_scan
-from transformers import DynamicCache, EncoderDecoderCache
+from transformers import DynamicCache, EncoderDecoderCache, MistralConfig, MistralForCausalLM
+from transformers.cache_utils import DynamicSlidingWindowLayer
 
 from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.data.text.vocabulary import build_vocabulary, encode_sources, encode_targets
+from hf_sysgen.evaluation import decoding
 from hf_sysgen.evaluation.decoding import greedy_decode, preallocated_cache
 from hf_sysgen.evaluation.evaluate import evaluate_split
 from hf_sysgen.evaluation.metrics.summary import summarize
-from hf_sysgen.models import CONFIGS, MODELS
+from hf_sysgen.models import CONFIGS, MODELS, DepthWidthConfig, DepthWidthForCausalLM
 
 
 @pytest.fixture(scope="module")
@@ -232,3 +234,22 @@ def test_summary_by_hand():
     assert "accuracy_oracle" not in bare
     assert "by_category" not in bare
     assert math.isnan(summarize([])["accuracy"])
+
+
+def test_only_our_own_decoders_write_into_memory_of_a_fixed_size() -> None:
+    """Layers of others may be of several kinds; a `DynamicCache` has them from the config."""
+    own = DepthWidthForCausalLM(
+        DepthWidthConfig(vocab_size=11, hidden_size=8, intermediate_size=12, num_hidden_layers=2, num_attention_heads=2)
+    )
+    other = MistralForCausalLM(
+        MistralConfig(
+            vocab_size=11, hidden_size=8, intermediate_size=12, num_hidden_layers=2, num_attention_heads=2,
+            num_key_value_heads=1, sliding_window=3,
+        )
+    )  # fmt: skip
+    ids = torch.tensor([[3, 4, 5]])
+    kinds = []
+    for model in (own, other):
+        _, _, cache = decoding._prompt(model, ids, torch.ones_like(ids), 5)
+        kinds.append({type(layer) for layer in cache.layers})
+    assert kinds == [{decoding.PreallocatedLayer}, {DynamicSlidingWindowLayer}]
