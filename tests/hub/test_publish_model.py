@@ -330,6 +330,7 @@ def test_the_zoo_gets_right_what_its_records_say() -> None:
         assert abs(share - recorded) < 3 * (recorded * (1 - recorded) / len(rows)) ** 0.5
 
 
+@pytest.mark.slow
 def test_code_of_the_zoos_cards(hub: FakeHub, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """It prints the same with this package as in a process without it, from what would be published."""
     codes, printed = [], []

@@ -94,6 +94,7 @@ def test_with_their_own_code(tmp_path: Path) -> None:
     use_elsewhere(STRANGER, folders, tmp_path / "elsewhere")
 
 
+@pytest.mark.slow
 def test_saved_again_they_travel(tmp_path: Path) -> None:
     """Loaded with the package and saved with today's code, in a process that cannot import the package."""
     folders = [tmp_path / name for name in NAMES]

@@ -129,6 +129,7 @@ def test_examples_are_resampled_once():
     assert sorted(epoch) == sorted(drawn)
 
 
+@pytest.mark.slow
 def test_one_epoch_of_resampled_examples_is_a_run(tmp_path):
     changes = KEYS | {"resample": 200, "epochs": 1, "max_steps": 10_000, "eval_steps": None}
     recipe = tiny_recipe(tmp_path / "run", **changes)
