@@ -30,7 +30,7 @@ from hf_sysgen.analysis.attention import (
 )
 from hf_sysgen.analysis.attention_plots import draw_story
 from hf_sysgen.analysis.graph_plots import draw_queries, draw_words
-from hf_sysgen.analysis.graphs import QueryGraph, cogs_forms, cogs_labels, parse_query, trees
+from hf_sysgen.analysis.graphs import QueryGraph, WordGraph, cogs_forms, cogs_labels, parse_query, trees
 from hf_sysgen.analysis.plotting import BLUE, GREY, ORANGE
 from hf_sysgen.analysis.stories import Story, parse_story
 from hf_sysgen.cli.main import app
@@ -315,6 +315,15 @@ def test_graphs_of_cogs():
     assert (texts.count("agent"), texts.count("theme")) == (1, 3)
     assert cogs_forms({"input": sentence, "target": form, "prediction": form}) == (gold, gold)
     assert cogs_forms({"input": sentence, "target": form, "prediction": "see . agent ("}) == (gold, None)
+
+
+def test_arcs_have_the_colour_of_what_they_are():
+    """Grey: right; blue: missed; orange: wrong."""
+    gold = WordGraph(["a", "b", "c"], [1, -1, 1], ["subject", "root", "object"], ["", "", ""])
+    predicted = replace(gold, parents=[1, -1, 0], roles=["subject", "root", "time"])
+    (axes,) = draw_words(gold, predicted, "").axes
+    colours = {(text.get_text(), text.get_color()) for text in axes.texts if text.get_text() in [*gold.roles, "time"]}
+    assert colours == {("subject", GREY), ("root", GREY), ("object", BLUE), ("time", ORANGE)}
 
 
 def test_trees_count_from_one():
