@@ -64,8 +64,8 @@ def starts_of(run_dir: Path, step: int, here: Mapping[str, Any]) -> list[Start]:
     try:
         before = _STARTS.validate_json((run_dir / STARTS).read_bytes())
     except (OSError, ValidationError):
-        # a run of an older version, or a new run
-        before = [] if step == 0 else [Start(commit=None, versions={}, step=0)]
+        # a run of an older version; of a new run it is left out below
+        before = [Start(commit=None, versions={}, step=0)]
     kept = [start for start in before if (start.step or 0) < step]
     return [*kept, Start(commit=here["git_commit"], versions=here["versions"], step=step)]
 
