@@ -24,6 +24,20 @@ CLUTRR = {
     "clutrr_edge_234": "Edge Transformer", "clutrr_rat_234": "RAT", "clutrr_rrat_234": "RRAT", "clutrr_gat_234": "GAT",
 }  # fmt: skip
 QUICK = "_quick"
+SLOG = {
+    "Transformer": "slog_quick_transformer",
+    "Universal": "slog_quick_universal",
+    "Relative": "slog_quick_relative",
+    "Relative universal": "slog_quick_relative_universal",
+}
+# what recurses -> depth -> the split and case that have it; 4 is in training
+SLOG_DEPTHS = {
+    "prepositional phrases": {"3": ("test", "PP_3"), "4": ("test_iid", "pp_4"), "5 to 12": ("test", "PP_5-12")},
+    "clauses": {"3": ("test", "CP_3"), "4": ("test_iid", "cp_4"), "5 to 12": ("test", "CP_5-12")},
+    "centre embedding": {
+        "3": ("test", "center_embed_3"), "4": ("test_iid", "center_embed_4"), "5 to 12": ("test", "center_embed_5-12"),
+    },
+}  # fmt: skip
 README_PICTURE = ROOT / "docs" / "clutrr_by_k.png"
 
 
@@ -77,6 +91,28 @@ def clutrr_by_k(path: Path) -> None:
     save(figure, path)
 
 
+def slog_by_depth(path: Path) -> None:
+    """Exact match on SLOG by the depth of recursion: means over seeds with their range."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.2, 3.4), layout="constrained")
+    for axes, (title, depths) in zip(figure.subplots(1, 3, sharey=True), SLOG_DEPTHS.items(), strict=True):
+        for number, ((label, name), colour, marker) in enumerate(zip(SLOG.items(), COLOURS, MARKERS, strict=False)):
+            splits = [record.splits for record in records_of(name)]
+            found = [[100 * one[split].by_category[case].accuracy for one in splits] for split, case in depths.values()]
+            places = [depth + 0.08 * (number - 1.5) for depth in range(len(depths))]
+            axes.vlines(places, [*map(min, found)], [*map(max, found)], color=colour, linewidth=0.9)
+            axes.plot(places, [*map(statistics.fmean, found)], marker=marker, color=colour, markersize=4.5, label=label)
+        axes.set_title(title, fontsize=10)
+        axes.set_xticks(range(len(depths)), [f"{depth}{' (in training)' if depth == '4' else ''}" for depth in depths])
+        axes.grid(alpha=0.3)
+    first, middle, _ = figure.axes
+    first.set_ylabel("exact match (%)")
+    middle.set_xlabel("depth of the recursion")
+    figure.legend(*first.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+    save(figure, path)
+
+
 def _seeds(records: Sequence[Record]) -> str:
     if len(records) == 1:
         return f"seed {records[0].seed}"
@@ -98,6 +134,7 @@ PICTURES = {
     "clutrr_by_k.png": clutrr_by_k,
     "scan_length26.png": partial(_curves, ("scan_length26_quick_relative_universal", "scan_length26_quick_universal")),
     "cogs_graph_edge.png": partial(_curves, ("cogs_graph_edge_quick",)),
+    "slog_by_depth.png": slog_by_depth,
     "growth.png": growth_tables.draw,
     "depth_perplexity.png": partial(_depths, "perplexity_depth", "pretrain_quick_"),
     "depth_cases.png": partial(_depths, "lexical_structural", "cogs_vf_quick"),

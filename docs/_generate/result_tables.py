@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kept import kept, records_of, reports
-from pictures import CLUTRR, QUICK, by_length, printed
+from pictures import CLUTRR, QUICK, SLOG, by_length, printed
 
+from hf_sysgen.data.slog.files import CASES as SLOG_CASES
 from hf_sysgen.reports.comparison import REACHED, SMALLER, Comparison, TableReport
 from hf_sysgen.reports.papers import papers
 from hf_sysgen.reports.report import HEADER, SUMMARY, document, remarks, rows_of, rule, summary_rows
@@ -134,6 +135,17 @@ def _spread(values: Sequence[float]) -> str:
     return f"{statistics.fmean(values):.1f}{deviation}"
 
 
+def slog() -> str:
+    """Exact match by structural case: a row for each case, a column for each variant with its number of seeds."""
+    runs = {label: records for label, name in SLOG.items() if (records := records_of(name))}
+    header = ("case", *(f"{label} ({len(records)})" for label, records in runs.items()))
+    rows = [("all", *(_spread([100 * (one.splits["test"].accuracy or 0.0) for one in own]) for own in runs.values()))]
+    for case in SLOG_CASES:
+        accuracies = ([100 * one.splits["test"].by_category[case].accuracy for one in own] for own in runs.values())
+        rows.append((f"`{case}`", *map(_spread, accuracies)))
+    return markdown(header, rows)
+
+
 def main_job() -> str:
     """The results of `make run`."""
     rows = []
@@ -152,4 +164,4 @@ def _percent(records: Sequence[Record], split: str, metric: str) -> str:
     return f"{100 * statistics.fmean(record.splits[split].metrics[metric] or 0.0 for record in records):.1f} %"
 
 
-TABLES = (summary, full_budget, verdicts, paper, other_runs, stories, precisions, main_job)
+TABLES = (summary, full_budget, verdicts, paper, other_runs, stories, precisions, slog, main_job)

@@ -207,7 +207,7 @@ def summarize(reports: Iterable[TableReport]) -> list[Summary]:
     """A summary of each paper, and of several one of all; only tables that are compared count."""
     cells: dict[str, list[Comparison]] = defaultdict(list)
     for report in reports:
-        if report.table.compared:
+        if report.table.compared and report.table.numbers == "printed":
             cells[report.paper.authors] += report
     found = [_summary(name, own) for name, own in cells.items()]
     return found if len(found) < 2 else [*found, _summary("all", [cell for own in cells.values() for cell in own])]

@@ -10,6 +10,8 @@ One file for each paper in papers/. All scalars are text, so that numbers keep t
   misprint, written like a cell.
   - `kind`: `results` (default), `count` (of parameters), `setup`, `text`, `figure`; only the first two are compared.
   - `unit`: `share` (0 to 1), `percent`, `bleu`, `perplexity`; `units`: row or column -> another unit.
+  - `numbers`: `printed` (default), or `ours` where the paper's are not quoted: every cell has a run and no number, and
+  is left out of summaries.
   - `statistic`: `mean` (default) or `median`; `spread`: meaning of ±, `std` or `sem`; `seeds`: number of runs of a
   number, left out if the paper does not say; `exceptions`: row -> its own `spread` and `seeds`, "" if the paper does
   not say.
@@ -161,12 +163,14 @@ class Table:
     notes: tuple[str, ...]
     errata: tuple[str, ...]
     selection: str | None = None
+    numbers: str = "printed"
 
     @property
     def name(self) -> str:
-        """As the paper calls it, e.g. "Table 3"."""
-        kind, number = re.fullmatch(r"([a-z]+)([\d.]+)", self.id.partition("-")[2]).groups()  # type: ignore[union-attr]
-        return f"{kind.capitalize()} {number}"
+        """As the paper calls it, e.g. "Table 3"; one without a number has a benchmark's name."""
+        tail = self.id.partition("-")[2]
+        numbered = re.fullmatch(r"([a-z]+)([\d.]+)", tail)
+        return f"{numbered[1].capitalize()} {numbered[2]}" if numbered else tail.upper()
 
     @property
     def compared(self) -> bool:
@@ -208,12 +212,18 @@ def paper_of(name: str) -> Paper | None:
 
 def find_tables(name: str) -> list[tuple[Paper, Table]]:
     """
-    The tables of a name: `all`, a paper (`csordas2021`), or one table of it (`csordas2021-table3`).
+    The tables of a name: `all`, a paper (`csordas2021`), one table of it (`csordas2021-table3`), or a benchmark whose
+    cases make a table (`slog`).
 
     Raises:
         UserError: nothing has that name.
     """
-    found = [(paper, table) for paper in papers() for table in paper.tables if name in ("all", paper.id, table.id)]
+    found = [
+        (paper, table)
+        for paper in papers()
+        for table in paper.tables
+        if name in ("all", paper.id, table.id) or (table.numbers == "ours" and table.id == f"{paper.id}-{name}")
+    ]
     if not found:
         paper_ids = ", ".join(paper.id for paper in papers())
         same = [table.id for paper in papers() for table in paper.tables if paper.id == name.partition("-")[0]]
@@ -240,6 +250,7 @@ def _table(name: str, keys: dict[str, Any]) -> Table:
     spread, seeds = keys.get("spread"), keys.get("seeds")
     choices = CHOICES.get(keys.get("selection"), ())
     cells = {}
+    printed = keys.get("numbers", "printed") == "printed"
     for row, texts in keys.get("rows", {}).items():
         own = keys.get("exceptions", {}).get(row, {})
         cells[row] = tuple(
@@ -250,11 +261,11 @@ def _table(name: str, keys: dict[str, Any]) -> Table:
                 unit=units.get(row, units.get(column, unit)),
                 deviation=own.get("spread", spread),
                 seeds=_count(own.get("seeds", seeds)),
-                run=_run(runs, row, column, bool(text), choices),
+                run=_run(runs, row, column, bool(text) or not printed, choices),
                 corrected=keys.get("corrected", {}).get(row, {}).get(column),
                 mean_of=tuple(keys.get("means", {}).get(column, ())) if row in runs.get("rows", {}) else (),
             )
-            for column, text in zip(columns, texts, strict=True)
+            for column, text in zip(columns, texts if printed else [""] * len(columns), strict=True)
         )
     return Table(
         id=name,
@@ -268,6 +279,7 @@ def _table(name: str, keys: dict[str, Any]) -> Table:
         notes=tuple(keys.get("notes", ())),
         errata=tuple(keys.get("errata", ())),
         selection=keys.get("selection"),
+        numbers=keys.get("numbers", "printed"),
     )
 
 
