@@ -603,7 +603,7 @@ def test_command_prints_a_table(tmp_path):
     ("words", "named"),
     [
         (("csordas2021-table33",), "csordas2021-table1"),
-        (("table3",), "bergen2021, chaabouni2021, chakravarthy2022, csordas2021, petty2023"),
+        (("table3",), "bergen2021, chaabouni2021, chakravarthy2022, csordas2021, li2023, petty2023"),
         (("all", "--runs", "rnus"), "rnus: "),
         (("all", "--output", "report.pdf"), "report.pdf: "),
     ],
