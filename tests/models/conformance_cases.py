@@ -5,16 +5,19 @@ its own, where `transformers_tests` is the unpacked source distribution, and rea
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import unittest
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from tiny import BASELINES, WRAPPED
+from transformers import PreTrainedConfig
+from transformers.cache_utils import Cache, EncoderDecoderCache
 
 # what we skip, and why
 LEFT_OUT = {
-    "test_generation_tester_mixin_inheritance": "GenerationTesterMixin is not in the source distribution of "
-    "transformers: test_generation.py compares caches, beams, padding and outputs instead",
     "test_inputs_embeds_matches_input_ids": "embeds source and target with one table, ours are two: "
     "test_generation.py::test_embeddings_instead_of_ids does the same with both",
 }
@@ -46,8 +49,15 @@ LEFT_OUT_OF = {
 }
 
 
-def left_out(variant: str) -> dict[str, str]:
-    return LEFT_OUT | LEFT_OUT_OF.get(variant, {})
+# of GenerationTesterMixin
+LEFT_OUT_OF_GENERATION = {
+    "test_generate_without_input_ids": "starts from bos_token_id, these start from decoder_start_token_id",
+    "test_inherits_generation_mixin": "asks for the class itself among a model's bases, ours is one class further up",
+}
+
+
+def left_out(variant: str, generation: bool = False) -> dict[str, str]:
+    return LEFT_OUT | LEFT_OUT_OF.get(variant, {}) | (LEFT_OUT_OF_GENERATION if generation else {})
 
 
 # one vocabulary for both sides, as the tests that resize the embeddings and feed ids need
@@ -100,8 +110,49 @@ class Sizes:
     prepare_config_and_inputs = prepare_config_and_inputs_for_common
 
 
+def has_generation(mixin: type) -> bool:
+    """Whether it is transformers' own, and not the stub that stands in where that cannot be had."""
+    return hasattr(mixin, "test_greedy_generate")
+
+
+def check_cache(self, batch_size: int, past_key_values: Cache, seq_length: int | None, config) -> None:
+    """As transformers checks it, but a shared layer has one slot of keys and values of the source for all depths."""
+    from transformers_tests.generation.test_utils import GenerationTesterMixin
+
+    if isinstance(past_key_values, EncoderDecoderCache):
+        past_key_values = copy.copy(past_key_values)
+        cross = past_key_values.cross_attention_cache = copy.copy(past_key_values.cross_attention_cache)
+        filled = [layer for layer in cross.layers if layer.keys is not None]
+        cross.layers = [filled[depth % len(filled)] for depth in range(len(cross.layers))]
+    GenerationTesterMixin._check_past_key_values_for_generate(self, batch_size, past_key_values, seq_length, config)
+
+
+def check_two_streams(name: str) -> Callable:
+    """As transformers checks states, but fillers and roles stand side by side."""
+
+    def check(self, *args: Any, config: PreTrainedConfig, **kwargs: Any) -> None:
+        from transformers_tests.generation.test_utils import GenerationTesterMixin
+
+        config = copy.deepcopy(config)
+        config.hidden_size *= 2
+        getattr(GenerationTesterMixin, name)(self, *args, config=config, **kwargs)
+
+    return check
+
+
+def generation_checks(variant: str) -> dict[str, Any]:
+    """What GenerationTesterMixin asks of states and caches, where ours have other shapes."""
+    if variant in (*BASELINES, "sag_conv_transformer"):
+        # what a recurrent network or a convolution keeps; test_generation.py compares with and without it
+        return {"_check_past_key_values_for_generate": lambda *args, **kwargs: None}
+    names = ("_check_hidden_states_for_generate", "_check_encoder_hidden_states_for_generate")
+    two = {name: check_two_streams(name) for name in names} if variant == "role_filler_transformer" else {}
+    return {"_check_past_key_values_for_generate": check_cache, **two}
+
+
 def conformance_class(variant: str) -> type[unittest.TestCase]:
     from transformers.models.auto import modeling_auto
+    from transformers_tests.generation.test_utils import GenerationTesterMixin
     from transformers_tests.test_configuration_common import ConfigTester
     from transformers_tests.test_modeling_common import ModelTesterMixin
 
@@ -124,12 +175,15 @@ def conformance_class(variant: str) -> type[unittest.TestCase]:
         # transformers spares models without a date from this test
         "test_can_init_all_missing_weights_before_2023": True,
         "setUp": set_up,
+        "has_attentions": variant not in BASELINES,
+        **generation_checks(variant),
         "test_config": lambda self: self.config_tester.run_common_tests(),
     }
-    for name, reason in left_out(variant).items():
-        assert hasattr(ModelTesterMixin, name), f"{name} is no test any more"
+    bases = (GenerationTesterMixin, ModelTesterMixin, unittest.TestCase)
+    for name, reason in left_out(variant, has_generation(GenerationTesterMixin)).items():
+        assert any(hasattr(base, name) for base in bases), f"{name} is no test any more"
         body[name] = lambda self, reason=reason: self.skipTest(reason)
-    return type(f"Test_{variant}", (ModelTesterMixin, unittest.TestCase), body)
+    return type(f"Test_{variant}", bases, body)
 
 
 # `test_conformance.py` itself only reads the table above

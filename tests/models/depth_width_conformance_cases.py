@@ -13,10 +13,7 @@ import torch
 from hf_sysgen.models import DepthWidthConfig, DepthWidthForCausalLM, DepthWidthModel
 
 # what we skip, and why
-LEFT_OUT = {
-    "test_generation_tester_mixin_inheritance": "GenerationTesterMixin is not in the source distribution of "
-    "transformers: test_depth_width_generation.py compares caches, beams, padding and outputs instead",
-}
+LEFT_OUT: dict[str, str] = {}
 WORDS = 97
 FIELDS = {
     "rotary": {},
@@ -64,6 +61,7 @@ class Sizes:
 
 def conformance_class(variant: str) -> type[unittest.TestCase]:
     from transformers.models.auto import modeling_auto
+    from transformers_tests.generation.test_utils import GenerationTesterMixin
     from transformers_tests.test_configuration_common import ConfigTester
     from transformers_tests.test_modeling_common import ModelTesterMixin
 
@@ -85,7 +83,7 @@ def conformance_class(variant: str) -> type[unittest.TestCase]:
     for name, reason in LEFT_OUT.items():
         assert hasattr(ModelTesterMixin, name), f"{name} is no test any more"
         body[name] = lambda self, reason=reason: self.skipTest(reason)
-    return type(f"Test_{variant}", (ModelTesterMixin, unittest.TestCase), body)
+    return type(f"Test_{variant}", (GenerationTesterMixin, ModelTesterMixin, unittest.TestCase), body)
 
 
 # `test_depth_width_conformance.py` itself only reads the tables above

@@ -10,6 +10,7 @@ import unittest
 from typing import Any
 
 import torch
+from conformance_cases import check_cache, has_generation
 from edge_tiny import MODELS, WRITERS
 from transformers import AutoModel
 
@@ -29,6 +30,7 @@ CASES = {
     "biaffine_bilstm": ("bilstm",),
     "universal_t5_transformer": ("universal t5",),
 }
+WRITING = tuple(case for case, names in CASES.items() if names[0] in WRITERS)
 # what we skip, and why
 OF_EDGES = {
     "test_attention_outputs": "weights are of triangles, (B, H, N, N, N): test_edge_models.py tests them",
@@ -44,17 +46,12 @@ OF_NODES = {
     "test_edge_models.py::test_every_parameter_learns",
     "test_resize_tokens_embeddings": OF_GRAPHS["test_resize_tokens_embeddings"],
 }
-OF_WRITERS = {
-    "test_generation_tester_mixin_inheritance": "GenerationTesterMixin is not in the source distribution of "
-    "transformers: test_edge_models.py and test_universal_t5.py compare caches, beams and padding instead",
-}
 OF_LSTMS = "there is no attention"
 LEFT_OUT: dict[str, dict[str, str]] = {
     "edge_transformer": OF_EDGES,
     "edge_dependency_parser": OF_EDGES,
     "edge_graph": OF_EDGES | OF_GRAPHS,
     "edge_translation": OF_EDGES
-    | OF_WRITERS
     | {
         "test_retain_grad_hidden_states_attentions": "asks for cross-attentions, but source and target are attended to "
         "at once: test_edge_models.py::test_recorded_states_and_weights",
@@ -67,14 +64,32 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "test_attention_outputs": OF_LSTMS,
         "test_retain_grad_hidden_states_attentions": OF_LSTMS,
     },
-    "universal_t5_transformer": OF_WRITERS
-    | {
+    "universal_t5_transformer": {
         "test_load_save_without_tied_weights": "logits are made with the table of words, tie_word_embeddings=False is "
         "refused",
         "test_model_base_model_prefix": "T5 with its head has the stacks itself, not the model without: "
         "test_edge_models.py::test_saved_and_found_by_its_auto_class loads the one's weights into the other",
     },
 }
+
+
+# of GenerationTesterMixin
+LEFT_OUT_OF_GENERATION = {
+    "test_generate_without_input_ids": "starts from bos_token_id, these start from decoder_start_token_id",
+}
+
+
+def left_out(case: str, generation: bool = False) -> dict[str, str]:
+    return LEFT_OUT.get(case, {}) | (LEFT_OUT_OF_GENERATION if generation else {})
+
+
+def generation_checks(case: str) -> dict[str, Any]:
+    """What GenerationTesterMixin asks of weights and caches, where ours have other shapes."""
+    if case != "edge_translation":
+        return {"_check_past_key_values_for_generate": check_cache}
+    # weights of triangles, states and a cache of edges: test_edge_models.py tests them, and decoding with the cache
+    names = ("hidden_states_for_generate", "encoder_hidden_states_for_generate", "past_key_values_for_generate")
+    return {"has_attentions": False, **{f"_check_{name}": lambda *args, **kwargs: None for name in names}}
 
 
 class Sizes:
@@ -97,7 +112,9 @@ class Sizes:
         self.hidden_size, self.num_attention_heads = sizes["hidden_size"], sizes["num_attention_heads"]
 
     def get_config(self):
-        return self.config_class(**self.sizes)
+        config = self.config_class(**self.sizes)
+        config.is_encoder_decoder = self.writes
+        return config
 
     def prepare_config_and_inputs_for_common(self):
         shape = (self.batch_size, self.seq_length)
@@ -109,12 +126,14 @@ class Sizes:
         inputs = {"input_ids": torch.randint(4, self.vocab_size, shape), "attention_mask": mask}
         if self.writes:
             inputs["decoder_input_ids"] = torch.randint(4, self.vocab_size, shape)
+            inputs["decoder_attention_mask"] = torch.ones(shape, dtype=torch.long)
         return self.get_config(), inputs
 
     prepare_config_and_inputs = prepare_config_and_inputs_for_common
 
 
 def conformance_class(case: str) -> type[unittest.TestCase]:
+    from transformers_tests.generation.test_utils import GenerationTesterMixin
     from transformers_tests.test_configuration_common import ConfigTester
     from transformers_tests.test_modeling_common import ModelTesterMixin
 
@@ -139,16 +158,19 @@ def conformance_class(case: str) -> type[unittest.TestCase]:
 
     body = {
         "all_model_classes": tuple(sorted(classes, key=lambda one: one.__name__)),
-        "is_encoder_decoder": CASES[case][0] in WRITERS,
+        "is_encoder_decoder": case in WRITING,
         "test_can_init_all_missing_weights_before_2023": True,
         "setUp": set_up,
         "_prepare_for_class": prepare,
+        **generation_checks(case),
         "test_config": lambda self: self.config_tester.run_common_tests(),
     }
-    for name, reason in LEFT_OUT.get(case, {}).items():
-        assert hasattr(ModelTesterMixin, name), f"{name} is no test any more"
+    generates = (GenerationTesterMixin,) if case in WRITING else ()
+    bases = (*generates, ModelTesterMixin, unittest.TestCase)
+    for name, reason in left_out(case, bool(generates) and has_generation(GenerationTesterMixin)).items():
+        assert any(hasattr(base, name) for base in bases), f"{name} is no test any more"
         body[name] = lambda self, reason=reason: self.skipTest(reason)
-    return type(f"Test_{case}", (ModelTesterMixin, unittest.TestCase), body)
+    return type(f"Test_{case}", bases, body)
 
 
 # `test_edge_conformance.py` itself only reads the tables above

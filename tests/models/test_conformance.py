@@ -1,26 +1,34 @@
 """
-transformers' own tests for every model (ModelTesterMixin), from its source distribution, on our models.
+transformers' own tests for every model (ModelTesterMixin, GenerationTesterMixin and ExportTesterMixin) on our models.
 
-The tests are fetched from the package registry at the version that is installed, kept in a cache and never stored here.
+The first comes from the package registry at the version that is installed; the others are not in that archive and come
+from the repository, at one commit. They are kept in a cache and never stored here; without the network the first runs
+alone, and `test_the_generation_tests_are_there` is skipped.
 Each variant runs in a process of its own, because that suite sets its own rules for warnings and markers. Everything
 that did not run is in the two tables below with its reason; anything else that is skipped is an error.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Mapping
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 import transformers
 from conformance_cases import left_out
+from depth_width_conformance_cases import FIELDS as DECODERS
+from edge_conformance_cases import CASES as EDGES
 from tiny import BASELINES, VARIANTS
 
 import hf_sysgen
@@ -37,7 +45,7 @@ SKIPPED_BY_TRANSFORMERS = {
     r"test is slow": "off in its default run, and needs an accelerator",
     r"test requires (an )?(multiple )?accelerators?": "no accelerator",
     r"test requires MPS": "no Apple device",
-    r"test requires (the kernels library|deepspeed|Flash Attention( \d)?)": "no such library",
+    r"test requires (the kernels library|deepspeed|optimum-quanto|Flash Attention( \d)?)": "no such library",
     # parts that these models do not have
     r"Model does not have a TP plan\.": "tensor parallelism is not offered",
     r"Model does not have position embeddings": "positions are computed, nothing is there to resize",
@@ -49,6 +57,12 @@ SKIPPED_BY_TRANSFORMERS = {
     r"\w+ (class )?has no _keep_in_fp32_modules (n?or) _keep_in_fp32_modules_strict.*": "every part may be half",
     r"\w+ does not support grouped_mm|This model has no (sparse experts|`output_router_logits`).*": "no experts",
     r".*RoPE.*": "positions are sinusoids",
+    # generation
+    r"This model is encoder-decoder( and has Encoder-Decoder Cache)?|No decoder-only architecture available.*": "of "
+    "decoders alone",
+    r"This model does(n't| not) (use|support) `(position_ids|logits_to_keep)`( argument)?\.?": "T5 has them neither",
+    r"\w+ does not support new attention mask API": "masks are made without transformers.masking_utils",
+    r"\w+ declares no recurrent layer types|No MTP keys registered": "no such layers",
     # names that the tests do not look for; our own tests stand in
     r"\w+ does not propagate hidden states correctly or uses another name": "encoder_hidden_states and "
     "decoder_hidden_states are the names; test_generation.py::test_hidden_states",
@@ -56,9 +70,16 @@ SKIPPED_BY_TRANSFORMERS = {
     "keywords; test_generation.py::test_attentions",
 }
 
+# neither tests/generation nor tests/exporters is in the source distribution
+REPOSITORY = "https://raw.githubusercontent.com/huggingface/transformers"
+COMMIT = "c49429ed1f8b89749de77c0ec930ef19685c9ae5"
+FROM_REPOSITORY = {
+    "generation/test_utils.py": "cfe9907eff1690b898cde061a235b8888656421f0a38bfaa4cccccff0b9e7405",
+    "exporters/test_export.py": "d205f597d055c81dd892a775a727d62a51a6bbd33ff2af36fd2ff02db02e02e2",
+}
+
 STUBS = {
     "__init__.py": "",
-    # neither tests/generation nor tests/exporters is in the source distribution
     "generation/__init__.py": "",
     "generation/test_utils.py": "class GenerationTesterMixin:\n    pass\n",
     "exporters/__init__.py": "",
@@ -85,38 +106,108 @@ def unpack_tests(archive: Path, package: Path) -> None:
         path.write_text(text)
 
 
-@pytest.fixture(scope="session")
-def transformers_tests() -> Path:
-    """A folder in which `transformers_tests` can be imported, at the version of the installed transformers."""
-    version = transformers.__version__
-    folder = CACHE / version
-    if (folder / "transformers_tests").is_dir():
-        return folder
+def fetch_from_repository(folder: Path) -> Path:
+    """
+    The folder with the files of `FROM_REPOSITORY`, fetched if they are not there.
+
+    Raises:
+        OSError: one cannot be had, or is another than it was.
+    """
+    for name, expected in FROM_REPOSITORY.items():
+        path = folder / name
+        if not path.exists():
+            with urllib.request.urlopen(f"{REPOSITORY}/{COMMIT}/tests/{name}", timeout=10) as answer:
+                content = answer.read()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        if hashlib.sha256(path.read_bytes()).hexdigest() != expected:
+            raise OSError(f"{path} is not the file of commit {COMMIT}")
+    return folder
+
+
+@contextmanager
+def made_once(folder: Path) -> Iterator[Path | None]:
+    """A folder to be filled, which is `folder` when it is finished; `None` if there is one already."""
+    if folder.is_dir():
+        yield None
+        return
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as name:
-        download = Path(name) / "download"
-        # from whatever registry pip is configured for; building its metadata needs setuptools
-        command = [sys.executable, "-m", "pip", "download", f"transformers=={version}", "--no-deps", "--dest", download]
-        command += ["--no-binary", ":all:", "--no-build-isolation", "--disable-pip-version-check"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-        if done.returncode:
-            reason = (done.stderr.strip().splitlines() or ["pip failed"])[-1]
-            pytest.skip(f"the source distribution of transformers {version} cannot be had: {reason}")
-        (archive,) = download.iterdir()
         ready = Path(name) / "ready"
-        unpack_tests(archive, ready / "transformers_tests")
+        yield ready
         try:
             ready.rename(folder)
         except OSError:
             # another worker was faster
-            assert (folder / "transformers_tests").is_dir()
+            assert folder.is_dir()
+
+
+@pytest.fixture(scope="session")
+def model_tests() -> Path:
+    """A folder in which `transformers_tests` can be imported, at the version of the installed transformers."""
+    version = transformers.__version__
+    with made_once(CACHE / version) as ready:
+        if ready:
+            download = ready.parent / "download"
+            # from whatever registry pip is configured for; building its metadata needs setuptools
+            command = [sys.executable, "-m", "pip", "download", f"transformers=={version}", "--no-deps"]
+            command += ["--dest", download, "--no-binary", ":all:", "--no-build-isolation"]
+            command += ["--disable-pip-version-check"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+            if done.returncode:
+                reason = (done.stderr.strip().splitlines() or ["pip failed"])[-1]
+                pytest.skip(f"the source distribution of transformers {version} cannot be had: {reason}")
+            (archive,) = download.iterdir()
+            unpack_tests(archive, ready / "transformers_tests")
+    return CACHE / version
+
+
+@pytest.fixture(scope="session")
+def generation_tests(model_tests: Path) -> Path | str:
+    """The same with `GenerationTesterMixin` and `ExportTesterMixin`, or why these cannot be had."""
+    folder = CACHE / f"{model_tests.name}-{COMMIT[:8]}"
+    try:
+        with made_once(folder) as ready:
+            if ready:
+                fetched = fetch_from_repository(CACHE / COMMIT)
+                shutil.copytree(model_tests, ready)
+                for name in FROM_REPOSITORY:
+                    text = (fetched / name).read_text(encoding="utf-8")
+                    text = text.replace("from tests.", "from transformers_tests.")
+                    # what the exporter returns has held the program since then
+                    text = text.replace("exported_program.module()", "exported_program.program.module()")
+                    (ready / "transformers_tests" / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        return f"transformers' generation tests cannot be had: {error}"
     return folder
 
 
+@pytest.fixture(scope="session")
+def transformers_tests(model_tests: Path, generation_tests: Path | str) -> Path:
+    """A folder in which `transformers_tests` can be imported, with all mixins that can be had."""
+    return model_tests if isinstance(generation_tests, str) else generation_tests
+
+
+def test_the_generation_tests_are_there(generation_tests: Path | str) -> None:
+    """Where this is skipped, the tests below run without them."""
+    if isinstance(generation_tests, str):
+        pytest.skip(generation_tests)
+    text = (generation_tests / "transformers_tests/generation/test_utils.py").read_text(encoding="utf-8")
+    assert "def test_greedy_generate" in text
+
+
 def run_suite(
-    case: str, transformers_tests: Path, folder: Path, *options: str, cases: str = "conformance_cases"
+    case: str,
+    transformers_tests: Path,
+    folder: Path,
+    *options: str,
+    cases: str = "conformance_cases",
+    slow: bool = False,
 ) -> tuple[list[str], dict[str, str], str]:
-    """Names that passed, (name: reason) of those that were skipped, and the log if anything failed."""
+    """
+    Names that passed, (name: reason) of those that were skipped, and the log if anything failed; with `slow` also what
+    transformers calls slow.
+    """
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     paths = [str(transformers_tests), str(HERE), str(Path(hf_sysgen.__file__).parents[1]), str(folder)]
     environment = {
@@ -125,6 +216,7 @@ def run_suite(
         "OMP_NUM_THREADS": "1",
         "HF_HOME": str(folder),
         "HF_HUB_OFFLINE": "1",
+        **({"RUN_SLOW": "1"} if slow else {}),
     }
     report = folder / "report.xml"
     command = [sys.executable, "-m", "pytest", f"{HERE / cases}.py::Test_{case}", "-q", "-ra", "--noconftest"]
@@ -171,7 +263,9 @@ CASES = [name if name == DEFAULT else pytest.param(name, marks=pytest.mark.slow)
 @pytest.mark.parametrize("variant", CASES)
 def test_conformance(variant: str, transformers_tests: Path, tmp_path: Path) -> None:
     # 104 of transformers 5.23.0
-    assert_conforms(variant, transformers_tests, tmp_path, at_least=95, left_out=left_out(variant))
+    generation = transformers_tests.name != transformers.__version__
+    skips = left_out(variant, generation)
+    assert_conforms(variant, transformers_tests, tmp_path, at_least=95 + 20 * generation, left_out=skips)
 
 
 def test_a_fault_is_found(transformers_tests: Path, tmp_path: Path) -> None:
@@ -183,3 +277,26 @@ def test_a_fault_is_found(transformers_tests: Path, tmp_path: Path) -> None:
     passed, _, failures = run_suite("universal_transformer", transformers_tests, tmp_path, *options)
     assert "test_can_init_all_missing_weights" in failures
     assert not passed
+
+
+EXPORTED = [
+    (cases, name)
+    for cases, names in {
+        "conformance_cases": (*VARIANTS, *BASELINES),
+        "edge_conformance_cases": EDGES,
+        "depth_width_conformance_cases": DECODERS,
+    }.items()
+    for name in names
+]
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize(("cases", "case"), EXPORTED)
+def test_torch_export(cases: str, case: str, generation_tests: Path | str, tmp_path: Path) -> None:
+    """ExportTesterMixin: models, and the two stages of generation, with fixed and with dynamic shapes."""
+    if isinstance(generation_tests, str):
+        pytest.skip(generation_tests)
+    options = ("-k", "test_torch_export")
+    passed, _, failures = run_suite(case, generation_tests, tmp_path, *options, cases=cases, slow=True)
+    assert not failures, failures
+    assert len(passed) >= 2

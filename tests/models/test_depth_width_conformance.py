@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from depth_width_conformance_cases import FIELDS, LEFT_OUT
-from test_conformance import assert_conforms, transformers_tests
+from test_conformance import assert_conforms, generation_tests, model_tests, transformers_tests
 
-# the fixture comes with its name
-__all__ = ["transformers_tests"]
+# fixtures come with their names
+__all__ = ["generation_tests", "model_tests", "transformers_tests"]
 
 SKIPPED = {r"No sequence-to-sequence language modeling head to check": "a decoder"}
 

@@ -192,11 +192,28 @@ def test_embeddings_instead_of_ids(variant: str) -> None:
             model(**wrong)
 
 
-def test_flash_attention_with_biases_is_refused() -> None:
+@pytest.mark.parametrize("implementation", ["flash_attention_2", "flex_attention"])
+def test_attention_with_biases_is_refused(implementation: str) -> None:
     model = build("relative bias")
-    model.config._attn_implementation_internal = "flash_attention_2"
-    with pytest.raises(ValueError, match=r"'flash_attention_2'.*position_scheme='relative_bias'"):
+    model.config._attn_implementation_internal = implementation
+    with pytest.raises(ValueError, match=rf"'{implementation}'.*position_scheme='relative_bias'"):
         model.model.positions(torch.zeros(1, 2, 12), 2, 0)
+
+
+# slow, because it is compiled, in ways that PyTorch discourages
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("variant", ["rotary", "rotary shared"])
+def test_flex_attention(variant: str) -> None:
+    model = tiny_decoder(variant, hidden_size=HEADS * 32).float()
+    ids = torch.randint(4, WORDS, (BATCH, LENGTH))
+    mask = torch.ones_like(ids)
+    mask[0, :3] = 0
+    with torch.no_grad():
+        expected = model(ids, attention_mask=mask).logits
+        model.set_attn_implementation("flex_attention")
+        logits = model(ids, attention_mask=mask).logits
+    torch.testing.assert_close(logits[mask.bool()], expected[mask.bool()], rtol=0.0, atol=1e-4)
 
 
 def test_longer_than_ever_seen(variant: str) -> None:

@@ -35,7 +35,7 @@ class EdgeCacheSlot(CacheLayerMixin):
         for index, buffer in enumerate(self.buffers):
             if buffer is not None and buffer.shape[1] < nodes:
                 room = nodes + GROWTH
-                larger = buffer.new_empty(buffer.shape[0], room, room, *buffer.shape[3:])
+                larger = buffer.new_zeros(buffer.shape[0], room, room, *buffer.shape[3:])
                 larger[:, : self.length, : self.length] = buffer[:, : self.length, : self.length]
                 self.buffers[index] = larger
 

@@ -146,6 +146,7 @@ class DepthWidthPreTrainedModel(SysgenPreTrainedModel):
     _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
     _supports_sdpa = True
     _supports_flash_attn = True
+    _supports_flex_attn = True
     _can_record_outputs = {  # noqa: RUF012
         "hidden_states": DepthWidthLayer,
         "attentions": DepthWidthAttention,
@@ -190,7 +191,7 @@ class DepthWidthModel(DepthWidthPreTrainedModel):
         queries = columns if position_ids is None else position_ids
         if self.relative_bias is None:
             return rotary_angles(queries, self.config.head_dim, self.config.rotary_base, like=hidden_states), None
-        if "flash" in self.config._attn_implementation:
+        if any(name in self.config._attn_implementation for name in ("flash", "flex")):
             raise ValueError(
                 f"attn_implementation={self.config._attn_implementation!r} adds no biases to scores, but "
                 "position_scheme='relative_bias' needs them; use 'sdpa'"

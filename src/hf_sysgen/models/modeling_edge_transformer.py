@@ -39,6 +39,8 @@ class EdgeTransformerForConditionalGeneration(ShiftedLabels, EdgePreTrainedModel
 
     # the loss divides by `num_items_in_batch`, so that accumulated and sharded batches have one loss
     accepts_loss_kwargs = True
+    # its cache of edges grows with every word, a static one cannot stand in
+    _can_compile_fullgraph = False
 
     def __init__(self, config):
         if config.input_form != "sequence":
