@@ -262,10 +262,11 @@ CASES = [name if name == DEFAULT else pytest.param(name, marks=pytest.mark.slow)
 
 @pytest.mark.parametrize("variant", CASES)
 def test_conformance(variant: str, transformers_tests: Path, tmp_path: Path) -> None:
-    # 104 of transformers 5.23.0
+    # 104 of transformers 5.23.0, 26 of generation, of models without self-attention 20 fewer
     generation = transformers_tests.name != transformers.__version__
+    at_least = (75 if variant in BASELINES else 95) + 20 * generation
     skips = left_out(variant, generation)
-    assert_conforms(variant, transformers_tests, tmp_path, at_least=95 + 20 * generation, left_out=skips)
+    assert_conforms(variant, transformers_tests, tmp_path, at_least=at_least, left_out=skips)
 
 
 def test_a_fault_is_found(transformers_tests: Path, tmp_path: Path) -> None:
