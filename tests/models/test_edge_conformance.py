@@ -18,7 +18,6 @@ SKIPPED = {
     r"Parts of this model don't support sdpa": "triangular attention has implementations of its own",
     r"This model doesn't use `inputs_embeds`": "graph attention needs to know which edges there are, not only states",
     r"No sequence-to-sequence language modeling head to check": "encoders",
-    r"Model architecture does not support attentions": "weights are of triangles: test_edge_models.py tests them",
     r"This model does(n't| not) support (the static cache format|compilation without graph breaks)": "a cache of edges "
     "grows with every word",
     r"This model doesn't support padding\.": "the target is padded on the right: test_edge_models.py",
