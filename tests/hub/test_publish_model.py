@@ -245,7 +245,8 @@ def test_model_index_is_what_the_hub_reads(records: list[Record]) -> None:
 
 
 def test_every_variant_is_from_a_paper() -> None:
-    assert {vars(config).get("paper") for config in CONFIGS.values()} == {paper.id for paper in papers()}
+    quoted = {paper.id for paper in papers() if any(table.numbers == "printed" for table in paper.tables)}
+    assert {vars(config).get("paper") for config in CONFIGS.values()} == quoted
 
 
 @pytest.mark.parametrize("name", zoo_names())
