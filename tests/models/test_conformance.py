@@ -58,6 +58,8 @@ SKIPPED_BY_TRANSFORMERS = {
     r"\w+ does not support grouped_mm|This model has no (sparse experts|`output_router_logits`).*": "no experts",
     r".*RoPE.*": "positions are sinusoids",
     r"Model architecture does not support attentions": "none, or weights of triangles: our tests have them",
+    r"This model doesn't support padding\.": "said where no attention weights are; "
+    "test_fairseq.py::test_left_padded_targets",
     # generation
     r"This model is encoder-decoder( and has Encoder-Decoder Cache)?|No decoder-only architecture available.*": "of "
     "decoders alone",
@@ -265,7 +267,7 @@ CASES = [name if name == DEFAULT else pytest.param(name, marks=pytest.mark.slow)
 def test_conformance(variant: str, transformers_tests: Path, tmp_path: Path) -> None:
     # 104 of transformers 5.23.0, 26 of generation, of models without self-attention 20 fewer
     generation = transformers_tests.name != transformers.__version__
-    at_least = (75 if variant in BASELINES else 95) + 20 * generation
+    at_least = (70 if variant in BASELINES else 95) + 20 * generation
     skips = left_out(variant, generation)
     assert_conforms(variant, transformers_tests, tmp_path, at_least=at_least, left_out=skips)
 
