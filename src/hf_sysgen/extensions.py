@@ -153,7 +153,6 @@ def _check_travels(copy: Path, path: Path) -> None:
 def _imported(path: Path, name: str, folder: Path) -> ModuleType:
     """The module `name`, imported again from the file of that name in `folder`, which is `path` or its copy."""
     sys.modules.pop(name, None)
-    importlib.invalidate_caches()
     spec = importlib.util.spec_from_file_location(name, folder / path.name)
     assert spec is not None and spec.loader is not None  # noqa: PT018  it ends in .py
     module = sys.modules[name] = importlib.util.module_from_spec(spec)

@@ -58,11 +58,13 @@ def refused(sections: dict[str, Any]) -> RecipeError:
         ("learning_rate", "training.learning_rate"),
         ("data.seed", "seed"),
         ("trainning", "training"),
+        ("schedule.warmup_stepz", "schedule.warmup_steps"),
         ("evaluation.early_stopping.patienc", "evaluation.early_stopping.patience"),
     ],
 )
 def test_unknown_keys_name_the_closest(wrong, right):
-    sections = merged(TINY, {"evaluation": {"early_stopping": {"metric": "loss"}}})
+    parts = {"evaluation": {"early_stopping": {"metric": "loss"}}, "schedule": {"type": "linear", "warmup_steps": 1}}
+    sections = merged(TINY, parts)
     error = refused(merged(sections, nested({wrong: 1})))
     assert error.key == wrong
     assert f"did you mean {right!r}" in str(error)
