@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from browser import BROWSER
 from tiny_runs import command
@@ -14,6 +15,7 @@ from hf_sysgen import demo
 from hf_sysgen.cli.main import app
 from hf_sysgen.data import DataError
 from hf_sysgen.data.scan.grammar import interpret
+from hf_sysgen.errors import UserError
 from hf_sysgen.results.predictions import write_predictions
 from hf_sysgen.results.record import PREDICTIONS
 from hf_sysgen.zoo import DEFAULT, zoo_folder, zoo_names
@@ -51,6 +53,19 @@ def test_stories_and_parses(name: str) -> None:
     text = demo.sample(name)
     assert demo.answer(name, text)
     assert demo.draw_attention(name, text).axes
+
+
+def test_layers_are_drawn_by_name() -> None:
+    found = demo.layers(DEFAULT, TEXT)
+    assert [*found][0] == "encoder, layer 0"
+    maps, number = found["decoder to encoder, layer 1"]
+    figure = demo.draw_attention(DEFAULT, TEXT, "decoder to encoder, layer 1")
+    drawn = [axes.images[0].get_array() for axes in figure.axes if axes.images]
+    assert len(drawn) == len(maps.layers[number]) == 8
+    for panel, weights in zip(drawn, maps.layers[number], strict=True):
+        np.testing.assert_array_equal(panel, weights.numpy())
+    with pytest.raises(UserError):
+        demo.layers("clutrr_gat_234", "")
 
 
 def test_bars_are_the_record_and_examples_the_predictions(run: Path) -> None:
@@ -115,6 +130,9 @@ with sync_playwright() as browsers:
         text = page.input_value(field)
         assert text.endswith("right") or "wrong, right is: " in text, text
         page.wait_for_selector(f"#attention{{side}} img")
+    page.click("#layer0 input")
+    page.get_by_role("option", name="encoder, layer 0", exact=True).click()
+    page.wait_for_function("document.querySelector('#layer0 input').value == 'encoder, layer 0'")
     page.click("#bar0 input")
     page.get_by_role("option", name="test, length 27").click()
     page.wait_for_selector("text=I_RUN")

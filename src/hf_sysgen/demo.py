@@ -139,20 +139,40 @@ def answer(checkpoint: str, text: str) -> str:
     return "\n".join(", ".join(f"{key} {value}" for key, value in word.items()) for word in parsed)
 
 
-def draw_attention(checkpoint: str, text: str) -> Figure:
+@functools.lru_cache(maxsize=8)
+def layers(checkpoint: str, text: str) -> dict[str, tuple[Any, int]]:
     """
-    What a model attends to, by layer and head; for a story its graph.
+    The layers whose attention can be drawn, by name: their `Maps` and number; none for a story.
 
     Raises:
-        UserError: it has no attention; see also `answer`.
+        UserError: the model has no attention; see also `answer`.
     """
-    from hf_sysgen.analysis.attention import attention_maps, story_attention
-    from hf_sysgen.analysis.attention_plots import draw_maps, draw_story
+    from hf_sysgen.analysis.attention import attention_maps
+
+    (model, _), reading = loaded(checkpoint), read(checkpoint, text)
+    maps = attention_maps(model, reading) if reading.story is None else []
+    return {f"{one.kind}, layer {layer}": (one, layer) for one in maps for layer in range(len(one.layers))}
+
+
+def draw_attention(checkpoint: str, text: str, layer: str | None = None) -> Figure:
+    """
+    What the heads of a layer attend to; for a story its graph.
+
+    Args:
+        layer: a name of `layers`; the last one if not given.
+
+    Raises:
+        UserError: as `layers`.
+    """
+    from hf_sysgen.analysis.attention import story_attention
+    from hf_sysgen.analysis.attention_plots import draw_layer, draw_story
 
     (model, _), reading = loaded(checkpoint), read(checkpoint, text)
     if reading.story is not None:
         return draw_story(reading.story, story_attention(model, reading)[0], checkpoint)
-    return draw_maps(attention_maps(model, reading), checkpoint)
+    found = layers(checkpoint, text)
+    maps, number = found[layer or [*found][-1]]
+    return draw_layer(maps, number, checkpoint)
 
 
 def bars(checkpoint: str) -> list[Bar]:
@@ -222,11 +242,13 @@ def page(checkpoints: Sequence[str]) -> gradio.Blocks:
             return found if near is None else f"{found}\n\nnearest known input: {near[0]}\nits answer: {near[1]}"
         return f"{found}\n\nright" if found == right else f"{found}\n\nwrong, right is: {right}"
 
-    def attended(checkpoint: str, text: str) -> Any:
+    def attended(checkpoint: str, text: str) -> tuple[Any, Any]:
         try:
-            return draw_attention(checkpoint, text)
+            names = [*layers(checkpoint, text)]
+            chosen = gradio.Dropdown(choices=names, value=names[-1] if names else None, visible=bool(names))
+            return chosen, draw_attention(checkpoint, text)
         except UserError:
-            return None
+            return gradio.Dropdown(visible=False), None
 
     def shown(checkpoint: str) -> tuple[Any, Any]:
         found = bars(checkpoint)
@@ -247,13 +269,15 @@ def page(checkpoints: Sequence[str]) -> gradio.Blocks:
                 with gradio.Column(min_width=320):
                     chosen = gradio.Dropdown(names, value=name, label="checkpoint", allow_custom_value=True)
                     written = gradio.Textbox(label="prediction", lines=3, elem_id=f"prediction{side}")
+                    layer = gradio.Dropdown([], label="attention", visible=False, elem_id=f"layer{side}")
                     attention = gradio.Plot(show_label=False, elem_id=f"attention{side}")
                     scores = gradio.Plot(show_label=False, elem_id=f"scores{side}")
                     bar = gradio.Dropdown([], label="examples behind a bar", elem_id=f"bar{side}")
                     table = gradio.Dataframe(headers=["input", "prediction", "right"], wrap=True)
                 # drawing takes longer
                 told = gradio.on([asked.click, text.submit], said, [chosen, text], written)
-                told.then(attended, [chosen, text], attention)
+                told.then(attended, [chosen, text], [layer, attention])
+                layer.input(draw_attention, [chosen, text, layer], attention)
                 gradio.on([blocks.load, chosen.change], shown, chosen, [scores, bar])
                 bar.change(examples, [chosen, bar], table)
                 if side == 0:

@@ -41,6 +41,26 @@ def draw_maps(maps: Sequence[Maps], title: str) -> Figure:
     return figure
 
 
+def draw_layer(maps: Maps, layer: int, title: str, columns: int = 2) -> Figure:
+    """Draw the heads of one layer in `columns` columns, narrow enough for half a page."""
+    from matplotlib.figure import Figure
+
+    heads = maps.layers[layer]
+    rows = -(-len(heads) // columns)
+    (first, *_), height, below = _block_size(maps)
+    figure = Figure(figsize=(columns * first, rows * (height + below + 0.3) + 0.7), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for head, axes in enumerate(grid.flat):
+        if head >= len(heads):
+            axes.set_axis_off()
+            continue
+        axes.imshow(heads[head].numpy(), vmin=0, vmax=1, cmap=SCALE, aspect="auto")
+        axes.set_title(f"head {head}", fontsize=7, pad=2)
+        _label(axes, maps.queries if head % columns == 0 else None, maps.keys)
+    figure.suptitle(f"{title}, {maps.kind}, layer {layer}\n{maps.meaning}", fontsize=8, wrap=True)
+    return figure
+
+
 def _block_size(maps: Maps) -> tuple[list[float], float, float]:
     """Width of a block's columns, height of its rows, and space for the labels below."""
     panel = max(PANEL, CELL * len(maps.keys))
