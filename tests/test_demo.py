@@ -57,7 +57,7 @@ def test_stories_and_parses(name: str) -> None:
 
 def test_layers_are_drawn_by_name() -> None:
     found = demo.layers(DEFAULT, TEXT)
-    assert [*found][0] == "encoder, layer 0"
+    assert next(iter(found)) == "encoder, layer 0"
     maps, number = found["decoder to encoder, layer 1"]
     figure = demo.draw_attention(DEFAULT, TEXT, "decoder to encoder, layer 1")
     drawn = [axes.images[0].get_array() for axes in figure.axes if axes.images]
