@@ -421,6 +421,10 @@ def test_fields_of_recipes_and_what_they_mean():
     assert any(line.startswith("  max_steps: ") for line in lines)
     assert "batches.length_buckets" not in result.stdout
     assert max(map(len, lines)) <= 120
+    # fields of one kind alone stand below it
+    kinds = invoke("recipe", "fields", "schedule").stdout.splitlines()
+    assert kinds.index("  type: noam") < kinds.index("  type: inverse_sqrt")
+    assert any(line.startswith("    warmup_init_lr: number; ") for line in kinds)
     assert_one_line_error(invoke("recipe", "fields", "trainings"), "trainings", "training")
 
 
