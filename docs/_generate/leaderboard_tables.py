@@ -18,7 +18,7 @@ from hf_sysgen.reports.leaderboard import FINE_TUNED, IN_CONTEXT, KINDS, TRAINED
 from hf_sysgen.tables import markdown
 
 HEADER = ("model", "score", "seeds", "parameters", "steps", "card")
-TITLES = {TRAINED: "Trained from new weights", FINE_TUNED: "Fine-tuned", IN_CONTEXT: "Examples in the prompt"}
+TITLES = {TRAINED: "Trained from scratch", FINE_TUNED: "Fine-tuned", IN_CONTEXT: "In-context examples"}
 
 
 @cache

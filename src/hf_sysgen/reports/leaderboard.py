@@ -1,4 +1,4 @@
-"""All records of a benchmark in one list: of new weights, fine-tuned from a checkpoint, judged by prompts."""
+"""All records of a benchmark in one list: trained from scratch, fine-tuned, evaluated in context."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hf_sysgen.data import benchmark_info
 from hf_sysgen.results.record import Record
 
 # kinds of results, in the order of a list
-TRAINED, FINE_TUNED, IN_CONTEXT = "new weights", "fine-tuned", "in context"
+TRAINED, FINE_TUNED, IN_CONTEXT = "trained from scratch", "fine-tuned", "in context"
 KINDS = (TRAINED, FINE_TUNED, IN_CONTEXT)
 
 

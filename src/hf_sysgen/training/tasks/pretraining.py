@@ -219,7 +219,7 @@ def require_text_of_run(recipe: Recipe, checkpoint: Path) -> None:
 
 class PretrainingTask(Task):
     """
-    A causal language model on the benchmark's text, from new weights. `train` is a stream; of `validation` the first
+    A causal language model on the benchmark's text, from scratch. `train` is a stream; of `validation` the first
     examples are taken, and perplexity is over all their tokens but the first of each.
 
     Attributes:
