@@ -178,7 +178,7 @@ def test_recorded_runs_have_their_cells():
     )
     assert all(name.startswith(others) for name in unplaced(records))
     one = found("csordas2021-table3", "SCAN (length cutoff=26)", "Uni. Trafo", records)
-    record = next(r for r in records if r.file == "csordas2021/scan_length26_quick_universal")
+    record = next(r for r in records if r.name == "scan_length26_quick_universal")
     assert one.ours[0].values == (record.splits["test"].accuracy,)
     assert one.ours[0].budget == 3_500 * 64 / (50_000 * 256)
     assert one.verdict == reproduction.SMALLER
