@@ -144,8 +144,8 @@ def drawn(count: int, seed: int) -> Iterator[tuple[Path, str, int, str]]:
             yield path, *made
 
 
-def tests_of(path: Path) -> list[str]:
-    """Test files for a module: first those that name most of what it defines, then those of its folder."""
+def tests_of(path: Path, count: int) -> list[str]:
+    """`count` test files for a module: first those that name most of what it defines, then those of its folder."""
     module = path.relative_to(PACKAGE).with_suffix("")
     tree = ast.parse(path.read_text(encoding="utf-8"))
     defined = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
@@ -161,7 +161,7 @@ def tests_of(path: Path) -> list[str]:
         if found or near:
             scores[test] = (3 * found + 2 * alike + near, -test.stat().st_size)
     ranked = sorted(scores, key=scores.__getitem__, reverse=True)
-    return [str(test.relative_to(ROOT)) for test in ranked[:12]]
+    return [str(test.relative_to(ROOT)) for test in ranked[:count]]
 
 
 class _Failures:
@@ -216,10 +216,10 @@ def run(folder: Path, files: list[str], seconds: int, words: Iterable[str] = ())
     return (None if code < 0 else code), json.loads(text or b"[]")
 
 
-def judge(folder: Path, path: Path, source: str, seconds: int, sound: dict[str, bool]) -> tuple[str, str]:
+def judge(folder: Path, path: Path, source: str, most: int, seconds: int, sound: dict[str, bool]) -> tuple[str, str]:
     """`caught` and the test, `survived`, or `out of time`, e.g. if the mutant hangs."""
     file = folder / path.relative_to(ROOT)
-    files = tests_of(path)
+    files = tests_of(path, most)
     before = file.read_bytes()
     unsound: list[str] = []
     while True:
@@ -248,6 +248,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="number of the first mutant that is run")
     parser.add_argument("--seconds", type=int, default=150, help="processor time for the tests of a mutant")
+    parser.add_argument("--files", type=int, default=12, help="the most test files that are run for a mutant")
     parser.add_argument("--again", action="store_true", help="only those that survived or were out of time")
     parser.add_argument("--output", type=Path, help="JSON, added to after each mutant")
     options = parser.parse_args()
@@ -274,7 +275,7 @@ def main() -> None:
                 continue
             if before is not None and before["how"] in DECIDED:
                 continue
-            how, by = judge(folder, path, source, options.seconds, sound)
+            how, by = judge(folder, path, source, options.files, options.seconds, sound)
             rows = [row for row in rows if row is not before]
             rows.append({"number": number, "file": key[0], "line": line, "what": what, "how": how, "by": by})
             rows.sort(key=lambda row: row["number"])

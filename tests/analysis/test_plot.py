@@ -326,6 +326,13 @@ def test_arcs_have_the_colour_of_what_they_are():
     assert colours == {("subject", GREY), ("root", GREY), ("object", BLUE), ("time", ORANGE)}
 
 
+def test_words_stand_beside_each_other():
+    (axes,) = draw_words(WordGraph(["a", "b", "c"], [1, -1, 1], ["s", "r", "o"], ["", "", ""]), None, "").axes
+    places = [text.get_position() for text in axes.texts if text.get_text() in ("a", "b", "c")]
+    assert [height for _, height in places] == [0, 0, 0]
+    assert 0 < places[0][0] < places[1][0] < places[2][0]
+
+
 def test_trees_count_from_one():
     gold, predicted = trees(
         {"input": "did M0 act", "target": "3:AUX 3:NSUBJ 0:ROOT", "prediction": "2:AUX 0:ROOT 2:OBJ"}

@@ -40,7 +40,7 @@ def resized(batch: dict[str, torch.Tensor], sizes: dict[str, int]) -> dict[str, 
 
 @pytest.mark.parametrize("name", NAMES)
 @torch.no_grad()
-def test_exported(name: str, tmp_path: Path) -> None:
+def test_exported(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """hf-sysgen export, dynamic batch and lengths; as near to float64 as PyTorch"""
     import onnxruntime
 
@@ -49,6 +49,7 @@ def test_exported(name: str, tmp_path: Path) -> None:
     if name in DECODERS:
         batch["attention_mask"] = torch.ones_like(batch["input_ids"])
     program, inputs, outputs = onnx_program(model)
+    assert capfd.readouterr().out == ""
     assert set(inputs) == set(batch) - {"labels"}
     program.save(tmp_path / GRAPH)
     session = onnxruntime.InferenceSession(tmp_path / GRAPH, providers=["CPUExecutionProvider"])

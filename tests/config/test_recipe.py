@@ -81,6 +81,7 @@ def test_unknown_keys_name_the_closest(wrong, right):
         ("training.max_steps", 0),
         ("training.max_steps", 2**32),
         ("training.learning_rate", "1e-3"),
+        ("training.learning_rate", 0.0),
         ("training.learning_rate", float("nan")),
         ("training.learning_rate", float("inf")),
         ("training.learning_rate", 10**400),

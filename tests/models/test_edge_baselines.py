@@ -20,6 +20,7 @@ from hf_sysgen.models import (
     BiaffineDependencyParserConfig,
     BiaffineForDependencyParsing,
     EdgeDependencyParserConfig,
+    EdgeTransformerConfig,
     GraphAttentionNetworkConfig,
     TransformerGraphParserConfig,
 )
@@ -251,6 +252,14 @@ def test_all_pairs_score_alike_at_the_start() -> None:
 
 
 # configurations
+
+
+def test_label_sets_of_cogs_are_declared_alike() -> None:
+    """Padding counts, `cogs_vocabulary.py` of the authors."""
+    sizes = {"num_roles": 9, "num_categories": 5, "num_noun_types": 4, "num_verbs": 136}
+    for config_class in (TransformerGraphParserConfig, EdgeTransformerConfig):
+        config = config_class()
+        assert {name: getattr(config, name) for name in sizes} == sizes
 
 
 @pytest.mark.parametrize(

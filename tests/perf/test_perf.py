@@ -92,4 +92,4 @@ def test_mutants_differ_in_one_place(scripts):
     assert any("b=3" in text for text, _, _ in made)
     assert {line for _, line, _ in made} == {1, 2, 4}
     assert mutant("x: list = []\n", random.Random(0)) is None
-    assert tests_of(PACKAGE / "reports" / "comparison.py")[0] == "tests/reports/test_report.py"
+    assert tests_of(PACKAGE / "reports" / "comparison.py", 1) == ["tests/reports/test_report.py"]

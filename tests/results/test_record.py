@@ -285,6 +285,26 @@ def test_every_start_whose_updates_are_kept_is_named(tmp_path):
         assert [start.commit for start in starts_of(tmp_path, step, here)] == [None, "a"]
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("processor\t: 0\nmodel name\t: One: of 2 GHz\nmodel\t: 7\n", "One: of 2 GHz"),
+        ("processor\t: 0\n", "by its platform"),
+        (None, "by its platform"),
+    ],
+)
+def test_the_processor_s_name(text, name, monkeypatch):
+    def read_text(path):
+        assert str(path) == "/proc/cpuinfo"
+        if text is None:
+            raise FileNotFoundError
+        return text
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    monkeypatch.setattr(surroundings.platform, "processor", lambda: "by its platform")
+    assert surroundings._cpu_name() == name
+
+
 def test_the_commit_is_that_of_our_own_checkout_only(tmp_path, monkeypatch):
     repository = tmp_path / "theirs"
     installed = repository / "venv" / "results.py"

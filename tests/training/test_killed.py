@@ -278,6 +278,11 @@ def test_a_file_that_may_not_be_read_is_not_called_damaged(
     assert "damaged" not in line
 
 
+def test_an_error_of_another_cause_is_not_called_damage(interrupted):
+    with pytest.raises(ZeroDivisionError), going_on_from(interrupted / "checkpoint-4"):
+        raise ZeroDivisionError
+
+
 @pytest.mark.slow
 def test_killed_in_earnest(tmp_path):
     """The real command on the real data, killed from outside when its progress shows."""

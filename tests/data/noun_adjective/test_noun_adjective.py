@@ -20,6 +20,7 @@ from upstream_files import Files
 
 from hf_sysgen.data import DataError, benchmark_info, load_benchmark
 from hf_sysgen.data.conllu import Word, read_conllu
+from hf_sysgen.data.noun_adjective import parses
 from hf_sysgen.data.noun_adjective.builder import PARSES, NounAdjective, assign
 from hf_sysgen.data.noun_adjective.parses import (
     ConlluParser,
@@ -331,3 +332,9 @@ def test_spacy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(DataError, match=r"hf-sysgen\[parsing\]"):
         SpacyParser("good")
+
+
+def test_help_tells_what_the_script_is_for(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert (parses.__doc__ or "").strip() in capsys.readouterr().out
