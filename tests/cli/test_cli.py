@@ -16,6 +16,7 @@ import hf_sysgen.data
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.base
 from hf_sysgen.cli.main import app
+from hf_sysgen.cli.recipe import fields_text
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.zoo import ZOO, zoo_folder, zoo_names
 
@@ -426,6 +427,8 @@ def test_fields_of_recipes_and_what_they_mean():
     assert kinds.index("  type: noam") < kinds.index("  type: inverse_sqrt")
     assert any(line.startswith("    warmup_init_lr: number; ") for line in kinds)
     assert_one_line_error(invoke("recipe", "fields", "trainings"), "trainings", "training")
+    # all of them stand in the help of `train` too
+    assert fields_text() in invoke("train", "--help").stdout
 
 
 def test_output_directory_of_something_else(tmp_path, run_dir):

@@ -8,12 +8,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import typer
+from typer.core import TyperCommand
 
 from hf_sysgen.errors import UserError, did_you_mean, reported
 
 
 def command(
-    app: typer.Typer, name: str | None = None, *, interrupted: str = "interrupted", text: str | None = None
+    app: typer.Typer,
+    name: str | None = None,
+    *,
+    interrupted: str = "interrupted",
+    text: str | None = None,
+    below: Callable[[], str] | None = None,
 ) -> Callable[[Callable[..., int | None]], Callable[..., None]]:
     """
     Add a function as a command. It returns its exit status, or None for 0; user errors are printed as one line.
@@ -22,10 +28,11 @@ def command(
         name: default: that of the function.
         interrupted: the message after Ctrl-C.
         text: for `--help`; default: the function's docstring.
+        below: makes what stands below the options in `--help`.
     """
 
     def add(function: Callable[..., int | None]) -> Callable[..., None]:
-        @app.command(name, help=text)
+        @app.command(name, help=text, cls=None if below is None else _with_text(below))
         @functools.wraps(function)
         def run(*args: Any, **options: Any) -> None:
             with reported(interrupted) as outcome:
@@ -35,6 +42,15 @@ def command(
         return run
 
     return add
+
+
+def _with_text(below: Callable[[], str]) -> type[TyperCommand]:
+    class WithText(TyperCommand):
+        # the text is made when it is asked for: `epilog` would be made at every start
+        def format_epilog(self, ctx: Any, formatter: Any) -> None:
+            formatter.write(f"\n{below()}\n")
+
+    return WithText
 
 
 def chosen(name: str, functions: Mapping[str, Callable[..., Any]], options: Mapping[str, Any]) -> functools.partial:

@@ -64,17 +64,14 @@ def list_command(
     print("\n\n".join(texts[name]() for name in (kinds if kind == "all" else (kind,))))
 
 
-@command(app, interrupted=INTERRUPTED)
+@command(app, interrupted=INTERRUPTED, below=lambda: f"Fields of recipes:\n\n{recipe_cli.fields_text()}")
 def train(
     recipe: RecipeFile,
     overrides: Annotated[
         list[str] | None, typer.Argument(help="dotted.key=value, e.g. training.max_steps=100 seed=1")
     ] = None,
 ) -> None:
-    """Train a recipe in this process. Several processes: accelerate launch -m hf_sysgen.train RECIPE.
-
-    Every field with its type, default and meaning: hf-sysgen recipe fields
-    """
+    """Train a recipe in this process. Several processes: accelerate launch -m hf_sysgen.train RECIPE."""
     from hf_sysgen.train import train as run
 
     run(str(recipe), overrides or [])
