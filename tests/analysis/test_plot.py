@@ -187,6 +187,14 @@ def test_layers_that_do_not_fill_the_rows_of_a_story():
     assert [title for title in titles if title] == [f"layer {index}" for index in range(7)]
 
 
+def test_large_stories_stand_below_each_other():
+    """No picture is wider than a page or one graph."""
+    story = Story([f"p{index}" for index in range(71)], [(0, 1)], ["wife"], (0, 1))
+    figures = [draw_story(story, [torch.rand(1, 71)] * count, "") for count in (1, 3)]
+    assert figures[0].get_figwidth() == figures[1].get_figwidth()
+    assert figures[1].get_figheight() > 2 * figures[0].get_figheight()
+
+
 def test_figure_1():
     """Appendix C: exp(b_d) / sum_d exp(b_d) over all distances; the decoder's plot has no future positions."""
     model = tiny("sag_t5_transformer", attention_span=2)

@@ -407,7 +407,6 @@ def test_an_exported_graph_holds_no_operator_of_ours(strict: bool) -> None:
     torch.testing.assert_close(program.module()(state, mask)[0], module(state, mask)[0])
 
 
-@pytest.mark.slow
 @needs_triton
 def test_kernels_in_the_interpreter() -> None:
     """Triton's interpreter runs the kernels on a CPU; it is switched on before they are compiled."""

@@ -16,7 +16,13 @@ from upstream_files import Files
 from hf_sysgen.data import DataError, benchmark_info, load_benchmark
 from hf_sysgen.data.cogs import checks as cogs_checks
 from hf_sysgen.data.cogs.builder import Cogs, examples
-from hf_sysgen.data.cogs.checks import check_categories, check_definitions
+from hf_sysgen.data.cogs.checks import (
+    EXPOSURES,
+    IN_DISTRIBUTION,
+    PRIMITIVES,
+    check_categories,
+    check_definitions,
+)
 from hf_sysgen.data.cogs.files import CATEGORIES, LEXICAL, STRUCTURAL, Example, parse
 
 Load = Callable[[str], datasets.DatasetDict]
@@ -179,6 +185,8 @@ def test_counts_see(gen_2020: Splits, files: Files) -> None:
 def test_categories() -> None:
     assert len(CATEGORIES) == len(set(CATEGORIES)) == 21
     assert len(LEXICAL) == 18
+    train = benchmark_info("cogs").config("gen_2020").num_examples["train"]
+    assert train == IN_DISTRIBUTION + PRIMITIVES + EXPOSURES
 
 
 def test_train_100(files: Files, tmp_path: Path) -> None:
