@@ -481,6 +481,12 @@ def test_beside_a_median_stands_our_median(tmp_path):
     assert "0.453" not in text.partition('id="runs"')[0]
 
 
+def test_neighbouring_seeds_are_written_as_a_range(tmp_path):
+    kept(tmp_path / "runs", [made("scan_length26_relative", seed, 0.6) for seed in (0, 1, 2, 5)])
+    write_report("csordas2021-table1", [tmp_path / "runs"], tmp_path / "report.html")
+    assert ">4<small>seeds 0-2, 5</small>" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
 def test_runs_with_other_steps_are_a_line_of_their_own():
     records = [made("cogs_transformer", seed, 0.8) for seed in range(3)]
     short = {"training.max_steps": 500}
