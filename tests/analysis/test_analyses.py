@@ -102,6 +102,13 @@ def test_figure_1_of_a_cell():
         devil.early_stopping([made(test_accuracy=accuracy)])
 
 
+def test_figure_1_by_the_code_or_as_worded():
+    losses = every(500, 5, 4, 3, 2, 1, 0.5, 0.4)
+    runs = [(Path("run"), made(splits={"test": 0.8}, validation_loss=losses, test_accuracy=every(500, *[0.1] * 7)))]
+    steps = [analyse.early_stopping(runs, **given).rows[0][1] for given in ({}, {"as_worded": True})]
+    assert steps == [1000, 3500]
+
+
 def test_loss_against_accuracy_leaves_the_first_steps_out():
     record = made(validation_loss=every(500, 3, 2, 1), test_accuracy=every(500, 0.1, 0.2, 0.3))
     assert devil.loss_against_accuracy([record], "validation", "test") == [(2, 0.2, 1000), (1, 0.3, 1500)]

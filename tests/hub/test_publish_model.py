@@ -347,3 +347,10 @@ def test_code_of_the_zoos_cards(hub: FakeHub, tmp_path: Path, capsys: pytest.Cap
         target = printed[zoo_names().index(name)].split()
         assert len(target) > 26
         assert set(target) <= {"I_TURN_LEFT", "I_TURN_RIGHT", "I_WALK", "I_LOOK", "I_RUN", "I_JUMP"}
+
+
+def test_publish_pushes_in_the_open_unless_told_otherwise(hub: FakeHub) -> None:
+    publish(DEFAULT, "org/open", api=api(hub))
+    publish(DEFAULT, "org/closed", private=True, api=api(hub))
+    publish(DEFAULT, "org/none", dry_run=True, api=api(hub))
+    assert {name: repo.private for (_, name), repo in hub.repos.items()} == {"org/open": False, "org/closed": True}
