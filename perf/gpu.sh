@@ -15,7 +15,8 @@ mkdir -p "$FOLDER"
 
 train() {  # a recipe with overrides; the record to $FOLDER
   "$BIN"/hf-sysgen train "recipes/$1" "output_dir=$FOLDER/runs/$(basename "$1" .yaml)" training.report_to=none "${@:2}" \
-    ${tiny:+training.max_steps=2 training.eval_steps=2 evaluation.examples=4 batches.size=4}
+    ${tiny:+training.max_steps=2 training.eval_steps=2 evaluation.examples=4 batches.size=4 \
+      data.benchmark=scan data.config=length_cutoff_40}  # whose test is short
 }
 
 step_kernels() {  # Triton kernels against the reference: every shape, float32 and bfloat16

@@ -10,7 +10,7 @@ from kept import kept, records_of, reports
 from pictures import CLUTRR, QUICK, SLOG, by_length, printed
 
 from hf_sysgen.data.slog.files import CASES as SLOG_CASES
-from hf_sysgen.reports.comparison import REACHED, SMALLER, Comparison, TableReport
+from hf_sysgen.reports.comparison import NO_NUMBER, REACHED, SMALLER, Comparison, TableReport
 from hf_sysgen.reports.papers import papers
 from hf_sysgen.reports.report import HEADER, SUMMARY, document, remarks, rows_of, rule, summary_rows
 from hf_sysgen.results.record import Record
@@ -28,7 +28,11 @@ def _part(report: TableReport, smaller: bool) -> TableReport:
 
 
 def _only(cell: Comparison, smaller: bool) -> Comparison:
-    kept = [number for number, verdict in enumerate(cell.verdicts) if (verdict in (REACHED, SMALLER)) is smaller]
+    with_less = [
+        verdict in (REACHED, SMALLER) or (verdict == NO_NUMBER and ours.budget is not None and ours.budget < 1)
+        for verdict, ours in zip(cell.verdicts, cell.ours, strict=True)
+    ]
+    kept = [number for number, less in enumerate(with_less) if less is smaller]
     names = ("ours", "centres", "differences", "intervals", "verdicts")
     return replace(cell, **{name: tuple(getattr(cell, name)[number] for number in kept) for name in names})
 

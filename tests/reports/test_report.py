@@ -481,6 +481,18 @@ def test_beside_a_median_stands_our_median(tmp_path):
     assert "0.453" not in text.partition('id="runs"')[0]
 
 
+def test_what_many_runs_share_is_said_once(tmp_path):
+    few = {"training.max_steps": 50}
+    split = [{"data.config": f"length_cutoff_{cutoff}", **few} for cutoff in (22, 24, 25)]
+    records = [made("scan_length26_relative", 0, 0.6, one) for one in split]
+    records += [made("scan_length26_universal", 0, 0.6, one) for one in split]
+    kept(tmp_path / "runs", records)
+    write_report("csordas2021-table1", [tmp_path / "runs"], tmp_path / "report.md")
+    lines = [line for line in (tmp_path / "report.md").read_text().splitlines() if "training.max_steps: 50 for" in line]
+    assert len(lines) == 1
+    assert "scan_length26_relative; scan_length26_universal: " in lines[0]
+
+
 def test_neighbouring_seeds_are_written_as_a_range(tmp_path):
     kept(tmp_path / "runs", [made("scan_length26_relative", seed, 0.6) for seed in (0, 1, 2, 5)])
     write_report("csordas2021-table1", [tmp_path / "runs"], tmp_path / "report.html")

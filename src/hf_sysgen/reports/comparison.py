@@ -365,7 +365,8 @@ def _precisions(records: Sequence[Record], setup: Recipe) -> str:
     others = [_precision(record.recipe) for record in records if _other_precision(record, setup)]
     if not others:
         return ""
-    return f"{len(others)} of {len(records)} runs in {others[0]}, the paper's in {_precision(setup)}"
+    some = f"{len(others)} of {len(records)} runs in " if len(others) < len(records) else ""
+    return f"{some}{others[0]}, the paper's in {_precision(setup)}"
 
 
 def _examples(recipe: Recipe, steps: int) -> float:

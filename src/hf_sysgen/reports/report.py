@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from hf_sysgen.reports.comparison import (
     DIFFERS,
@@ -125,11 +126,35 @@ def remarks(report: TableReport) -> list[str]:
         lines.append(f"The paper's numbers: {unit}, {one.statistic}{spread}{_runs(one)}".removesuffix(".") + ".")
     lines += one.notes
     lines += [f"Erratum: {text}" for text in one.errata]
-    changed = {f"{ours.name}: {', '.join(ours.changes)}" for cell in report for ours in cell.ours if ours.changes}
-    lines += [f"Other than the paper's setup, {text}." for text in sorted(changed)]
-    precisions = {f"{ours.name}: {ours.precision}" for cell in report for ours in cell.ours if ours.precision}
-    lines += [f"Precision, {text}." for text in sorted(precisions)]
+    measured = [ours for cell in report for ours in cell.ours]
+    lines += _by_run("Other than the paper's setup", {one.name: ", ".join(one.changes) for one in measured})
+    lines += _by_run("Precision", {one.name: one.precision for one in measured})
     return lines
+
+
+def _by_run(what: str, texts: Mapping[str, str]) -> list[str]:
+    """A line for each text that is not empty, with the measurements that it is true of, many of a recipe as a count."""
+    recipes = Counter(map(_recipe, texts))
+    true_of: dict[str, list[str]] = {}
+    for name, text in sorted(texts.items()):
+        if text:
+            true_of.setdefault(text, []).append(name)
+    lines = []
+    for text, names in true_of.items():
+        parts = []
+        for recipe, count in Counter(map(_recipe, names)).items():
+            if count == recipes[recipe]:
+                parts.append(recipe)
+            elif count > 2:
+                parts.append(f"{recipe} ({count} of {recipes[recipe]} setups)")
+            else:
+                parts += [name for name in names if _recipe(name) == recipe]
+        lines.append(f"{what}, {'; '.join(parts)}: {text}.")
+    return sorted(lines)
+
+
+def _recipe(name: str) -> str:
+    return name.partition(",")[0]
 
 
 def _runs(table: Table) -> str:
