@@ -15,7 +15,7 @@ mkdir -p "$FOLDER"
 
 train() {  # a recipe with overrides; the record to $FOLDER
   "$BIN"/hf-sysgen train "recipes/$1" "output_dir=$FOLDER/runs/$(basename "$1" .yaml)" training.report_to=none "${@:2}" \
-    ${tiny:+training.max_steps=2 training.eval_steps=2 evaluation.examples=4 batches.size=4 \
+    ${tiny:+training.max_steps=2 training.eval_steps=2 evaluation.examples=4 batches.size=8 \
       data.benchmark=scan data.config=length_cutoff_40}  # whose test is short
 }
 
@@ -48,7 +48,7 @@ step_decoder() {  # tokens a second and the share of the peak, beside GPT-2 and 
 }
 step_rows() {  # what costs a day of a CPU core; as far as the time goes
   train csordas2021/cogs_relative_universal.yaml training.bf16=true
-  train csordas2021/cfq_relative_universal.yaml training.bf16=true
+  train csordas2021/cfq_relative_universal.yaml training.fp16=false training.bf16=true
   "$BIN"/python perf/gpu_pretraining.py pretrain_374M_24 --output "$FOLDER/gpu_pretraining_374M.json" ${tiny:+--quick}
 }
 step_evaluation() {  # sequences a second, beside T5 and BART
