@@ -187,6 +187,13 @@ def test_adapters_alone_are_trained_and_then_merged(kind, checkpoints, tmp_path,
         torch.testing.assert_close(weight, after[name])
 
 
+def test_adapters_of_all_linear_maps(checkpoints, tmp_path, few_examples):
+    pytest.importorskip("peft", reason="needs peft: pip install 'hf-sysgen[peft]'")
+    run_recipe(recipe_of(checkpoints["llama"], tmp_path, peft={"r": 1, "target_modules": "all-linear"}))
+    adapted = json.loads((tmp_path / "run" / "checkpoint-2" / "adapter_config.json").read_text())["target_modules"]
+    assert {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"} == set(adapted)
+
+
 def test_adapters_of_shared_weights_are_refused(checkpoints, tmp_path, few_examples):
     pytest.importorskip("peft", reason="needs peft: pip install 'hf-sysgen[peft]'")
     with pytest.raises(RecipeError) as refused:
