@@ -22,6 +22,7 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.files import write_whole
 from hf_sysgen.hub.publish_model import one_cell, run_card
 from hf_sysgen.reports.comparison import collect
+from hf_sysgen.reports.papers import PRECISION
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import MODEL, RESULTS, Record, SplitMetrics, write_record
 from hf_sysgen.zoo import CHECKPOINTS, zoo_folder, zoo_names
@@ -31,6 +32,8 @@ ROOT = HERE.parent
 RESULTS_FOLDER = ROOT / "results"
 # the entry of a recipe's head, before and after it is measured
 MEASURED = re.compile(r"# Measured here: .*\n(?:#   .*\n)*")
+# how many settings of a recipe its head shows
+MOST_SETTINGS = 3
 # other metrics of the test split
 WAYS = {"accuracy_oracle": "with oracle length", "exact_teacher": "under teacher forcing"}
 
@@ -114,12 +117,16 @@ def measured_heads(cells: Mapping[str, Sequence[Record]]) -> dict[Path, str]:
 def head(path: Path, cells: Sequence[Sequence[Record]]) -> str:
     """The text of a recipe's file with the numbers of its cells, each after its overrides."""
     recipe, parts = read_recipe(path), []
-    for records in cells:
-        for record in records:
-            check_state(recipe, record)
+    for record in (record for records in cells for record in records):
+        check_state(recipe, record)
+    # the recipe as it stands first, whatever its precision
+    cells = sorted(cells, key=lambda records: len(records[0].overrides.keys() - set(PRECISION)))
+    for records in cells[:MOST_SETTINGS]:
         changes = records[0].name.partition(",")[2]
         parts.append((f"{changes}: " if changes else "") + measured(records))
     parts[0] = f"# Measured here: {parts[0]}"
+    if more := len(cells) - len(parts):
+        parts.append(f"and {more} other settings")
     parts[-1] += f"; records in {cells[0][0].kept_at(RESULTS_FOLDER).parent.relative_to(ROOT).as_posix()}."
     # keeps paths in overrides whole, and "%" beside its number
     wrap = partial(textwrap.wrap, width=118, break_long_words=False, break_on_hyphens=False)

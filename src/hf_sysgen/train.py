@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-INTERRUPTED = "interrupted; the same command goes on from the last checkpoint"
+INTERRUPTED = "interrupted; the same command resumes from the last checkpoint"
 USAGE = """usage: python -m hf_sysgen.train recipe.yaml [dotted.key=value ...]
 every field of a recipe: hf-sysgen recipe fields"""
 

@@ -17,7 +17,7 @@ TEXTS = {
     "csordas2021": ("csordas2021_devil_in_the_detail.txt", "below"),
     "chaabouni2021": ("chaabouni2021_jump_around_right.txt", "above"),
     "bergen2021": ("bergen2021_edge_transformer.txt", "below"),
-    "chakravarthy2022": ("russin2022_role_filler.txt", "above"),
+    "chakravarthy2022": ("chakravarthy2022_role_filler.txt", "above"),
     "petty2023": ("petty2023_depth_and_width.txt", "above"),
 }
 # how many of a table's lines are heads, and how many columns are labels, where it is not one each

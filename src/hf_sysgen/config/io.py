@@ -20,8 +20,8 @@ from hf_sysgen.errors import did_you_mean
 # where pyproject.toml installs the recipes, below a folder that depends on the kind of installation
 INSTALLED = "share/hf-sysgen/recipes"
 BASE = "base"
-# the longest text of YAML that is read, in characters, and the values in it, those that stand for others counted again:
-# many times what any recipe has, and read in a second
+# the longest text of YAML that is read, in characters, and the most values, where an alias counts as all that it
+# repeats: many times what any recipe has, and read in a second
 LONGEST_TEXT, MOST_VALUES = 100_000, 20_000
 
 

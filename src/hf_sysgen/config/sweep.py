@@ -45,7 +45,7 @@ class SweepFile(BaseModel):
     def _distinct(cls, value: Any) -> Any:
         for values in value.values() if isinstance(value, dict) else [value]:
             if len(distinct(values)) < len(values):
-                raise ValueError(f"a value stands twice in {cut(values)}")
+                raise ValueError(f"a value is repeated in {cut(values)}")
         return value
 
     @model_validator(mode="after")

@@ -349,7 +349,7 @@ def _document(path: Path) -> dict[str, Any]:
     if path.is_relative_to(Path(__file__).parent):
         import yaml
 
-        # in C, ten times as fast, but YAML 1.1, and a key may stand twice: a test holds that the files of this package
+        # in C, ten times as fast, but YAML 1.1, and a key may be repeated: a test holds that the files of this package
         # mean the same in both
         return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     from ruamel.yaml import YAML

@@ -207,7 +207,7 @@ class TriangularAttention(nn.Module):
         ablated = self.config.attention_ablation
         keys = (key[:, rest:], key[:, :rest, rest:]) if ablated else (key, key[:, :, rest:])
         rights = (None, None) if right is None else (right, right[:, :, rest:])
-        # the last node sees all nodes, and whoever reaches it does
+        # the last node sees all nodes; nodes that see it see all nodes too
         options = {"node_mask": node_mask, "attention_ablation": ablated}
         from_last, _ = plain_triangular_attention(query[:, rest:], keys[0], left[:, rest:], rights[0], **options)
         to_last, _ = plain_triangular_attention(query[:, :rest], keys[1], left[:, :rest], rights[1], **options)

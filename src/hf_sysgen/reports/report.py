@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from hf_sysgen.reports.comparison import (
     DIFFERS,
@@ -127,34 +128,32 @@ def remarks(report: TableReport) -> list[str]:
     lines += one.notes
     lines += [f"Erratum: {text}" for text in one.errata]
     measured = [ours for cell in report for ours in cell.ours]
-    lines += _by_run("Other than the paper's setup", {one.name: ", ".join(one.changes) for one in measured})
-    lines += _by_run("Precision", {one.name: one.precision for one in measured})
+    lines += _by_run("Other than the paper's setup", [(one, ", ".join(one.changes)) for one in measured])
+    lines += _by_run("Precision", [(one, one.precision) for one in measured])
     return lines
 
 
-def _by_run(what: str, texts: Mapping[str, str]) -> list[str]:
-    """A line for each text that is not empty, with the measurements that it is true of, many of a recipe as a count."""
-    recipes = Counter(map(_recipe, texts))
-    true_of: dict[str, list[str]] = {}
-    for name, text in sorted(texts.items()):
+def _by_run(what: str, texts: Sequence[tuple[Measurement, str]]) -> list[str]:
+    """A line for each text that is not empty, with the runs that it is true of, many of a recipe as a count."""
+    # the same runs may fill several cells
+    recipes = {one.name: Path(one.records[0].file).name for one, _ in texts}
+    setups = Counter(recipes.values())
+    true_of: dict[str, set[str]] = {}
+    for one, text in texts:
         if text:
-            true_of.setdefault(text, []).append(name)
+            true_of.setdefault(text, set()).add(one.name)
     lines = []
     for text, names in true_of.items():
         parts = []
-        for recipe, count in Counter(map(_recipe, names)).items():
-            if count == recipes[recipe]:
+        for recipe, count in sorted(Counter(recipes[name] for name in names).items()):
+            if count == setups[recipe]:
                 parts.append(recipe)
             elif count > 2:
-                parts.append(f"{recipe} ({count} of {recipes[recipe]} setups)")
+                parts.append(f"{recipe} ({count} of {setups[recipe]} setups)")
             else:
-                parts += [name for name in names if _recipe(name) == recipe]
+                parts += sorted(name for name in names if recipes[name] == recipe)
         lines.append(f"{what}, {'; '.join(parts)}: {text}.")
     return sorted(lines)
-
-
-def _recipe(name: str) -> str:
-    return name.partition(",")[0]
 
 
 def _runs(table: Table) -> str:

@@ -97,5 +97,5 @@ def _unreadable(checkpoint: Path) -> tuple[str, str] | None:
 
 def _damaged(checkpoint: Path, name: str, what: str) -> UserError:
     return UserError(
-        f"{checkpoint / name} {what}: remove {checkpoint}, and the run goes on from the one before it, or begins anew"
+        f"{checkpoint / name} {what}: remove {checkpoint}, and the run resumes from the one before it, or begins anew"
     )

@@ -207,7 +207,7 @@ def test_words_of_a_file_are_text(tmp_path):
         ("source: {a: b}\n", "has the two keys source and target, this has source"),
         ("source: {a: b}\ntarget: {a: b}\nroles: {}\n", "this has source, target, roles"),
         ("source: {a: b}\ntarget:\n  a: b\n  c:\n", "line 4: the target word 'c' has no role"),
-        ("source: {a: b}\ntarget:\n  a: b\n  a: c\n", "line 4: 'a' stands twice in target"),
+        ("source: {a: b}\ntarget:\n  a: b\n  a: c\n", "line 4: 'a' is repeated in target"),
         ("source: {a: [b]}\ntarget: {a: b}\n", "line 1: the source word 'a' has no role"),
         ("source: [a]\ntarget: {a: b}\n", "source in line 1 must be a mapping"),
         ("- a\n", "the file in line 1 must be a mapping"),
@@ -238,7 +238,7 @@ def test_letters_of_json(tmp_path):
     [
         ('{"source": {"a": null}, "target": {}}', "the source word 'a' has no role; write its name after it"),
         ('{"source": {"a": true}, "target": {}}', "the source word 'a' has no role"),
-        ('{"source": {"a": "b", "a": "c"}, "target": {}}', "'a' stands twice in source"),
+        ('{"source": {"a": "b", "a": "c"}, "target": {}}', "'a' is repeated in source"),
         ('{"source": {"a b": "c"}, "target": {}}', "a key must be one word, not 'a b'"),
         ('{"source": {"": "c"}, "target": {}}', "a key must be one word"),
         ('{"source": ["a"], "target": {}}', "source must be a mapping"),

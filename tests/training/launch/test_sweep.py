@@ -373,7 +373,7 @@ def test_interrupted(folder, in_progress, number):
     os.kill(in_progress.pid, number)
     in_progress.join()
     assert in_progress.exitcode == 130
-    assert "error: interrupted; the same command goes on" in (folder / "out.txt").read_text()
+    assert "error: interrupted; the same command resumes" in (folder / "out.txt").read_text()
     states = [state_of(run)[0] for run in load_sweep("sweep.yaml").runs]
     assert states == ["resumable", "resumable", "new", "new"]
     (folder / "hold").unlink()

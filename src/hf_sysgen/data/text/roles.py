@@ -282,7 +282,7 @@ def _entries(node: Any, what: str, path: Path) -> list[tuple[str, Any]]:
         if " " in key.value:
             raise DataError(f"{path}: {_line(key)}a key must be one word, not {key.value!r}")
         if key.value in seen:
-            raise DataError(f"{path}: {_line(key)}{key.value!r} stands twice in {what}")
+            raise DataError(f"{path}: {_line(key)}{key.value!r} is repeated in {what}")
         seen.add(key.value)
     return [(key.value, value) for key, value in node.value]
 

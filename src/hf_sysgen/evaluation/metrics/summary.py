@@ -34,10 +34,9 @@ def summarize(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         (Csordas et al. weigh the tokens of a batch equally, which depends on the batches; the records hold what a mean
         over all tokens needs); `accuracy_oracle`: exact match with oracle output length (Newman et al. 2020), if it was
         measured. For the records of other tasks the mean of every number that all have; instead of counts of tokens,
-        `las` and
-        `uas`: share of all tokens with the right head and label, with the right head. Last `by_length`:
-        [`target_length`, examples, accuracy] in increasing length; `by_category`: category -> [examples, accuracy], if
-        the benchmark has categories.
+        `las` and `uas`: share of all tokens with the right head and label, and with the right head. Last `by_length`:
+        [`target_length`, examples, accuracy] in increasing length, and `by_category`: category -> [examples,
+        accuracy], if the benchmark has categories.
     """
     rows = list(rows)
     summary: dict[str, Any] = {"examples": len(rows), "accuracy": _mean(row["exact"] for row in rows)}
