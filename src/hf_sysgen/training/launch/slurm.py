@@ -29,9 +29,8 @@ def waiting_runs(folder: Path) -> set[str]:
     command = ["squeue", "--me", "--array", "--noheader", "--states=PENDING,RUNNING,SUSPENDED", "--format=%F %K"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
-        raise RunFailed(
-            f"squeue failed, so that it is not known which runs are waiting: {done.stderr.strip() or done.stdout.strip()}"
-        )
+        said = done.stderr.strip() or done.stdout.strip()
+        raise RunFailed(f"squeue failed, so that it is not known which runs are waiting: {said}")
     tasks = [line.split() for line in done.stdout.splitlines()]
     return {
         submitted[job].read_text(encoding="utf-8").splitlines()[int(task)] for job, task in tasks if job in submitted
