@@ -32,7 +32,7 @@ from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.evaluate import evaluate_split
 from hf_sysgen.files import write_whole
 from hf_sysgen.results.environment import environment
-from hf_sysgen.training.tasks.base import prepare_task
+from hf_sysgen.training.tasks.registry import prepare_task
 from hf_sysgen.training.trainer import SysgenTrainer, steps_of, training_arguments
 
 RECIPE = Path(__file__).resolve().parent.parent / "recipes" / "chaabouni2021" / "scan_jump_conv.yaml"

@@ -30,7 +30,7 @@ from hf_sysgen.results.environment import environment
 from hf_sysgen.tables import table
 from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.run import attention_of
-from hf_sysgen.training.tasks.base import prepare_task
+from hf_sysgen.training.tasks.registry import prepare_task
 
 # model -> its recipe, and its baseline
 CONTENDERS = {

@@ -40,7 +40,7 @@ from hf_sysgen.files import write_whole
 from hf_sysgen.results.environment import environment
 from hf_sysgen.tables import table
 from hf_sysgen.training.run import attention_of, quiet_libraries
-from hf_sysgen.training.tasks.base import prepare_task
+from hf_sysgen.training.tasks.registry import prepare_task
 from hf_sysgen.training.trainer import SysgenTrainer
 
 RECIPES = Path(__file__).resolve().parent.parent / "recipes" / "petty2023"

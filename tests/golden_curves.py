@@ -32,12 +32,12 @@ from made_examples import any_benchmark
 from tiny_text import write_tokenizer
 from transformers import PreTrainedModel
 
-import hf_sysgen.training.tasks.base
+import hf_sysgen.training.tasks.registry
 from hf_sysgen.config.io import load_recipe
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.models import DepthWidthConfig, DepthWidthForCausalLM
 from hf_sysgen.training.run import attention_of, quiet_libraries
-from hf_sysgen.training.tasks.base import prepare_task
+from hf_sysgen.training.tasks.registry import prepare_task
 from hf_sysgen.training.trainer import SysgenTrainer
 
 FOLDER = Path(__file__).parent / "golden" / "curves"
@@ -180,7 +180,7 @@ def in_this_way() -> Iterator[None]:
     try:
         with (
             mock.patch.dict(os.environ, {"ACCELERATE_USE_CPU": "true"}),
-            mock.patch.object(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark),
+            mock.patch.object(hf_sysgen.training.tasks.registry, "load_benchmark", any_benchmark),
         ):
             yield
     finally:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
+
+# a name for `importlib`
+NAMED = re.compile(r"(hf_sysgen(?:\.\w+)+):\w+")
 
 
 def imports_of(path: Path, of_types: bool = True) -> list[tuple[int, str, list[str]]]:
     """
-    Every import of a file, wherever it stands: (dots, module, names).
+    Every import of a file, wherever it stands, and modules that a text names (`import_module`): (dots, module,
+    names).
 
     Args:
         of_types: also those that only a checker of types makes.
@@ -24,4 +29,8 @@ def imports_of(path: Path, of_types: bool = True) -> list[tuple[int, str, list[s
             found += [(0, alias.name, []) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             found.append((node.level, node.module or "", [alias.name for alias in node.names]))
+        elif isinstance(node, ast.Constant) and (named := NAMED.fullmatch(str(node.value))):
+            found.append((0, named[1], []))
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            found += [(0, str(one.value), []) for one in node.args if isinstance(one, ast.Constant)]
     return found

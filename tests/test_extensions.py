@@ -23,10 +23,9 @@ from hf_sysgen.extensions import (
     EXTENSIONS_VARIABLE,
     extension_files,
     own_benchmarks,
-    register_own_models,
 )
 from hf_sysgen.hub.model_card import what_is
-from hf_sysgen.models import CONFIGS, MODELS
+from hf_sysgen.models import CONFIGS, MODELS, register_own_models
 
 PACKAGE_MODELS = Path(hf_sysgen.__file__).parent / "models"
 

@@ -21,7 +21,7 @@ import yaml
 
 import hf_sysgen
 import hf_sysgen.training.run
-import hf_sysgen.training.tasks.base
+import hf_sysgen.training.tasks.registry
 from hf_sysgen.config.fields import FIELDS, SECTIONS, merged, nested
 from hf_sysgen.config.io import parse_recipe
 from hf_sysgen.config.recipe import Recipe
@@ -158,14 +158,14 @@ def learned_run(folder: Path) -> dict[str, Any]:
         eval_steps=100, examples=7, batch_size=8, save_steps=1000, logging_steps=10,
     )  # fmt: skip
     hf_sysgen.training.run.quiet_libraries()
-    with mock.patch.object(hf_sysgen.training.tasks.base, "load_benchmark", return_value=short_scan()):
+    with mock.patch.object(hf_sysgen.training.tasks.registry, "load_benchmark", return_value=short_scan()):
         return hf_sysgen.training.run.run_recipe(recipe)
 
 
 def use_few_examples() -> None:
     from made_examples import any_benchmark
 
-    hf_sysgen.training.tasks.base.load_benchmark = any_benchmark
+    hf_sysgen.training.tasks.registry.load_benchmark = any_benchmark
 
 
 def weights(folder: Path) -> bytes:

@@ -15,7 +15,7 @@ from hf_sysgen.data import list_benchmarks
 from hf_sysgen.hub.model_card import what_is
 from hf_sysgen.models import CONFIGS, MODELS
 from hf_sysgen.tables import markdown
-from hf_sysgen.training.tasks.base import TASKS, has_needed
+from hf_sysgen.training.tasks.registry import TASKS, has_needed
 
 # "name, other: meaning" in a docstring; its next lines are indented more
 ARGUMENT = re.compile(r"^    (\w+(?:, \w+)*): (.*(?:\n     .*)*)", re.MULTILINE)

@@ -14,7 +14,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -85,12 +85,16 @@ def own_benchmarks(taken: Collection[str]) -> dict[str, Any]:
 _folder: tempfile.TemporaryDirectory[str] | None = None
 
 
-def register_own_models() -> None:
+def import_own_models(package: str, folder: Path, models: Mapping[Any, Any]) -> None:
     """
     Import the files `modeling_*.py`, whose models register themselves (`hf_sysgen.models.registry.register`).
 
-    They are imported as modules of `hf_sysgen.models`, from a temporary folder with copies of them and of the package's
-    model files, because `save_pretrained` copies a module with its siblings in the same folder.
+    They are imported as modules of `package`, from a temporary folder with copies of them and of the package's model
+    files, because `save_pretrained` copies a module with its siblings in the same folder.
+
+    Args:
+        package: the package of the model files, which lie in `folder`.
+        models: what `register` fills, by config class.
 
     Raises:
         UserError: a file cannot be imported, registers nothing, would not travel with a checkpoint, or has the
@@ -99,8 +103,7 @@ def register_own_models() -> None:
     global _folder
     if not (paths := extension_files("modeling")):
         return
-    package = importlib.import_module("hf_sysgen.models")
-    package_files = sorted(Path(str(package.__file__)).parent.glob("*.py"))
+    package_files = sorted(folder.glob("*.py"))
     if taken := {path.name for path in package_files} & {path.name for path in paths}:
         raise UserError(f"{paths[0].parent / min(taken)}: the package has a file of that name; choose another")
     if _folder is None:
@@ -109,9 +112,9 @@ def register_own_models() -> None:
         shutil.copyfile(path, Path(_folder.name) / path.name)
     for path in paths:
         _check_travels(Path(_folder.name) / path.name, path)
-        name = f"{package.__name__}.{path.stem}"
+        name = f"{package}.{path.stem}"
         _imported(path, name, Path(_folder.name))
-        configs = [config for config in package.MODELS if config.__module__ == name]
+        configs = [config for config in models if config.__module__ == name]
         if not configs:
             raise UserError(f"{path}: no model in it; put @register above each model class (docs/new_variant.md)")
         for config in configs:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import hf_sysgen.analysis.plot
 import hf_sysgen.data
-import hf_sysgen.training.tasks.base
+import hf_sysgen.training.tasks.registry
 from hf_sysgen.analysis.attention import (
     attention_maps,
     distance_preferences,
@@ -432,7 +432,7 @@ def runs(tmp_path_factory):
             folder, model="edge_transformer", benchmark=benchmark, config=config, max_steps=30, size=16,
             eval_steps=None, num_hidden_layers=2, dropout=0.0, learning_rate=0.005,
         )  # fmt: skip
-        with mock.patch.object(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark):
+        with mock.patch.object(hf_sysgen.training.tasks.registry, "load_benchmark", any_benchmark):
             run_recipe(recipe)
         folders[benchmark] = folder / "run"
     return folders

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import hf_sysgen.data
 import hf_sysgen.training.run
-import hf_sysgen.training.tasks.base
+import hf_sysgen.training.tasks.registry
 from hf_sysgen.cli.main import app
 from hf_sysgen.cli.recipe import fields_text
 from hf_sysgen.training.run import run_recipe
@@ -43,7 +43,7 @@ def run_dir(tmp_path_factory) -> Path:
     """A finished run, read only."""
     folder = tmp_path_factory.mktemp("cli")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", lambda *args, **kwargs: small_scan())
+        patch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", lambda *args, **kwargs: small_scan())
         hf_sysgen.training.run.quiet_libraries()
         run_recipe(tiny_recipe(folder))
     return folder / "run"
@@ -107,7 +107,7 @@ def test_train_says_where_results_are_and_not_twice(tmp_path, few_examples):
 
 @pytest.fixture
 def few_examples(monkeypatch) -> None:
-    monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", lambda *args, **kwargs: small_scan())
+    monkeypatch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", lambda *args, **kwargs: small_scan())
 
 
 def test_evaluate_agrees_with_the_run(run_dir, small, tmp_path):

@@ -11,7 +11,7 @@ from made_examples import any_benchmark
 from tiny_runs import tiny_recipe
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
-import hf_sysgen.training.tasks.base
+import hf_sysgen.training.tasks.registry
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.lm_eval import tasks, write_tasks
@@ -105,7 +105,7 @@ def test_a_causal_model_writes_a_line(manager: TaskManager, tmp_path: Path) -> N
 
 def test_loglikelihood_is_that_of_the_continuation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a fine-tuned decoder, whose prompts end in a separator, and of a language model, whose tokenizer had EOS."""
-    monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark)
+    monkeypatch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", any_benchmark)
     tuned = tiny_recipe(tmp_path, model="depth_width_decoder", joint_vocabulary=True, num_hidden_layers=2)
     run_recipe(tuned)
     folder = tmp_path / "run" / "model"

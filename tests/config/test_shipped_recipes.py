@@ -15,7 +15,7 @@ from made_examples import any_benchmark
 from tiny_runs import short_scan, shrunk
 from tiny_text import write_tokenizer
 
-import hf_sysgen.training.tasks.base
+import hf_sysgen.training.tasks.registry
 from hf_sysgen.config.fields import flattened
 from hf_sysgen.config.io import load_recipe, read_recipe, shipped_files, shipped_recipes
 from hf_sysgen.data import benchmark_info
@@ -24,7 +24,7 @@ from hf_sysgen.reports.papers import papers
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks import translation as translation_task
-from hf_sysgen.training.tasks.base import prepare_task
+from hf_sysgen.training.tasks.registry import prepare_task
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(path for path in ROOT.glob("recipes/*/*.yaml") if path.parent.name != "accelerate")
@@ -38,7 +38,7 @@ def test_there_are_recipes():
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_recipe_runs_two_steps(path, tmp_path, monkeypatch):
-    monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark)
+    monkeypatch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", any_benchmark)
     # whose outputs are short: a model that has learned nothing writes as far as it may
     monkeypatch.setattr(made_examples, "small_scan", short_scan)
     search = functools.partial(translation_task.search_settings, max_length=8)

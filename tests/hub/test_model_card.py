@@ -17,7 +17,7 @@ from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
 import hf_sysgen.training.run
-import hf_sysgen.training.tasks.base
+import hf_sysgen.training.tasks.registry
 from hf_sysgen.cli.main import app
 from hf_sysgen.data.clutrr.kinship import TARGETS
 from hf_sysgen.errors import UserError
@@ -54,7 +54,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folders = {name: tmp_path_factory.mktemp(name) for name in CASES}
     hf_sysgen.training.run.quiet_libraries()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark)
+        patch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", any_benchmark)
         search = functools.partial(translation_task.search_settings, max_length=8)
         patch.setattr(translation_task, "search_settings", search)
         for name, folder in folders.items():

@@ -7,14 +7,14 @@ from made_examples import any_benchmark
 from tiny_runs import learned_run
 
 import hf_sysgen.training.run
-import hf_sysgen.training.tasks.base
+import hf_sysgen.training.tasks.registry
 
 
 @pytest.fixture
 def few_examples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of this process take a few examples for the whole benchmark, SCAN's unless it has its own."""
     hf_sysgen.training.run.quiet_libraries()
-    monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark)
+    monkeypatch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", any_benchmark)
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,8 @@ from tiny_runs import tiny_recipe
 from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.training.tasks.base import Seq2SeqTask, prepare_task
+from hf_sysgen.training.tasks.registry import prepare_task
+from hf_sysgen.training.tasks.seq2seq import Seq2SeqTask
 
 
 def split_of(total: int, seed: int = 0) -> TokenizedSplit:

@@ -14,7 +14,7 @@ from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.training.batches import MaxTokensBatches, pack
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.training.tasks.base import prepare_task
+from hf_sysgen.training.tasks.registry import prepare_task
 
 KEYS = {"sampling": "max_tokens", "max_tokens": 120, "per_update": 3}
 

@@ -15,7 +15,7 @@ from tiny_runs import read_lines, short_scan, snapshot, tiny_recipe, write_recip
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 import hf_sysgen.training.run
-import hf_sysgen.training.tasks.base
+import hf_sysgen.training.tasks.registry
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.io import dump_recipe, load_recipe
 from hf_sysgen.data.text.vocabulary import encode_sources
@@ -26,7 +26,7 @@ from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import SplitMetrics
 from hf_sysgen.train import main
 from hf_sysgen.training.run import WAIT_SECONDS, attention_of, run_recipe
-from hf_sysgen.training.tasks.base import prepare_task
+from hf_sysgen.training.tasks.registry import prepare_task
 from hf_sysgen.training.trainer import SysgenTrainer
 
 COLUMNS = {"split", "row", "input", "target", "prediction", "exact", "loss", "loss_teacher", "target_length",
@@ -179,7 +179,7 @@ def test_a_run_that_another_process_has_just_finished(tmp_path, few_examples, mo
 
     def slowly(recipe):
         monkeypatch.undo()
-        monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark)
+        monkeypatch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", any_benchmark)
         run_recipe(recipe)
         snapshots.append(snapshot(tmp_path / "run"))
         return prepare(recipe)
@@ -385,7 +385,7 @@ def test_sources_start_as_those_of_the_authors(model, start, tmp_path, few_examp
 
 def test_early_stopping_needs_a_validation_split(tmp_path, few_examples, monkeypatch):
     without = {name: split for name, split in short_scan().items() if name != "validation"}
-    monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", lambda *args, **kwargs: without)
+    monkeypatch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", lambda *args, **kwargs: without)
     with pytest.raises(RecipeError, match=r"evaluation\.early_stopping.*validation"):
         run_recipe(tiny_recipe(tmp_path, early_stopping={"metric": "loss"}))
 

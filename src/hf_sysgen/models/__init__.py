@@ -6,7 +6,9 @@ One flat folder: a checkpoint carries these files, so they import siblings, torc
 standard library only. This file is the one that no checkpoint carries.
 """
 
-from hf_sysgen.extensions import register_own_models as register_own_models
+from pathlib import Path
+
+from hf_sysgen.extensions import import_own_models
 
 from .configuration_conv_seq2seq import *
 from .configuration_depth_width_decoder import *
@@ -35,5 +37,10 @@ from .modeling_universal_t5_transformer import *
 from .registry import CONFIGS as CONFIGS
 from .registry import MODELS as MODELS
 
-# files of the user's own
+
+def register_own_models() -> None:
+    """Register the models in the user's own files. Errors as [`hf_sysgen.extensions.import_own_models`]."""
+    import_own_models(__name__, Path(__file__).parent, MODELS)
+
+
 register_own_models()

@@ -44,8 +44,9 @@ from hf_sysgen.results.record import (
 from hf_sysgen.training.adapters import with_adapters
 from hf_sysgen.training.batches import Batches
 from hf_sysgen.training.checkpointing import checkpoints_of, going_on_from, step_of
-from hf_sysgen.training.tasks.base import Task, prepare_task
+from hf_sysgen.training.tasks.base import Task
 from hf_sysgen.training.tasks.pretraining import require_text_of_run
+from hf_sysgen.training.tasks.registry import prepare_task
 from hf_sysgen.training.trainer import SysgenTrainer, fastest_attention, last_checkpoint, on_cpu, read_history
 
 logger = logging.getLogger(__name__)

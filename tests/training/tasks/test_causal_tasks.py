@@ -35,7 +35,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, T5Tokenizer
 
 import hf_sysgen.evaluation.isolated
 import hf_sysgen.training.run
-import hf_sysgen.training.tasks.base
+import hf_sysgen.training.tasks.registry
 from hf_sysgen.analysis import petty2023 as depth_analyses
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.io import parse_recipe
@@ -45,8 +45,8 @@ from hf_sysgen.evaluation.evaluate import evaluate_split
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.tasks.causal import CausalSeq2SeqTask, PromptedSplit, put_nothing_behind
+from hf_sysgen.training.tasks.registry import prepare_task
 
 DECODER = {
     "model": "depth_width_decoder",
@@ -69,7 +69,7 @@ def learned(tmp_path_factory) -> Path:
     )  # fmt: skip
     hf_sysgen.training.run.quiet_libraries()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", lambda *args, **kwargs: short_scan())
+        patch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", lambda *args, **kwargs: short_scan())
         run_recipe(recipe)
     return folder / "run"
 
@@ -309,7 +309,7 @@ def test_goes_on_from_a_checkpoint(learned, tmp_path, few_examples):
 
 def test_a_tokenizer_of_pieces(tmp_path, monkeypatch, learned):
     """As those of language models: it has other words, no padding, and no start symbol, so that EOS separates."""
-    monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", lambda *args, **kwargs: short_scan())
+    monkeypatch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", lambda *args, **kwargs: short_scan())
     folder = subword_checkpoint(learned, tmp_path / "pretrained", unknown="<unk>")
     recipe = from_pretrained(tmp_path, folder, max_steps=1, eval_steps=None)
     task = prepare_task(recipe)

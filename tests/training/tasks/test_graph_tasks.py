@@ -16,7 +16,7 @@ from tiny_runs import SMALL, read_lines, tiny_recipe, write_recipe
 from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification, AutoTokenizer
 
 import hf_sysgen.training.run
-import hf_sysgen.training.tasks.base
+import hf_sysgen.training.tasks.registry
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.io import load_recipe
 from hf_sysgen.config.recipe import Recipe
@@ -28,8 +28,8 @@ from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import SplitMetrics
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.tasks.graphs import COLUMNS
+from hf_sysgen.training.tasks.registry import prepare_task
 
 SHARED: dict[str, Any] = {"model": "edge_transformer", "num_hidden_layers": 2, "decoder_layers": ...}
 KEYS = {
@@ -227,7 +227,7 @@ def runs(tmp_path_factory):
             folder, {**KEYS, "cfq": QUERIES}[name], max_steps=30, size=16, eval_steps=15, save_steps=30, dropout=0.0,
             learning_rate={"cfq_dependencies": 0.01, "cogs_transformer": 0.05}.get(name, 0.005),
         )  # fmt: skip
-        with mock.patch.object(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark):
+        with mock.patch.object(hf_sysgen.training.tasks.registry, "load_benchmark", any_benchmark):
             run_recipe(recipe)
         return folder / "run"
 

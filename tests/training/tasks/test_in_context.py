@@ -14,7 +14,7 @@ from tiny_runs import read_lines, short_scan, tiny_sections
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 from typer.testing import CliRunner
 
-import hf_sysgen.training.tasks.base
+import hf_sysgen.training.tasks.registry
 from hf_sysgen.cli.main import app
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.io import parse_recipe
@@ -71,7 +71,7 @@ def test_allowed_tokens_by_hand():
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("constrained", [False, True])
 def test_answers_are_those_of_the_model_alone(kind, constrained, checkpoints, tmp_path, few_examples, monkeypatch):
-    monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", lambda *args, **kwargs: short_scan())
+    monkeypatch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", lambda *args, **kwargs: short_scan())
     how = {"shots": 2, "rule": "similar", "examples": 7, "splits": ["test"], "constrained": constrained}
     recipe = parse_recipe(
         {

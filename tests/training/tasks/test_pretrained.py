@@ -17,7 +17,7 @@ from tiny_pretrained import KINDS, make
 from tiny_runs import read_lines, small_scan, tiny_sections
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
-import hf_sysgen.training.tasks.base
+import hf_sysgen.training.tasks.registry
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.fields import merged
 from hf_sysgen.config.io import parse_recipe
@@ -29,7 +29,7 @@ from hf_sysgen.hub.model_card import snippet
 from hf_sysgen.hub.publish_model import run_card
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.training.tasks.base import prepare_task
+from hf_sysgen.training.tasks.registry import prepare_task
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,7 @@ def test_characters_that_the_tokenizer_lacks_become_tokens(checkpoints, tmp_path
     """As the braces of CFQ for T5."""
     rows = {"input": ["jump", "walk", "run"] * 4, "target": ["JUMP { WALK }", "WALK", "RUN }"] * 4}
     made = datasets.DatasetDict({name: datasets.Dataset.from_dict(rows) for name in ("train", "validation", "test")})
-    monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", lambda *args, **kwargs: made)
+    monkeypatch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", lambda *args, **kwargs: made)
     before = AutoTokenizer.from_pretrained(checkpoints["t5"])
     record = run_recipe(recipe_of(checkpoints["t5"], tmp_path, batches={"size": 4}))
     after = AutoTokenizer.from_pretrained(tmp_path / "run" / "model")

@@ -43,7 +43,7 @@ from typer.testing import CliRunner
 
 import hf_sysgen.evaluation.commands
 import hf_sysgen.training.run
-import hf_sysgen.training.tasks.base
+import hf_sysgen.training.tasks.registry
 from hf_sysgen.cli.main import app
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.io import parse_recipe
@@ -54,8 +54,8 @@ from hf_sysgen.evaluation.metrics.language_modeling import evaluate_text
 from hf_sysgen.evaluation.metrics.summary import summarize_text
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.training.tasks.base import prepare_task
 from hf_sysgen.training.tasks.pretraining import PretrainingTask, StreamBatches
+from hf_sysgen.training.tasks.registry import prepare_task
 
 STREAMS, LENGTH = 6, 13
 
@@ -452,7 +452,7 @@ def test_weights_are_kept_at_the_stated_steps(one):
 
 
 def test_pretrained_weights_are_fine_tuned(one, tmp_path, monkeypatch):
-    monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", any_benchmark)
+    monkeypatch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", any_benchmark)
     changes = {"model": "depth_width_decoder", "pretrained": str(one / "step-4"), "joint_vocabulary": True}
     recipe = tiny_recipe(tmp_path, **changes, num_hidden_layers=2, max_steps=2)
     assert run_recipe(recipe).splits["test"].examples > 0

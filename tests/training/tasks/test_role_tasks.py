@@ -30,7 +30,7 @@ from tiny_runs import (
 import hf_sysgen.evaluation.commands
 import hf_sysgen.evaluation.isolated
 import hf_sysgen.training.run
-import hf_sysgen.training.tasks.base
+import hf_sysgen.training.tasks.registry
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.io import load_recipe, shipped_recipes
 from hf_sysgen.config.recipe import Recipe
@@ -43,7 +43,7 @@ from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import SplitMetrics
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.training.tasks.base import prepare_task
+from hf_sysgen.training.tasks.registry import prepare_task
 from hf_sysgen.training.tasks.roles import RoleFillerTask, TableRows, frequency_ranks
 
 MODEL = {"model": "role_filler_transformer"}
@@ -216,7 +216,7 @@ def run_dir(tmp_path_factory):
         folder, **ROLES, max_steps=60, size=32, hidden_size=32, learning_rate=0.01, eval_steps=30, save_steps=60,
         dropout=0.0,
     )  # fmt: skip
-    with mock.patch.object(hf_sysgen.training.tasks.base, "load_benchmark", return_value=short_scan()):
+    with mock.patch.object(hf_sysgen.training.tasks.registry, "load_benchmark", return_value=short_scan()):
         run_recipe(recipe)
     return folder / "run"
 
@@ -249,7 +249,7 @@ def test_evaluate_counts_both_ways(run_dir, tmp_path, monkeypatch):
 
 def test_teacher_forcing_reads_the_roles_it_is_given(run_dir, tmp_path):
     """Wrong roles of right words make wrong choices; the model's own words have the roles of its map."""
-    with mock.patch.object(hf_sysgen.training.tasks.base, "load_benchmark", return_value=short_scan()):
+    with mock.patch.object(hf_sysgen.training.tasks.registry, "load_benchmark", return_value=short_scan()):
         task = tiny_task(tmp_path)
     model, _ = load_checkpoint(run_dir)
     rows = np.arange(len(task.splits["train"]))
@@ -372,7 +372,7 @@ def test_roles_of_cogs(name, tmp_path, monkeypatch):
     """A scheme that is made from the benchmark's splits, from batches to both ways of counting."""
     columns = dict(zip(("input", "target"), map(list, zip(*COGS, strict=True)), strict=True))
     examples = DatasetDict({split: Dataset.from_dict(columns) for split in ("train", "validation", "test")})
-    monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", lambda *args, **kwargs: examples)
+    monkeypatch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", lambda *args, **kwargs: examples)
     task = tiny_task(tmp_path, benchmark="cogs", config="gen_2020", role_scheme=name, size=2)
     scheme = role_scheme(name, examples)
     batch = task.splits["train"][np.arange(4)]

@@ -19,7 +19,7 @@ from transformers import AutoModelForSeq2SeqLM
 from upstream_files import Files
 
 import hf_sysgen.evaluation.commands
-import hf_sysgen.training.tasks.base
+import hf_sysgen.training.tasks.registry
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.data import benchmark_info, load_benchmark
 from hf_sysgen.data.archives import open_member
@@ -32,7 +32,7 @@ from hf_sysgen.models import CONFIGS, MODELS
 from hf_sysgen.training.batches import MaxTokensBatches
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks import translation as translation_task
-from hf_sysgen.training.tasks.base import prepare_task
+from hf_sysgen.training.tasks.registry import prepare_task
 from hf_sysgen.training.trainer import steps_of
 
 FLORES = benchmark_info("flores")
@@ -59,7 +59,7 @@ def short_search(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def use(monkeypatch: pytest.MonkeyPatch):
     def use(data: datasets.DatasetDict) -> None:
-        for module in (hf_sysgen.training.tasks.base, hf_sysgen.evaluation.commands):
+        for module in (hf_sysgen.training.tasks.registry, hf_sysgen.evaluation.commands):
             monkeypatch.setattr(module, "load_benchmark", lambda *args, **kwargs: data)
 
     return use
@@ -144,7 +144,7 @@ def test_flores_from_raw_text(files, tmp_path, monkeypatch, config):
             loaded = load_benchmark(name, config, data_dir=data_dir, cache_dir=tmp_path / "cache")
         return datasets.DatasetDict({split: loaded[split].select(range(count)) for split, count in sizes.items()})
 
-    monkeypatch.setattr(hf_sysgen.training.tasks.base, "load_benchmark", load)
+    monkeypatch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", load)
     recipe = recipe_of(
         tmp_path,
         "flores",

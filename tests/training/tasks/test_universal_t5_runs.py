@@ -16,11 +16,11 @@ from invariance import (
 )
 from tiny_runs import read_lines, short_scan, tiny_recipe, write_recipe
 
-import hf_sysgen.training.tasks.base
+import hf_sysgen.training.tasks.registry
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.training.tasks.base import prepare_task
+from hf_sysgen.training.tasks.registry import prepare_task
 
 T5 = {"model": "universal_t5_transformer", "joint_vocabulary": True, "encoder_layers": 2, "decoder_layers": 3}
 
@@ -33,7 +33,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder, **T5, max_steps=200, size=32, hidden_size=32, intermediate_size=64, learning_rate=0.005,
         eval_steps=100, batch_size=8, save_steps=1000, dropout=0.0,
     )  # fmt: skip
-    with mock.patch.object(hf_sysgen.training.tasks.base, "load_benchmark", return_value=short_scan()):
+    with mock.patch.object(hf_sysgen.training.tasks.registry, "load_benchmark", return_value=short_scan()):
         run_recipe(recipe)
     return folder / "run"
 

@@ -26,7 +26,7 @@ from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import checkpoint_folder, read_checkpoint
 from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, unwritable
 from hf_sysgen.model_types import config_class_of
-from hf_sysgen.training.tasks.base import Seq2SeqTask
+from hf_sysgen.training.tasks.seq2seq import Seq2SeqTask
 
 if TYPE_CHECKING:
     from datasets import DatasetDict

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,11 +10,8 @@ import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 
 from hf_sysgen.config.errors import RecipeError
-from hf_sysgen.config.io import parse_recipe
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.sections import InContext
-from hf_sysgen.data import benchmark_info
-from hf_sysgen.evaluation.commands import metrics_table
 from hf_sysgen.evaluation.evaluate import cut, evaluating, with_columns
 from hf_sysgen.evaluation.in_context import AllowedTokens, Shots
 from hf_sysgen.evaluation.prompts import Prompts
@@ -158,47 +154,3 @@ class InContextTask(Task):
 
     def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
         return with_columns(records, self.benchmark[name])
-
-
-def judge_in_context(
-    checkpoint: str,
-    benchmark: str,
-    config: str | None,
-    how: Mapping[str, Any],
-    prompt: str | None,
-    seed: int,
-    data_dir: Path | None,
-    output: Path | None,
-    batch_size: int,
-) -> str:
-    """
-    Run the recipe that judges a checkpoint by examples in its prompts.
-
-    Args:
-        how: the recipe's section `in_context`.
-        output: the run's folder.
-
-    Returns:
-        a table of the scores, and where the record is.
-
-    Raises:
-        RecipeError, DataError, UserError: as `run_recipe`.
-    """
-    from hf_sysgen.training.run import quiet_libraries, run_recipe
-
-    quiet_libraries()
-    config = benchmark_info(benchmark).config(config).name
-    rule = "" if how["rule"] == "random" else f"_{how['rule']}"
-    name = f"{benchmark}_{config}_{Path(checkpoint).name}_{how['shots']}_shots{rule}"
-    sections = {
-        "model": {"pretrained": checkpoint},
-        "data": {"benchmark": benchmark, "config": config, "prompt": prompt, "data_dir": data_dir and str(data_dir)},
-        "in_context": how,
-        "evaluation": {"batch_size": batch_size},
-        "seed": seed,
-        "output_dir": output and str(output),
-    }
-    recipe = parse_recipe(sections, f"in_context/{name}{'_constrained' * how['constrained']}")
-    record = run_recipe(recipe)
-    metrics = {split: {"examples": one.examples, **one.metrics} for split, one in record.splits.items()}
-    return f"{metrics_table(metrics, ('examples', 'accuracy'))}\n{recipe.run_dir}"

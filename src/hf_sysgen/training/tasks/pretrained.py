@@ -14,7 +14,6 @@ from hf_sysgen.data.text.vocabulary import Vocabulary
 from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, Prompts, by_words, unwritable
 from hf_sysgen.model_types import writer_of
 from hf_sysgen.models.seq2seq import token_loss
-from hf_sysgen.training.tasks.base import Seq2SeqTask
 from hf_sysgen.training.tasks.causal import (
     PromptedSplit,
     load_pretrained,
@@ -22,6 +21,7 @@ from hf_sysgen.training.tasks.causal import (
     pretrained_folder,
     require_written,
 )
+from hf_sysgen.training.tasks.seq2seq import Seq2SeqTask
 
 if TYPE_CHECKING:
     from datasets import DatasetDict

@@ -16,7 +16,7 @@ from hf_sysgen.data.text.splits import IGNORED, RaggedIds, TokenizedSplit
 from hf_sysgen.data.text.vocabulary import EOS, SOS
 from hf_sysgen.evaluation.evaluate import mark_teacher_forced
 from hf_sysgen.models.seq2seq import shift_right
-from hf_sysgen.training.tasks.base import Seq2SeqTask
+from hf_sysgen.training.tasks.seq2seq import Seq2SeqTask
 
 
 def frequency_ranks(counts: Mapping[str, int], roles: Mapping[str, str]) -> dict[str, int]:

@@ -16,7 +16,7 @@ from hf_sysgen.evaluation.evaluate import with_columns
 from hf_sysgen.evaluation.metrics.bleu import bleu_setup
 from hf_sysgen.evaluation.metrics.summary import summarize_translations
 from hf_sysgen.evaluation.translation import evaluate_translations, has_comp, search_settings
-from hf_sysgen.training.tasks.base import Seq2SeqTask
+from hf_sysgen.training.tasks.seq2seq import Seq2SeqTask
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
