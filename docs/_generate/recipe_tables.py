@@ -7,7 +7,7 @@ import json
 from kept import ROOT
 
 from hf_sysgen.config.check import OWNED
-from hf_sysgen.config.fields import FIELDS, KINDS, PASSED_THROUGH, SECTIONS, FieldNote
+from hf_sysgen.config.fields import FIELDS, KINDS, SECTIONS, UNDECLARED, FieldNote
 from hf_sysgen.config.io import shipped_files
 from hf_sysgen.tables import markdown
 
@@ -41,8 +41,8 @@ def _row(field: FieldNote) -> tuple[str, ...]:
 
 
 def passed_through() -> str:
-    """What other fields of Seq2SeqTrainingArguments change if they get another value."""
-    rows = [(f"`{pattern}`", change) for pattern, change in PASSED_THROUGH]
+    """What fields of a model's config and other ones of Seq2SeqTrainingArguments change if they get another value."""
+    rows = [(f"`{pattern}`", change) for pattern, change in UNDECLARED]
     return markdown(("field", "changes"), [*rows, ("any other", "result")], numbers=False)
 
 

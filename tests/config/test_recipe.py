@@ -15,7 +15,7 @@ from tiny_runs import SIZES, TINY, tiny_sections, write_recipe
 import hf_sysgen.config.io
 from hf_sysgen.config.check import DERIVED_FIELDS, OWNED, own_fields
 from hf_sysgen.config.errors import RecipeError
-from hf_sysgen.config.fields import FIELDS, PASSED_THROUGH, changes_of, in_hashes, merged, nested
+from hf_sysgen.config.fields import FIELDS, UNDECLARED, changes_of, in_hashes, merged, nested
 from hf_sysgen.config.io import (
     dump_recipe,
     load_recipe,
@@ -209,20 +209,22 @@ def test_fields_of_the_trainer_pass_through():
     recipe = parse_recipe(changed(training__torch_compile_mode="reduce-overhead", training__hub_model_id="me/mine"))
     assert recipe.training.passed_through == {"torch_compile_mode": "reduce-overhead", "hub_model_id": "me/mine"}
     assert changes_of("training.torch_compile_mode") == "rounding"
+    assert changes_of("model.triangular_implementation") == "rounding"
     assert changes_of("training.hub_model_id") == "nothing"
     # nobody said otherwise
     assert changes_of("training.neftune_noise_alpha") == "result"
 
 
-def test_tables_of_the_trainer_s_fields_are_of_fields():
+def test_tables_of_fields_are_of_fields():
     from fnmatch import fnmatchcase
 
     from transformers import Seq2SeqTrainingArguments
 
     known = set(Seq2SeqTrainingArguments.__dataclass_fields__)
     assert set(OWNED) <= known
-    for pattern, _ in PASSED_THROUGH:
-        assert any(fnmatchcase(name, pattern) for name in known), pattern
+    models = {f"model.{name}" for config in CONFIGS.values() for name in own_fields(config)}
+    for pattern, _ in UNDECLARED:
+        assert any(fnmatchcase(key, pattern) for key in (*models, *(f"training.{name}" for name in known))), pattern
     declared = {field.key.partition(".")[2] for field in FIELDS if field.key.startswith("training.")}
     assert declared - known == {"kept_steps"}
 

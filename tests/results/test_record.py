@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from made_records import made_record, shipped
+from pydantic import ValidationError
 
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import write_whole
@@ -347,6 +348,10 @@ def test_a_row_has_the_type_of_its_task(tmp_path):
     assert found[0].loss is None
     assert found[2].measured() == {"row": 2, "prediction": {"roles": ["x"]}, "exact": False, "role_exact": True}
     assert [row.row for row in read_predictions(tmp_path / "p.jsonl", "other")] == [0]
+    for wrong in ({"split": "test", "row": 3}, {**rows[0], "exact": "yes"}, {**rows[3], "nats": math.nan}):
+        with pytest.raises(ValidationError):
+            write_predictions(tmp_path / "p.jsonl", [*rows, wrong])
+    assert read_predictions(tmp_path / "p.jsonl") == found
 
 
 # files and tables

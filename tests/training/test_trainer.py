@@ -18,10 +18,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tiny_runs import read_lines, small_scan, snapshot, tiny_recipe, train_process, weights, write_recipe
-from transformers import Seq2SeqTrainer, Trainer, TrainerControl, TrainerState
+from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, Trainer, TrainerControl, TrainerState
 
 import hf_sysgen.training.callbacks
 import hf_sysgen.training.trainer
+from hf_sysgen.config.check import OWNED
+from hf_sysgen.config.fields import FIELDS
 from hf_sysgen.config.io import dump_recipe
 from hf_sysgen.errors import RunFailed, UserError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint
@@ -100,6 +102,20 @@ def test_nesterov_is_fairseq_s(tmp_path):
         place += 0.75**2 * speed - 1.75 * 0.3 * gradient
         speed = 0.75 * speed - 0.3 * gradient
         assert parameter.item() == pytest.approx(place, rel=1e-12)
+
+
+def test_what_the_runner_decides_is_what_a_recipe_cannot_give(tmp_path, monkeypatch):
+    given = {}
+
+    def spy(**fields):
+        given.update(fields)
+        return Seq2SeqTrainingArguments(**fields)
+
+    monkeypatch.setattr(hf_sysgen.training.trainer, "Seq2SeqTrainingArguments", spy)
+    training_arguments(tiny_recipe(tmp_path, early_stopping={"metric": "accuracy"}, eval_steps=2))
+    assert "load_best_model_at_end" in given
+    declared = {field.key.removeprefix("training.") for field in FIELDS}
+    assert set(given) - declared <= set(OWNED)
 
 
 def test_loss_is_the_mean_over_labels(tmp_path, few_examples):

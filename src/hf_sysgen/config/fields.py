@@ -108,36 +108,40 @@ FIELDS: tuple[FieldNote, ...] = tuple(_declared())
 # fields and sections that came after runs had been recorded, with their defaults
 _ADDED: dict[str, Any] = {key: info.default for key, info, _ in _PARTS if _note(info).added}
 BY_KEY: dict[str, FieldNote] = {one.key: one for one in FIELDS}
-# what other fields of Seq2SeqTrainingArguments change, the first pattern that fits; all others change the result
-PASSED_THROUGH: tuple[tuple[str, Change], ...] = (
-    ("torch_compile_*", "rounding"),
-    ("ddp_*", "rounding"),
-    ("fsdp*", "rounding"),
-    ("deepspeed", "rounding"),
-    ("parallelism_config", "rounding"),
-    ("accelerator_config", "rounding"),
-    ("activation_checkpointing*", "rounding"),
-    ("gradient_checkpointing_*", "rounding"),
-    ("use_liger_kernel", "rounding"),
-    ("liger_kernel_config", "rounding"),
-    ("tf32", "rounding"),
-    ("full_determinism", "rounding"),
-    ("eval_delay", "bits"),
-    ("eval_on_start", "bits"),
-    ("torch_empty_cache_steps", "nothing"),
-    ("dataloader_*", "nothing"),
-    ("logging_*", "nothing"),
-    ("log_*", "nothing"),
-    ("include_num_input_tokens_seen", "nothing"),
-    ("hub_*", "nothing"),
-    ("push_to_hub", "nothing"),
-    ("run_name", "nothing"),
-    ("project", "nothing"),
-    ("trackio_*", "nothing"),
-    ("save_*", "nothing"),
-    ("enable_jit_checkpoint", "nothing"),
-    ("debug", "nothing"),
-    ("skip_memory_metrics", "nothing"),
+# what fields of a model's config and other ones of Seq2SeqTrainingArguments change, the first pattern that fits; all
+# others change the result
+UNDECLARED: tuple[tuple[str, Change], ...] = (
+    ("model.length_buckets", "rounding"),
+    ("model.triangular_implementation", "rounding"),
+    ("model.use_cache", "rounding"),
+    ("training.torch_compile_*", "rounding"),
+    ("training.ddp_*", "rounding"),
+    ("training.fsdp*", "rounding"),
+    ("training.deepspeed", "rounding"),
+    ("training.parallelism_config", "rounding"),
+    ("training.accelerator_config", "rounding"),
+    ("training.activation_checkpointing*", "rounding"),
+    ("training.gradient_checkpointing_*", "rounding"),
+    ("training.use_liger_kernel", "rounding"),
+    ("training.liger_kernel_config", "rounding"),
+    ("training.tf32", "rounding"),
+    ("training.full_determinism", "rounding"),
+    ("training.eval_delay", "bits"),
+    ("training.eval_on_start", "bits"),
+    ("training.torch_empty_cache_steps", "nothing"),
+    ("training.dataloader_*", "nothing"),
+    ("training.logging_*", "nothing"),
+    ("training.log_*", "nothing"),
+    ("training.include_num_input_tokens_seen", "nothing"),
+    ("training.hub_*", "nothing"),
+    ("training.push_to_hub", "nothing"),
+    ("training.run_name", "nothing"),
+    ("training.project", "nothing"),
+    ("training.trackio_*", "nothing"),
+    ("training.save_*", "nothing"),
+    ("training.enable_jit_checkpoint", "nothing"),
+    ("training.debug", "nothing"),
+    ("training.skip_memory_metrics", "nothing"),
 )
 
 
@@ -150,10 +154,7 @@ def changes_of(key: str) -> Change:
     """What another value of a dotted key changes (see [`Note`])."""
     if key in BY_KEY:
         return BY_KEY[key].changes
-    section, _, name = key.partition(".")
-    if section == "training":
-        return next((change for pattern, change in PASSED_THROUGH if fnmatchcase(name, pattern)), "result")
-    return "result"
+    return next((change for pattern, change in UNDECLARED if fnmatchcase(key, pattern)), "result")
 
 
 # dotted keys

@@ -103,8 +103,16 @@ _ROW: TypeAdapter[Row] = TypeAdapter(
 
 
 def write_predictions(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write one JSON object per line; a number that is not finite becomes null."""
-    write_whole(path, "".join(json.dumps(_finite(row), allow_nan=False) + "\n" for row in rows))
+    """
+    Write one JSON object per line; a number that is not finite becomes null.
+
+    Raises:
+        ValidationError: something is no [`Row`], so that `read_predictions` would not read it back. Nothing is written.
+    """
+    finite = [_finite(row) for row in rows]
+    for row in finite:
+        _ROW.validate_python(row)
+    write_whole(path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in finite))
 
 
 def _finite(value: Any) -> Any:
