@@ -34,7 +34,8 @@ def with_adapters(model: PreTrainedModel, settings: Peft) -> Any:
         target_modules=list(targets) if isinstance(targets, tuple) else targets,
         task_type=TaskType.SEQ_2_SEQ_LM if model.config.is_encoder_decoder else TaskType.CAUSAL_LM,
     )
-    owners = Counter(id(weight) for module in model.modules() for weight in module._parameters.values())
+    of_each = (module.named_parameters(recurse=False, remove_duplicate=False) for module in model.modules())
+    owners = Counter(id(weight) for weights in of_each for _, weight in weights)
     try:
         with warnings.catch_warnings():
             # of shared weights, which are refused below, and of transformers' newer names
