@@ -30,12 +30,13 @@ import torch
 import transformers
 from made_examples import any_benchmark
 from tiny_text import write_tokenizer
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, T5Config, T5ForConditionalGeneration
 
 import hf_sysgen.training.tasks.registry
 from hf_sysgen.config.io import load_recipe
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.models import DepthWidthConfig, DepthWidthForCausalLM
+from hf_sysgen.training.adapters import with_adapters
 from hf_sysgen.training.run import attention_of, quiet_libraries
 from hf_sysgen.training.tasks.registry import prepare_task
 from hf_sysgen.training.trainer import SysgenTrainer
@@ -69,6 +70,7 @@ ONE_SIDE = {**SIZES, "model.num_hidden_layers": 2}
 WARMUP = {"schedule.warmup_steps": 5}
 NO_EARLY_STOPPING = {"evaluation.early_stopping": None}
 TRANSLATION = {**BOTH_SIDES, **WARMUP, **NO_EARLY_STOPPING, "data.subwords": 60, "batches.max_tokens": 60}
+T5 = {**BATCH, "model.pretrained": "{t5}"}
 
 CURVES = {
     "csordas2021_transformer_noam": Curve("csordas2021/cogs_noam_transformer.yaml", {**BATCH, **BOTH_SIDES, **WARMUP}),
@@ -121,16 +123,24 @@ CURVES = {
         },
     ),
     "petty2023_fine_tuning": Curve("petty2023/cogs_vf.yaml", {**BATCH, "model.pretrained": "{pretrained}"}),
+    "raffel2020_fine_tuning": Curve("raffel2020/scan_length26_random_t5.yaml", T5),
+    "raffel2020_adapters": Curve(
+        "raffel2020/scan_length26_random_t5.yaml", {**T5, "peft.r": 4, "peft.target_modules": "all-linear"}
+    ),
 }  # fmt: skip
 
 
 def tiny_recipe(name: str, folder: Path) -> Recipe:
     """The recipe of a curve, which reads and writes in that folder."""
     curve = CURVES[name]
-    made = {"tokenizer": lambda: write_tokenizer(folder / "tokenizer"), "pretrained": lambda: pretrained(folder)}
+    made = {
+        "tokenizer": lambda: write_tokenizer(folder / "tokenizer"),
+        "pretrained": lambda: pretrained(folder),
+        "t5": lambda: small_t5(folder / "t5"),
+    }
     overrides = {**EVERY, **curve.overrides, "output_dir": str(folder / "run")}
     for key, value in overrides.items():
-        if value in ("{tokenizer}", "{pretrained}"):
+        if str(value).strip("{}") in made:
             overrides[key] = str(made[value.strip("{}")]())
     return load_recipe(Path("recipes") / curve.recipe, [f"{key}={json.dumps(overrides[key])}" for key in overrides])
 
@@ -147,6 +157,17 @@ def pretrained(folder: Path) -> Path:
         vocab_size=300, hidden_size=16, intermediate_size=24, num_attention_heads=2, num_hidden_layers=2
     )
     DepthWidthForCausalLM(config).float().save_pretrained(path)
+    return path
+
+
+def small_t5(path: Path) -> Path:
+    """A T5 of random weights with its tokenizer."""
+    write_tokenizer(path)
+    torch.manual_seed(0)
+    config = T5Config(
+        vocab_size=300, d_model=16, d_kv=8, d_ff=24, num_layers=2, num_heads=2, decoder_start_token_id=0
+    )  # fmt: skip
+    T5ForConditionalGeneration(config).float().save_pretrained(path)
     return path
 
 
@@ -195,6 +216,8 @@ def train(name: str, folder: Path) -> dict[str, list[float]]:
         task = prepare_task(recipe)
         # which a checkpoint to go on from is not
         model = task.build_model(attention_of(recipe)).double()
+        if recipe.peft is not None:
+            model = with_adapters(model, recipe.peft)
         trainer = CurveTrainer(recipe, model, task)
         trainer.train()
     updates = [trainer.curve[step] for step in sorted(trainer.curve)]
