@@ -250,6 +250,6 @@ def test_only_our_own_decoders_write_into_memory_of_a_fixed_size() -> None:
     ids = torch.tensor([[3, 4, 5]])
     kinds = []
     for model in (own, other):
-        _, _, cache = decoding._prompt(model, ids, torch.ones_like(ids), 5)
+        _, _, cache = decoding.read_prompt(model, ids, torch.ones_like(ids), 5)
         kinds.append({type(layer) for layer in cache.layers})
     assert kinds == [{decoding.PreallocatedLayer}, {DynamicSlidingWindowLayer}]

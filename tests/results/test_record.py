@@ -303,7 +303,7 @@ def test_the_processor_s_name(text, name, monkeypatch):
 
     monkeypatch.setattr(Path, "read_text", read_text)
     monkeypatch.setattr(surroundings.platform, "processor", lambda: "by its platform")
-    assert surroundings._cpu_name() == name
+    assert surroundings.cpu_name() == name
 
 
 def test_the_commit_is_that_of_our_own_checkout_only(tmp_path, monkeypatch):
@@ -315,13 +315,13 @@ def test_the_commit_is_that_of_our_own_checkout_only(tmp_path, monkeypatch):
     for words in (["init", "-q"], [*who, "commit", "-q", "--allow-empty", "-m", "theirs"]):
         subprocess.run(["git", *words], cwd=repository, check=True)
     monkeypatch.setattr(surroundings, "__file__", str(installed))
-    assert surroundings._git_commit() is None
+    assert surroundings.git_commit() is None
     for words in (["add", "."], [*who, "commit", "-q", "-m", "ours"]):
         subprocess.run(["git", *words], cwd=repository, check=True)
-    commit = surroundings._git_commit()
+    commit = surroundings.git_commit()
     assert len(commit) == 40
     installed.write_text("changed")
-    assert surroundings._git_commit() == commit + "+"
+    assert surroundings.git_commit() == commit + "+"
 
 
 # predictions

@@ -93,7 +93,7 @@ def _about_data(
         yield "Streamed, so lengths and vocabulary are not known"
     elif lengths or builder.is_prepared:
         builder.download_and_prepare()
-        yield _measured(builder.as_dataset())
+        yield measured_text(builder.as_dataset())
     else:
         yield "Lengths and vocabulary: not prepared yet; add --lengths"
 
@@ -131,7 +131,7 @@ def _splits(config: ConfigInfo) -> str:
     return "Splits\n" + _indented(_columns(rows))
 
 
-def _measured(dataset: datasets.DatasetDict) -> str:
+def measured_text(dataset: datasets.DatasetDict) -> str:
     """Lengths of the text columns by split, and their number of different words."""
     import pyarrow.compute
 

@@ -138,7 +138,7 @@ def greedy_decode(
             f"lengths of {rows} rows must fall from num_steps={num_steps} to more than the {num_given} given tokens, "
             f"not {lengths}"
         )
-    begin = _encode if model.config.is_encoder_decoder else _prompt
+    begin = read_source if model.config.is_encoder_decoder else read_prompt
     step, fed, cache = begin(model, input_ids, attention_mask, num_steps)
     ids, logits = [], []
     if given is not None:
@@ -177,7 +177,7 @@ def keep_rows(cache: Cache, count: int) -> None:
 Step = Callable[[torch.Tensor, Cache | None], Any]
 
 
-def _encode(
+def read_source(
     model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, num_steps: int
 ) -> tuple[Step, torch.Tensor, Cache | None]:
     """For an encoder-decoder: the step function, the start symbols (B, 1), and a cache."""
@@ -198,7 +198,7 @@ def _encode(
     return step, input_ids.new_full((input_ids.shape[0], 1), model.config.decoder_start_token_id), cache
 
 
-def _prompt(
+def read_prompt(
     model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, num_steps: int
 ) -> tuple[Step, torch.Tensor, Cache | None]:
     """For a decoder alone: the step function, the left-padded source (B, S), and a cache."""

@@ -44,10 +44,10 @@ def environment() -> dict[str, Any]:
 
     packages = (torch, transformers, datasets, accelerate, tokenizers, numpy)
     versions = {package.__name__: package.__version__ for package in packages}
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else _cpu_name()
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else cpu_name()
     return {
         "versions": {"python": platform.python_version(), "hf_sysgen": __version__, **versions},
-        "git_commit": _git_commit(),
+        "git_commit": git_commit(),
         "device": device,
         "num_threads": torch.get_num_threads(),
     }
@@ -75,7 +75,7 @@ def write_starts(run_dir: Path, starts: list[Start]) -> None:
     write_whole(run_dir / STARTS, _STARTS.dump_json(starts, indent=1).decode() + "\n")
 
 
-def _cpu_name() -> str:
+def cpu_name() -> str:
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -85,7 +85,7 @@ def _cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
-def _git_commit() -> str | None:
+def git_commit() -> str | None:
     """The commit of the checkout with this file, with `+` if files are changed; `None` for an installed package."""
     here = Path(__file__).resolve().parent
     commands = (

@@ -15,7 +15,7 @@ from upstream_files import Files
 
 from hf_sysgen.data import DataError, benchmark_info, load_benchmark
 from hf_sysgen.data.archives import open_member
-from hf_sysgen.data.describe import _measured
+from hf_sysgen.data.describe import measured_text
 from hf_sysgen.data.flores.builder import UPSTREAM_SPLITS, Flores
 from hf_sysgen.data.text.translation import learn_sentencepiece, sentencepiece_encoder
 
@@ -43,7 +43,7 @@ def test_definition(load: Callable[[str], Any], files: Files, tmp_path: Path, co
     assert [check for check in checks if not check.holds] == []
     assert len(checks) == 3 * files.whole + 2 * 3 + 1
     # no split is train, so nothing is said of words that it lacks
-    assert re.search(r"Vocabulary\n +input: [\d,]+ different words; target: ", _measured(dataset))
+    assert re.search(r"Vocabulary\n +input: [\d,]+ different words; target: ", measured_text(dataset))
     for part in dataset.values():
         assert part.column_names == ["input", "target", "document"]
         for column in part.column_names:
