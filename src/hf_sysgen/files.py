@@ -182,7 +182,9 @@ def file_name(text: str) -> str:
 def flush_to_disk(folder: Path) -> None:
     """Flush everything below a folder to the disk, so that after a power cut no later file exists without it."""
     for path in [*folder.rglob("*"), folder, folder.parent]:
-        _flush(path)
+        # another process may mark the same folder: its unfinished mark goes at any moment
+        if not is_unfinished(folder / COMPLETE, path):
+            _flush(path)
 
 
 def _flush(path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import hf_sysgen.files as files
 import hf_sysgen.training.run as run
-import hf_sysgen.training.tasks.registry as tasks
+import hf_sysgen.training.tasks.seq2seq as tasks
 import hf_sysgen.training.trainer as trainer
 
 

@@ -211,7 +211,10 @@ def test_a_checkpoint_is_on_the_disk_before_its_mark(tmp_path, monkeypatch):
         files.os, "fsync", lambda handle: done.append(Path(os.readlink(f"/proc/self/fd/{handle}")).name)
     )
     (tmp_path / "model.safetensors").write_bytes(b"weights")
+    # another process's unfinished mark, which is gone when it is looked at
+    (tmp_path / ".complete.0").symlink_to("gone")
     mark_complete(tmp_path)
+    (tmp_path / ".complete.0").unlink()
     assert done[0] == "model.safetensors"
     assert done[-1].startswith(".complete.")
     checksum = hashlib.sha256(b"weights").hexdigest()
