@@ -31,7 +31,7 @@ from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import RESULTS, Record
 from hf_sysgen.training.launch import sweep as launch_sweep
 from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
-from hf_sysgen.training.launch.states import state_of
+from hf_sysgen.training.launch.states import STATES, state_of
 from hf_sysgen.training.run import run_recipe
 
 STAND_IN = Path(__file__).with_name("sweep_stand_in.py")
@@ -57,7 +57,7 @@ def write_sweep(folder: Path, name: str = "sweep", **keys) -> Path:
 def stand_in_command(processes, file, overrides) -> list[str]:
     recipe = load_recipe(file, overrides)
     accuracy = recipe.training.learning_rate if recipe.training.learning_rate < 1 else 0.5
-    split = {"examples": 2, "accuracy": accuracy, "loss": 1.0, "by_length": [(1, 2, accuracy)]}
+    split = {"examples": 2, "accuracy": accuracy, "loss": 1 - accuracy, "by_length": [(1, 2, accuracy)]}
     record = Record(
         file=recipe.file, overrides=recipe.overrides, recipe=recipe, recipe_hash=recipe.hash, seed=recipe.seed,
         steps=2, num_parameters=1, splits={"validation": split, "test": split}, history=[], train_seconds=1.0,
@@ -78,6 +78,21 @@ def stand_in_command(processes, file, overrides) -> list[str]:
 
 def sweep(*words: str | Path):
     return CliRunner().invoke(app, ["sweep", *map(str, words)])
+
+
+def states(*words: str | Path) -> dict[str, str]:
+    """The state of each run, as `--dry-run` lists them."""
+    result = sweep(*words, "--dry-run")
+    assert result.exit_code == 0, result.output
+    listed = [line.split() for line in result.stdout.splitlines()]
+    return {name.removesuffix(":"): state for state, name, *_ in listed if state in STATES}
+
+
+def one_error(result) -> str:
+    """The message of a command that ended with one line."""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: ")
+    return line
 
 
 def starts(folder: Path) -> dict[str, int]:
@@ -129,76 +144,99 @@ def test_overrides(folder):
     assert [run.recipe.model.fields["dropout"] for run in load_sweep(path, ["model.dropout=0.5"]).runs] == [0.5] * 8
     # values that YAML would read otherwise
     write_sweep(folder, axes={"paper.cell": ["null", "3", None], "training.report_to": ["none"]}, seeds=[0])
-    with pytest.raises(RecipeError, match="two runs are one"):
+    with pytest.raises(RecipeError, match="runs/tiny/seed0"):
         load_sweep(path)
     write_sweep(folder, axes={"paper.cell": ["3"]}, seeds=[0])
     assert load_sweep(path).runs[0].recipe.paper.cell == "3"
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "key"),
     [
-        ({"recipe": ["tiny.yaml"]}, "did you mean 'recipes'?"),
-        ({"training.max_steps": 5}, "'training.max_steps'"),
-        ({"recipes": []}, "recipes: "),
-        ({"recipes": "tiny.yaml"}, "recipes: "),
-        ({"recipes": ["absent.yaml"]}, "absent.yaml: "),
-        ({"recipes": ["tiny.yaml", "tiny.yaml"]}, "recipes: "),
-        ({"recipes": ["tiny.yaml", "./tiny.yaml"]}, "in runs/tiny/seed0"),
-        ({"seeds": [0, 0]}, "seeds: "),
-        ({"seeds": [True]}, "seeds.0: "),
-        ({"seeds": [-1]}, "seeds.0: "),
-        ({"axes": ["training.max_steps"]}, "axes: "),
-        ({"axes": {"training.max_steps": 5}}, "axes.training.max_steps: "),
-        ({"axes": {"training.stepz": [5]}}, "'training.stepz'"),
-        ({"axes": {"training.max_steps": [5, "six"]}}, "training.max_steps=six"),
-        ({"axes": {"model.hidden_size": [16, 17]}}, "hidden_size=17"),
-        ({"axes": {"seed": [1]}}, "seed: is decided by `seeds`"),
-        ({"axes": {"output_dir": ["a"]}}, "output_dir: is decided by"),
-        ({"cells": [{"seed": 1}]}, "seed: is decided by `seeds`"),
-        ({"cells": {"training.max_steps": 3}}, "cells: "),
-        ({"cells": [{"training.max_steps": 3}], "axes": {"training.max_steps": [4]}}, "stands in `cells`"),
-        ({"cells": [{"training.max_steps": 6}, {}]}, "two runs are one"),
-        ({"axes": {"data.config": ["length", "lenght"]}}, "'lenght'"),
-        ({"axes": {"data.benchmark": ["skan"]}}, "'skan'"),
-        ({"select": "accuracy"}, "select: "),
-        ({"select": ["test", "accuracy"]}, "select: "),
-        ({"select": "train accuracy"}, "select: "),
-        ({"axes": {1: [2], "training.max_steps": [3]}}, "1"),
-        ({"cells": [{"training.max_steps": 3}, {None: 4}]}, "cells"),
-        ({"select": "dev accuracy"}, "has no split 'dev'; it has train, validation, test"),
+        ({"recipe": ["tiny.yaml"]}, "recipe"),
+        ({"training.max_steps": 5}, "training.max_steps"),
+        ({"recipes": []}, "recipes"),
+        ({"recipes": "tiny.yaml"}, "recipes"),
+        ({"recipes": ["tiny.yaml", "tiny.yaml"]}, "recipes"),
+        ({"seeds": [0, 0]}, "seeds"),
+        ({"seeds": [True]}, "seeds"),
+        ({"seeds": [-1]}, "seeds"),
+        ({"axes": ["training.max_steps"]}, "axes"),
+        ({"axes": {"training.max_steps": 5}}, "axes"),
+        ({"axes": {"training.stepz": [5]}}, "training.stepz"),
+        ({"axes": {"training.max_steps": [5, "six"]}}, "training.max_steps"),
+        ({"axes": {"model.hidden_size": [16, 17]}}, "model.hidden_size"),
+        ({"axes": {"seed": [1]}}, "seed"),
+        ({"axes": {"output_dir": ["a"]}}, "output_dir"),
+        ({"cells": [{"seed": 1}]}, "seed"),
+        ({"cells": {"training.max_steps": 3}}, "cells"),
+        ({"axes": {"data.config": ["length", "lenght"]}}, "data.config"),
+        ({"axes": {"data.benchmark": ["skan"]}}, "data.benchmark"),
+        ({"select": "accuracy"}, "select"),
+        ({"select": ["test", "accuracy"]}, "select"),
+        ({"select": "train accuracy"}, "select"),
+        ({"select": "dev accuracy"}, "select"),
     ],
     ids=str,
-)  # fmt: skip
-def test_wrong_files(folder, changes, message):
+)
+def test_wrong_keys(folder, changes, key):
     path = write_sweep(folder, **changes)
-    result = sweep(path, "--jobs", 1)
-    assert result.exit_code == 2
-    (line,) = result.stderr.splitlines()
-    assert line.startswith(f"error: {path}")
-    assert message in line
-    assert not (folder / "runs").exists()
+    with pytest.raises(RecipeError) as caught:
+        load_sweep(path)
+    assert caught.value.key == key
+    assert_refused(path, key)
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("changes", "named"),
     [
-        (["steps"], "'steps': an override is key=value"),
-        (["seed=3"], "seed: is decided by `seeds`"),
-        (["seeds=3"], "seeds: "),
-        (["--accelerate", "absent.yaml"], "--accelerate: there is no file absent.yaml"),
-        (["--accelerate", "absent.yaml", "--slurm", ""], "--accelerate: there is no file absent.yaml"),
-        (["--run", "runs/tiny/seed4"], "has no run 'runs/tiny/seed4', did you mean 'runs/tiny/seed"),
+        ({"recipes": ["absent.yaml"]}, "absent.yaml"),
+        ({"recipes": ["tiny.yaml", "./tiny.yaml"]}, "runs/tiny/seed0"),
+        ({"cells": [{"training.max_steps": 3}], "axes": {"training.max_steps": [4]}}, "training.max_steps"),
+        ({"cells": [{"training.max_steps": 6}, {}]}, "runs/tiny/seed0"),
+        ({"axes": {1: [2], "training.max_steps": [3]}}, "1"),
+        ({"cells": [{"training.max_steps": 3}, {None: 4}]}, "None"),
+    ],
+    ids=str,
+)
+def test_wrong_files(folder, changes, named):
+    assert_refused(write_sweep(folder, **changes), named)
+
+
+def assert_refused(path: Path, named: str) -> None:
+    """By one line with the file and what is wrong in it, before any run."""
+    result = sweep(path, "--jobs", 1)
+    assert result.exit_code == 2
+    file, said = one_error(result).removeprefix("error: ").split(": ", 1)
+    assert file == str(path)
+    assert re.search(rf"(?<!\w){re.escape(named.rpartition('.')[2])}(?!\w)", said)
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["steps"], "'steps'"),
+        (["seed=3"], "seed"),
+        (["seeds=3"], "seeds"),
+        (["--accelerate", "absent.yaml"], "absent.yaml"),
+        (["--accelerate", "absent.yaml", "--slurm", ""], "absent.yaml"),
+        (["--run", "runs/tiny/seed4"], "runs/tiny/seed4"),
     ],
 )
-def test_wrong_words(folder, words, message):
+def test_wrong_words(folder, words, named):
     result = sweep(write_sweep(folder), *words)
     assert result.exit_code == 2
-    (line,) = result.stderr.splitlines()
-    assert message in line
-    assert "error: " in sweep("absent.yaml").stderr
+    assert named in one_error(result)
+    assert not Path("runs").exists()
+
+
+def test_no_sweep(folder):
     (folder / "list.yaml").write_text("- a")
-    assert sweep("list.yaml").stderr.startswith("error: list.yaml: ")
+    for name in ("absent.yaml", "list.yaml"):
+        result = sweep(name)
+        assert result.exit_code == 2
+        assert name in one_error(result)
 
 
 def test_one_fails_and_the_others_finish(folder):
@@ -206,25 +244,18 @@ def test_one_fails_and_the_others_finish(folder):
     (folder / "broken").touch()
     result = sweep(path, "--jobs", 2)
     assert result.exit_code == 1, result.output
-    assert result.stderr.startswith("error: runs/tiny/seed1 ")
-    assert result.stderr.count("\n") == 1
-    for word in ("the disk is on fire", "runs/tiny/seed1.log"):
-        assert word in result.stderr
-    assert result.stdout.startswith("4 runs, 0 of them finished already\n")
-    assert "finished runs/tiny/seed2: validation=0.0100 test=0.0100 (1 s)" in result.stdout
-    assert "selected" not in result.stdout
-    assert "exit status 1" in (folder / "runs/tiny/seed1.log").read_text()
-    listed = sweep(path, "--dry-run")
-    assert listed.exit_code == 0
-    assert "failed     runs/tiny/seed1: RuntimeError: the disk is on fire\n" in listed.stdout
-    assert "4 runs: 3 finished, 0 running, 0 resumable, 1 failed, 0 new" in listed.stdout
+    for word in ("runs/tiny/seed1 ", "the disk is on fire", "runs/tiny/seed1.log"):
+        assert word in one_error(result)
+    assert "test accuracy" not in result.stdout
+    assert "the disk is on fire" in (folder / "runs/tiny/seed1.log").read_text()
+    assert states(path) == dict.fromkeys(ALL, "finished") | {"runs/tiny/seed1": "failed"}
+    assert starts(folder) == ALL
 
     before = {name: state for name, state in snapshot(folder / "runs").items() if "seed1" not in name}
     (folder / "broken").unlink()
     again = sweep(path)
     assert again.exit_code == 0
-    assert again.stdout.startswith("4 runs, 3 of them finished already\n")
-    assert "selected by the highest mean test accuracy" in again.stdout
+    assert "test accuracy" in again.stdout
     assert {name: state for name, state in snapshot(folder / "runs").items() if "seed1" not in name} == before
     assert starts(folder) == ALL | {"runs/tiny/seed1": 2}
 
@@ -238,25 +269,24 @@ def test_what_the_rule_selects(folder):
         seeds=[0, 1],
         select="test accuracy",
     )
-    result = sweep(path)
-    assert result.exit_code == 0
-    lines = result.stdout.splitlines()[-3:]
-    assert [" ".join(line.split()) for line in lines] == [
-        "selected by the highest mean test accuracy of cells seeds mean sd",
-        "tiny,data.config=length,training.learning_rate=0.03 3 2 0.0300 0.0000",
-        "tiny,data.config=simple,training.learning_rate=0.03 3 2 0.0300 0.0000",
-    ]
-    assert "lowest mean test loss" in sweep(path, "select=test loss").stdout
+    for rule, mean in (("test accuracy", "0.0300"), ("test loss", "0.9700")):
+        result = sweep(path, f"select={rule}")
+        assert result.exit_code == 0
+        assert [line.split() for line in result.stdout.splitlines()[-2:]] == [
+            [f"tiny,data.config={config},training.learning_rate=0.03", "3", "2", mean, "0.0000"]
+            for config in ("length", "simple")
+        ]
     wrong = sweep(path, "select=test bleu")
     assert wrong.exit_code == 2
-    assert "'bleu'" in wrong.stderr
+    assert "'bleu'" in one_error(wrong)
     for file in (folder / "runs").rglob(RESULTS):
         record = json.loads(file.read_text())
         record["splits"]["other"] = record["splits"].pop("test")
         file.write_text(json.dumps(record))
     wrong = sweep(path)
     assert wrong.exit_code == 2
-    assert "results.json: has no split 'test'" in wrong.stderr
+    for word in ("results.json", "'test'"):
+        assert word in one_error(wrong)
 
 
 def test_a_folder_of_another_recipe_fails_alone(folder):
@@ -279,12 +309,12 @@ def test_a_run_whose_folder_was_removed_is_new(folder):
     path = write_sweep(folder, seeds=[0])
     assert sweep(path).exit_code == 0
     shutil.rmtree(folder / "runs/tiny/seed0")
-    assert "new        runs/tiny/seed0\n" in sweep(path, "--dry-run").stdout
+    assert states(path) == {"runs/tiny/seed0": "new"}
 
 
 def test_two_sweeps_share_their_runs(folder):
     assert sweep(write_sweep(folder, "one", seeds=[0, 1])).exit_code == 0
-    assert sweep(write_sweep(folder, "two", seeds=[1, 2])).stdout.startswith("2 runs, 1 of them finished already")
+    assert sweep(write_sweep(folder, "two", seeds=[1, 2])).exit_code == 0
     assert starts(folder) == {f"runs/tiny/seed{seed}": 1 for seed in range(3)}
 
 
@@ -292,15 +322,15 @@ def test_some_runs(folder):
     path = write_sweep(folder, select="test accuracy")
     result = sweep(path, "--run", "runs/tiny/seed2")
     assert result.exit_code == 0
-    assert "selected" not in result.output
+    assert "test accuracy" not in result.output
     assert starts(folder) == {"runs/tiny/seed2": 1}
 
 
-def _sweep(folder: Path, words: list[str]) -> None:
+def _sweep(folder: Path, words: list[str], output: str = "out.txt") -> None:
     """`hf-sysgen sweep` in a process of its own, which Ctrl-C reaches even if tests run where it does not."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(folder)
-    handle = os.open("out.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    handle = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(handle, 1)
     os.dup2(handle, 2)
     TrainingProcesses.command = stand_in_command
@@ -322,6 +352,10 @@ def in_progress(folder):
     (folder / "hold").unlink(missing_ok=True)
 
 
+def written(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
 def wait_until(condition) -> None:
     end = time.monotonic() + 300
     while not condition():
@@ -332,9 +366,8 @@ def wait_until(condition) -> None:
 def test_the_same_sweep_twice_at_once(folder, in_progress):
     result = sweep("sweep.yaml")
     assert result.exit_code == 2
-    assert result.stderr.startswith("error: sweep.yaml ")
-    assert result.stderr.count("\n") == 1
-    assert "4 runs: 0 finished, 2 running, 0 resumable, 0 failed, 2 new" in sweep("sweep.yaml", "--dry-run").stdout
+    assert "sweep.yaml" in one_error(result)
+    assert list(states("sweep.yaml").values()) == ["running", "running", "new", "new"]
     (folder / "hold").unlink()
     in_progress.join()
     assert in_progress.exitcode == 0
@@ -343,9 +376,11 @@ def test_the_same_sweep_twice_at_once(folder, in_progress):
 
 def test_another_sweep_waits_for_a_run_that_is_trained(folder, in_progress):
     path = write_sweep(folder, "other", seeds=[0])
-    other = forks.Process(target=_sweep, args=(folder, [str(path)]))
+    other = forks.Process(target=_sweep, args=(folder, [str(path)], "other.txt"))
     other.start()
-    wait_until(lambda: "[runs/tiny/seed0] trained by another process: step 1/2" in (folder / "out.txt").read_text())
+    # it tells how far that one is, and does not start it
+    wait_until(lambda: "step 1/2" in written(folder / "other.txt"))
+    assert starts(folder) == {"runs/tiny/seed0": 1, "runs/tiny/seed1": 1}
     (folder / "hold").unlink()
     for process in (other, in_progress):
         process.join()
@@ -355,13 +390,15 @@ def test_another_sweep_waits_for_a_run_that_is_trained(folder, in_progress):
 
 def test_a_run_that_train_has_in_hand_is_waited_for(folder):
     path = write_sweep(folder, seeds=[0])
-    (folder / "out.txt").touch()
+    (folder / "hold").touch()
     with locked(folder / "runs/tiny/seed0/.lock"):
-        assert state_of(load_sweep(path).runs[0]) == ("running", "by a command of its own")
+        assert states(path) == {"runs/tiny/seed0": "running"}
         process = forks.Process(target=_sweep, args=(folder, [str(path)]))
         process.start()
-        wait_until(lambda: "[runs/tiny/seed0] trained by another process\n" in (folder / "out.txt").read_text())
+        # of a run that it started, the second line would be the run's own
+        wait_until(lambda: written(folder / "out.txt").count("[runs/tiny/seed0] ") > 1)
         assert starts(folder) == {}
+        (folder / "hold").unlink()
     process.join()
     assert process.exitcode == 0
     assert starts(folder) == {"runs/tiny/seed0": 1}
@@ -372,9 +409,8 @@ def test_interrupted(folder, in_progress, number):
     os.kill(in_progress.pid, number)
     in_progress.join()
     assert in_progress.exitcode == 130
-    assert "error: interrupted; the same command resumes" in (folder / "out.txt").read_text()
-    states = [state_of(run)[0] for run in load_sweep("sweep.yaml").runs]
-    assert states == ["resumable", "resumable", "new", "new"]
+    assert len(re.findall("^error: ", written(folder / "out.txt"), re.MULTILINE)) == 1
+    assert list(states("sweep.yaml").values()) == ["resumable", "resumable", "new", "new"]
     (folder / "hold").unlink()
     assert sweep("sweep.yaml").exit_code == 0
     assert starts(folder) == ALL | {"runs/tiny/seed0": 2, "runs/tiny/seed1": 2}
@@ -434,7 +470,8 @@ def test_slurm(folder, sbatch):
     result = sweep(path, "training.max_steps=6", "--slurm", "--partition 'my gpus' --gres gpu:1", "--jobs", 2)
     assert result.exit_code == 0, result.output
     script = folder / "runs/sweeps/sweep/array.sh"
-    assert result.stdout == "job 4711: 3 of 4 runs, as runs/sweeps/sweep/array.sh says\n"
+    for word in ("4711", "runs/sweeps/sweep/array.sh"):
+        assert word in result.stdout
     assert (folder / "sbatch_words").read_text() == (
         "--parsable --partition my gpus --gres gpu:1 runs/sweeps/sweep/array.sh\n"
     )
@@ -454,29 +491,38 @@ def test_slurm(folder, sbatch):
     (folder / "refused").touch()
     refused = sweep(path, "--slurm", "")
     assert refused.exit_code == 1
-    assert "sbatch refused runs/sweeps/sweep/array.sh: sbatch: error: invalid partition" in refused.stderr
+    for word in ("runs/sweeps/sweep/array.sh", "invalid partition"):
+        assert word in one_error(refused)
+    (folder / "refused").unlink()
+    (folder / "sbatch_words").unlink()
     assert sweep(path).exit_code == 0
-    assert "there is nothing to submit" in sweep(path, "--slurm", "").stderr
+    nothing = sweep(path, "--slurm", "")
+    assert nothing.exit_code == 2
+    assert str(path) in one_error(nothing)
+    assert not (folder / "sbatch_words").exists()
 
 
 def test_slurm_is_asked_what_waits(folder, sbatch):
     """A run that waits is not submitted again; one that has left the queue unfinished is."""
     path = write_sweep(folder, seeds=[0, 1, 2])
     names = [f"runs/tiny/seed{seed}" for seed in range(3)]
-    assert sweep(path, "--slurm", "").exit_code == 0
+    script = folder / "runs/sweeps/sweep/array.sh"
+
+    def submitted() -> list[str]:
+        assert sweep(path, "--slurm", "").exit_code == 0
+        return [name for name in names if f"  {name}\n" in script.read_text()]
+
+    assert submitted() == names
     (folder / "queue").write_text("4711 0\n4711 2\n99 1\n")
-    listed = sweep(path, "--dry-run").stdout.splitlines()
-    assert [line.split()[0] for line in listed[:3]] == ["waiting", "new", "waiting"]
-    assert sweep(path, "--slurm", "").stdout.startswith("job 4711: 1 of 3 runs")
-    script = (folder / "runs/sweeps/sweep/array.sh").read_text()
-    assert [name for name in names if f"  {name}\n" in script] == names[1:2]
+    assert list(states(path).values()) == ["waiting", "new", "waiting"]
+    assert submitted() == names[1:2]
     (folder / "queue").write_text("4711 0\n")
-    assert sweep(path, "--slurm", "").stdout.startswith("job 4711: 2 of 3 runs")
+    # the second job's task
+    assert submitted() == [names[0], names[2]]
     (folder / "away").touch()
     result = sweep(path, "--slurm", "")
     assert result.exit_code == 1
-    assert "squeue failed" in result.stderr
-    assert "Unable to contact slurm controller" in result.stderr
+    assert "Unable to contact slurm controller" in one_error(result)
 
 
 def test_slurm_where_there_is_none(folder, monkeypatch):
@@ -484,7 +530,7 @@ def test_slurm_where_there_is_none(folder, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     result = sweep(path, "--slurm", "")
     assert result.exit_code == 2
-    assert "sbatch is not in PATH" in result.stderr
+    assert "sbatch" in one_error(result)
 
 
 def test_status_of_several():
