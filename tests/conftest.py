@@ -12,7 +12,7 @@ for _variable in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE
     os.environ.pop(_variable, None)
 
 import torch  # noqa: E402
-from upstream_files import FOLDERS, WHOLE, Files, whole_files_are_here  # noqa: E402
+from upstream_files import FOLDERS, WHOLE, Files  # noqa: E402
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -42,6 +42,6 @@ def sample() -> Files:
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The whole upstream files of the benchmarks."""
-    if not whole_files_are_here():
+    if WHOLE is None:
         pytest.skip("needs the whole upstream files, not a part: set HF_SYSGEN_DATA_DIR to the folder that holds them")
     return WHOLE

@@ -18,11 +18,8 @@ from hf_sysgen.data.registry import benchmark_builder
 
 SAMPLE = Path(__file__).parent / "fixtures" / "upstream"
 # read when imported, as tests start without the variable
-WHOLE = Path(os.environ.get(DATA_DIR_VARIABLE) or Path(__file__).parents[2] / "shared" / "data")
-
-
-def whole_files_are_here() -> bool:
-    return (WHOLE / "scan" / "tasks.txt").is_file()
+_NAMED = Path(os.environ.get(DATA_DIR_VARIABLE) or "nowhere")
+WHOLE = _NAMED if (_NAMED / "scan" / "tasks.txt").is_file() else None
 
 
 @dataclass(frozen=True)
@@ -71,4 +68,4 @@ class Files:
         return builder.as_dataset()
 
 
-FOLDERS = [Files(SAMPLE, whole=False), *([Files(WHOLE, whole=True)] if whole_files_are_here() else [])]
+FOLDERS = [Files(SAMPLE, whole=False), *([Files(WHOLE, whole=True)] if WHOLE else [])]
