@@ -114,6 +114,7 @@ CURVES = {
     "chakravarthy2022_role_filler": Curve(
         "chakravarthy2022/scan_jump_role_loss_threshold.yaml", {**BATCH, **BOTH_SIDES}
     ),
+    "chakravarthy2022_transformer": Curve("chakravarthy2022/scan_jump_transformer.yaml", {**BATCH, **BOTH_SIDES}),
     "petty2023_pretraining": Curve(
         "petty2023/pretrain_41M_2.yaml",
         {
