@@ -67,7 +67,7 @@ class Toy(BenchmarkBuilder):
 
 @pytest.fixture
 def toy_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_BENCHMARKS", {"toy": TOY})
+    monkeypatch.setattr(registry, "benchmarks", lambda: {"toy": TOY})
 
 
 def prepared(cache_dir: Path, fault: Exception | None = None) -> datasets.DatasetDict:

@@ -494,11 +494,12 @@ def test_git_blob(tmp_path: Path, suffix: str) -> None:
 
 @pytest.mark.parametrize(("source", "times"), [(SOURCE, 1), (BLOB_SOURCE, 2)], ids=["sha256", "git blob"])
 def test_read_no_more_than_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Source, times: int) -> None:
-    read, chunks = [], hf_sysgen.data.fetch._chunks
-    monkeypatch.setattr(hf_sysgen.data.fetch, "_chunks", lambda *place: read.append(place) or chunks(*place))
     path = mirrored(tmp_path)
+    opened, whole = [], open
+    monkeypatch.setattr("builtins.open", lambda file, *mode, **more: opened.append(file) or whole(file, *mode, **more))
     assert locate(source, tmp_path) == locate(source, tmp_path) == path
-    assert len(read) == times
+    assert opened.count(path) == times
+    monkeypatch.undo()
     # of the same size
     path.write_bytes(CONTENT[::-1])
     os.utime(path, ns=(0, 0))

@@ -23,7 +23,7 @@ from hf_sysgen.data.clutrr.kinship import TARGETS
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import encoded_sources, load_checkpoint
 from hf_sysgen.hub.model_card import model_card
-from hf_sysgen.hub.publish_model import Checkpoint, _write_files, run_card
+from hf_sysgen.hub.publish_model import publish_model, run_card
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks import translation as translation_task
@@ -107,17 +107,17 @@ def test_what_the_hub_shows_beside_a_decoder(runs: dict[str, Path], tmp_path: Pa
     assert {result.dataset_type for result in data.eval_results} == {"org/scan"}
     assert "widget" not in ModelCard(run_card(runs["roles"])).data.to_dict()
 
-    checkpoint = Checkpoint(run / "model", run / "model", record, record.steps)
-    _write_files(checkpoint, tmp_path, "org/scan")
-    (path,) = (tmp_path / ".eval_results").iterdir()
+    folder = tmp_path / "out"
+    publish_model(run, "owner/name", folder=folder, dataset="org/scan")
+    (path,) = (folder / ".eval_results").iterdir()
     entries = parse_eval_result_entries(yaml.safe_load(path.read_text()))
     scores = {(one.dataset_id, one.task_id): one.value for one in entries}
     config = record.recipe.data.config
     expected = {("org/scan", f"{config}_{name}"): round(split.accuracy, 4) for name, split in record.splits.items()}
     assert scores == expected
-    assert "@inproceedings{lake" in (tmp_path / "CITATION.bib").read_text()
-    model, _ = load_checkpoint(tmp_path)
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    assert "@inproceedings{lake" in (folder / "CITATION.bib").read_text()
+    model, _ = load_checkpoint(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     said = [{"role": "user", "content": record.example}]
     read = encoded_sources(model, tokenizer, [record.example])[0]
     assert tokenizer.apply_chat_template(said)["input_ids"] == read
