@@ -17,6 +17,7 @@ import hf_sysgen.training.run
 import hf_sysgen.training.tasks.registry
 from hf_sysgen.cli.main import app
 from hf_sysgen.cli.recipe import fields_text
+from hf_sysgen.results.reading import read_record
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.zoo import ZOO, zoo_folder, zoo_names
 
@@ -92,16 +93,16 @@ def test_list():
     assert "none of models, benchmarks, recipes, sweeps, zoo, all" in invoke("list", "fruit").stderr
 
 
-def test_train_says_where_results_are_and_not_twice(tmp_path, few_examples):
+def test_train_says_where_results_are_and_not_twice(tmp_path, few_examples, monkeypatch):
     recipe = write_recipe(tmp_path, output_dir=str(tmp_path / "run"), max_steps=2)
     result = invoke("train", recipe, "seed=3")
     assert result.exit_code == 0
-    assert f"results, predictions and checkpoint are in {tmp_path / 'run'}" in result.output
-    assert "test: exact match" in result.output
+    accuracy = read_record(tmp_path / "run" / "results.json").splits["test"].accuracy
+    for text in (str(tmp_path / "run"), f"{accuracy:.4f}"):
+        assert text in result.output
     before = snapshot(tmp_path / "run")
-    result = invoke("train", recipe, "seed=3")
-    assert result.exit_code == 0
-    assert "is finished already, nothing to do" in result.output
+    monkeypatch.setattr(hf_sysgen.training.run, "prepare_task", lambda recipe: pytest.fail("work was begun"))
+    assert invoke("train", recipe, "seed=3").exit_code == 0
     assert snapshot(tmp_path / "run") == before
 
 

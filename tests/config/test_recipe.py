@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tiny_runs import SIZES, TINY, tiny_sections, write_recipe
 
 import hf_sysgen.config.io
-from hf_sysgen.config.check import DERIVED_FIELDS, OWNED, own_fields
+from hf_sysgen.config.check import DERIVED_FIELDS, OWNED, filled, own_fields
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.fields import FIELDS, UNDECLARED, changes_of, in_hashes, merged, nested
 from hf_sysgen.config.io import (
@@ -186,9 +186,13 @@ def test_fields_without_effect_make_no_other_cell(file, override):
 
 def test_fields_at_their_default_are_no_mistake():
     """A sweep may give all of its recipes what only some of them make use of, as long as it changes nothing."""
-    load_recipe("chaabouni2021/scan_sag.yaml", ["model.attention_span=2"])
+    file = "chaabouni2021/scan_sag.yaml"
+    assert filled(load_recipe(file, ["model.attention_span=2"])) == filled(load_recipe(file))
+
+
+def test_fields_that_another_one_gives_an_effect():
     words = ["model.renormalization=each_row", "model.attention_threshold=0.1"]
-    load_recipe("chakravarthy2022/scan_jump_filler.yaml", words)
+    assert load_recipe("chakravarthy2022/scan_jump_filler.yaml", words).model.fields["renormalization"] == "each_row"
 
 
 def test_tables_of_fields_without_effect_are_of_fields():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import random
+import re
 import stat
 import tarfile
 import zipfile
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from hf_sysgen.data.archives import open_member
-from hf_sysgen.data.errors import DataError
+from hf_sysgen.data.errors import DamagedData, DataError
 
 # hard to compress, so that a cut archive is cut inside it
 CONTENT = random.Random(7).randbytes(300_007)
@@ -48,11 +49,12 @@ def read(archive: Path, member: str) -> bytes:
 
 
 def refused(archive: Path, member: str) -> str:
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DamagedData) as caught:
         read(archive, member)
     message = str(caught.value)
     assert "\n" not in message
-    assert message.startswith(f"{archive}: member {member}: ")
+    assert str(archive) in message
+    assert member in message
     return message
 
 
@@ -70,11 +72,13 @@ def test_member(tmp_path: Path, mode: str, prefix: str) -> None:
 
 
 @pytest.mark.parametrize("mode", [*MODES, "zip"])
-@pytest.mark.parametrize(("count", "rest"), [(8, ""), (9, " and 1 more"), (10, " and 2 more")])
-def test_no_such_member(tmp_path: Path, mode: str, count: int, rest: str) -> None:
+@pytest.mark.parametrize("count", [8, 9, 10])
+def test_no_such_member(tmp_path: Path, mode: str, count: int) -> None:
+    """Eight of those that there are, and how many more."""
     members = {f"folder/{number}": b"" for number in range(count)}
-    message = refused(made(tmp_path / "a", members, mode), "folder/ten")
-    assert message.endswith("has no such file; it has " + ", ".join(list(members)[:8]) + rest)
+    _, last, rest = refused(made(tmp_path / "a", members, mode), "folder/ten").rpartition("folder/7")
+    assert last
+    assert re.findall(r"\d+", rest) == ([str(count - 8)] if count > 8 else [])
 
 
 @pytest.mark.parametrize("mode", [*MODES, "zip"])
@@ -83,7 +87,7 @@ def test_truncated(tmp_path: Path, mode: str, kept: float) -> None:
     archive = made(tmp_path / "a", {"b.txt": CONTENT, "c.txt": CONTENT}, mode)
     data = archive.read_bytes()
     archive.write_bytes(data[: int(kept * len(data))])
-    assert "cannot read the archive" in refused(archive, "c.txt")
+    refused(archive, "c.txt")
 
 
 # tar's own stream does not look at gzip's checksum; what `locate` returns was checked as a whole
@@ -93,20 +97,20 @@ def test_flipped_byte(tmp_path: Path, mode: str) -> None:
     data = bytearray(archive.read_bytes())
     data[len(data) // 2] ^= 255
     archive.write_bytes(data)
-    assert "cannot read the archive" in refused(archive, "b.txt")
+    refused(archive, "b.txt")
 
 
 @pytest.mark.parametrize("archive", ["absent", "text"])
 def test_no_archive(tmp_path: Path, archive: str) -> None:
     (tmp_path / "text").write_text("no archive at all")
-    assert "cannot read the archive" in refused(tmp_path / archive, "b.txt")
+    refused(tmp_path / archive, "b.txt")
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz", "zip"])
 @pytest.mark.parametrize("name", ["../out.txt", "/etc/out.txt", "a/../../out.txt"])
 def test_path_that_climbs_out(tmp_path: Path, mode: str, name: str) -> None:
     archive = made(tmp_path / "a", {name: b"out", "in.txt": b"in"}, mode)
-    assert name in refused(archive, name)
+    refused(archive, name)
     assert read(archive, "in.txt") == b"in"
 
 
@@ -114,8 +118,7 @@ def test_path_that_climbs_out(tmp_path: Path, mode: str, name: str) -> None:
 def test_link_in_tar(tmp_path: Path, kind: bytes) -> None:
     info = tarfile.TarInfo("b.txt")
     info.type, info.linkname = kind, "/etc/passwd"
-    message = refused(tar_of(tmp_path / "a", {"b.txt": info}), "b.txt")
-    assert message.endswith("is a link or a folder in the archive, not a file")
+    refused(tar_of(tmp_path / "a", {"b.txt": info}), "b.txt")
 
 
 def test_link_in_zip(tmp_path: Path) -> None:
@@ -125,7 +128,7 @@ def test_link_in_zip(tmp_path: Path) -> None:
         zipped.writestr(info, "/etc/passwd")
         zipped.writestr("folder/", "")
     for member in ("b.txt", "folder/"):
-        assert "is a link or a folder" in refused(tmp_path / "a", member)
+        refused(tmp_path / "a", member)
 
 
 @pytest.mark.parametrize("mode", ["w:gz", "zip"])

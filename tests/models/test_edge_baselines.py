@@ -284,9 +284,19 @@ def test_contradictions(config_class, changes: dict, message: str) -> None:
         config_class(**changes)
 
 
-def test_only_what_applies_is_checked() -> None:
-    BiaffineDependencyParserConfig(encoder="bilstm", hidden_size=10, num_attention_heads=4)
-    TransformerGraphParserConfig(hidden_size=7, num_attention_heads=7, position_scheme="clipped_relative")
+@pytest.mark.parametrize(
+    ("config_class", "fields", "other", "free", "bound"),
+    [
+        (BiaffineDependencyParserConfig, {"hidden_size": 10, "num_attention_heads": 4}, "encoder",
+         "bilstm", "transformer"),
+        (TransformerGraphParserConfig, {"hidden_size": 7, "num_attention_heads": 7}, "position_scheme",
+         "clipped_relative", "absolute"),
+    ],
+)  # fmt: skip
+def test_only_what_applies_is_checked(config_class, fields: dict, other: str, free: str, bound: str) -> None:
+    assert getattr(config_class(**fields, **{other: free}), other) == free
+    with pytest.raises(StrictDataclassClassValidationError, match="hidden_size"):
+        config_class(**fields, **{other: bound})
 
 
 def test_graphs_need_their_edges_and_their_query() -> None:

@@ -127,17 +127,15 @@ def test_checkpoint_translates_like_the_run(learned):
     assert batch["input_ids"][0][batch["attention_mask"][0] == 1].tolist() == ids
 
 
-def test_second_start_changes_no_file(tmp_path, few_examples, capsys):
+def test_second_start_changes_no_file(tmp_path, few_examples, monkeypatch):
     words = [str(write_recipe(tmp_path, output_dir=str(tmp_path / "run")))]
     assert main(words) == 0
-    assert "exact match" in capsys.readouterr().out
     before = snapshot(tmp_path / "run")
-    assert main(words) == 0
-    assert "is finished already, nothing to do" in capsys.readouterr().out
-    assert snapshot(tmp_path / "run") == before
+    monkeypatch.setattr(hf_sysgen.training.run, "prepare_task", lambda recipe: pytest.fail("work was begun"))
     # keys that only place a run do not make it another one
-    assert main([*words, "training.logging_steps=7"]) == 0
-    assert snapshot(tmp_path / "run") == before
+    for more in ([], ["training.logging_steps=7"]):
+        assert main([*words, *more]) == 0
+        assert snapshot(tmp_path / "run") == before
 
 
 def test_two_runs_in_one_folder(tmp_path, few_examples, capsys):
@@ -274,8 +272,9 @@ def test_folder_of_another_recipe(learned, tmp_path, capsys):
     path = write_recipe(tmp_path / "run" / "model", output_dir=str(tmp_path / "run"))
     message = refused([str(path)], capsys)
     path.unlink()
-    assert "holds a run of another recipe" in message
-    assert "training.max_steps: 300 there, 6 here" in message
+    assert message.startswith("error: output_dir: ")
+    for word in ("training.max_steps", "300", "6"):
+        assert word in message
     assert "logging_steps" not in message
     assert snapshot(tmp_path) == before
 
@@ -287,15 +286,17 @@ def test_folder_with_foreign_files(name, tmp_path, capsys):
     before = snapshot(tmp_path)
     message = refused([str(write_recipe(tmp_path)), f"output_dir={tmp_path / 'run'}"], capsys)
     (tmp_path / "tiny.yaml").unlink()
-    assert "is no run of this package" in message
+    assert message.startswith("error: output_dir: ")
     assert snapshot(tmp_path) == before
 
 
 def test_folder_that_is_a_file(tmp_path, capsys):
     (tmp_path / "file").write_text("mine")
     path = str(write_recipe(tmp_path))
-    assert "is no run of this package" in refused([path, f"output_dir={tmp_path / 'file'}"], capsys)
-    assert "cannot write to" in refused([path, f"output_dir={tmp_path / 'file' / 'below'}"], capsys)
+    for output_dir in (tmp_path / "file", tmp_path / "file" / "below"):
+        message = refused([path, f"output_dir={output_dir}"], capsys)
+        assert message.startswith("error: output_dir: ")
+        assert str(output_dir) in message
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -318,25 +319,27 @@ def test_damaged_recipe_copy(tmp_path, capsys):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "recipe.yaml").write_text("model: [")
     path = str(write_recipe(tmp_path, output_dir=str(tmp_path / "run")))
-    assert "recipe.yaml: not YAML" in refused([path], capsys)
+    assert str(tmp_path / "run" / "recipe.yaml") in refused([path], capsys)
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "named"),
     [
-        ({"size": 9, "length_buckets": 2}, "batches.size=9 is not a multiple of batches.length_buckets=2"),
-        ({"size": 62, "sampling": "epochs"}, "batches.size=62 is more than the 61 training examples"),
+        ({"size": 9, "length_buckets": 2}, ["batches.size=9", "batches.length_buckets=2"]),
+        ({"size": 62, "sampling": "epochs"}, ["batches.size=62", "61"]),
         # of no extra of ours, so that it is absent
-        ({"report_to": "comet_ml"}, "training.report_to=comet_ml is not installed"),
+        ({"report_to": "comet_ml"}, ["training.report_to=comet_ml"]),
         (
             {"sampling": "epochs", "epochs": 1, "max_steps": 100, "kept_steps": [5, 50]},
-            "training.kept_steps=[5, 50] must end by step 8, where batches.epochs=1 do",
+            ["training.kept_steps=[5, 50]", "step 8", "batches.epochs=1"],
         ),
     ],
 )
-def test_what_shows_only_with_the_data(changes, message, tmp_path, few_examples, capsys):
+def test_what_shows_only_with_the_data(changes, named, tmp_path, few_examples, capsys):
     path = str(write_recipe(tmp_path, output_dir=str(tmp_path / "run"), **changes))
-    assert message in refused([path], capsys)
+    message = refused([path], capsys)
+    for words in named:
+        assert words in message
     # nothing that the corrected recipe would stumble on
     assert not list(tmp_path.glob("run/*"))
 

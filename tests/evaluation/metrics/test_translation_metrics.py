@@ -97,7 +97,7 @@ def test_bleu_needs_predictions_and_a_setup():
         bleu([], [])
     with pytest.raises(UserError, match="1 references for 2 predictions"):
         bleu(["a b", "c"], ["a b"])
-    with pytest.raises(UserError, match="2 references for 1 predictions"):
+    with pytest.raises(UserError, match=r"2 references.* 1 predictions"):
         bleu(["a b"], ["a b", "c"])
 
 
@@ -181,13 +181,13 @@ def test_words_of_moses_tokens_and_pieces():
 def test_comp_refuses_what_it_cannot_match():
     with pytest.raises(UserError, match="'old house'"):
         comp(["x"], ["x"], [["old house"]])
-    with pytest.raises(UserError, match="no noun-adjective pair"):
+    with pytest.raises(UserError, match="pairs"):
         comp(["x"], ["x"], [[]])
-    with pytest.raises(UserError, match="no rule 'stem' of comp"):
+    with pytest.raises(UserError, match="'stem'"):
         comp(["x"], ["x"], [["new response"]], "stem")
-    with pytest.raises(UserError, match="2 references for 1 predictions"):
+    with pytest.raises(UserError, match=r"2 references.* 1 predictions"):
         comp(["x"], ["x", "y"], [["new response"]])
-    with pytest.raises(UserError, match="0 pairs for 1 predictions"):
+    with pytest.raises(UserError, match=r"0 pairs.* 1 predictions"):
         comp(["x"], ["x"], [])
 
 

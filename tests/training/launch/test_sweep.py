@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from made_examples import any_benchmark
 from tiny_runs import ROOT, command, environment, forks, shrunk, snapshot, tiny_sections, weights, write_recipe
@@ -538,7 +539,8 @@ def test_status_of_several():
 
 
 def test_processes_at_once(monkeypatch):
-    monkeypatch.setattr("hf_sysgen.training.launch.processes._gpus", lambda: ["4", "7"])
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     assert TrainingProcesses(None, 5).at_once == 2
     assert TrainingProcesses(8, 5).at_once == 5
     launched = TrainingProcesses(None, 1, accelerate=Path("a.yaml"))
@@ -556,7 +558,8 @@ def test_processes_at_once(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     assert processes.train(Path(), [], 0, lines.append) == 0
     assert lines == ["4 5", "7 5", "4 5", "4 2"]
-    monkeypatch.setattr("hf_sysgen.training.launch.processes._gpus", list)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3, 4}, raising=False)
     assert (TrainingProcesses(None, 9).at_once, TrainingProcesses(2, 9).threads) == (5, 2)
 
