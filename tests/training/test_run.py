@@ -290,13 +290,15 @@ def test_folder_with_foreign_files(name, tmp_path, capsys):
     assert snapshot(tmp_path) == before
 
 
-def test_folder_that_is_a_file(tmp_path, capsys):
+def test_folder_that_is_a_file(tmp_path, capsys, monkeypatch):
     (tmp_path / "file").write_text("mine")
     path = str(write_recipe(tmp_path))
-    for output_dir in (tmp_path / "file", tmp_path / "file" / "below"):
+    for output_dir in (tmp_path / "file" / "below", tmp_path / "file"):
         message = refused([path, f"output_dir={output_dir}"], capsys)
         assert message.startswith("error: output_dir: ")
         assert str(output_dir) in message
+        # the file itself is refused before any work
+        monkeypatch.setattr(hf_sysgen.training.run, "prepare_task", lambda recipe: pytest.fail("work was begun"))
     assert (tmp_path / "file").read_text() == "mine"
 
 
