@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hf_sysgen.analysis import csordas2021 as devil_analyses
 from hf_sysgen.analysis import petty2023 as depth_analyses
-from hf_sysgen.analysis.csordas2021 import benchmark_of, cells, curve, mean_curve
+from hf_sysgen.analysis.csordas2021 import benchmark_of, curve, mean_curve
 from hf_sysgen.analysis.plotting import (
     LAYERS,
     Cloud,
@@ -30,6 +30,7 @@ from hf_sysgen.analysis.plotting import (
 )
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import write_whole
+from hf_sysgen.results.cells import by_cell, labels
 from hf_sysgen.results.evaluations import read_evaluations
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import MODEL, RESULTS, Record
@@ -133,13 +134,14 @@ def early_stopping(runs: Runs, patience: int = 2500, as_worded: bool = False, sp
         patience: steps without a better loss on validation.
         as_worded: as the paper words it, where its code differs.
     """
-    stoppings = {
-        name: devil_analyses.early_stopping(records, patience, as_worded, split)
-        for name, records in cells(_records(runs)).items()
-    }
-    rows = [(name, one.step, one.stopped, one.final) for name, one in stoppings.items()]
-    lines = [_banded(name, one.accuracies) for name, one in stoppings.items()]
-    rules = [(one.step, name) for name, one in stoppings.items()]
+    cells = by_cell(_records(runs))
+    stoppings = [
+        (name, devil_analyses.early_stopping(records, patience, as_worded, split))
+        for name, records in zip(labels(cells), cells, strict=True)
+    ]
+    rows = [(name, one.step, one.stopped, one.final) for name, one in stoppings]
+    lines = [_banded(name, one.accuracies) for name, one in stoppings]
+    rules = [(one.step, name) for name, one in stoppings]
     panel = Panel("dashed: where early stopping would have stopped", STEP, f"accuracy on {split}", lines, rules,
                   ends=(-0.03, 1.03))  # fmt: skip
     header = ("cell", "stopping step (median)", "accuracy there", "final accuracy")
@@ -182,9 +184,10 @@ def loss_accuracy(
 def double_descent(runs: Runs, split: str = "test") -> Finding:
     """Csordas et al. 2021, Figure 3."""
     panels, rows = [], []
+    cells = by_cell(_records(runs))
     for metric, y in (("accuracy", "accuracy"), ("loss", "loss (nats per token)")):
         lines = []
-        for name, records in cells(_records(runs)).items():
+        for name, records in zip(labels(cells), cells, strict=True):
             points = mean_curve([curve(record, split, metric) for record in records])
             lines.append(_banded(name, points))
             rows += [(name, metric, *point, len(records)) for point in points]

@@ -28,6 +28,7 @@ from hf_sysgen.reports.papers import (
     papers,
     whole_of,
 )
+from hf_sysgen.results.cells import by_cell
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import RESULTS, Record
 
@@ -82,8 +83,7 @@ class Collection:
 @dataclass(frozen=True)
 class Measurement:
     """
-    Runs of one recipe over seeds, as a number for a cell; recipes of one file that differ in what decides the cell are
-    several.
+    Runs of one recipe over seeds, whatever their precision, as a number for a cell; an edited recipe is another one.
 
     Attributes:
         name: name of the runs' recipe file, with overrides.
@@ -287,11 +287,11 @@ def _means(parts: Sequence[Sequence[Measurement]]) -> list[Measurement]:
     return [replace(firsts[0], values=values, seeds=tuple(seeds), records=records)]
 
 
-def unplaced(records: Sequence[Record]) -> list[str]:
-    """Names of runs that belong to no cell of any table."""
+def unplaced(records: Iterable[Record]) -> list[list[Record]]:
+    """The runs that belong to no cell of any table, over seeds, in the order of their names."""
     runs = [cell.run for paper in papers() for table in paper.tables for cell in table if cell.run]
-    named = {record.name: record for record in records}
-    return sorted(name for name, one in named.items() if not any(run.is_of(one.file, one.overrides) for run in runs))
+    outside = (one for one in records if not any(run.is_of(one.file, one.overrides) for run in runs))
+    return sorted(by_cell(outside), key=lambda cell: cell[0].name)
 
 
 @cache
@@ -305,27 +305,25 @@ def _measurements(cell: Cell, table: Table, by_recipe: Mapping[str, Sequence[Rec
     if run is None or not any(run.is_of(one.file, one.overrides) for one in by_recipe.get(run.recipe, ())):
         return []
     setup = run.setup(shipped_recipe(run.recipe))
-    groups: dict[tuple[str, Any, float | None, tuple[str, ...]], dict[int, Record]] = defaultdict(dict)
+    groups: dict[tuple[str, str, Any], dict[int, Record]] = defaultdict(dict)
     # the paper's precision last: of two runs of a seed that one counts
     for record in sorted(by_recipe[run.recipe], key=lambda one: not _other_precision(one, setup)):
         if measured(record, run.measure) is not None and run.is_of(record.file, record.overrides):
             # one run per seed: a copy of its record does not count
             length = f"{record.recipe.epochs} epochs" if _ended_by_epochs(record) else record.steps
-            changes = _changes(record, setup, run.choices)
-            key = record.name_without(PRECISION), length, _budget(record, setup), changes
-            groups[key][record.seed] = record
+            groups[record.file, record.recipe.cell_without(*PRECISION), length][record.seed] = record
     found = []
-    for (name, _, budget, changes), runs in groups.items():
+    for runs in groups.values():
         records = [runs[seed] for seed in sorted(runs)]
         steps = [record.steps for record in records]
         ours = Measurement(
-            name=name,
+            name=records[0].name_without(PRECISION),
             values=_values(cell, records, measured),
             seeds=tuple(sorted(runs)),
-            budget=budget,
+            budget=_budget(records[0], setup),
             steps=(min(steps), max(steps)),
             paper_steps=None if setup.epochs else setup.training.max_steps,
-            changes=changes,
+            changes=_changes(records[0], setup, run.choices),
             records=tuple(records),
             precision=_precisions(records, setup),
         )

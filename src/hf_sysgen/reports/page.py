@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from hf_sysgen.reports import comparison
 from hf_sysgen.reports.comparison import INTERVAL, RULE, Collection, Comparison, TableReport, summarize, unplaced
 from hf_sysgen.reports.curves import SERIES, Curve, Point, draw_comparison, draw_curves
 from hf_sysgen.reports.report import SUMMARY, UNITS, headline, label, measured_cells, number, remarks, summary_rows
+from hf_sysgen.results.cells import by_cell, labels
 from hf_sysgen.results.record import Record
 
 # verdict -> CSS class, and a sign, so that colour is not needed
@@ -73,7 +74,7 @@ def page(reports: Sequence[TableReport], found: Collection) -> str:
         cell=_cell,
         remarks=remarks,
         runs=_runs(records),
-        unplaced=unplaced(records),
+        unplaced=labels(unplaced(records)),
     )
 
 
@@ -168,28 +169,26 @@ def _comparisons(report: TableReport) -> list[dict[str, str]]:
 
 def _runs(records: Sequence[Record]) -> list[dict[str, Any]]:
     """All runs by benchmark: curves during training, accuracy by length and by case, and a table."""
-    groups: dict[tuple[str, str], dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
-    for record in records:
-        data = record.recipe.data
-        groups[data.benchmark, data.config][record.name].append(record)
+    cells = by_cell(records)
+    groups: dict[tuple[str, str], list[tuple[str, list[Record]]]] = defaultdict(list)
+    for name, cell in sorted(zip(labels(cells), cells, strict=True), key=lambda one: one[0]):
+        data = cell[0].recipe.data
+        groups[data.benchmark, data.config].append((name, cell))
     found = []
     for index, ((benchmark, config), runs) in enumerate(sorted(groups.items())):
-        names = sorted(runs)
         drawings = [
             drawing
-            for start in range(0, len(names), LINES)
-            for drawing in _run_drawings(
-                {name: runs[name] for name in names[start : start + LINES]}, f"runs{index}-{start}"
-            )
+            for start in range(0, len(runs), LINES)
+            for drawing in _run_drawings(runs[start : start + LINES], f"runs{index}-{start}")
         ]
-        rows = [_run_row(name, runs[name]) for name in names]
+        rows = [_run_row(name, cell) for name, cell in runs]
         found.append({"benchmark": benchmark, "config": config, "drawings": drawings, "rows": rows})
     return found
 
 
-def _run_drawings(runs: Mapping[str, Sequence[Record]], prefix: str) -> list[dict[str, str]]:
+def _run_drawings(runs: Sequence[tuple[str, Sequence[Record]]], prefix: str) -> list[dict[str, str]]:
     training, lengths, cases = [], [], []
-    for name, records in runs.items():
+    for name, records in runs:
         for split, dashed in (("test", False), ("validation", True)):
             if points := _means(point for record in records for point in record.curve(split, "accuracy")):
                 training.append(Curve(name, points, dashed))
