@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_records import made_record
+from made_records import made_record, made_rows
 from typer.testing import CliRunner
 
 from hf_sysgen.analysis import commands as analyse
@@ -479,7 +479,7 @@ def test_ranks_of_a_checkpoint(tmp_path):
 
 
 def test_evaluations_are_read_in_order(tmp_path):
-    records = [{"loss": 0.5, "exact": True}, {"loss": 1.25, "exact": False}]
+    records = made_rows([{"loss": 0.5, "exact": True}, {"loss": 1.25, "exact": False}])
     for step in (1000, 500, 20000, 500):
         write_evaluation(tmp_path, "test", step, records)
     write_evaluation(tmp_path, "validation", 500, records[:1])
@@ -532,7 +532,8 @@ def test_commands_write_table_and_figure(tmp_path):
     done = invoke("iid-table", runs, "-o", tmp_path / "out")
     assert "1.00 ± 0.00 (0.30)" in done.stdout
     for step in (1, 2):
-        write_evaluation(runs / "0", "test", step, [{"loss": 0.5, "exact": True}, {"loss": 2.0 * step, "exact": False}])
+        examples = made_rows([{"loss": 0.5, "exact": True}, {"loss": 2.0 * step, "exact": False}])
+        write_evaluation(runs / "0", "test", step, examples)
     assert invoke("good-bad-loss", runs / "0", "-o", tmp_path / "out").exit_code == 0
     assert (tmp_path / "out" / "good-bad-loss.csv").read_text() == "step,good,bad,all\n1,0.5,2.0,1.25\n2,0.5,4.0,2.25\n"
 
