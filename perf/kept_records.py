@@ -21,7 +21,7 @@ from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.files import write_whole
 from hf_sysgen.hub.publish_model import one_cell, run_card
-from hf_sysgen.reports.comparison import collect
+from hf_sysgen.reports.matching import collect
 from hf_sysgen.reports.papers import PRECISION
 from hf_sysgen.results.cells import by_cell
 from hf_sysgen.results.reading import read_record

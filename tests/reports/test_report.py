@@ -22,17 +22,9 @@ from hf_sysgen.config.io import load_recipe, shipped_files, write_override
 from hf_sysgen.config.sweep import load_sweep
 from hf_sysgen.errors import UserError
 from hf_sysgen.reports import comparison as reproduction
-from hf_sysgen.reports.comparison import (
-    Collection,
-    Measurement,
-    collect,
-    compare,
-    difference_interval,
-    reproduce,
-    summarize,
-    unplaced,
-)
+from hf_sysgen.reports.comparison import compare, difference_interval, reproduce, summarize
 from hf_sysgen.reports.curves import Curve, Point, draw_comparison, draw_curves
+from hf_sysgen.reports.matching import Collection, Measurement, collect, unplaced
 from hf_sysgen.reports.papers import Cell, Run, Table, find_tables, papers, whole_of
 from hf_sysgen.reports.report import document, measured_cells, number, terminal
 from hf_sysgen.reports.write import write_report

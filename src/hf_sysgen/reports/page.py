@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from hf_sysgen.reports import comparison
-from hf_sysgen.reports.comparison import INTERVAL, RULE, Collection, Comparison, TableReport, summarize, unplaced
+from hf_sysgen.reports.comparison import INTERVAL, RULE, Comparison, TableReport, summarize
 from hf_sysgen.reports.curves import SERIES, Curve, Point, draw_comparison, draw_curves
+from hf_sysgen.reports.matching import Collection, unplaced
 from hf_sysgen.reports.report import SUMMARY, UNITS, headline, label, measured_cells, number, remarks, summary_rows
 from hf_sysgen.results.cells import by_cell, labels
 from hf_sysgen.results.record import Record

@@ -13,13 +13,11 @@ from hf_sysgen.reports.comparison import (
     REACHED,
     REPRODUCED,
     RULE,
-    Collection,
     Comparison,
-    Measurement,
     TableReport,
     summarize,
-    unplaced,
 )
+from hf_sysgen.reports.matching import Collection, Measurement, unplaced
 from hf_sysgen.reports.papers import Cell, Table
 from hf_sysgen.results.cells import labels
 from hf_sysgen.results.record import Record, SplitMetrics
