@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from hf_sysgen.analysis import commands as analyse
 from hf_sysgen.analysis import csordas2021 as devil
-from hf_sysgen.analysis.commands import read_runs
+from hf_sysgen.analysis.finding import read_runs
 from hf_sysgen.analysis.petty2023 import (
     accuracy_at_loss,
     at_equal_loss,

@@ -322,7 +322,7 @@ def cards(rng: random.Random, folder: Path) -> None:
 
 
 def analyses(rng: random.Random, folder: Path) -> None:
-    from hf_sysgen.analysis import commands
+    from hf_sysgen.analysis import commands, finding
 
     spoilt_record(rng, folder / "run" / "results.json")
     name, options = rng.choice(
@@ -336,7 +336,7 @@ def analyses(rng: random.Random, folder: Path) -> None:
             ("lexical_structural", {}),
         )
     )
-    commands.analyse([folder / "run"], folder, lambda found: getattr(commands, name)(found, **options))
+    finding.analyse([folder / "run"], folder, lambda found: getattr(commands, name)(found, **options))
 
 
 PREDICTIONS = (
