@@ -22,6 +22,7 @@ from c4_packing import read_texts
 from kept_records import keep
 
 from hf_sysgen.analysis import commands as analyse
+from hf_sysgen.analysis.finding import analyse as write
 from hf_sysgen.analysis.plotting import check_picture
 from hf_sysgen.config.sweep import load_sweep
 from hf_sysgen.data.c4.files import write_shards
@@ -62,7 +63,7 @@ def main() -> None:
         (tuned, partial(analyse.equal_loss, loss=None)),
         (tuned, analyse.ranks),
     ):
-        print(analyse.analyse(runs, arguments.figures, find))
+        print(write(runs, arguments.figures, find))
     print(f"{minutes:.1f} minutes of text, tokenizer, pretraining and fine-tuning, as far as they were not done before")
 
 

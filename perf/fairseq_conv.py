@@ -208,7 +208,7 @@ def compare(fconv: types.ModuleType, seed: int, most: int | None) -> dict[str, A
                 for numbers, same in theirs.pairs(ours):
                     same.copy_(numbers)
         records = evaluate_split(ours.eval(), task.splits["test"])
-        row |= {name: float(np.mean([record["exact"] for record in records])), f"{name}_training_loss": loss}
+        row |= {name: float(np.mean([record.exact for record in records])), f"{name}_training_loss": loss}
     return row
 
 

@@ -76,7 +76,7 @@ def timed(words: list[str], folder: Path, rounds: int = 1) -> tuple[dict[str, fl
 
 
 def records(folder: Path, rounds: int) -> Iterator[dict[str, Any]]:
-    kept = kept_cells()[Path(RECIPE).stem][0]
+    kept = kept_cells()[load_recipe(RECIPE).cell_key][0]
     for count in COUNTS:
         runs = folder / str(count) / "runs"
         for seed in range(count):
@@ -92,7 +92,7 @@ def records(folder: Path, rounds: int) -> Iterator[dict[str, Any]]:
 def sweep(folder: Path, rounds: int) -> Iterator[dict[str, Any]]:
     recipe = load_recipe(RECIPE)
     (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe.to_dict()), encoding="utf-8")
-    kept = kept_cells()[Path(RECIPE).stem][0]
+    kept = kept_cells()[recipe.cell_key][0]
     for count in COUNTS:
         place = folder / str(count)
         place.mkdir()

@@ -21,8 +21,9 @@ from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.files import write_whole
 from hf_sysgen.hub.publish_model import one_cell, run_card
-from hf_sysgen.reports.comparison import collect
+from hf_sysgen.reports.matching import collect
 from hf_sysgen.reports.papers import PRECISION
+from hf_sysgen.results.cells import by_cell
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import MODEL, RESULTS, Record, SplitMetrics, write_record
 from hf_sysgen.zoo import CHECKPOINTS, zoo_folder, zoo_names
@@ -61,12 +62,10 @@ def kept_records() -> list[Record]:
     return [record for _, record in found.records]
 
 
-def kept_cells() -> dict[str, list[Record]]:
-    """The records of each cell, by seed. A cell is a recipe file with overrides; the key is its name."""
-    cells: dict[str, list[Record]] = {}
-    for record in kept_records():
-        cells.setdefault(record.name, []).append(record)
-    return {name: one_cell(cells[name], RESULTS_FOLDER) for name in sorted(cells, key=in_order)}
+def kept_cells() -> dict[tuple[str, str], list[Record]]:
+    """The records of each cell, by seed, in the order of names; the key is what identifies the cell."""
+    cells = sorted(by_cell(kept_records()), key=lambda cell: in_order(cell[0].name))
+    return {cell[0].cell_key: one_cell(cell, RESULTS_FOLDER) for cell in cells}
 
 
 def in_order(text: str) -> list[tuple[str, int]]:
@@ -88,17 +87,17 @@ def link_cards() -> None:
             link.symlink_to(os.path.relpath(zoo_folder(name) / "README.md", link.parent))
 
 
-def keep_seeds(cells: Mapping[str, Sequence[Record]]) -> None:
+def keep_seeds(cells: Mapping[tuple[str, str], Sequence[Record]]) -> None:
     """Copy the records of other seeds to each model whose weights are kept, for its card."""
     for name in zoo_names():
         folder = zoo_folder(name)
         record = read_record(folder / RESULTS)
-        for other in cells[record.name]:
+        for other in cells[record.cell_key]:
             if other.seed != record.seed:
                 write_record(folder / f"seed{other.seed}" / RESULTS, other)
 
 
-def measured_heads(cells: Mapping[str, Sequence[Record]]) -> dict[Path, str]:
+def measured_heads(cells: Mapping[tuple[str, str], Sequence[Record]]) -> dict[Path, str]:
     """
     The text of each recipe with kept records, with their numbers in its head.
 
@@ -122,7 +121,7 @@ def head(path: Path, cells: Sequence[Sequence[Record]]) -> str:
     # the recipe as it stands first, whatever its precision
     cells = sorted(cells, key=lambda records: len(records[0].overrides.keys() - set(PRECISION)))
     for records in cells[:MOST_SETTINGS]:
-        changes = records[0].name.partition(",")[2]
+        changes = records[0].settings()
         parts.append((f"{changes}: " if changes else "") + measured(records))
     parts[0] = f"# Measured here: {parts[0]}"
     if more := len(cells) - len(parts):

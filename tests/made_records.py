@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.recipe import Recipe, recipe_of
+from hf_sysgen.results.predictions import ROW, Row
 from hf_sysgen.results.record import Record
 
 TINY = {
@@ -63,3 +64,10 @@ def made_record(
         **fields,
     }
     return Record.model_validate({**content, "splits": measured}, strict=False)
+
+
+def made_rows(rows: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """Rows of predictions from their fields; of the split test, and empty predictions, where these are missing."""
+    return [
+        ROW.validate_python({"split": "test", **({} if "nats" in row else {"prediction": ""}), **row}) for row in rows
+    ]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from browser import BROWSER
+from made_records import made_rows
 from tiny_runs import command
 from typer.testing import CliRunner
 
@@ -31,7 +32,7 @@ def run(tmp_path: Path) -> Path:
     shutil.copytree(zoo_folder(DEFAULT), folder)
     row = {"split": "test", "row": 0, "input": "walk", "prediction": "I_RUN", "target": "I_WALK", "exact": False}
     rows = [{**row, "target_length": 27}, {**row, "row": 1, "prediction": "I_WALK", "exact": True, "target_length": 27}]
-    write_predictions(folder / PREDICTIONS, rows[::-1])
+    write_predictions(folder / PREDICTIONS, made_rows(rows[::-1]))
     return folder
 
 
@@ -89,7 +90,7 @@ def test_the_nearest_input_of_the_run_stands_in_for_an_answer(run: Path) -> None
     row = {"split": "gen", "prediction": "", "exact": False, "target_length": 4}
     sentences = {"A cat slept .": "cat ( 1 ) ; sleep", "Emma saw a dog .": "dog ( 3 ) ; see"}
     rows = [{**row, "row": at, "input": one, "target": sentences[one]} for at, one in enumerate(sentences)]
-    write_predictions(run / PREDICTIONS, rows)
+    write_predictions(run / PREDICTIONS, made_rows(rows))
     assert demo.nearest(str(run), "Emma saw a cat .") == ("Emma saw a dog .", "dog ( 3 ) ; see")
     assert demo.nearest(DEFAULT, "Emma saw a cat .") is None
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.recipe import Recipe
-from hf_sysgen.reports.comparison import Collection, TableReport, collect, reproduce
+from hf_sysgen.reports.comparison import TableReport, reproduce
+from hf_sysgen.reports.matching import Collection, collect
+from hf_sysgen.results.cells import by_cell
 from hf_sysgen.results.record import Record
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,10 +31,15 @@ def reports() -> list[TableReport]:
     return reproduce("all", [record for _, record in kept().records])
 
 
-def records_of(name: str) -> list[Record]:
-    """The records of a recipe file without overrides, by seed."""
-    found = (record for _, record in kept().records if record.name == name)
-    return sorted(found, key=lambda record: record.seed)
+@cache
+def cells() -> dict[tuple[str, str], list[Record]]:
+    """The kept records of each cell by seed, by what identifies it."""
+    return {cell[0].cell_key: cell for cell in by_cell(record for _, record in kept().records)}
+
+
+def records_of(file: str) -> list[Record]:
+    """The records of a shipped recipe without overrides, by seed; `file` as csordas2021/cogs_relative."""
+    return cells().get(shipped()[file].cell_key, [])
 
 
 @cache

@@ -7,14 +7,15 @@ import itertools
 import re
 import statistics
 from functools import cache
-from pathlib import Path
 
-from kept import kept
+from kept import cells, kept
 
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import UserError
+from hf_sysgen.files import file_name
 from hf_sysgen.hub.publish_model import run_card
 from hf_sysgen.reports.leaderboard import FINE_TUNED, IN_CONTEXT, KINDS, TRAINED, Standing, best, standings
+from hf_sysgen.results.cells import labels
 from hf_sysgen.tables import markdown
 
 HEADER = ("model", "score", "seeds", "parameters", "steps", "card")
@@ -37,16 +38,20 @@ def cards() -> dict[str, str]:
     have no example for it."""
     found = {}
     for one in _standings():
-        path = one.records[0][0]
+        path, record = one.records[0]
         with contextlib.suppress(UserError):
             text = run_card(path)
-            found[_card(path)] = text.split("\n---\n", 1)[1] if text.startswith("---\n") else text
+            found[_card_names()[record.cell_key]] = text.split("\n---\n", 1)[1] if text.startswith("---\n") else text
     return found
 
 
-def _card(path: Path) -> str:
-    """The card's file name, without what a link cannot have."""
-    return f"{re.sub('[^A-Za-z0-9._-]', '-', path.stem.rpartition('-seed')[0])}.md"
+@cache
+def _card_names() -> dict[tuple[str, str], str]:
+    """The file of each cell's card, without what a link cannot have."""
+    names = labels(list(cells().values()))
+    return {
+        key: f"{re.sub('[^A-Za-z0-9._-]', '-', file_name(name))}.md" for key, name in zip(cells(), names, strict=True)
+    }
 
 
 def leaderboard_overview() -> str:
@@ -72,9 +77,9 @@ def leaderboard() -> str:
 
 
 def _row(one: Standing) -> tuple[str, ...]:
-    path, record = one.records[0]
-    name = record.file.rpartition("/")[2]
-    card = f"[{name}](cards/{_card(path)})" if _card(path) in cards() else name
+    record = one.records[0][1]
+    name, file = record.file.rpartition("/")[2], _card_names()[record.cell_key]
+    card = f"[{name}](cards/{file})" if file in cards() else name
     return (one.model, _score(one), str(len(one.scores)), f"{record.num_parameters:,}", f"{record.steps:,}", card)
 
 

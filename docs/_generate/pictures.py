@@ -19,17 +19,24 @@ from hf_sysgen.reports.curves import plot_accuracies
 from hf_sysgen.reports.papers import Cell, find_tables
 from hf_sysgen.results.record import Record
 
-# recipes of the paper's setup, and the names of the models in its Figure 3; small models add QUICK
+# models by their names in Figure 3 of Bergen et al. 2021: the recipe of the paper's setup, and of a small model
 CLUTRR = {
-    "clutrr_edge_234": "Edge Transformer", "clutrr_rat_234": "RAT", "clutrr_rrat_234": "RRAT", "clutrr_gat_234": "GAT",
-}  # fmt: skip
-QUICK = "_quick"
-SLOG = {
-    "Transformer": "slog_quick_transformer",
-    "Universal": "slog_quick_universal",
-    "Relative": "slog_quick_relative",
-    "Relative universal": "slog_quick_relative_universal",
+    "Edge Transformer": ("bergen2021/clutrr_edge_234", "bergen2021/clutrr_edge_234_quick"),
+    "RAT": ("bergen2021/clutrr_rat_234", "bergen2021/clutrr_rat_234_quick"),
+    "RRAT": ("bergen2021/clutrr_rrat_234", "bergen2021/clutrr_rrat_234_quick"),
+    "GAT": ("bergen2021/clutrr_gat_234",),
 }
+SLOG = {
+    "Transformer": "li2023/slog_quick_transformer",
+    "Universal": "li2023/slog_quick_universal",
+    "Relative": "li2023/slog_quick_relative",
+    "Relative universal": "li2023/slog_quick_relative_universal",
+}
+# the runs of `make run`
+MAIN_JOB = ("csordas2021/scan_length26_quick_relative_universal", "csordas2021/scan_length26_quick_universal")
+# small models of Petty et al. 2023 by depth, and the runs that are fine-tuned from them
+PRETRAINED = tuple(f"petty2023/pretrain_quick_{depth}" for depth in (1, 2, 4, 8))
+FINE_TUNED = ("petty2023/cogs_vf_quick",)
 # what recurses -> depth -> the split and case that have it; 4 is in training
 SLOG_DEPTHS = {
     "prepositional phrases": {"3": ("test", "PP_3"), "4": ("test_iid", "pp_4"), "5 to 12": ("test", "PP_5-12")},
@@ -48,10 +55,10 @@ def by_length(records: Sequence[Record]) -> dict[int, list[float]]:
     return {k: [100 * split[f"k={k}"].accuracy for split in splits] for k in lengths}
 
 
-def printed(name: str) -> dict[int, Cell]:
+def printed(file: str) -> dict[int, Cell]:
     """k -> the paper's number for a recipe without overrides, where it prints one."""
     cells = (cell for _, table in find_tables("bergen2021-table5") for cell in table)
-    return {int(cell.column): cell for cell in cells if cell.run and cell.run.recipe == name and not cell.run.overrides}
+    return {int(cell.column): cell for cell in cells if cell.run and cell.run.is_of(file, {})}
 
 
 def clutrr_by_k(path: Path) -> None:
@@ -61,11 +68,11 @@ def clutrr_by_k(path: Path) -> None:
     figure = Figure(figsize=(9.2, 4.0), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
     found: dict[int, list[float]] = {}
-    for number, ((name, model), colour, marker) in enumerate(zip(CLUTRR.items(), COLOURS, MARKERS, strict=False)):
+    for number, ((model, files), colour, marker) in enumerate(zip(CLUTRR.items(), COLOURS, MARKERS, strict=False)):
         # side by side, as points of one k would hide each other
         shift = 0.1 * (number - 1)
-        for axes, recipe, width in zip(panels, (name, name + QUICK), (1.8, 1.0), strict=True):
-            if not (records := records_of(recipe)):
+        for axes, file, width in zip(panels, files, (1.8, 1.0), strict=False):
+            if not (records := records_of(file)):
                 continue
             found = by_length(records)
             means = [statistics.fmean(values) for values in found.values()]
@@ -73,13 +80,13 @@ def clutrr_by_k(path: Path) -> None:
             axes.vlines(places, [*map(min, found.values())], [*map(max, found.values())], color=colour, linewidth=0.9)
             axes.plot(places, means, marker=marker, color=colour, linewidth=width, markersize=4.5,
                       label=f"{model}, {_seeds(records)}")  # fmt: skip
-        if theirs := printed(name):
+        if theirs := printed(files[0]):
             means, errors = ([getattr(cell, key) for cell in theirs.values()] for key in ("mean", "spread"))
             panels[0].errorbar(
                 [k + shift for k in theirs], means, yerr=errors, fmt=marker, color=colour, markerfacecolor="white",
                 markersize=7, elinewidth=1, capsize=2.5, zorder=3, label=f"{model}, the paper (± standard error)",
             )  # fmt: skip
-    small = _seeds(records_of(next(iter(CLUTRR)) + QUICK))
+    small = _seeds(records_of(CLUTRR["Edge Transformer"][1]))
     for axes, title in zip(panels, ("the paper's setup", f"small models, {small}"), strict=True):
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("relations in a test story, k (2, 3 and 4 in training)")
@@ -97,8 +104,8 @@ def slog_by_depth(path: Path) -> None:
 
     figure = Figure(figsize=(9.2, 3.4), layout="constrained")
     for axes, (title, depths) in zip(figure.subplots(1, 3, sharey=True), SLOG_DEPTHS.items(), strict=True):
-        for number, ((label, name), colour, marker) in enumerate(zip(SLOG.items(), COLOURS, MARKERS, strict=False)):
-            splits = [record.splits for record in records_of(name)]
+        for number, ((label, file), colour, marker) in enumerate(zip(SLOG.items(), COLOURS, MARKERS, strict=False)):
+            splits = [record.splits for record in records_of(file)]
             found = [[100 * one[split].by_category[case].accuracy for one in splits] for split, case in depths.values()]
             places = [depth + 0.08 * (number - 1.5) for depth in range(len(depths))]
             axes.vlines(places, [*map(min, found)], [*map(max, found)], color=colour, linewidth=0.9)
@@ -119,25 +126,25 @@ def _seeds(records: Sequence[Record]) -> str:
     return f"mean and range of {len(records)} seeds"
 
 
-def _curves(names: Sequence[str], path: Path) -> None:
+def _curves(files: Sequence[str], path: Path) -> None:
     """Accuracy during training of the first seed of each recipe."""
-    plot_accuracies([records_of(name)[0] for name in names], path)
+    plot_accuracies([records_of(file)[0] for file in files], path)
 
 
-def _depths(analysis: str, start: str, path: Path) -> None:
-    """A figure of Petty et al. 2023, from the records whose names have this start."""
-    records = [record for _, record in kept().records if record.name.startswith(start)]
+def _depths(analysis: str, files: Sequence[str], path: Path) -> None:
+    """A figure of Petty et al. 2023, from the records of these recipes, with any overrides."""
+    records = [record for _, record in kept().records if record.file in files]
     save(getattr(commands, analysis)([(RESULTS, record) for record in records]).draw(), path)
 
 
 PICTURES = {
     "clutrr_by_k.png": clutrr_by_k,
-    "scan_length26.png": partial(_curves, ("scan_length26_quick_relative_universal", "scan_length26_quick_universal")),
-    "cogs_graph_edge.png": partial(_curves, ("cogs_graph_edge_quick",)),
+    "scan_length26.png": partial(_curves, MAIN_JOB),
+    "cogs_graph_edge.png": partial(_curves, ("bergen2021/cogs_graph_edge_quick",)),
     "slog_by_depth.png": slog_by_depth,
     "growth.png": growth_tables.draw,
-    "depth_perplexity.png": partial(_depths, "perplexity_depth", "pretrain_quick_"),
-    "depth_cases.png": partial(_depths, "lexical_structural", "cogs_vf_quick"),
+    "depth_perplexity.png": partial(_depths, "perplexity_depth", PRETRAINED),
+    "depth_cases.png": partial(_depths, "lexical_structural", FINE_TUNED),
 }
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import statistics
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kept import kept, records_of, reports
-from pictures import CLUTRR, QUICK, SLOG, by_length, printed
+from kept import cells, kept, records_of, reports
+from pictures import CLUTRR, MAIN_JOB, SLOG, by_length, printed
 
 from hf_sysgen.data.slog.files import CASES as SLOG_CASES
 from hf_sysgen.reports.comparison import NO_NUMBER, REACHED, SMALLER, Comparison, TableReport
-from hf_sysgen.reports.papers import papers
+from hf_sysgen.reports.papers import PRECISION, papers
 from hf_sysgen.reports.report import HEADER, SUMMARY, document, remarks, rows_of, rule, summary_rows
 from hf_sysgen.results.record import Record
 from hf_sysgen.tables import markdown
@@ -103,11 +104,15 @@ def other_runs() -> str:
 
 def precisions() -> str:
     """Accuracy on the test split of every recipe with records in float32 and in bfloat16, seed by seed."""
-    names = sorted({record.name for _, record in kept().records})
+    pairs: dict[tuple[str, str], dict[bool, list[Record]]] = defaultdict(dict)
+    for cell in cells().values():
+        recipe = cell[0].recipe
+        if not recipe.training.fp16:
+            pairs[recipe.file, recipe.cell_without(*PRECISION)][recipe.training.bf16] = cell
+    both = [(pair[False], pair[True]) for pair in pairs.values() if len(pair) == 2]
     rows = [
-        (f"`{name}`", *(", ".join(f"{record.seed}: {percent(record)}" for record in runs) for runs in both))
-        for name in names
-        if all(both := (records_of(name), records_of(f"{name},training.bf16=True")))
+        (f"`{pair[0][0].name}`", *(", ".join(f"{one.seed}: {percent(one)}" for one in cell) for cell in pair))
+        for pair in sorted(both, key=lambda pair: pair[0][0].name)
     ]
     return markdown(("recipe", "float32, seed: accuracy in percent", "bfloat16"), rows)
 
@@ -118,16 +123,16 @@ def percent(record: Record) -> str:
 
 def stories() -> str:
     """CLUTRR by the number of relations: a row for each model and setup, a column for each k."""
-    edge = records_of(next(iter(CLUTRR)))
+    edge = records_of(CLUTRR["Edge Transformer"][0])
     counts = edge[0].splits["test"].by_category
     lengths = list(by_length(edge))
     rows = []
-    for name, model in CLUTRR.items():
-        if theirs := printed(name):
+    for model, files in CLUTRR.items():
+        if theirs := printed(files[0]):
             texts = [theirs[k].printed if k in theirs else "-" for k in lengths]
             rows.append((f"{model}, paper", str(next(iter(theirs.values())).seeds), "", *texts))
-        for setup, recipe in (("ours", name), ("ours, small", name + QUICK)):
-            if records := records_of(recipe):
+        for setup, file in zip(("ours", "ours, small"), files, strict=False):
+            if records := records_of(file):
                 texts = [_spread(values) for values in by_length(records).values()]
                 rows.append((f"{model}, {setup}", str(len(records)), f"{records[0].num_parameters:,}", *texts))
     rows.append(("test stories", "", "", *(str(counts[f"k={k}"].examples) for k in lengths)))
@@ -141,7 +146,7 @@ def _spread(values: Sequence[float]) -> str:
 
 def slog() -> str:
     """Exact match by structural case: a row for each case, a column for each variant with its number of seeds."""
-    runs = {label: records for label, name in SLOG.items() if (records := records_of(name))}
+    runs = {label: records for label, file in SLOG.items() if (records := records_of(file))}
     header = ("case", *(f"{label} ({len(records)})" for label, records in runs.items()))
     rows = [("all", *(_spread([100 * (one.splits["test"].accuracy or 0.0) for one in own]) for own in runs.values()))]
     for case in SLOG_CASES:
@@ -153,8 +158,8 @@ def slog() -> str:
 def main_job() -> str:
     """The results of `make run`."""
     rows = []
-    for name in ("scan_length26_quick_relative_universal", "scan_length26_quick_universal"):
-        records = records_of(name)
+    for file in MAIN_JOB:
+        records = records_of(file)
         shares = [_percent(records, split, "accuracy") for split in ("validation", "test")]
         oracle = _percent(records, "test", "accuracy_oracle")
         seeds = ", ".join(str(record.seed) for record in records)

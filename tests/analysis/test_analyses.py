@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_records import made_record
+from made_records import made_record, made_rows
 from typer.testing import CliRunner
 
 from hf_sysgen.analysis import commands as analyse
 from hf_sysgen.analysis import csordas2021 as devil
-from hf_sysgen.analysis.commands import read_runs
+from hf_sysgen.analysis.finding import read_runs
 from hf_sysgen.analysis.petty2023 import (
     accuracy_at_loss,
     at_equal_loss,
@@ -263,6 +263,19 @@ def test_classes_of_one_rounded_size_are_told_apart_by_width():
     assert list(found) == ["41M, width 16", "41M, width 8", "134M"]
 
 
+def test_runs_of_an_edited_recipe_are_another_cell(tmp_path):
+    runs = [
+        made("one", seed, recipe, {"test": accuracy}, test_accuracy=every(100, accuracy), test_loss=every(100, 1.0))
+        for seed, recipe, accuracy in ((0, {}, 0.25), (1, {"learning_rate": 2e-3}, 0.75), (2, {}, 0.5))
+    ]
+    assert {record.name for record in runs} == {"one"}
+    done = invoke("double-descent", keep(tmp_path / "runs", *runs), "-o", tmp_path / "out")
+    assert done.exit_code == 0
+    _, *rows = csv.reader((tmp_path / "out" / "double-descent.csv").read_text().splitlines())
+    assert sorted((row[3], row[5]) for row in rows if row[1] == "accuracy") == [("0.375", "2"), ("0.75", "1")]
+    assert len({row[0] for row in rows}) == 2
+
+
 def test_lexical_and_structural_cases_count_examples():
     categories = {
         "cp_recursion": [3, 0.0], "pp_recursion": [1, 1.0], "obj_pp_to_subj_pp": [1, 0.0],
@@ -284,24 +297,31 @@ def tuned_from(checkpoint: str, seed: int = 0, accuracy: float = 0.5, fields: di
     )  # fmt: skip
 
 
-def test_means_are_over_seeds_alone():
+def test_means_are_over_seeds_alone(tmp_path, monkeypatch):
     # a seed of pretraining is one too, and where a run reads, writes and looks makes no other model
+    edited = sized(2, seed=2, recipe={"learning_rate": 2e-3})
+    keep(tmp_path / "p2", *(sized(2, seed=seed, recipe={"output_dir": f"{seed}"}) for seed in range(2)), edited)
+    monkeypatch.chdir(tmp_path)
+    start = "p2/0/model"
     seeds = [
-        tuned_from("runs/p2/seed0/model", 0, 0.2, output_dir="a", **{"evaluation.batch_size": 1}),
-        tuned_from(str(Path("runs/p2/seed1/model").resolve()), 1, 0.4, **{"batches.length_buckets": 4}),
+        tuned_from(start, 0, 0.2, output_dir="a", **{"evaluation.batch_size": 1}),
+        tuned_from(str(tmp_path / "p2" / "1" / "model"), 1, 0.4, **{"batches.length_buckets": 4}),
         # the default of this model's config
-        tuned_from("runs/p2/seed0/model", 2, 0.9, share_layers=False),
+        tuned_from(start, 2, 0.9, share_layers=False),
     ]
     assert generalization(seeds)["cogs current"]["0.0k"] == [(2, pytest.approx(0.5))]
+    # without a record of pretraining the folder decides
+    gone = [tuned_from("gone/seed0/model"), tuned_from(str(tmp_path / "gone" / "seed0" / "model"), 1)]
+    assert generalization(gone)["cogs current"]["0.0k"] == [(2, 0.5)]
+    with pytest.raises(UserError, match=r"model\.pretrained"):
+        generalization([gone[0], tuned_from("gone/seed1/model", 1)])
     for other, message in (
-        (tuned_from("runs/p2/seed0/step-10"), r"model.pretrained is runs/p2/seed\*/model and runs/p2/seed\*/step-10"),
-        (tuned_from("runs/p2/seed0/model", share_layers=True), "model.share_layers is False and True"),
-        (tuned_from("runs/p2/seed0/model", learning_rate=2e-3), "training.learning_rate is 0.001 and 0.002"),
-        (tuned_from("runs/p2/seed0/model", fields={"steps": 100}), "training.max_steps is 20 and 100"),
-        (
-            tuned_from("runs/p2/seed0/model", fields={"pretrained_fields": {"dropout": 0.5}}),
-            "model.dropout is 0.1 and 0.5",
-        ),
+        (tuned_from("p2/0/step-10"), "model.pretrained is model of .* and step-10 of .*"),
+        (tuned_from("p2/2/model"), "model.pretrained is model of .* and model of .*"),
+        (tuned_from(start, share_layers=True), "model.share_layers is False and True"),
+        (tuned_from(start, learning_rate=2e-3), "training.learning_rate is 0.001 and 0.002"),
+        (tuned_from(start, fields={"steps": 100}), "training.max_steps is 20 and 100"),
+        (tuned_from(start, fields={"pretrained_fields": {"dropout": 0.5}}), "model.dropout is 0.1 and 0.5"),
     ):
         for analysis in (generalization, by_structure, lambda runs: at_equal_loss(runs, 1.0)):
             with pytest.raises(UserError, match=f"2 layers 8 seed 0 and 2 layers 8 seed 0 are not.*: {message};"):
@@ -459,7 +479,7 @@ def test_ranks_of_a_checkpoint(tmp_path):
 
 
 def test_evaluations_are_read_in_order(tmp_path):
-    records = [{"loss": 0.5, "exact": True}, {"loss": 1.25, "exact": False}]
+    records = made_rows([{"loss": 0.5, "exact": True}, {"loss": 1.25, "exact": False}])
     for step in (1000, 500, 20000, 500):
         write_evaluation(tmp_path, "test", step, records)
     write_evaluation(tmp_path, "validation", 500, records[:1])
@@ -512,7 +532,8 @@ def test_commands_write_table_and_figure(tmp_path):
     done = invoke("iid-table", runs, "-o", tmp_path / "out")
     assert "1.00 ± 0.00 (0.30)" in done.stdout
     for step in (1, 2):
-        write_evaluation(runs / "0", "test", step, [{"loss": 0.5, "exact": True}, {"loss": 2.0 * step, "exact": False}])
+        examples = made_rows([{"loss": 0.5, "exact": True}, {"loss": 2.0 * step, "exact": False}])
+        write_evaluation(runs / "0", "test", step, examples)
     assert invoke("good-bad-loss", runs / "0", "-o", tmp_path / "out").exit_code == 0
     assert (tmp_path / "out" / "good-bad-loss.csv").read_text() == "step,good,bad,all\n1,0.5,2.0,1.25\n2,0.5,4.0,2.25\n"
 

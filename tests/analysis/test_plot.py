@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 import torch
 from made_examples import any_benchmark, made_examples
-from made_records import made_record
+from made_records import made_record, made_rows
 from tiny_runs import SMALL, read_lines, tiny_recipe
 from transformers import GenerationConfig
 from typer.testing import CliRunner
@@ -316,15 +316,17 @@ def test_graphs_of_cogs():
     )
     graph = to_graph(sentence, form)._asdict()
     wrong = {**graph, "roles": ["theme", "", "", "theme", ""]}
-    gold, predicted = cogs_labels({"input": sentence, **graph, "prediction": wrong})
+    gold, predicted = cogs_labels(*made_rows([{"input": sentence, **graph, "prediction": wrong, "exact": False}]))
     assert gold.words == sentence.split()
     assert (gold.parents, gold.roles) == ([1, -1, -1, 1, -1], ["agent", "", "", "theme", ""])
     assert gold.labels == ["PNOUN", "VERB see", "", "CNOUN DEF", ""]
     assert predicted.roles[0] == "theme"
     texts = [text.get_text() for text in draw_words(gold, predicted, "").axes[0].texts]
     assert (texts.count("agent"), texts.count("theme")) == (1, 3)
-    assert cogs_forms({"input": sentence, "target": form, "prediction": form}) == (gold, gold)
-    assert cogs_forms({"input": sentence, "target": form, "prediction": "see . agent ("}) == (gold, None)
+    text = {"input": sentence, "target": form, "exact": False}
+    right, malformed = made_rows([{**text, "prediction": form}, {**text, "prediction": "see . agent ("}])
+    assert cogs_forms(right) == (gold, gold)
+    assert cogs_forms(malformed) == (gold, None)
 
 
 def test_arcs_have_the_colour_of_what_they_are():
@@ -344,9 +346,9 @@ def test_words_stand_beside_each_other():
 
 
 def test_trees_count_from_one():
-    gold, predicted = trees(
-        {"input": "did M0 act", "target": "3:AUX 3:NSUBJ 0:ROOT", "prediction": "2:AUX 0:ROOT 2:OBJ"}
-    )
+    counts = {"exact": False, "tokens": 3, "correct_heads": 0, "correct_arcs": 0}
+    texts = {"input": "did M0 act", "target": "3:AUX 3:NSUBJ 0:ROOT", "prediction": "2:AUX 0:ROOT 2:OBJ"}
+    gold, predicted = trees(*made_rows([texts | counts]))
     assert (gold.parents, predicted.parents) == ([2, 2, -1], [1, -1, 1])
     assert predicted.roles == ["AUX", "ROOT", "OBJ"]
 

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from made_records import made_rows
 from tiny_runs import small_scan
 from transformers import DynamicCache, EncoderDecoderCache, MistralConfig, MistralForCausalLM
 from transformers.cache_utils import DynamicSlidingWindowLayer
@@ -99,8 +100,8 @@ def model(request, split):
 
 def test_every_field_equals_the_loop(model, split):
     eos = model.config.eos_token_id
-    records = sorted(evaluate_split(model, split, batch_size=7, oracle=True), key=lambda record: record["row"])
-    assert [record["row"] for record in records] == list(range(len(split)))
+    records = sorted(evaluate_split(model, split, batch_size=7, oracle=True), key=lambda record: record.row)
+    assert [record.row for record in records] == list(range(len(split)))
     exact = 0
     for row, record in enumerate(records):
         start, end = split.sources.starts[row], split.sources.starts[row] + split.sources.lengths[row]
@@ -108,11 +109,11 @@ def test_every_field_equals_the_loop(model, split):
         start, end = split.targets.starts[row], split.targets.starts[row] + split.targets.lengths[row]
         expected = brute_force(model, source, split.targets.flat[start:end].tolist(), eos)
         for field in ("prediction", "exact", "target_length", "oracle_exact"):
-            assert record[field] == expected[field], (row, field)
+            assert getattr(record, field) == expected[field], (row, field)
         # losses are computed in float32
-        assert record["loss"] == pytest.approx(expected["loss"], rel=1e-5, abs=1e-6)
-        assert record["loss_teacher"] == pytest.approx(expected["loss_teacher"], rel=1e-5, abs=1e-6)
-        exact += record["exact"]
+        assert record.loss == pytest.approx(expected["loss"], rel=1e-5, abs=1e-6)
+        assert record.loss_teacher == pytest.approx(expected["loss_teacher"], rel=1e-5, abs=1e-6)
+        exact += record.exact
     if model.config.model_type == "sysgen_transformer":
         assert 0 < exact < len(split), "the trained model must be right on some rows and wrong on others"
 
@@ -129,24 +130,23 @@ def test_an_answer_without_eos_is_wrong(split):
         with torch.no_grad():
             model.lm_head.weight.zero_()
             model.lm_head.bias.copy_(probabilities.log())
-        records = sorted(evaluate_split(model, same, oracle=True), key=lambda record: record["row"])
+        records = sorted(evaluate_split(model, same, oracle=True), key=lambda record: record.row)
         # the right words and one more are over-long; nothing at all is right only where nothing is wanted
-        assert [record["exact"] for record in records] == [False, False, favourite == eos, False]
-        assert [record["oracle_exact"] for record in records] == [True, True, True, False]
-        assert [record["prediction"] for record in records] == [
+        assert [record.exact for record in records] == [False, False, favourite == eos, False]
+        assert [record.oracle_exact for record in records] == [True, True, True, False]
+        assert [record.prediction for record in records] == [
             [word] * (len(target) if favourite == word else 0) for target in targets
         ]
         for record, target in zip(records, targets, strict=True):
             loss = -sum(math.log(probabilities[token]) for token in target) / len(target)
-            assert record["loss"] == pytest.approx(loss, rel=1e-6)
-            assert record["loss_teacher"] == pytest.approx(loss, rel=1e-6)
+            assert record.loss == pytest.approx(loss, rel=1e-6)
+            assert record.loss_teacher == pytest.approx(loss, rel=1e-6)
 
 
 def test_result_does_not_depend_on_batches_order_or_processes(model, split):
     def by_row(records):
         keys = ("row", "prediction", "exact", "oracle_exact", "target_length")
-        kept = [{key: record[key] for key in keys} for record in records]
-        return sorted(kept, key=lambda record: record["row"])
+        return sorted([getattr(record, key) for key in keys] for record in records)
 
     alone = by_row(evaluate_split(model, split, batch_size=1, oracle=True))
     assert by_row(evaluate_split(model, split, batch_size=1000, oracle=True)) == alone
@@ -160,8 +160,8 @@ def test_result_does_not_depend_on_batches_order_or_processes(model, split):
 def test_some_rows_only_and_mode_is_put_back(model, split):
     model.train()
     records = evaluate_split(model, split, np.array([3, 17, 5]), batch_size=2)
-    assert sorted(record["row"] for record in records) == [3, 5, 17]
-    assert "oracle_exact" not in records[0]
+    assert sorted(record.row for record in records) == [3, 5, 17]
+    assert records[0].oracle_exact is None
     assert model.training
     model.eval()
     assert evaluate_split(model, split, np.array([], dtype=np.int64)) == []
@@ -220,7 +220,7 @@ def test_summary_by_hand():
         {"exact": False, "loss": 2.0, "loss_teacher": 0.5, "target_length": 2, "oracle_exact": True, "category": "b"},
         {"exact": False, "loss": 3.0, "loss_teacher": 0.6, "target_length": 1, "oracle_exact": False, "category": "a"},
     ]
-    summary = summarize(rows)
+    summary = summarize(made_rows(rows))
     assert summary["examples"] == 3
     assert summary["accuracy"] == pytest.approx(1 / 3)
     assert summary["accuracy_oracle"] == pytest.approx(2 / 3)
@@ -229,8 +229,9 @@ def test_summary_by_hand():
     assert summary["by_length"] == [[1, 1, 0.0], [2, 2, 0.5]]
     assert summary["by_category"] == {"a": [2, 0.5], "b": [1, 0.0]}
     named = [{"exact": True, "category": name} for name in ("k=10", "b", "k=2", "a")]
-    assert list(summarize(named)["by_category"]) == ["a", "b", "k=2", "k=10"]
-    bare = summarize([{key: value for key, value in rows[0].items() if key not in ("oracle_exact", "category")}])
+    assert list(summarize(made_rows(named))["by_category"]) == ["a", "b", "k=2", "k=10"]
+    bare = {key: value for key, value in rows[0].items() if key not in ("oracle_exact", "category")}
+    bare = summarize(made_rows([bare]))
     assert "accuracy_oracle" not in bare
     assert "by_category" not in bare
     assert math.isnan(summarize([])["accuracy"])

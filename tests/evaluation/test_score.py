@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
-from made_records import made_record
+from made_records import made_record, made_rows
 from tiny_runs import command
 from typer.testing import CliRunner
 
@@ -34,7 +34,7 @@ ROWS = [
 
 @pytest.fixture
 def run(tmp_path) -> Path:
-    write_predictions(tmp_path / "predictions.jsonl", ROWS)
+    write_predictions(tmp_path / "predictions.jsonl", made_rows(ROWS))
     return tmp_path
 
 
@@ -75,17 +75,17 @@ def test_metrics_of_other_tasks(run, tmp_path):
         "dependency_parsing": ["0.5000", "1.0000", "0.0000"],
     }
     for rows, (metric, values) in zip((forms, pairs, trees), expected.items(), strict=True):
-        write_predictions(tmp_path / "predictions.jsonl", rows)
+        write_predictions(tmp_path / "predictions.jsonl", made_rows(rows))
         ((_, line),) = cells(score_predictions(tmp_path, metric))
         assert line[2:] == values
-    write_predictions(tmp_path / "predictions.jsonl", ROWS[1:])
+    write_predictions(tmp_path / "predictions.jsonl", made_rows(ROWS[1:]))
     assert cells(score_predictions(tmp_path, "oracle_length"))[0][1] == ["test", "3", "0.6667"]
 
 
 def test_text_is_measured_by_its_nats(tmp_path):
     rows = [{"split": "validation", "row": row, "nats": nats, "correct": correct, "tokens": tokens, "input": "x"}
             for row, (nats, correct, tokens) in enumerate([(3.0, 1, 2), (9.0, 0, 6)])]  # fmt: skip
-    write_predictions(tmp_path / "predictions.jsonl", rows)
+    write_predictions(tmp_path / "predictions.jsonl", made_rows(rows))
     perplexity = f"{math.exp(12 / 8):.4f}"
     assert cells(score_predictions(tmp_path)) == [
         [["split", "examples", "accuracy", "loss", "perplexity"],
@@ -98,7 +98,7 @@ def test_translations_are_measured_as_the_run_did(tmp_path):
     """Losses weigh pieces, 3 and 5 here, not examples; BLEU is there, and COMP where the record has it."""
     rows = [row("test", "la nouvelle", "la nouvelle", loss_teacher=0.5, pairs=[])]
     rows += [row("test", "une nouvelle réponse .", "la réponse nouveau .", loss_teacher=1.5, pairs=["new response"])]
-    write_predictions(tmp_path / "predictions.jsonl", rows[1:])
+    write_predictions(tmp_path / "predictions.jsonl", made_rows(rows[1:]))
     split = {"examples": 1, "accuracy": 0.0, "by_length": [], "bleu": 0.0}
     data = {"data.benchmark": "noun_adjective", "data.config": "modified"}
     write_record(tmp_path / "results.json", made_record(splits={"test": {**split, "comp": 1.0}}, recipe_values=data))
@@ -106,7 +106,7 @@ def test_translations_are_measured_as_the_run_did(tmp_path):
     names = ["split", "examples", "accuracy", "bleu", "comp", "comp_same_form", "loss", "loss_teacher"]
     assert splits[0] == names
     assert splits[1][4:] == ["1.0000", "0.0000", "2.0000", "1.5000"]
-    write_predictions(tmp_path / "predictions.jsonl", rows)
+    write_predictions(tmp_path / "predictions.jsonl", made_rows(rows))
     write_record(tmp_path / "results.json", made_record(splits={"test": split}, recipe_values=data))
     splits, *_ = cells(score_predictions(tmp_path))
     assert splits[0] == [name for name in names if "comp" not in name]
@@ -147,7 +147,7 @@ def test_what_cannot_be_measured(run, words, message):
     ],
 )
 def test_rows_of_other_tasks_and_damaged_ones(rows, metric, message, tmp_path):
-    write_predictions(tmp_path / "predictions.jsonl", rows)
+    write_predictions(tmp_path / "predictions.jsonl", made_rows(rows))
     with pytest.raises(UserError, match=message):
         score_predictions(tmp_path, metric, "tokenized" if metric == "bleu" else None)
 

@@ -72,7 +72,7 @@ def test_heads_of_recipes_and_cards_are_those_of_the_records(scripts):
     for name in zoo_names():
         record = read_record(zoo_folder(name) / "results.json")
         beside = {path.parent.name for path in zoo_folder(name).glob("seed*/results.json")}
-        cell = cells[record.name]
+        cell = cells[record.cell_key]
         assert beside == {f"seed{other.seed}" for other in cell} - {f"seed{record.seed}"}
 
 

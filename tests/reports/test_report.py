@@ -22,19 +22,13 @@ from hf_sysgen.config.io import load_recipe, shipped_files, write_override
 from hf_sysgen.config.sweep import load_sweep
 from hf_sysgen.errors import UserError
 from hf_sysgen.reports import comparison as reproduction
-from hf_sysgen.reports.comparison import (
-    Measurement,
-    collect,
-    compare,
-    difference_interval,
-    reproduce,
-    summarize,
-    unplaced,
-)
+from hf_sysgen.reports.comparison import compare, difference_interval, reproduce, summarize
 from hf_sysgen.reports.curves import Curve, Point, draw_comparison, draw_curves
+from hf_sysgen.reports.matching import Collection, Measurement, collect, unplaced
 from hf_sysgen.reports.papers import Cell, Run, Table, find_tables, papers, whole_of
 from hf_sysgen.reports.report import document, measured_cells, number, terminal
 from hf_sysgen.reports.write import write_report
+from hf_sysgen.results.cells import labels
 from hf_sysgen.results.record import Record, write_record
 
 ROOT = Path(__file__).parent.parent.parent
@@ -176,7 +170,7 @@ def test_recorded_runs_have_their_cells():
         "cfq_dependencies_edge",
         "scan_length26_random_t5",
     )
-    assert all(name.startswith(others) for name in unplaced(records))
+    assert all(cell[0].name.startswith(others) for cell in unplaced(records))
     one = found("csordas2021-table3", "SCAN (length cutoff=26)", "Uni. Trafo", records)
     record = next(r for r in records if r.name == "scan_length26_quick_universal")
     assert one.ours[0].values == (record.splits["test"].accuracy,)
@@ -202,8 +196,8 @@ def test_a_run_with_a_long_name_is_found(tmp_path):
     assert [record.overrides for record in back] == [record.overrides for record in records]
     assert len(back[0].name) > 160
     assert found("csordas2021-table9", "CFQ MCD 2, Small", "Transformer", back).ours[0].values == (0.05,)
-    assert unplaced(back) == [back[0].name]
-    assert unplaced([long]) == [long.name]
+    assert unplaced(back) == [[back[0]]]
+    assert unplaced([long]) == [[long]]
 
 
 def test_overrides_in_any_order_and_runs_of_no_cell():
@@ -212,11 +206,33 @@ def test_overrides_in_any_order_and_runs_of_no_cell():
     mixed = dict(reversed({"data.config": "mcd2", **small}.items()))
     records = [made("cfq_transformer", 0, 0.05, mixed), made("cfq_transformer", 0, 0.5, {"model.dropout": 0.3})]
     assert found("csordas2021-table9", *cell, records).ours[0].values == (0.05,)
-    assert unplaced(records) == ["cfq_transformer,model.dropout=0.3"]
+    assert unplaced(records) == [[records[1]]]
     pretrained = {"model.pretrained": "runs/pretrain_41M_7/seed0/model"}
     one = found("petty2023-table3", "COGS", "41M, 7", [made("cogs", 0, 0.7, pretrained)])
     assert (one.cell.printed, one.ours[0].values) == ("72.3", (70.0,))
     assert one.verdict == reproduction.SINGLE
+
+
+def test_runs_of_one_name_with_an_edited_recipe_are_not_pooled():
+    cell = "csordas2021-table3", "SCAN (length cutoff=26)", "Uni. Trafo"
+    # a field that the file leaves out
+    edited = shipped("scan_length26_universal").with_(**{"model.layer_norm_eps": 1e-3})
+    records = [
+        made("scan_length26_universal", 0, 0.2),
+        made_record(edited, {"test": 0.9}, seed=1),
+        made("scan_length26_universal", 2, 0.4),
+    ]
+    assert len({record.name for record in records}) == 1
+    assert {one.values for one in found(*cell, records).ours} == {(0.2, 0.4), (0.9,)}
+    # nor outside the papers' tables, and the names of both are told apart
+    outside = [
+        made_record(edited.with_(seed=seed), {"test": 0.5}, file="mine", recipe_values={RATE: rate}, seed=seed)
+        for seed, rate in enumerate((0.1, 0.2, 0.1))
+    ]
+    assert [[record.seed for record in runs] for runs in unplaced(outside)] == [[0, 2], [1]]
+    assert len(set(labels(unplaced(outside)))) == 2
+    text = document([], Collection(tuple((Path(), record) for record in outside), ()))
+    assert all(label in text for label in labels(unplaced(outside)))
 
 
 def test_every_cell_of_the_depth_table_is_a_run_of_a_sweep():

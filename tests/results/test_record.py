@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_records import made_record, shipped
+from made_records import made_record, made_rows, shipped
 from pydantic import ValidationError
 
 from hf_sysgen.errors import UserError
@@ -19,7 +19,15 @@ from hf_sysgen.files import write_whole
 from hf_sysgen.reports.curves import plot_accuracies, told_apart
 from hf_sysgen.results import environment as surroundings
 from hf_sysgen.results.environment import starts_of, write_starts
-from hf_sysgen.results.predictions import GraphRow, ModelingRow, TextRow, TreeRow, read_predictions, write_predictions
+from hf_sysgen.results.predictions import (
+    ROW,
+    GraphRow,
+    ModelingRow,
+    TextRow,
+    TreeRow,
+    read_predictions,
+    write_predictions,
+)
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import Logged, Record, write_record
 from hf_sysgen.tables import table
@@ -342,16 +350,17 @@ def test_a_row_has_the_type_of_its_task(tmp_path):
         {"split": "test", "row": 2, "prediction": {"roles": ["x"]}, "exact": False, "role_exact": True},
         {"split": "other", "row": 0, "nats": 1.5, "correct": 1, "tokens": 2, "input": "a b"},
     ]
-    write_predictions(tmp_path / "p.jsonl", rows)
+    write_predictions(tmp_path / "p.jsonl", made_rows(rows))
+    lines = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
+    assert lines == [{**rows[0], "loss": None}, *rows[1:]]
     found = read_predictions(tmp_path / "p.jsonl")
     assert [type(row) for row in found] == [TextRow, TreeRow, GraphRow, ModelingRow]
     assert found[0].loss is None
-    assert found[2].measured() == {"row": 2, "prediction": {"roles": ["x"]}, "exact": False, "role_exact": True}
+    assert found[2].numbers() == {"row": 2, "exact": False, "role_exact": True}
     assert [row.row for row in read_predictions(tmp_path / "p.jsonl", "other")] == [0]
     for wrong in ({"split": "test", "row": 3}, {**rows[0], "exact": "yes"}, {**rows[3], "nats": math.nan}):
         with pytest.raises(ValidationError):
-            write_predictions(tmp_path / "p.jsonl", [*rows, wrong])
-    assert read_predictions(tmp_path / "p.jsonl") == found
+            ROW.validate_python(wrong)
 
 
 # files and tables

@@ -300,7 +300,7 @@ def spoilt_record(rng: random.Random, path: Path) -> None:
 
 def records(rng: random.Random, folder: Path) -> None:
     """A bad record beside a good one. The report still has the good one."""
-    from hf_sysgen.reports.comparison import collect
+    from hf_sysgen.reports.matching import collect
     from hf_sysgen.reports.write import write_report
 
     good = folder / "runs" / "good" / "results.json"
@@ -322,7 +322,7 @@ def cards(rng: random.Random, folder: Path) -> None:
 
 
 def analyses(rng: random.Random, folder: Path) -> None:
-    from hf_sysgen.analysis import commands
+    from hf_sysgen.analysis import commands, finding
 
     spoilt_record(rng, folder / "run" / "results.json")
     name, options = rng.choice(
@@ -336,7 +336,7 @@ def analyses(rng: random.Random, folder: Path) -> None:
             ("lexical_structural", {}),
         )
     )
-    commands.analyse([folder / "run"], folder, lambda found: getattr(commands, name)(found, **options))
+    finding.analyse([folder / "run"], folder, lambda found: getattr(commands, name)(found, **options))
 
 
 PREDICTIONS = (

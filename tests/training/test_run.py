@@ -22,6 +22,7 @@ from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.files import locked
 from hf_sysgen.results.evaluations import read_evaluations
+from hf_sysgen.results.predictions import read_predictions
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import SplitMetrics
 from hf_sysgen.train import main
@@ -103,9 +104,8 @@ def test_one_prediction_for_every_example(learned):
 def test_metrics_follow_from_predictions(learned):
     """So a metric can be changed without running a model again."""
     record = read_record(learned / "results.json")
-    rows = read_lines(learned / "predictions.jsonl")
     for name, metrics in record.splits.items():
-        summary = summarize(row for row in rows if row["split"] == name)
+        summary = summarize(read_predictions(learned / "predictions.jsonl", name))
         assert SplitMetrics.model_validate(summary, strict=False) == metrics
 
 

@@ -1,121 +1,37 @@
-"""The commands `hf-sysgen analyse ...`: an analysis of runs as a table in the terminal, a CSV file and a figure."""
+"""The analyses of `hf-sysgen analyse ...`, each a function of runs."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import shlex
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hf_sysgen.analysis import csordas2021 as devil_analyses
 from hf_sysgen.analysis import petty2023 as depth_analyses
-from hf_sysgen.analysis.csordas2021 import benchmark_of, cells, curve, mean_curve
+from hf_sysgen.analysis.csordas2021 import benchmark_of, curve, mean_curve
+from hf_sysgen.analysis.finding import Finding
 from hf_sysgen.analysis.plotting import (
     LAYERS,
     Cloud,
     Histogram,
     Line,
     Panel,
-    check_picture,
     draw_bars,
     draw_clouds,
     draw_panels,
     draw_with_histograms,
-    save,
 )
 from hf_sysgen.errors import UserError
-from hf_sysgen.files import write_whole
+from hf_sysgen.results.cells import by_cell, labels
 from hf_sysgen.results.evaluations import read_evaluations
-from hf_sysgen.results.reading import read_record
-from hf_sysgen.results.record import MODEL, RESULTS, Record
-from hf_sysgen.tables import table
+from hf_sysgen.results.record import MODEL, Record
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 STEP = "training step"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """
-    The result of an analysis.
-
-    Attributes:
-        name: name of its files.
-        header, rows: its table.
-        draw: makes its figure, if it has one.
-        script: lines of a shell script with the next commands, if there are any.
-        notes: lines for standard error: runs that were left out.
-    """
-
-    name: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[Any]]
-    draw: Callable[[], Figure] | None = None
-    script: Sequence[str] = ()
-    notes: Sequence[str] = ()
-
-
-def read_runs(paths: Sequence[Path]) -> list[tuple[Path, Record]]:
-    """
-    Folder and record of each finished run in the given folders or below them.
-
-    Raises:
-        UserError: there is none in one of them, or a record cannot be read.
-    """
-    found: dict[Path, Record] = {}
-    for path in paths:
-        files = sorted(path.rglob(RESULTS))
-        if not files:
-            raise UserError(f"{path}: no {RESULTS} here or below; give the folders of finished runs")
-        found |= {file.parent: read_record(file) for file in files}
-    return list(found.items())
-
-
-def analyse(paths: Sequence[Path], output: Path, find: Callable[[list[tuple[Path, Record]]], Finding]) -> str:
-    """
-    Analyse the runs with `find`, write `NAME.csv` and `NAME.png` into a folder, and return the table with their paths.
-
-    Raises:
-        UserError: runs lack something, or the folder cannot be written to.
-    """
-    check_picture(output / "figure.png")
-    finding = find(read_runs(paths))
-    for note in finding.notes:
-        print(note, file=sys.stderr)
-    written = [output / f"{finding.name}.csv"]
-    write_whole(written[0], _csv(finding))
-    if finding.draw is not None:
-        written.append(output / f"{finding.name}.png")
-        save(finding.draw(), written[-1])
-    if finding.script:
-        written.append(output / f"{finding.name}.sh")
-        write_whole(written[-1], "\n".join(finding.script) + "\n")
-    return f"{table(finding.header, [[_shown(cell) for cell in row] for row in finding.rows])}\n{_listed(written)}"
-
-
-def _csv(finding: Finding) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(finding.header)
-    writer.writerows(finding.rows)
-    return text.getvalue()
-
-
-def _shown(cell: Any) -> str:
-    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
-        return "-"
-    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
-
-
-def _listed(paths: Sequence[Path]) -> str:
-    return "".join(f"-> {path}\n" for path in paths).rstrip()
 
 
 Runs = list[tuple[Path, Record]]
@@ -133,13 +49,14 @@ def early_stopping(runs: Runs, patience: int = 2500, as_worded: bool = False, sp
         patience: steps without a better loss on validation.
         as_worded: as the paper words it, where its code differs.
     """
-    stoppings = {
-        name: devil_analyses.early_stopping(records, patience, as_worded, split)
-        for name, records in cells(_records(runs)).items()
-    }
-    rows = [(name, one.step, one.stopped, one.final) for name, one in stoppings.items()]
-    lines = [_banded(name, one.accuracies) for name, one in stoppings.items()]
-    rules = [(one.step, name) for name, one in stoppings.items()]
+    cells = by_cell(_records(runs))
+    stoppings = [
+        (name, devil_analyses.early_stopping(records, patience, as_worded, split))
+        for name, records in zip(labels(cells), cells, strict=True)
+    ]
+    rows = [(name, one.step, one.stopped, one.final) for name, one in stoppings]
+    lines = [_banded(name, one.accuracies) for name, one in stoppings]
+    rules = [(one.step, name) for name, one in stoppings]
     panel = Panel("dashed: where early stopping would have stopped", STEP, f"accuracy on {split}", lines, rules,
                   ends=(-0.03, 1.03))  # fmt: skip
     header = ("cell", "stopping step (median)", "accuracy there", "final accuracy")
@@ -182,9 +99,10 @@ def loss_accuracy(
 def double_descent(runs: Runs, split: str = "test") -> Finding:
     """Csordas et al. 2021, Figure 3."""
     panels, rows = [], []
+    cells = by_cell(_records(runs))
     for metric, y in (("accuracy", "accuracy"), ("loss", "loss (nats per token)")):
         lines = []
-        for name, records in cells(_records(runs)).items():
+        for name, records in zip(labels(cells), cells, strict=True):
             points = mean_curve([curve(record, split, metric) for record in records])
             lines.append(_banded(name, points))
             rows += [(name, metric, *point, len(records)) for point in points]

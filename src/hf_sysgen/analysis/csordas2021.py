@@ -1,7 +1,7 @@
 """Analyses of Csordas et al. 2021, from results records: Figures 1 to 6, Tables 8 and 9.
 
 Formulas are those of the authors' scripts (`paper/` of their code); with `as_worded`, those of the paper's text, where
-it differs. Runs of one name are a cell, over seeds.
+it differs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hf_sysgen.errors import UserError
+from hf_sysgen.results.cells import by_cell
 from hf_sysgen.results.evaluations import Evaluation
 from hf_sysgen.results.record import Record
 
@@ -44,14 +45,6 @@ def curve(record: Record, split: str, metric: str) -> Curve:
             f"{record.title}: no {metric} of {split} during training; set training.eval_steps, on a benchmark "
             f"with that split (it has: {', '.join(record.splits) or 'none'})"
         )
-    return found
-
-
-def cells(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """Records by name, those of one name by seed."""
-    found: dict[str, list[Record]] = {}
-    for record in sorted(records, key=lambda one: one.seed):
-        found.setdefault(record.name, []).append(record)
     return found
 
 
@@ -249,7 +242,7 @@ def convergence(records: Sequence[Record], share: float = 0.8, as_worded: bool =
         UserError: there is no such pair, or see `curve`.
     """
     needed: dict[tuple[str, str], float] = {}
-    for runs in cells(records).values():
+    for runs in by_cell(records):
         recipe = runs[0].recipe
         upscaled = recipe.model.fields.get("embedding_scaling") == "teu"
         if recipe.data.benchmark == "pcfg_set" and upscaled and not as_worded:
@@ -294,7 +287,7 @@ def iid_table(records: Sequence[Record]) -> list[tuple[str, dict[str, tuple[floa
     one that is best on the generalization split is taken (plot_big_result_table_iid.py:57-60).
     """
     rows: dict[str, dict[str, tuple[float, float, float]]] = {}
-    for runs in cells(one for one in records if {_iid(one), "test"} <= set(one.splits)).values():
+    for runs in by_cell(one for one in records if {_iid(one), "test"} <= set(one.splits)):
         row = rows.setdefault(benchmark_of(runs[0]), {})
         iid, general = accuracies(runs, _iid(runs[0])), statistics.fmean(accuracies(runs, "test"))
         model = runs[0].recipe.model.type
@@ -332,7 +325,7 @@ def batch_table(records: Sequence[Record]) -> list[tuple[str, dict[str, BatchRow
         UserError: no model was trained with two batch sizes.
     """
     found: dict[str, dict[str, dict[int, tuple[int, float, float]]]] = {}
-    for runs in cells(records).values():
+    for runs in by_cell(records):
         recipe, values = runs[0].recipe, accuracies(runs, "test")
         if recipe.batches.sampling == "max_tokens":
             continue

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from hf_sysgen.data.cogs.graph_forms import NO_PARENT, Graph, to_graph
 from hf_sysgen.errors import UserError
+from hf_sysgen.results.predictions import GraphRow, TextRow, TreeRow
 
 
 @dataclass(frozen=True)
@@ -47,21 +48,20 @@ class QueryGraph:
     filters: frozenset[frozenset[str]]
 
 
-def cogs_labels(row: Mapping[str, Any]) -> tuple[WordGraph, WordGraph]:
-    """Gold and predicted graph of a `cogs_graph` record."""
-    words = row["input"].split()
-    return tuple(  # type: ignore[return-value]
-        _word_graph(Graph(words, *(columns[name] for name in Graph._fields[1:])))
-        for columns in (row, row["prediction"])
-    )
+def cogs_labels(row: GraphRow) -> tuple[WordGraph, WordGraph]:
+    """Gold and predicted graph of a `GraphRow` of `cogs_graph`."""
+    words, names = (row.input or "").split(), Graph._fields[1:]
+    gold = Graph(words, *(getattr(row, name) for name in names))
+    return _word_graph(gold), _word_graph(Graph(words, *(cast(Any, row.prediction[name]) for name in names)))
 
 
-def cogs_forms(row: Mapping[str, Any]) -> tuple[WordGraph, WordGraph | None]:
+def cogs_forms(row: TextRow) -> tuple[WordGraph, WordGraph | None]:
     """Gold and predicted graph of logical forms; no predicted graph if the prediction is malformed or is not a
     graph."""
-    gold = _word_graph(to_graph(row["input"], row["target"]))
+    sentence = row.input or ""
+    gold = _word_graph(to_graph(sentence, row.target or ""))
     try:
-        return gold, _word_graph(to_graph(row["input"], row["prediction"]))
+        return gold, _word_graph(to_graph(sentence, row.prediction))
     except ValueError:
         return gold, None
 
@@ -72,11 +72,11 @@ def _word_graph(graph: Graph) -> WordGraph:
     return WordGraph(graph.tokens, list(graph.parents), list(graph.roles), labels)
 
 
-def trees(row: Mapping[str, Any]) -> tuple[WordGraph, WordGraph]:
+def trees(row: TreeRow) -> tuple[WordGraph, WordGraph]:
     """Gold and predicted dependency tree of a `cfq_dependencies` record."""
-    words = row["input"].split()
+    words = (row.input or "").split()
     found = []
-    for text in (row["target"], row["prediction"]):
+    for text in (row.target or "", row.prediction):
         arcs = [arc.partition(":") for arc in text.split()]
         # heads count words from 1, and 0 is the root
         parents = [int(head) - 1 if head != "0" else NO_PARENT for head, _, _ in arcs]
@@ -84,13 +84,13 @@ def trees(row: Mapping[str, Any]) -> tuple[WordGraph, WordGraph]:
     return found[0], found[1]
 
 
-def queries(row: Mapping[str, Any]) -> tuple[QueryGraph, QueryGraph | None]:
+def queries(row: TextRow) -> tuple[QueryGraph, QueryGraph | None]:
     """Gold and predicted query of a `cfq` record; no predicted query if the prediction is not a query."""
     try:
-        predicted = parse_query(row["prediction"])
+        predicted = parse_query(row.prediction)
     except UserError:
         predicted = None
-    return parse_query(row["target"]), predicted
+    return parse_query(row.target or ""), predicted
 
 
 def parse_query(text: str) -> QueryGraph:
@@ -119,7 +119,7 @@ def parse_query(text: str) -> QueryGraph:
 
 
 # benchmark -> function that reads graphs from its records
-READERS: dict[str, Callable[[Mapping[str, Any]], tuple[Any, Any]]] = {
+READERS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
     "cogs_graph": cogs_labels,
     "cogs": cogs_forms,
     "cfq_dependencies": trees,

@@ -18,7 +18,8 @@ from hf_sysgen.analysis.csordas2021 import Curve, benchmark_of, curve
 from hf_sysgen.config.fields import changes_of
 from hf_sysgen.data.cogs.files import STRUCTURAL
 from hf_sysgen.errors import UserError
-from hf_sysgen.results.record import Record, SplitMetrics
+from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.record import RESULTS, Record, SplitMetrics
 
 if TYPE_CHECKING:
     import numpy as np
@@ -104,8 +105,9 @@ def of_benchmarks_with(
 
 def check_seeds(records: Sequence[Record]) -> None:
     """Raises UserError: two of the records, of which a mean is to be taken, differ in more than the seed."""
+    first = _cell(records[0])
     for record in records[1:]:
-        first, other = _cell(records[0]), _cell(record)
+        other = _cell(record)
         for key in sorted({*first, *other}):
             values = [_value(one, key) for one in (first, other)]
             if values[0] != values[1]:
@@ -122,10 +124,19 @@ def _cell(record: Record) -> dict[str, Any]:
         # also if epochs end a run
         fields["training.max_steps"] = record.steps
     if (pretrained := record.recipe.model.pretrained) is not None:
-        # the same folder may have another path, and each seed of pretraining has its own
-        folder = os.path.relpath(Path(pretrained).resolve())
-        fields["model.pretrained"] = re.sub(r"(^|/)seed\d+(?=/|$)", r"\1seed*", folder)
+        fields["model.pretrained"] = _came_from(pretrained)
     return {key: value for key, value in fields.items() if changes_of(key) == "result"}
+
+
+def _came_from(pretrained: str) -> str:
+    """What a run started from: the same for the seeds of pretraining, whose records are beside their checkpoints."""
+    folder = Path(pretrained).resolve()
+    try:
+        file, cell = read_record(folder.parent / RESULTS).cell_key
+    except UserError:
+        # weights of elsewhere; the same folder may have another path
+        return os.path.relpath(folder)
+    return f"{folder.name} of {file} ({cell})"
 
 
 def _value(fields: Mapping[str, Any], key: str) -> Any:

@@ -77,7 +77,7 @@ def plot_example(run: str | Path, output: Path, split: str = "test", row: int = 
     if benchmark not in READERS:
         raise UserError(f"{run}: examples of {benchmark} are not graphs; those of clutrr, {', '.join(READERS)} are")
     found = _prediction(run / PREDICTIONS, split, row)
-    gold, predicted = READERS[benchmark](found.measured())
+    gold, predicted = READERS[benchmark](found)
     said = "right" if found.exact else "wrong"
     category = f" ({found.category})" if found.category else ""
     title = f"{benchmark} {split} {row}{category}, {said}: {found.input}"

@@ -70,14 +70,14 @@ def analyse(
         float | None, typer.Option(help="equal-loss: on validation; default: the smallest that all runs have")
     ] = None,
 ) -> None:
-    from hf_sysgen.analysis import commands
+    from hf_sysgen.analysis import commands, finding
 
     functions = {one: getattr(commands, one.replace("-", "_")) for one in ANALYSES}
     options = {
         "split": split, "patience": patience, "as_worded": as_worded, "loss_split": loss_split,
         "accuracy_split": accuracy_split, "first_step": first_step, "share": share, "recipe": recipe, "loss": loss,
     }  # fmt: skip
-    print(commands.analyse(runs, output, chosen(name, functions, options)))
+    print(finding.analyse(runs, output, chosen(name, functions, options)))
 
 
 def plot(

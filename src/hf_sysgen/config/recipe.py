@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -80,11 +80,22 @@ class Recipe(Sections):
     @property
     def cell(self) -> str:
         """16 hex digits over the fields that change the result: the same for all seeds of one cell."""
-        return self._digest(lambda change: change == "result")
+        return self.cell_without()
 
-    def _digest(self, wanted: Callable[[Change], bool]) -> str:
+    def cell_without(self, *keys: str) -> str:
+        """The same without the fields of these dotted keys."""
+        return self._digest(lambda change: change == "result", keys)
+
+    @property
+    def cell_key(self) -> tuple[str, str]:
+        """What identifies a cell: the file and `cell`. A file that was edited between two runs makes two cells."""
+        return self._file, self.cell
+
+    def _digest(self, wanted: Callable[[Change], bool], without: Container[str] = ()) -> str:
         content = {
-            key: value for key, value in self.flat().items() if wanted(changes_of(key)) and in_hashes(key, value)
+            key: value
+            for key, value in self.flat().items()
+            if key not in without and wanted(changes_of(key)) and in_hashes(key, value)
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 

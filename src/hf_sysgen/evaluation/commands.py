@@ -22,14 +22,14 @@ from hf_sysgen.errors import RunFailed, UserError, printable
 from hf_sysgen.evaluation import isolated
 from hf_sysgen.evaluation.checkpoints import checkpoint_folder, encoded_sources, load_checkpoint, predict, usable
 from hf_sysgen.evaluation.decoding import is_own
-from hf_sysgen.evaluation.evaluate import evaluate_split, mark_teacher_forced, with_columns, with_texts
+from hf_sysgen.evaluation.evaluate import Decoded, evaluate_split, mark_teacher_forced, with_texts
 from hf_sysgen.evaluation.metrics.bleu import bleu_setup
 from hf_sysgen.evaluation.metrics.summary import summarize, summarize_translations
 from hf_sysgen.evaluation.prompts import by_words, prompts_of
-from hf_sysgen.evaluation.translation import evaluate_translations, has_comp
+from hf_sysgen.evaluation.translation import Translation, evaluate_translations, has_comp, translation_rows
 from hf_sysgen.files import write_whole
 from hf_sysgen.models import RoleFillerTransformerConfig
-from hf_sysgen.results.predictions import write_predictions
+from hf_sysgen.results.predictions import Row, write_predictions
 from hf_sysgen.results.record import METRICS, PREDICTIONS, new_folder
 from hf_sysgen.tables import table
 
@@ -73,19 +73,23 @@ def evaluate_checkpoint(
     translates = task == "translation"
     if translates and not model.config.is_encoder_decoder:
         raise UserError(f"{checkpoint}: the model is a decoder, which {benchmark} is not for")
-    metrics, rows = {}, []
+    metrics = {}
+    rows: list[Row] = []
     for name in names:
         examples = data[name]
         with tqdm(total=len(examples), desc=name, unit="example", disable=not sys.stderr.isatty()) as bar:
             if translates:
                 setup = bleu_setup(benchmark, config or "", name)
                 pairs = examples["pairs"][:] if has_comp(benchmark, name) else None
-                records = _translated(model, tokenizer, examples, batch_size, name == "validation", bar.update)
-                metrics[name] = summarize_translations(records, examples["target"][:], setup, pairs)
+                found = _translated(model, tokenizer, examples, batch_size, name == "validation", bar.update)
+                metrics[name] = summarize_translations(found, examples["target"][:], setup, pairs)
+                rows += translation_rows(found, name, examples)
             else:
-                records = _decoded(model, tokenizer, examples, batch_size, bar.update)
-                metrics[name] = summarize(records)
-        rows += [{"split": name, **record} for record in records]
+                found_texts = with_texts(
+                    _decoded(model, tokenizer, examples, batch_size, bar.update), name, examples, tokenizer
+                )
+                metrics[name] = summarize(found_texts)
+                rows += found_texts
     if output is not None:
         write_predictions(output / PREDICTIONS, rows)
         write_whole(output / METRICS, json.dumps(metrics, indent=1) + "\n")
@@ -110,7 +114,7 @@ def _shown(value: float | None) -> str:
 
 def _decoded(
     model: Any, tokenizer: Any, examples: Dataset, batch_size: int, on_batch: Callable[[int], None]
-) -> list[dict[str, Any]]:
+) -> list[Decoded]:
     """Records of examples that are scored by exact match, in order."""
     inputs, targets = examples["input"][:], examples["target"][:]
     if is_own(model):
@@ -126,12 +130,12 @@ def _decoded(
     if isinstance(model.config, RoleFillerTransformerConfig):
         # as in its paper
         mark_teacher_forced(model, split, records, batch_size)
-    return with_texts(sorted(records, key=lambda record: record["row"]), examples, tokenizer)
+    return sorted(records, key=lambda record: record.row)
 
 
 def _translated(
     model: Any, tokenizer: Any, examples: Dataset, batch_size: int, brief: bool, on_batch: Callable[[int], None]
-) -> list[dict[str, Any]]:
+) -> list[Translation]:
     """Records of translations, in order."""
     split = TokenizedSplit(
         encode_subwords(tokenizer, examples["input"][:]),
@@ -141,7 +145,7 @@ def _translated(
     records = evaluate_translations(
         model, split, tokenizer, examples["target"][:], batch_size=batch_size, brief=brief, on_batch=on_batch
     )
-    return with_columns(sorted(records, key=lambda record: record["row"]), examples)
+    return sorted(records, key=lambda record: record.row)
 
 
 def predict_isolated(checkpoint: str, texts: list[str]) -> list[str]:

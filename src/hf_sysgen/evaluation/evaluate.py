@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import nn
 
 from hf_sysgen.data.text.splits import IGNORED
 from hf_sysgen.evaluation.decoding import greedy_decode, teacher_forced_logits
+from hf_sysgen.results.predictions import AnyRow, TextRow
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -19,8 +21,41 @@ if TYPE_CHECKING:
 
     from hf_sysgen.models.seq2seq import Seq2SeqLM
 
-# columns that a record keeps, if the benchmark has them and the target is text
+# columns that a row keeps, if the benchmark has them and the target is text
 TEXT_COLUMNS = ("input", "target", "category", "pairs")
+
+
+@dataclass(slots=True)
+class Decoded:
+    """
+    An example as [`evaluate_split`] leaves it.
+
+    Attributes:
+        row: its number in the split.
+        prediction: ids before EOS, at most one more than the reference has words.
+        exact: whether it is right, with EOS at the right step.
+        loss, loss_teacher: mean nats per token of the reference with EOS, from free-running and from teacher-forced
+            logits; Csordas et al. report the first.
+        target_length: words of the reference.
+        oracle_exact: whether it is right with oracle output length; `None` if not measured.
+        exact_teacher: see [`mark_teacher_forced`].
+        tokens: pieces of the reference, see `by_words`.
+    """
+
+    row: int
+    prediction: list[int]
+    exact: bool
+    loss: float
+    loss_teacher: float
+    target_length: int
+    oracle_exact: bool | None = None
+    exact_teacher: bool | None = None
+    tokens: int | None = None
+
+    def numbers(self) -> dict[str, Any]:
+        """What was measured, by name."""
+        found = ((one.name, getattr(self, one.name)) for one in fields(self))
+        return {name: value for name, value in found if value is not None and name != "prediction"}
 
 
 @contextmanager
@@ -55,7 +90,7 @@ def evaluate_split(
     rank: int = 0,
     world: int = 1,
     on_batch: Callable[[int], None] | None = None,
-) -> list[dict[str, Any]]:
+) -> list[Decoded]:
     """
     Decode every example greedily and compare it with its reference.
 
@@ -79,14 +114,11 @@ def evaluate_split(
         on_batch: called with the number of examples done after each batch.
 
     Returns:
-        for each example a record: `row`, `prediction` (ids before EOS, at most one more than the reference has words),
-            `exact` (with EOS at the right step), `loss` and `loss_teacher` (mean nats per token of the reference with
-            EOS, from free-running and from teacher-forced logits; Csordas et al. report the first), `target_length`
-            (words), and with `oracle` also `oracle_exact`.
+        a record for each example.
     """
     rows = np.arange(len(split)) if rows is None else rows
     eos_id = model.config.eos_token_id if eos_id is None else eos_id
-    records: dict[int, dict[str, Any]] = {}
+    records: dict[int, Decoded] = {}
     first_wrong: dict[int, int] = {}
     with evaluating(model):
         for batch_rows in share_by_length(split, rows, batch_size, rank, world):
@@ -105,34 +137,55 @@ def evaluate_split(
 
 
 @torch.inference_mode()
-def mark_teacher_forced(model: Seq2SeqLM, split: Any, records: Sequence[dict[str, Any]], batch_size: int) -> None:
+def mark_teacher_forced(model: Seq2SeqLM, split: Any, records: Sequence[Decoded], batch_size: int) -> None:
     """
     Add `exact_teacher` to the records of [`evaluate_split`]: whether under teacher forcing the most likely word is
     right at every label. Records sorted by length need little padding.
     """
     with evaluating(model):
         for some in cut(records, batch_size):
-            batch = split[np.array([record["row"] for record in some])]
+            batch = split[np.array([record.row for record in some])]
             batch = {key: tensor.to(model.device) for key, tensor in batch.items()}
             hits = (model(**batch).logits.argmax(-1) == batch["labels"]) | (batch["labels"] == IGNORED)  # (B, T)
             for record, hit in zip(some, hits.all(1).tolist(), strict=True):
-                record["exact_teacher"] = hit
+                record.exact_teacher = hit
 
 
 def with_texts(
-    records: Sequence[Mapping[str, Any]], split: Dataset, tokenizer: PreTrainedTokenizerFast
-) -> list[dict[str, Any]]:
-    """The records of `evaluate_split` with the columns of `with_columns`, and the prediction as text instead of ids."""
-    return [{**record, "prediction": tokenizer.decode(record["prediction"])} for record in with_columns(records, split)]
+    records: Iterable[Decoded], name: str, split: Dataset, tokenizer: PreTrainedTokenizerFast
+) -> list[TextRow]:
+    """The records as rows of the split of that name, with its [`TEXT_COLUMNS`], and predictions as text."""
+    columns = Columns(split)
+    return [
+        TextRow(
+            split=name,
+            prediction=str(tokenizer.decode(record.prediction)),
+            **record.numbers(),
+            **columns[record.row],
+        )
+        for record in records
+    ]
 
 
-def with_columns(
-    records: Iterable[Mapping[str, Any]], split: Dataset, columns: Iterable[str] | None = None
-) -> list[dict[str, Any]]:
-    """The records with columns of their examples (by `row`); by default the `TEXT_COLUMNS`."""
-    names = columns or [name for name in TEXT_COLUMNS if name in split.column_names]
-    values = {name: split[name][:] for name in names}
-    return [{**record, **{name: column[record["row"]] for name, column in values.items()}} for record in records]
+class Columns:
+    """
+    Columns of a split, read at once.
+
+    Args:
+        names: which; by default the [`TEXT_COLUMNS`] that the split has.
+    """
+
+    def __init__(self, split: Dataset, names: Iterable[str] | None = None):
+        names = names or [name for name in TEXT_COLUMNS if name in split.column_names]
+        self.values = {name: split[name][:] for name in names}
+
+    def __getitem__(self, row: int) -> dict[str, Any]:
+        """Of one example, by name."""
+        return {name: column[row] for name, column in self.values.items()}
+
+    def added(self, rows: Iterable[AnyRow]) -> list[AnyRow]:
+        """The rows with the columns of their examples."""
+        return [row.model_copy(update=self[row.row]) for row in rows]
 
 
 def _batch(model: Seq2SeqLM, split: Any, rows: np.ndarray) -> tuple[torch.Tensor, ...]:
@@ -144,7 +197,7 @@ def _batch(model: Seq2SeqLM, split: Any, rows: np.ndarray) -> tuple[torch.Tensor
 
 def _read_references(
     model: Seq2SeqLM, split: Any, rows: np.ndarray, eos_id: int, oracle: bool
-) -> tuple[dict[int, dict[str, Any]], dict[int, int]]:
+) -> tuple[dict[int, Decoded], dict[int, int]]:
     """Records by row, final for examples that are right; and for the others the step of the first wrong choice."""
     source, source_mask, target, real = _batch(model, split, rows)
     logits = teacher_forced_logits(model, source, source_mask, target)
@@ -154,25 +207,25 @@ def _read_references(
     lengths = (real.sum(dim=1) - 1).tolist()
     records = {}
     for index, row in enumerate(rows.tolist()):
-        records[row] = {
-            "row": row,
-            "prediction": target[index, : lengths[index]].tolist(),
-            "exact": first[index] < 0,
-            "loss": losses[index],
-            "loss_teacher": losses[index],
-            "target_length": lengths[index],
-        }
+        records[row] = Decoded(
+            row=row,
+            prediction=target[index, : lengths[index]].tolist(),
+            exact=first[index] < 0,
+            loss=losses[index],
+            loss_teacher=losses[index],
+            target_length=lengths[index],
+        )
     if oracle:
         logits[..., eos_id] = -torch.inf
         words = real & (target != eos_id)
         hits = ((logits.argmax(dim=-1) == target) | ~words).all(dim=1).tolist()
         for row, hit in zip(rows.tolist(), hits, strict=True):
-            records[row]["oracle_exact"] = hit
+            records[row].oracle_exact = hit
     return records, {row: step for row, step in zip(rows.tolist(), first, strict=True) if step >= 0}
 
 
 def _decode_from(
-    model: Seq2SeqLM, split: Any, rows: np.ndarray, start: int, eos_id: int, records: dict[int, dict[str, Any]]
+    model: Seq2SeqLM, split: Any, rows: np.ndarray, start: int, eos_id: int, records: dict[int, Decoded]
 ) -> None:
     """Add prediction and free-running loss to the records of rows whose first `start` choices are right."""
     # the longest first: rows leave the batch at the end of their reference
@@ -183,9 +236,9 @@ def _decode_from(
     losses = _row_losses(logits, target, real).tolist()
     for row, row_ids, loss in zip(rows.tolist(), ids.tolist(), losses, strict=True):
         # columns after a row's own reference and EOS belong to longer rows
-        row_ids = row_ids[: records[row]["target_length"] + 1]
+        row_ids = row_ids[: records[row].target_length + 1]
         end = row_ids.index(eos_id) if eos_id in row_ids else len(row_ids)
-        records[row] |= {"prediction": row_ids[:end], "loss": loss}
+        records[row].prediction, records[row].loss = row_ids[:end], loss
 
 
 def _row_losses(logits: torch.Tensor, target: torch.Tensor, real: torch.Tensor) -> torch.Tensor:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
+
+    from hf_sysgen.evaluation.evaluate import Decoded
 
 # as lm-evaluation-harness puts them together: the answer follows a blank, and an empty line follows the answer
 PROMPT = "Input: {input}\nOutput:"
@@ -79,20 +81,18 @@ def prompts_of(model: Any, tokenizer: PreTrainedTokenizerFast) -> Prompts:
     return Prompts(tokenizer, not model.config.is_encoder_decoder, getattr(model.config, TEMPLATE_FIELD, None))
 
 
-def by_words(
-    records: Iterable[Mapping[str, Any]], tokenizer: PreTrainedTokenizerFast, targets: Sequence[str]
-) -> list[dict[str, Any]]:
+def by_words(records: Iterable[Decoded], tokenizer: PreTrainedTokenizerFast, targets: Sequence[str]) -> list[Decoded]:
     """
     Records of pieces of words (see `evaluate_split`) as those of words: `exact` says whether the prediction has the
     target's words, in whatever pieces; `target_length` are words, and `tokens` the pieces of the reference.
     """
     found = []
     for record in records:
-        words, pieces = targets[record["row"]].split(), record["target_length"]
+        words, pieces = targets[record.row].split(), record.target_length
         # a prediction of more pieces has not ended
-        ended = len(record["prediction"]) <= pieces
-        exact = record["exact"] or (ended and str(tokenizer.decode(record["prediction"])).split() == words)
-        found.append({**record, "exact": exact, "target_length": len(words), "tokens": pieces})
+        ended = len(record.prediction) <= pieces
+        exact = record.exact or (ended and str(tokenizer.decode(record.prediction)).split() == words)
+        found.append(replace(record, exact=exact, target_length=len(words), tokens=pieces))
     return found
 
 

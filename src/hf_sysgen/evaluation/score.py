@@ -40,12 +40,10 @@ def _exact(rows: Rows, setup: str | None) -> dict[str, float]:
 
 
 def _recorded(rows: Rows, setup: str | None) -> dict[str, float]:
-    is_text = isinstance(rows[0], ModelingRow)
-    found = [row.measured() for row in rows]
-    numbers = (name for name, value in found[0].items() if isinstance(value, int | float))
-    for name in ("nats", "correct", "tokens") if is_text else ("exact", *numbers):
+    texts = [row for row in rows if isinstance(row, ModelingRow)]
+    for name in ("nats", "correct", "tokens") if texts else ("exact", *rows[0].numbers()):
         _column(rows, name)
-    return _shares(summarize_text(found) if is_text else summarize(found))
+    return _shares(summarize_text(texts) if texts else summarize(rows))
 
 
 def _recorded_translations(rows: Rows, setup: str, has_comp: bool) -> dict[str, float]:
@@ -54,7 +52,7 @@ def _recorded_translations(rows: Rows, setup: str, has_comp: bool) -> dict[str, 
         _column(rows, name)
     pairs = _column(rows, "pairs") if has_comp else None
     # the references of these rows
-    numbered = [{**row.measured(), "row": index} for index, row in enumerate(rows)]
+    numbered: list[Any] = [row.model_copy(update={"row": index}) for index, row in enumerate(rows)]
     return _shares(summarize_translations(numbered, references, setup, pairs))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +12,11 @@ from torch.nn.functional import cross_entropy
 
 from hf_sysgen.data.text.splits import IGNORED
 from hf_sysgen.evaluation.decoding import teacher_forced_logits
-from hf_sysgen.evaluation.evaluate import cut, evaluating
+from hf_sysgen.evaluation.evaluate import Columns, cut, evaluating
+from hf_sysgen.results.predictions import TranslationRow
 
 if TYPE_CHECKING:
+    from datasets import Dataset
     from transformers import PreTrainedTokenizerFast
 
 
@@ -49,6 +52,41 @@ def search_settings(eos_id: int, beams: int = 5, length_penalty: float = 1.0, ma
     return settings
 
 
+@dataclass(slots=True)
+class Translation:
+    """
+    An example as [`evaluate_translations`] leaves it.
+
+    Attributes:
+        row: its number in the split.
+        loss: mean nats per piece of the reference, its end included, smoothed.
+        loss_teacher: the same, unsmoothed.
+        target_length: pieces of the reference.
+        prediction, exact: the text, and whether it is the reference; `None` where nothing was written.
+    """
+
+    row: int
+    loss: float
+    loss_teacher: float
+    target_length: int
+    prediction: str | None = None
+    exact: bool | None = None
+
+    def numbers(self) -> dict[str, Any]:
+        """What was measured, by name."""
+        found = ((one.name, getattr(self, one.name)) for one in fields(self))
+        return {name: value for name, value in found if isinstance(value, int | float)}
+
+
+def translation_rows(records: Iterable[Translation], name: str, split: Dataset) -> list[TranslationRow]:
+    """The records as rows of the split of that name, with its text columns."""
+    columns = Columns(split)
+    return [
+        TranslationRow(split=name, prediction=record.prediction or "", **record.numbers(), **columns[record.row])
+        for record in records
+    ]
+
+
 @torch.inference_mode()
 def evaluate_translations(
     model: Any,
@@ -63,7 +101,7 @@ def evaluate_translations(
     rank: int = 0,
     world: int = 1,
     on_batch: Callable[[int], None] | None = None,
-) -> list[dict[str, Any]]:
+) -> list[Translation]:
     """
     How likely the references are, and what the model writes by its own generation config.
 
@@ -80,9 +118,7 @@ def evaluate_translations(
         on_batch: called with the number of examples done after each batch.
 
     Returns:
-        for each example a record: `row`; `loss`, mean nats per piece of the reference, its end included, smoothed;
-        `loss_teacher`, the same unsmoothed; `target_length` in pieces; with `decode` also `prediction`, the text, and
-        `exact`, whether it is the reference.
+        a record for each example.
     """
     rows = np.arange(len(split)) if rows is None else rows
     order = rows[np.argsort(split.sources.lengths[rows], kind="stable")][rank::world]
@@ -93,14 +129,14 @@ def evaluate_translations(
             if decode:
                 texts = _translated(model, split, batch_rows, tokenizer, brief)
                 for record, text in zip(batch, texts, strict=True):
-                    record |= {"prediction": text, "exact": text == references[record["row"]]}
+                    record.prediction, record.exact = text, text == references[record.row]
             records += batch
             if on_batch is not None:
                 on_batch(len(batch))
     return records
 
 
-def _judged(model: Any, split: Any, rows: np.ndarray, label_smoothing: float) -> list[dict[str, Any]]:
+def _judged(model: Any, split: Any, rows: np.ndarray, label_smoothing: float) -> list[Translation]:
     source, source_mask = split.sources.padded(rows, split.pad_id)
     target, real = split.targets.padded(rows, IGNORED)
     target, counts = target.to(model.device), real.sum(1)
@@ -111,7 +147,7 @@ def _judged(model: Any, split: Any, rows: np.ndarray, label_smoothing: float) ->
         for weight in (label_smoothing, 0.0)
     )
     return [
-        {"row": row, "loss": loss, "loss_teacher": teacher, "target_length": count - 1}
+        Translation(row, loss, teacher, count - 1)
         for row, loss, teacher, count in zip(rows.tolist(), smoothed, plain, counts.tolist(), strict=True)
     ]
 

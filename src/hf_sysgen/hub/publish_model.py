@@ -120,7 +120,7 @@ def run_card(run: str | Path) -> str:
     if file.is_file():
         record = read_record(file)
         others = (read_record(path) for path in file.parent.glob("*-seed*.json") if path != file)
-        same = (one for one in others if (one.file, one.overrides) == (record.file, record.overrides))
+        same = (one for one in others if one.cell_key == record.cell_key)
         folder = _checkpoint(record, Path("runs") / file_name(record.name) / f"seed{record.seed}")
         return model_card(one_cell([record, *same], file.parent), record, f'checkpoint = "{folder}"')
     runs = find_runs(run)
@@ -180,9 +180,9 @@ def one_cell(records: Iterable[Record], where: Path) -> list[Record]:
     """
     records = sorted(records, key=lambda record: record.seed)
     for before, record in itertools.combinations(records, 2):
-        differing = [key for key in ("file", "overrides") if getattr(before, key) != getattr(record, key)]
-        differing += record.recipe.differences(before.recipe, "result")
-        if differing or record.seed == before.seed:
+        if record.cell_key != before.cell_key or record.seed == before.seed:
+            differing = ["file"] if record.file != before.file else []
+            differing += record.recipe.differences(before.recipe, "result")
             raise UserError(
                 f"{where}: the runs {before.title} and {record.title} are not one cell over seeds (they differ in "
                 f"{', '.join(differing) or 'no key'}); keep them in folders of their own"

@@ -74,7 +74,7 @@ def standings(records: Iterable[tuple[Path, Record]]) -> list[Standing]:
     """
     cells: dict[tuple[str, str], list[tuple[Path, Record]]] = defaultdict(list)
     for path, record in records:
-        cells[record.file, record.recipe.cell].append((path, record))
+        cells[record.cell_key].append((path, record))
     found = []
     for runs in cells.values():
         runs = sorted(runs, key=lambda one: one[1].seed)

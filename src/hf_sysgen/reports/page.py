@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from hf_sysgen.reports import comparison
-from hf_sysgen.reports.comparison import INTERVAL, RULE, Collection, Comparison, TableReport, summarize, unplaced
+from hf_sysgen.reports.comparison import INTERVAL, RULE, Comparison, TableReport, summarize
 from hf_sysgen.reports.curves import SERIES, Curve, Point, draw_comparison, draw_curves
+from hf_sysgen.reports.matching import Collection, unplaced
 from hf_sysgen.reports.report import SUMMARY, UNITS, headline, label, measured_cells, number, remarks, summary_rows
-from hf_sysgen.results.record import Record
+from hf_sysgen.results.cells import by_cell, labels
+from hf_sysgen.results.record import CategoryScore, Record
 
 # verdict -> CSS class, and a sign, so that colour is not needed
 LOOKS = {
@@ -73,7 +75,7 @@ def page(reports: Sequence[TableReport], found: Collection) -> str:
         cell=_cell,
         remarks=remarks,
         runs=_runs(records),
-        unplaced=unplaced(records),
+        unplaced=labels(unplaced(records)),
     )
 
 
@@ -96,18 +98,71 @@ def _tiles(reports: Sequence[TableReport], records: Sequence[Record]) -> list[tu
     return tiles
 
 
-def _cell(report: TableReport, one: Comparison) -> dict[str, Any]:
-    """The content of a table cell: the paper's number, ours below it, the verdict."""
+@dataclass(frozen=True)
+class Shown:
+    """A cell of a paper's table: the paper's number, ours below it, the verdict."""
+
+    printed: str
+    ours: str | None = None
+    verdict: str | None = None
+
+
+@dataclass(frozen=True)
+class Detail:
+    """A measurement of a cell, as texts; `steps` are updates, `share` their share of the paper's budget."""
+
+    label: str
+    name: str
+    verdict: str
+    paper: str
+    ours: str
+    std: str
+    sem: str
+    count: int
+    seeds: str
+    steps: str
+    share: str
+    difference: str
+    interval: str
+    devices: str
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """The runs of a recipe; `scores` has measure, mean and number of runs of each split, `cases` the first seed's."""
+
+    name: str
+    seeds: str
+    scores: Mapping[str, tuple[str, str, str]]
+    steps: int
+    parameters: int
+    seconds: float
+    devices: str
+    commits: str
+    cases: Mapping[str, CategoryScore]
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """The runs on a benchmark and config."""
+
+    benchmark: str
+    config: str
+    drawings: Sequence[Mapping[str, str]]
+    rows: Sequence[RunRow]
+
+
+def _cell(report: TableReport, one: Comparison) -> Shown:
     if not report.table.compared or (not one.cell.able and one.cell.mean is None):
-        return {"printed": one.cell.printed, "ours": None, "verdict": None}
+        return Shown(one.cell.printed)
     ours = None
     if one.ours:
         std = one.ours[0].std
         ours = number(one.centres[0], one.cell) + ("" if std is None else f" ± {number(std, one.cell)}")
-    return {"printed": one.cell.printed, "ours": ours, "verdict": one.verdict}
+    return Shown(one.cell.printed, ours, one.verdict)
 
 
-def _details(report: TableReport) -> list[dict[str, Any]]:
+def _details(report: TableReport) -> list[Detail]:
     """The measured cells with the details that do not fit into a table."""
     rows = []
     for one in report.measured:
@@ -115,12 +170,11 @@ def _details(report: TableReport) -> list[dict[str, Any]]:
             paper, mean, std, sem, _, spent, difference, interval, verdict = cells
             steps, _, share = spent.partition(" (")
             rows.append(
-                {
-                    "label": label(one), "name": ours.name, "verdict": verdict, "paper": paper, "ours": mean,
-                    "std": std, "sem": sem, "count": len(ours.seeds), "seeds": _seeds(ours.seeds), "steps": steps,
-                    "share": share.rstrip(")"), "difference": difference, "interval": interval,
-                    "devices": _devices(ours.records),
-                }
+                Detail(
+                    label=label(one), name=ours.name, verdict=verdict, paper=paper, ours=mean, std=std, sem=sem,
+                    count=len(ours.seeds), seeds=_seeds(ours.seeds), steps=steps, share=share.rstrip(")"),
+                    difference=difference, interval=interval, devices=_devices(ours.records),
+                )
             )  # fmt: skip
     return rows
 
@@ -166,30 +220,28 @@ def _comparisons(report: TableReport) -> list[dict[str, str]]:
     ]
 
 
-def _runs(records: Sequence[Record]) -> list[dict[str, Any]]:
+def _runs(records: Sequence[Record]) -> list[RunGroup]:
     """All runs by benchmark: curves during training, accuracy by length and by case, and a table."""
-    groups: dict[tuple[str, str], dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
-    for record in records:
-        data = record.recipe.data
-        groups[data.benchmark, data.config][record.name].append(record)
+    cells = by_cell(records)
+    groups: dict[tuple[str, str], list[tuple[str, list[Record]]]] = defaultdict(list)
+    for name, cell in sorted(zip(labels(cells), cells, strict=True), key=lambda one: one[0]):
+        data = cell[0].recipe.data
+        groups[data.benchmark, data.config].append((name, cell))
     found = []
     for index, ((benchmark, config), runs) in enumerate(sorted(groups.items())):
-        names = sorted(runs)
         drawings = [
             drawing
-            for start in range(0, len(names), LINES)
-            for drawing in _run_drawings(
-                {name: runs[name] for name in names[start : start + LINES]}, f"runs{index}-{start}"
-            )
+            for start in range(0, len(runs), LINES)
+            for drawing in _run_drawings(runs[start : start + LINES], f"runs{index}-{start}")
         ]
-        rows = [_run_row(name, runs[name]) for name in names]
-        found.append({"benchmark": benchmark, "config": config, "drawings": drawings, "rows": rows})
+        rows = [_run_row(name, cell) for name, cell in runs]
+        found.append(RunGroup(benchmark, config, drawings, rows))
     return found
 
 
-def _run_drawings(runs: Mapping[str, Sequence[Record]], prefix: str) -> list[dict[str, str]]:
+def _run_drawings(runs: Sequence[tuple[str, Sequence[Record]]], prefix: str) -> list[dict[str, str]]:
     training, lengths, cases = [], [], []
-    for name, records in runs.items():
+    for name, records in runs:
         for split, dashed in (("test", False), ("validation", True)):
             if points := _means(point for record in records for point in record.curve(split, "accuracy")):
                 training.append(Curve(name, points, dashed))
@@ -223,22 +275,21 @@ def _means(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     return [(x, sum(ys) / len(ys)) for x, ys in sorted(values.items())]
 
 
-def _run_row(name: str, records: Sequence[Record]) -> dict[str, Any]:
+def _run_row(name: str, records: Sequence[Record]) -> RunRow:
     first = records[0]
     scores = {
         split: headline([record.splits[split] for record in records if split in record.splits])
         for split in first.splits
     }
     commits = {(start.commit or "not known")[:9] for record in records for start in record.starts}
-    return {
-        "name": name,
-        "seeds": _seeds(sorted({record.seed for record in records})),
-        "scores": {split: score for split, score in scores.items() if score},
-        "steps": first.steps,
-        "parameters": first.num_parameters,
-        "seconds": sum(record.train_seconds for record in records) / len(records),
-        "devices": _devices(records),
-        "commits": ", ".join(sorted(commits)),
-        # of the first seed
-        "cases": first.splits["test"].by_category if "test" in first.splits else {},
-    }
+    return RunRow(
+        name=name,
+        seeds=_seeds(sorted({record.seed for record in records})),
+        scores={split: score for split, score in scores.items() if score},
+        steps=first.steps,
+        parameters=first.num_parameters,
+        seconds=sum(record.train_seconds for record in records) / len(records),
+        devices=_devices(records),
+        commits=", ".join(sorted(commits)),
+        cases=first.splits["test"].by_category if "test" in first.splits else {},
+    )

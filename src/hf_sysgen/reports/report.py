@@ -13,14 +13,13 @@ from hf_sysgen.reports.comparison import (
     REACHED,
     REPRODUCED,
     RULE,
-    Collection,
     Comparison,
-    Measurement,
     TableReport,
     summarize,
-    unplaced,
 )
+from hf_sysgen.reports.matching import Collection, Measurement, unplaced
 from hf_sysgen.reports.papers import Cell, Table
+from hf_sysgen.results.cells import labels
 from hf_sysgen.results.record import Record, SplitMetrics
 from hf_sysgen.tables import markdown, plain, plain_cell, table
 
@@ -210,7 +209,7 @@ def document(reports: Sequence[TableReport], found: Collection) -> str:
     missing = [title(report) for report in reports if report.table.compared and not report.measured]
     if missing:
         parts.append(f"Not measured at all: {'; '.join(missing)}.")
-    if others := list(_other_runs([record for _, record in found.records])):
+    if others := list(_other_runs(record for _, record in found.records)):
         parts += ["## Runs outside the papers' tables", markdown(OTHER_HEADER, _plain(others))]
     return "\n\n".join([*parts, *map(plain, _skipped(found))]) + "\n"
 
@@ -219,11 +218,11 @@ def _plain(rows: Iterable[Sequence[str]]) -> Iterator[list[str]]:
     return ([plain_cell(cell) for cell in row] for row in rows)
 
 
-def _other_runs(records: Sequence[Record]) -> Iterator[tuple[str, ...]]:
-    for name in unplaced(records):
-        runs = [record.splits for record in records if record.name == name]
-        for split in runs[0]:
-            found = headline([one[split] for one in runs if split in one])
+def _other_runs(records: Iterable[Record]) -> Iterator[tuple[str, ...]]:
+    cells = unplaced(records)
+    for name, cell in zip(labels(cells), cells, strict=True):
+        for split in cell[0].splits:
+            found = headline([one.splits[split] for one in cell if split in one.splits])
             if found:
                 yield (name, split, *found)
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import read_whole, write_whole
+from hf_sysgen.results.predictions import Judged
 from hf_sysgen.results.record import fault
 
 EVALUATIONS = "evaluations"
@@ -37,13 +37,13 @@ class Evaluation:
 _EVALUATION = TypeAdapter(Evaluation)
 
 
-def write_evaluation(run_dir: Path, split: str, step: int, records: Iterable[Mapping[str, Any]]) -> None:
+def write_evaluation(run_dir: Path, split: str, step: int, records: Iterable[Judged]) -> None:
     """Write one file for each split and evaluation, so that a resumed run writes the same files."""
-    records = list(records)
+    measured = [record.numbers() for record in records]
     content = {
         "step": step,
-        "losses": [round(record["loss"], 6) for record in records],
-        "exact": [int(record["exact"]) for record in records],
+        "losses": [round(one["loss"], 6) for one in measured],
+        "exact": [int(one["exact"]) for one in measured],
     }
     write_whole(run_dir / EVALUATIONS / f"{split}-{step:08}.json", json.dumps(content) + "\n")
 

@@ -6,19 +6,29 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Protocol, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
 
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import read_whole, write_whole
-from hf_sysgen.results.record import Number, fault
+from hf_sysgen.results.record import fault
+
+
+class Judged(Protocol):
+    """An example with its measurements, before and after it becomes a [`Row`]."""
+
+    @property
+    def row(self) -> int: ...
+    @property
+    def exact(self) -> bool | None: ...
+    def numbers(self) -> dict[str, float]: ...
 
 
 class _Row(BaseModel):
     """
-    An example of a split and its measurements. Other numbers that a task measures, such as `role_exact` of graphs, are
-    kept under their names.
+    An example of a split and its measurements. A line has the fields that were given, in the order of the class. Other
+    numbers that a task measures are kept under their names.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True, use_attribute_docstrings=True)
@@ -27,58 +37,101 @@ class _Row(BaseModel):
     split: str
     row: int = 0
     """Number of the example in its split."""
-    input: str | None = None
-    category: str | None = None
 
-    def measured(self) -> dict[str, Any]:
-        """The measured fields of the row, for `summarize`."""
-        return self.model_dump(exclude_unset=True, exclude={"split"})
+    def numbers(self) -> dict[str, float]:
+        """What was measured, by name: numbers, and whether something is right."""
+        given = self.model_fields_set
+        return {name: value for name, value in self if name in given and isinstance(value, int | float)}
 
 
 class TextRow(_Row):
-    """A predicted text, relation or tree."""
+    """A predicted text or relation."""
 
     prediction: str
-    target: str | None = None
     exact: bool
-    loss: Number = None
+    loss: float | None = None
     """Mean nats per token of the reference, free-running."""
-    loss_teacher: Number = None
+    loss_teacher: float | None = None
     """The same, teacher-forced."""
     target_length: int | None = None
     """Words of the reference; of a translation its pieces."""
     oracle_exact: bool | None = None
     """Whether it is right with oracle output length."""
     exact_teacher: bool | None = None
+    tokens: int | None = None
+    """Pieces of the reference, where a tokenizer cuts words."""
+    shots: list[int] | None = None
+    """Rows of the training examples in the prompt."""
+    input: str | None = None
+    target: str | None = None
+    category: str | None = None
     pairs: list[str] | None = None
     """Of noun_adjective: the held-out pairs of the source."""
 
 
-class TreeRow(TextRow):
+class TranslationRow(_Row):
+    """A translation; read back it is a [`TextRow`]."""
+
+    loss: float
+    """Mean nats per piece of the reference, its end included, smoothed."""
+    loss_teacher: float
+    """The same, unsmoothed."""
+    target_length: int
+    prediction: str
+    exact: bool
+    input: str | None = None
+    target: str | None = None
+    category: str | None = None
+    pairs: list[str] | None = None
+
+
+class TreeRow(_Row):
     """A dependency tree, as `head:label` of each token."""
 
+    prediction: str
+    exact: bool
+    target_length: int | None = None
     tokens: int
     correct_heads: int
     correct_arcs: int
+    loss: float | None = None
+    input: str | None = None
+    target: str | None = None
+    category: str | None = None
 
 
 class GraphRow(_Row):
-    """Labels of the words of a sentence, column by column."""
+    """Labels of the words of a sentence, column by column, and for each column whether it is right."""
 
     prediction: dict[str, list[str | int]]
     exact: bool
-    loss: Number = None
     target_length: int | None = None
+    role_exact: bool | None = None
+    category_exact: bool | None = None
+    noun_type_exact: bool | None = None
+    verb_exact: bool | None = None
+    parent_exact: bool | None = None
+    loss: float | None = None
+    input: str | None = None
+    target: str | None = None
+    category: str | None = None
+    roles: list[str] | None = None
+    word_categories: list[str] | None = None
+    noun_types: list[str] | None = None
+    verb_names: list[str] | None = None
+    parents: list[int] | None = None
 
 
 class ModelingRow(_Row):
     """A text that a language model read."""
 
-    exact: None = None
-    nats: float
+    nats: Annotated[float, Field(allow_inf_nan=False)]
     """Sum of the losses of its predicted tokens."""
     correct: int
     tokens: int
+    input: str | None = None
+    exact: None = None
+    category: str | None = None
 
 
 def _kind(row: Any) -> str:
@@ -90,8 +143,9 @@ def _kind(row: Any) -> str:
     return "text" if get("correct_arcs") is None else "tree"
 
 
-Row: TypeAlias = TextRow | TreeRow | GraphRow | ModelingRow
-_ROW: TypeAdapter[Row] = TypeAdapter(
+Row: TypeAlias = TextRow | TranslationRow | TreeRow | GraphRow | ModelingRow
+AnyRow = TypeVar("AnyRow", bound=_Row)
+ROW: TypeAdapter[Row] = TypeAdapter(
     Annotated[
         Annotated[TextRow, Tag("text")]
         | Annotated[TreeRow, Tag("tree")]
@@ -102,17 +156,10 @@ _ROW: TypeAdapter[Row] = TypeAdapter(
 )
 
 
-def write_predictions(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """
-    Write one JSON object per line; a number that is not finite becomes null.
-
-    Raises:
-        ValidationError: something is no [`Row`], so that `read_predictions` would not read it back. Nothing is written.
-    """
-    finite = [_finite(row) for row in rows]
-    for row in finite:
-        _ROW.validate_python(row)
-    write_whole(path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in finite))
+def write_predictions(path: str | Path, rows: Iterable[Row]) -> None:
+    """Write one JSON object per line; a number that is not finite becomes null."""
+    lines = (json.dumps(_finite(row.model_dump(exclude_unset=True)), allow_nan=False) + "\n" for row in rows)
+    write_whole(path, "".join(lines))
 
 
 def _finite(value: Any) -> Any:
@@ -137,7 +184,7 @@ def read_predictions(path: str | Path, split: str | None = None) -> list[Row]:
     rows = []
     for number, line in enumerate(lines, start=1):
         try:
-            rows.append(_ROW.validate_json(line))
+            rows.append(ROW.validate_json(line))
         except ValidationError as error:
             raise UserError(f"{path}: line {number}: {fault(error)}") from error
     found = [row for row in rows if split in (None, row.split)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -178,13 +178,23 @@ class Record(_Typed):
 
     @property
     def name(self) -> str:
-        """A name for people: the file's name and the overrides. It is never parsed."""
+        """A name for people: the file's name and the overrides. Runs of one name may differ in their recipe, see
+        `cell_key`."""
         return self.name_without(())
 
-    def name_without(self, keys: Iterable[str]) -> str:
+    def name_without(self, keys: Container[str]) -> str:
         """The name without overrides of these keys."""
-        shown = sorted((key, value) for key, value in self.overrides.items() if key not in keys)
-        return ",".join([Path(self.file).name, *(f"{key}={value}" for key, value in shown)])
+        return ",".join(filter(None, [Path(self.file).name, self.settings(keys)]))
+
+    def settings(self, without: Container[str] = ()) -> str:
+        """The overrides for people, without those of some keys; empty if there are none."""
+        shown = sorted((key, value) for key, value in self.overrides.items() if key not in without)
+        return ",".join(f"{key}={value}" for key, value in shown)
+
+    @property
+    def cell_key(self) -> tuple[str, str]:
+        """What the runs of one cell share: see `Recipe.cell_key`."""
+        return self.recipe.cell_key
 
     @property
     def title(self) -> str:

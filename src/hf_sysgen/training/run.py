@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from hf_sysgen.evaluation.evaluate import evaluating
 from hf_sysgen.files import digest_of, is_complete, is_unfinished, locked, write_whole
 from hf_sysgen.model_types import heads_of
 from hf_sysgen.results.environment import environment, starts_of, write_starts
-from hf_sysgen.results.predictions import write_predictions
+from hf_sysgen.results.predictions import Row, write_predictions
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import (
     MODEL,
@@ -310,13 +310,14 @@ def _train_and_judge(
     if recipe.in_context is None:
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
-    summaries, rows = {}, []
+    summaries = {}
+    rows: list[Row] = []
     for name in task.splits:
         if not len(judged := task.final_rows(name)):
             continue
         records = task.readable(trainer.predict_split(name, judged, final=True), name)
         summaries[name] = task.summarize(records, name)
-        rows += [{"split": name, **record} for record in records]
+        rows += records
     if recipe.in_context is None:
         trainer.save_weights(recipe.run_dir / MODEL)
     if trainer.args.should_save:
@@ -371,7 +372,7 @@ def _pretrained_fields(recipe: Recipe, config: PreTrainedConfig) -> dict[str, An
     return {key: getattr(config, key) for key in sorted(own_fields(type(config)) - set(recipe.model.fields))}
 
 
-def _example(rows: Sequence[Mapping[str, Any]]) -> str | None:
+def _example(rows: Sequence[Row]) -> str | None:
     """An input for the model's card, from the last split: one that the model gets right, if there is one."""
-    last = [row for row in rows if row["split"] == rows[-1]["split"]]
-    return next((row for row in last if row.get("exact")), last[0]).get("input") if last else None
+    last = [row for row in rows if row.split == rows[-1].split]
+    return next((row for row in last if row.exact), last[0]).input if last else None

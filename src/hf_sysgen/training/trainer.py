@@ -36,6 +36,7 @@ from hf_sysgen.errors import RunFailed
 from hf_sysgen.files import COMPLETE, is_complete, mark_complete, replace_marked
 from hf_sysgen.models.seq2seq import SOURCE_INPUTS
 from hf_sysgen.results.evaluations import write_evaluation
+from hf_sysgen.results.predictions import Judged
 from hf_sysgen.training.adapters import merged
 from hf_sysgen.training.batches import Batches, StepBatches, parts_of_max_tokens
 from hf_sysgen.training.callbacks import Clock, Milestones, Progress
@@ -168,7 +169,7 @@ class SysgenTrainer(Seq2SeqTrainer):
                 self.args.max_steps = state.global_step
             return super().train(resume_from_checkpoint=resume_from_checkpoint, **kwargs)
 
-    def predict_split(self, name: str, rows: np.ndarray | None = None, final: bool = False) -> list[dict[str, Any]]:
+    def predict_split(self, name: str, rows: np.ndarray | None = None, final: bool = False) -> list[Judged]:
         """Records of every example of a split, in its order, from all processes; see [`Task.evaluate`]."""
         split = self.splits[name]
         rows = np.arange(len(split)) if rows is None else rows
@@ -180,13 +181,14 @@ class SysgenTrainer(Seq2SeqTrainer):
             # calling the wrapper gathers sharded weights, but would compile the model again
             torch.compiler.set_stance("force_eager") if compiled else contextlib.nullcontext(),
         ):
-            records = self.task.evaluate(
+            share = self.task.evaluate(
                 self.model, name, rows, final, rank=self.args.process_index, world=self.args.world_size
             )
+        records = list(share)
         if self.args.world_size > 1:
             records = gather_object(records)
-        records.sort(key=lambda record: record["row"])
-        if [record["row"] for record in records] != sorted(rows.tolist()):
+        records.sort(key=lambda record: record.row)
+        if [record.row for record in records] != sorted(rows.tolist()):
             raise RuntimeError(f"evaluation of {name} returned {len(records)} records for {len(rows)} examples")
         return records
 

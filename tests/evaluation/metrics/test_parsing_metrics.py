@@ -7,6 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
+from made_records import made_rows
 
 from hf_sysgen.data.cfq.trees import is_tree
 from hf_sysgen.errors import UserError
@@ -38,7 +39,7 @@ def test_shares_are_over_tokens():
         {"row": 0, "exact": False, "tokens": 2, "correct_heads": 2, "correct_arcs": 1},
         {"row": 1, "exact": True, "tokens": 8, "correct_heads": 7, "correct_arcs": 3},
     ]
-    summary = summarize(records)
+    summary = summarize(made_rows(records))
     assert summary["las"] == pytest.approx(0.4, rel=1e-15)
     assert summary["uas"] == pytest.approx(0.9, rel=1e-15)
     assert summary["accuracy"] == 0.5

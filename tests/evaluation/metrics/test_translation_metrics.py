@@ -8,7 +8,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from made_records import made_record
+from made_records import made_record, made_rows
 from typer.testing import CliRunner
 
 from hf_sysgen.cli.main import app
@@ -310,7 +310,7 @@ def written_run(folder, predictions, benchmark="flores", config="en-ne", **colum
         for row, text in enumerate(predictions)
     ]  # fmt: skip
     write_predictions(
-        folder / "predictions.jsonl", [{"split": "validation", "row": 0, "prediction": "", "exact": False}, *rows]
+        folder / "predictions.jsonl", made_rows([{"split": "validation", "prediction": "", "exact": False}, *rows])
     )
     return folder
 
@@ -349,7 +349,7 @@ def test_runs_of_other_tasks_are_compared_or_refused(tmp_path):
     for folder, nats in zip(graphs, (3.0, 1.0), strict=True):
         rows = [{"split": "validation", "row": row, "input": f"s {row}", "nats": nats + row} for row in range(3)]
         rows = [{**row, "correct": 1, "tokens": 2} for row in rows]
-        write_predictions(folder / "predictions.jsonl", rows)
+        write_predictions(folder / "predictions.jsonl", made_rows(rows))
     assert runs_test(*graphs, "nats", "validation") == (-2.0, 0.25)
     with pytest.raises(UserError, match=r"'exact'.*accuracy"):
         runs_test(*graphs, split="validation")

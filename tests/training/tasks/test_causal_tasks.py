@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -185,19 +186,19 @@ def test_every_field_equals_the_loop(trained, decoder):
     for split, count in ((splits["validation"], 15), (splits["test"], 6)):
         rows = np.arange(count)
         records = evaluate_split(model, split, rows, batch_size=7, oracle=True)
-        assert sorted(record["row"] for record in records) == rows.tolist()
+        assert sorted(record.row for record in records) == rows.tolist()
         for record in records:
             source, target = (
-                ids.flat[ids.starts[record["row"]] :][: ids.lengths[record["row"]]].tolist()
+                ids.flat[ids.starts[record.row] :][: ids.lengths[record.row]].tolist()
                 for ids in (split.sources, split.targets)
             )
             expected = brute_force(model, source, target, eos)
             for field in ("prediction", "exact", "target_length", "oracle_exact"):
-                assert record[field] == expected[field], (record["row"], field)
+                assert getattr(record, field) == expected[field], (record.row, field)
             # losses are computed in float32
-            assert record["loss"] == pytest.approx(expected["loss"], rel=1e-5, abs=1e-6)
-            assert record["loss_teacher"] == pytest.approx(expected["loss_teacher"], rel=1e-5, abs=1e-6)
-            exact.append(record["exact"])
+            assert record.loss == pytest.approx(expected["loss"], rel=1e-5, abs=1e-6)
+            assert record.loss_teacher == pytest.approx(expected["loss_teacher"], rel=1e-5, abs=1e-6)
+            exact.append(record.exact)
     if trained:
         assert 0 < sum(exact) < len(exact), "the trained model must be right on some rows and wrong on others"
 
@@ -206,7 +207,7 @@ def test_result_does_not_depend_on_batches_or_processes(decoder):
     model, splits = decoder
 
     def by_row(records):
-        return sorted(({**record, "loss": 0, "loss_teacher": 0} for record in records), key=lambda one: one["row"])
+        return sorted((replace(record, loss=0.0, loss_teacher=0.0) for record in records), key=lambda one: one.row)
 
     split = splits["validation"]
     alone = by_row(evaluate_split(model, split, batch_size=1, oracle=True))

@@ -25,6 +25,7 @@ from hf_sysgen.data.clutrr.kinship import TARGETS
 from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.metrics.summary import summarize
+from hf_sysgen.results.predictions import read_predictions
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import SplitMetrics
 from hf_sysgen.training.run import run_recipe
@@ -174,18 +175,18 @@ def test_the_loss_is_the_model_s(name, tmp_path, few_examples):
 def test_records_have_the_loss_of_each_example(name, tmp_path, few_examples):
     task = prepare_task(tiny(tmp_path, KEYS[name]))
     model = task.build_model("eager").train()
-    records = {record["row"]: record for record in task.evaluate(model, "test", np.arange(13), True, 0, 1)}
+    records = {record.row: record for record in task.evaluate(model, "test", np.arange(13), True, 0, 1)}
     assert model.training
     shared = [task.evaluate(model, "test", np.arange(13), True, rank, 2) for rank in range(2)]
     assert {len(part) for part in shared} == {6, 7}
-    assert {record["row"] for part in shared for record in part} == set(records) == set(range(13))
+    assert {record.row for part in shared for record in part} == set(records) == set(range(13))
     model.eval()
     for row in range(13):
         batch = task.splits["test"][np.array([row])]
         labels = batch.pop("labels")
         with torch.no_grad():
             loss = task.loss(model(**batch), labels, num_items_in_batch=(labels != -100).sum())
-        assert records[row]["loss"] == pytest.approx(float(loss), rel=1e-4)
+        assert records[row].loss == pytest.approx(float(loss), rel=1e-4)
 
 
 @pytest.mark.parametrize("name", KEYS)
@@ -240,7 +241,7 @@ def test_metrics_follow_from_predictions(name, runs):
     expected = [(split, row) for split in ("validation", "test") for row in range(SMALL[split])]
     assert [(row["split"], row["row"]) for row in rows] == expected
     for split, metrics in record.splits.items():
-        summary = summarize(row for row in rows if row["split"] == split)
+        summary = summarize(read_predictions(runs(name) / "predictions.jsonl", split))
         assert SplitMetrics.model_validate(summary, strict=False) == metrics
     assert 0 < sum(row["exact"] for row in rows) < len(rows)
     assert [step for step, _ in record.curve("test", "accuracy")] == [15, 30]

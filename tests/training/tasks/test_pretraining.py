@@ -290,7 +290,7 @@ def test_processes_call_the_model_equally_often(world, tokenizer):
         counts.append(len(calls))
     assert len(set(counts)) == 1
     alone = evaluate_text(model, examples, rows, batch_size=2)
-    assert sorted(records, key=lambda record: record["row"]) == alone
+    assert sorted(records, key=lambda record: record.row) == alone
 
 
 # runs

@@ -40,6 +40,7 @@ from hf_sysgen.data.text.roles import role_scheme
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.commands import evaluate_checkpoint
 from hf_sysgen.evaluation.metrics.summary import summarize
+from hf_sysgen.results.predictions import read_predictions
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import SplitMetrics
 from hf_sysgen.training.run import run_recipe
@@ -224,7 +225,7 @@ def run_dir(tmp_path_factory):
 def test_records(run_dir):
     record, rows = read_record(run_dir / "results.json"), read_lines(run_dir / "predictions.jsonl")
     for split, metrics in record.splits.items():
-        summary = summarize(row for row in rows if row["split"] == split)
+        summary = summarize(read_predictions(run_dir / "predictions.jsonl", split))
         assert SplitMetrics.model_validate(summary, strict=False) == metrics
         assert metrics.metrics["exact_teacher"] == metrics.accuracy
     # gold words before each label, or the model's own: what is right is right both ways
@@ -383,7 +384,7 @@ def test_roles_of_cogs(name, tmp_path, monkeypatch):
     model(**batch).loss.backward()
     assert model.get_parameter("model.decoder.embed_roles.weight").grad.isfinite().all()
     records = task.evaluate(model, "test", np.arange(4), True, 0, 1)
-    assert [record["exact_teacher"] for record in records] == [record["exact"] for record in records]
+    assert [record.exact_teacher for record in records] == [record.exact for record in records]
 
 
 def test_no_such_scheme(tmp_path, few_examples):

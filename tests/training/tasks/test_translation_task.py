@@ -246,14 +246,14 @@ def test_shares_of_several_processes_are_the_whole(iwslt, tmp_path, use):
     rows = np.array([0, 2, 3, 7, 8])
     whole = task.evaluate(model, "test", rows, final=True, rank=0, world=1)
     shares = [task.evaluate(model, "test", rows, final=True, rank=rank, world=2) for rank in range(2)]
-    assert sorted(record["row"] for share in shares for record in share) == rows.tolist()
-    by_row = {record["row"]: record for record in whole}
+    assert sorted(record.row for share in shares for record in share) == rows.tolist()
+    by_row = {record.row: record for record in whole}
     for record in (record for share in shares for record in share):
-        assert record["prediction"] == by_row[record["row"]]["prediction"]
-        assert record["loss"] == pytest.approx(by_row[record["row"]]["loss"], rel=1e-5)
+        assert record.prediction == by_row[record.row].prediction
+        assert record.loss == pytest.approx(by_row[record.row].loss, rel=1e-5)
     # without translating, what is measured is the same
     brief = task.evaluate(model, "test", rows, final=False, rank=0, world=1)
-    assert all(set(record) == {"row", "loss", "loss_teacher", "target_length"} for record in brief)
+    assert all(set(record.numbers()) == {"row", "loss", "loss_teacher", "target_length"} for record in brief)
     assert task.summarize(brief, "test")["loss"] == pytest.approx(task.summarize(whole, "test")["loss"], rel=1e-6)
 
 

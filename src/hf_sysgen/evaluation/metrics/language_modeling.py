@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,10 +18,32 @@ if TYPE_CHECKING:
 # B examples, L tokens of each, V words
 
 
+@dataclass(slots=True)
+class Read:
+    """
+    An example that a language model read.
+
+    Attributes:
+        row: its number in the split.
+        nats, correct: sums over its predicted tokens, of losses and of right first choices.
+        tokens: predicted ones, L - 1.
+    """
+
+    row: int
+    nats: float
+    correct: int
+    tokens: int
+    exact: None = None
+
+    def numbers(self) -> dict[str, float]:
+        """What was measured, by name."""
+        return {"row": self.row, "nats": self.nats, "correct": self.correct, "tokens": self.tokens}
+
+
 @torch.inference_mode()
 def evaluate_text(
     model: PreTrainedModel, examples: torch.Tensor, rows: np.ndarray, batch_size: int, rank: int = 0, world: int = 1
-) -> list[dict[str, Any]]:
+) -> list[Read]:
     """
     Predict every token of each example, except the first, from the tokens before it.
 
@@ -33,8 +56,7 @@ def evaluate_text(
             weights need.
 
     Returns:
-        for each of this process's examples a record: `row`, `nats` and `correct` (sums over its predicted tokens, of
-        losses and of right first choices), `tokens` (L - 1).
+        a record for each of this process's examples.
     """
     batches = cut(rows, batch_size)
     records = []
@@ -47,12 +69,6 @@ def evaluate_text(
                 continue
             for row, target, scores in zip(taken.tolist(), ids[:, 1:], logits, strict=True):
                 losses = nn.functional.cross_entropy(scores.float(), target, reduction="none")
-                records.append(
-                    {
-                        "row": row,
-                        "nats": losses.double().sum().item(),
-                        "correct": int((scores.argmax(dim=-1) == target).sum()),
-                        "tokens": len(target),
-                    }
-                )
+                correct = int((scores.argmax(dim=-1) == target).sum())
+                records.append(Read(row, losses.double().sum().item(), correct, len(target)))
     return records

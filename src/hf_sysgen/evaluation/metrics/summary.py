@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
 from hf_sysgen.evaluation.metrics.bleu import bleu
 from hf_sysgen.evaluation.metrics.comp import comp
+from hf_sysgen.results.predictions import Judged
 
 # names of means that differ from the name of the record's field
 NAMES = {"oracle_exact": "accuracy_oracle"}
@@ -21,7 +22,27 @@ SHARES = {"las": ("correct_arcs", "tokens"), "uas": ("correct_heads", "tokens")}
 COUNTS = {field for fields in SHARES.values() for field in fields}
 
 
-def summarize(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+class Modeled(Protocol):
+    """A text that a language model read; see `ModelingRow`."""
+
+    @property
+    def nats(self) -> float: ...
+    @property
+    def correct(self) -> int: ...
+    @property
+    def tokens(self) -> int: ...
+
+
+class Translated(Judged, Protocol):
+    """A translation, or where nothing was written only how likely the reference is; see `TranslationRow`."""
+
+    @property
+    def prediction(self) -> str | None: ...
+    @property
+    def target_length(self) -> int: ...
+
+
+def summarize(rows: Iterable[Judged]) -> dict[str, Any]:
     """
     The metrics of a split from its prediction records.
 
@@ -39,34 +60,31 @@ def summarize(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         accuracy], if the benchmark has categories.
     """
     rows = list(rows)
-    summary: dict[str, Any] = {"examples": len(rows), "accuracy": _mean(row["exact"] for row in rows)}
-    for name, value in rows[0].items() if rows else ():
-        if isinstance(value, int | float) and name not in ("row", "exact", "target_length", *COUNTS):
-            summary[NAMES.get(name, name)] = _mean(row[name] for row in rows)
+    summary: dict[str, Any] = {"examples": len(rows), "accuracy": _accuracy(rows)}
+    names = rows[0].numbers() if rows else {}
+    for name in names:
+        if name not in ("row", "exact", "target_length", *COUNTS):
+            summary[NAMES.get(name, name)] = _mean(getattr(row, name) for row in rows)
     for name, (part, whole) in SHARES.items():
-        if rows and part in rows[0]:
-            summary[name] = sum(row[part] for row in rows) / sum(row[whole] for row in rows)
-    summary["by_length"] = [
-        [length, len(group), _mean(row["exact"] for row in group)] for length, group in by_length(rows).items()
-    ]
+        if part in names:
+            summary[name] = sum(getattr(row, part) for row in rows) / sum(getattr(row, whole) for row in rows)
+    summary["by_length"] = [[length, len(group), _accuracy(group)] for length, group in by_length(rows).items()]
     if categories := by_category(rows):
-        summary["by_category"] = {
-            name: [len(group), _mean(row["exact"] for row in group)] for name, group in categories.items()
-        }
+        summary["by_category"] = {name: [len(group), _accuracy(group)] for name, group in categories.items()}
     return summary
 
 
-def summarize_text(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def summarize_text(records: Sequence[Modeled]) -> dict[str, Any]:
     """
     The metrics of a split from the records of `evaluate_text`: `examples`; over all predicted tokens together their
     number `tokens`, `loss` (nats per token), `perplexity` (its exponential) and `accuracy` (share of right first
     choices). `by_length` is empty, as all examples have one length.
     """
-    tokens = sum(record["tokens"] for record in records)
-    loss = math.fsum(record["nats"] for record in records) / tokens
+    tokens = sum(record.tokens for record in records)
+    loss = math.fsum(record.nats for record in records) / tokens
     return {
         "examples": len(records),
-        "accuracy": sum(record["correct"] for record in records) / tokens,
+        "accuracy": sum(record.correct for record in records) / tokens,
         "loss": loss,
         "perplexity": math.exp(loss) if loss < 700 else math.inf,
         "tokens": tokens,
@@ -75,7 +93,7 @@ def summarize_text(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def summarize_translations(
-    records: Sequence[Mapping[str, Any]],
+    records: Sequence[Translated],
     references: Sequence[str],
     setup: str,
     pairs: Sequence[Sequence[str]] | None = None,
@@ -94,43 +112,47 @@ def summarize_translations(
         inflection) and `comp_same_form`, over all examples. `comp_other_references` is the number of references with
         other words.
     """
-    if not all("prediction" in record for record in records):
-        summary: dict[str, Any] = {"examples": len(records)}
-    else:
-        summary = summarize([{key: record[key] for key in ("exact", "target_length")} for record in records])
-        predictions = [record["prediction"] for record in records]
-        expected = [references[record["row"]] for record in records]
+    predictions = [record.prediction for record in records if record.prediction is not None]
+    summary: dict[str, Any] = {"examples": len(records)}
+    if len(predictions) == len(records):
+        summary |= {"accuracy": _accuracy(records)}
+        summary["by_length"] = [[length, len(group), _accuracy(group)] for length, group in by_length(records).items()]
+        expected = [references[record.row] for record in records]
         found = bleu(predictions, expected, setup)
         summary |= {"bleu": found["bleu"], "bleu_signature": found["signature"]}
         if pairs is not None:
-            held_out = [pairs[record["row"]] for record in records]
+            held_out = [pairs[record.row] for record in records]
             any_form = comp(predictions, expected, held_out)
             summary["comp"] = any_form["comp"]
             summary["comp_same_form"] = comp(predictions, expected, held_out, rule="same_form")["comp"]
             summary["comp_other_references"] = any_form["other_references"]
-    pieces = [record["target_length"] + 1 for record in records]
+    pieces = [record.target_length + 1 for record in records]
     for name in ("loss", "loss_teacher"):
-        total = sum(record[name] * count for record, count in zip(records, pieces, strict=True))
+        total = sum(getattr(record, name) * count for record, count in zip(records, pieces, strict=True))
         summary[name] = total / sum(pieces) if pieces else float("nan")
     return summary
 
 
-def by_length(rows: Iterable[Mapping[str, Any]]) -> dict[int, list[Mapping[str, Any]]]:
+def by_length(rows: Iterable[Judged]) -> dict[int, list[Judged]]:
     """The records by `target_length`, in increasing length; records without it are left out."""
-    groups = defaultdict(list)
-    for row in rows:
-        if "target_length" in row:
-            groups[row["target_length"]].append(row)
-    return dict(sorted(groups.items()))
+    return dict(sorted(_grouped(rows, "target_length").items()))
 
 
-def by_category(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+def by_category(rows: Iterable[Judged]) -> dict[str, list[Judged]]:
     """The records by `category`, sorted by name and by the numbers in it; records without it are left out."""
+    return dict(sorted(_grouped(rows, "category").items(), key=lambda item: natural(item[0])))
+
+
+def _grouped(rows: Iterable[Judged], field: str) -> dict[Any, list[Judged]]:
     groups = defaultdict(list)
     for row in rows:
-        if row.get("category") is not None:
-            groups[row["category"]].append(row)
-    return dict(sorted(groups.items(), key=lambda item: natural(item[0])))
+        if (value := getattr(row, field, None)) is not None:
+            groups[value].append(row)
+    return groups
+
+
+def _accuracy(rows: Iterable[Judged]) -> float:
+    return _mean(bool(row.exact) for row in rows)
 
 
 def natural(name: str) -> list[tuple[bool, int, str]]:

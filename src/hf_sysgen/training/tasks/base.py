@@ -15,6 +15,7 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.sections import MaxTokens
 from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.models import CONFIGS
+from hf_sysgen.results.predictions import Judged, Row
 from hf_sysgen.training.batches import Batches, MaxTokensBatches, Split, StepBatches
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Task(ABC):
     @abstractmethod
     def evaluate(
         self, model: PreTrainedModel, name: str, rows: np.ndarray, final: bool, rank: int, world: int
-    ) -> list[dict[str, Any]]:
+    ) -> Sequence[Judged]:
         """
         Judge the model on examples of a split.
 
@@ -61,15 +62,15 @@ class Task(ABC):
             rank, world: each process takes its share of the rows.
 
         Returns:
-            a record for each example: `row`, `exact`, and what else `summarize` reads.
+            a record for each example, with what `summarize` and `readable` read.
         """
 
     def final_rows(self, name: str) -> np.ndarray:
         """The examples of a split that are judged after training, (N,)."""
         return np.arange(0 if name == "train" else len(self.splits[name]))
 
-    def summarize(self, records: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
-        """The metrics of a split from its records."""
+    def summarize(self, records: Sequence[Any], name: str) -> dict[str, Any]:
+        """The metrics of a split from its records or its rows."""
         return summarize(records)
 
     def batches(self, steps: int, rank: int, world: int) -> Batches:
@@ -92,9 +93,9 @@ class Task(ABC):
             length_buckets=batches.length_buckets,
         )
 
-    def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
+    @abstractmethod
+    def readable(self, records: Sequence[Any], name: str) -> Sequence[Row]:
         """The records as `predictions.jsonl` keeps them, with what a person or another metric needs."""
-        return [dict(record) for record in records]
 
     def save(self, folder: Path) -> None:  # noqa: B027  some need nothing else
         """Put beside the weights what else a checkpoint needs, e.g. its tokenizer."""

@@ -14,11 +14,12 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.cogs.graph_forms import NO_PARENT
 from hf_sysgen.data.text.splits import IGNORED, RaggedIds
 from hf_sysgen.data.text.vocabulary import PAD, sentence_tokenizer
-from hf_sysgen.evaluation.evaluate import with_columns
+from hf_sysgen.evaluation.evaluate import Columns
 from hf_sysgen.evaluation.metrics.parsing import correct_arcs, correct_heads, spanning_tree
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.models.dependency_scores import arc_scores, head_losses
 from hf_sysgen.models.readout import cross_entropies
+from hf_sysgen.results.predictions import GraphRow, TreeRow
 from hf_sysgen.training.tasks.relations import GraphSplit, GraphTask
 
 if TYPE_CHECKING:
@@ -140,13 +141,15 @@ class GraphParsingTask(SentenceTask):
         losses = [cross_entropies(scores, labels[..., index]) for index, scores in enumerate(logits)]
         return torch.stack(losses, dim=-1)
 
-    def judge(self, outputs: Any, labels: torch.Tensor, name: str, rows: np.ndarray) -> list[dict[str, Any]]:
+    def judge(
+        self, outputs: Any, labels: torch.Tensor, name: str, rows: list[int], losses: list[float]
+    ) -> list[GraphRow]:
         """Beside `exact`, for each label set whether all words have the right one."""
         predicted = torch.stack([outputs[f"{kind}_logits"].argmax(-1) for kind in COLUMNS], dim=-1)
         right = ((predicted == labels) | (labels == IGNORED)).all(dim=1).tolist()
         lengths = self.splits[name].lengths[rows].tolist()
         records = []
-        for sets, words, length in zip(right, predicted.tolist(), lengths, strict=True):
+        for row, loss, sets, words, length in zip(rows, losses, right, predicted.tolist(), lengths, strict=True):
             columns = dict(zip(COLUMNS, zip(*words[:length], strict=True), strict=True))
             prediction: dict[str, list] = {
                 COLUMNS[kind]: [self.names[kind][label] for label in columns[kind]] for kind in NAMED
@@ -154,11 +157,12 @@ class GraphParsingTask(SentenceTask):
             parents = enumerate(columns["parent"])
             prediction[COLUMNS["parent"]] = [NO_PARENT if up == word else up for word, up in parents]
             each = {f"{kind}_exact": hit for kind, hit in zip(COLUMNS, sets, strict=True)}
-            records.append({"prediction": prediction, "exact": all(sets), "target_length": length, **each})
+            judged = {"prediction": prediction, "exact": all(sets), "target_length": length, **each, "loss": loss}
+            records.append(GraphRow(split=name, row=row, **judged))
         return records
 
-    def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
-        return with_columns(records, self.benchmark[name], ("input", "target", "category", *COLUMNS.values()))
+    def readable(self, records: Sequence[GraphRow], name: str) -> list[GraphRow]:
+        return Columns(self.benchmark[name], ("input", "target", "category", *COLUMNS.values())).added(records)
 
 
 class TreeSplit(SentenceSplit):
@@ -230,7 +234,9 @@ class DependencyParsingTask(SentenceTask):
         losses = head_losses if self.chooses_heads else cross_entropies
         return losses(outputs.logits, labels)
 
-    def judge(self, outputs: Any, labels: torch.Tensor, name: str, rows: np.ndarray) -> list[dict[str, Any]]:
+    def judge(
+        self, outputs: Any, labels: torch.Tensor, name: str, rows: list[int], losses: list[float]
+    ) -> list[TreeRow]:
         scores = arc_scores(outputs.logits.float()).cpu().numpy()
         best = (outputs.logits[..., 1:].argmax(-1) + 1).cpu().numpy()
         examples = self.benchmark[name][rows]
@@ -243,16 +249,19 @@ class DependencyParsingTask(SentenceTask):
             names = [self.names[best[index, token + 1, head]] for token, head in enumerate(heads)]
             right = correct_arcs(heads, names, gold_heads, gold_labels)
             records.append(
-                {
-                    "prediction": " ".join(f"{head}:{label}" for head, label in zip(heads, names, strict=True)),
-                    "exact": all(hit for hit, counts in zip(right, content, strict=True) if counts),
-                    "target_length": size,
-                    "tokens": size,
-                    "correct_heads": correct_heads(heads, gold_heads),
-                    "correct_arcs": sum(right),
-                }
+                TreeRow(
+                    split=name,
+                    row=rows[index],
+                    prediction=" ".join(f"{head}:{label}" for head, label in zip(heads, names, strict=True)),
+                    exact=all(hit for hit, counts in zip(right, content, strict=True) if counts),
+                    target_length=size,
+                    tokens=size,
+                    correct_heads=correct_heads(heads, gold_heads),
+                    correct_arcs=sum(right),
+                    loss=losses[index],
+                )
             )
         return records
 
-    def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
-        return with_columns(records, self.benchmark[name], ("input", "target"))
+    def readable(self, records: Sequence[TreeRow], name: str) -> list[TreeRow]:
+        return Columns(self.benchmark[name], ("input", "target")).added(records)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,10 +12,11 @@ from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.sections import InContext
-from hf_sysgen.evaluation.evaluate import cut, evaluating, with_columns
+from hf_sysgen.evaluation.evaluate import Columns, cut, evaluating
 from hf_sysgen.evaluation.in_context import AllowedTokens, Shots
 from hf_sysgen.evaluation.prompts import Prompts
 from hf_sysgen.model_types import writer_of
+from hf_sysgen.results.predictions import TextRow
 from hf_sysgen.training.tasks.base import Task
 from hf_sysgen.training.tasks.causal import load_pretrained, require_written
 from hf_sysgen.training.tasks.pretrained import pretrained_tokenizer
@@ -98,9 +99,7 @@ class InContextTask(Task):
         return model
 
     @torch.inference_mode()
-    def evaluate(
-        self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int
-    ) -> list[dict[str, Any]]:
+    def evaluate(self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int) -> list[TextRow]:
         inputs = self.benchmark[name].select(rows)["input"][:]
         shots = {row: self.shots.rows_for(text, row) for row, text in zip(rows.tolist(), inputs, strict=True)}
         texts = [
@@ -120,13 +119,14 @@ class InContextTask(Task):
                 for index, answer in zip(some, answers, strict=True):
                     row, words = int(rows[index]), targets[index].split()
                     records.append(
-                        {
-                            "row": row,
-                            "prediction": answer,
-                            "exact": answer.split() == words,
-                            "target_length": len(words),
-                            "shots": shots[row],
-                        }
+                        TextRow(
+                            split=name,
+                            row=row,
+                            prediction=answer,
+                            exact=answer.split() == words,
+                            target_length=len(words),
+                            shots=shots[row],
+                        )
                     )
         return records
 
@@ -152,5 +152,5 @@ class InContextTask(Task):
         texts = tokenizer.batch_decode(written, skip_special_tokens=True)
         return [text.partition("\n")[0].strip() for text in texts]
 
-    def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
-        return with_columns(records, self.benchmark[name])
+    def readable(self, records: Sequence[TextRow], name: str) -> list[TextRow]:
+        return Columns(self.benchmark[name]).added(records)

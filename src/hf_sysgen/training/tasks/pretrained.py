@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.text.splits import IGNORED, TokenizedSplit
 from hf_sysgen.data.text.vocabulary import Vocabulary
+from hf_sysgen.evaluation.evaluate import Decoded
 from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, Prompts, by_words, unwritable
 from hf_sysgen.model_types import writer_of
 from hf_sysgen.models.seq2seq import token_loss
@@ -80,9 +81,7 @@ class PretrainedTask(Seq2SeqTask):
             labels = torch.nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
         return token_loss(outputs.logits, labels, num_items_in_batch)
 
-    def evaluate(
-        self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int
-    ) -> list[dict[str, Any]]:
+    def evaluate(self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int) -> list[Decoded]:
         records = super().evaluate(model, name, rows, final, rank, world)
         return by_words(records, self.vocabulary.tokenizer, self.targets[name])
 

@@ -22,8 +22,9 @@ from hf_sysgen.data.c4.files import Shard, known_shards
 from hf_sysgen.data.c4.packing import PackedTokens
 from hf_sysgen.data.errors import DataError
 from hf_sysgen.errors import RunFailed
-from hf_sysgen.evaluation.metrics.language_modeling import evaluate_text
+from hf_sysgen.evaluation.metrics.language_modeling import Read, evaluate_text
 from hf_sysgen.evaluation.metrics.summary import summarize_text
+from hf_sysgen.results.predictions import ModelingRow
 from hf_sysgen.training.tasks.base import Task
 from hf_sysgen.training.tasks.causal import load_tokenizer, put_nothing_behind
 
@@ -271,17 +272,17 @@ class PretrainingTask(Task):
         model.generation_config = GenerationConfig(**ids)
         return model
 
-    def evaluate(
-        self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int
-    ) -> list[dict[str, Any]]:
+    def evaluate(self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int) -> list[Read]:
         return evaluate_text(model, self.splits[name], rows, self.recipe.evaluation.batch_size, rank, world)
 
-    def summarize(self, records: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
+    def summarize(self, records: Sequence[Any], name: str) -> dict[str, Any]:
         return summarize_text(records)
 
-    def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
-        texts = self.tokenizer.batch_decode([self.splits[name][record["row"]] for record in records])
-        return [{**record, "input": text} for record, text in zip(records, texts, strict=True)]
+    def readable(self, records: Sequence[Any], name: str) -> list[ModelingRow]:
+        texts = self.tokenizer.batch_decode([self.splits[name][record.row] for record in records])
+        return [
+            ModelingRow(split=name, **record.numbers(), input=text) for record, text in zip(records, texts, strict=True)
+        ]
 
     def save(self, folder: Path) -> None:
         self.tokenizer.save_pretrained(folder)

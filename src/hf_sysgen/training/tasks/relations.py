@@ -14,9 +14,10 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.clutrr.kinship import EDGE_TYPES, TARGETS
 from hf_sysgen.data.text.splits import IGNORED, RaggedIds, unlabelled
-from hf_sysgen.evaluation.evaluate import evaluating, share_by_length, with_columns
+from hf_sysgen.evaluation.evaluate import Columns, evaluating, share_by_length
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.models.readout import cross_entropies
+from hf_sysgen.results.predictions import Row, TextRow
 from hf_sysgen.training.tasks.base import Task
 
 if TYPE_CHECKING:
@@ -68,18 +69,18 @@ class GraphTask(Task):
         """The cross-entropy of every label in nats, 0 where it is -100; in the shape of `labels`."""
 
     @abstractmethod
-    def judge(self, outputs: Any, labels: torch.Tensor, name: str, rows: np.ndarray) -> list[dict[str, Any]]:
-        """A record with `exact` and `prediction` for each of those examples."""
+    def judge(
+        self, outputs: Any, labels: torch.Tensor, name: str, rows: list[int], losses: list[float]
+    ) -> Sequence[Row]:
+        """The row of each of those examples, without its columns. Losses are in nats."""
 
     def loss(self, outputs: Any, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int) -> torch.Tensor:
         return self.label_sets * self.label_losses(outputs, labels).sum() / num_items_in_batch
 
     @torch.inference_mode()
-    def evaluate(
-        self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int
-    ) -> list[dict[str, Any]]:
+    def evaluate(self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int) -> list[Row]:
         split, size = self.splits[name], self.recipe.evaluation.batch_size
-        records = []
+        records: list[Row] = []
         with evaluating(model):
             for batch_rows in share_by_length(split, rows, size, rank, world):
                 batch = {key: tensor.to(model.device) for key, tensor in split[batch_rows].items()}
@@ -88,9 +89,7 @@ class GraphTask(Task):
                 losses = self.label_losses(outputs, labels).reshape(len(batch_rows), -1).sum(1)
                 counts = (labels != IGNORED).reshape(len(batch_rows), -1).sum(1)
                 means = (self.label_sets * losses / counts).tolist()
-                judged = self.judge(outputs, labels, name, batch_rows)
-                for row, loss, record in zip(batch_rows.tolist(), means, judged, strict=True):
-                    records.append({"row": row, **record, "loss": loss})
+                records += self.judge(outputs, labels, name, batch_rows.tolist(), means)
         return records
 
 
@@ -154,14 +153,19 @@ class RelationClassificationTask(GraphTask):
     def label_losses(self, outputs: Any, labels: torch.Tensor) -> torch.Tensor:
         return cross_entropies(outputs.logits, labels)
 
-    def judge(self, outputs: Any, labels: torch.Tensor, name: str, rows: np.ndarray) -> list[dict[str, Any]]:
+    def judge(
+        self, outputs: Any, labels: torch.Tensor, name: str, rows: list[int], losses: list[float]
+    ) -> list[TextRow]:
         predicted = outputs.logits.argmax(-1)
+        hits = (predicted == labels).tolist()
         return [
-            {"prediction": TARGETS[label], "exact": exact}
-            for label, exact in zip(predicted.tolist(), (predicted == labels).tolist(), strict=True)
+            TextRow(split=name, row=row, prediction=TARGETS[label], exact=exact, loss=loss)
+            for row, label, exact, loss in zip(rows, predicted.tolist(), hits, losses, strict=True)
         ]
 
-    def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
+    def readable(self, records: Sequence[TextRow], name: str) -> list[TextRow]:
         """With the story, the right relation, and as `category` the number of relations to be composed."""
-        found = with_columns(records, self.benchmark[name], ("input", "target", "k"))
-        return [record | {"category": f"k={record.pop('k')}"} for record in found]
+        examples = self.benchmark[name]
+        composed = examples["k"][:]
+        found = Columns(examples, ("input", "target")).added(records)
+        return [row.model_copy(update={"category": f"k={composed[row.row]}"}) for row in found]

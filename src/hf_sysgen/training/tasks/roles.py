@@ -14,7 +14,7 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.text.roles import RoleScheme, Side, role_scheme
 from hf_sysgen.data.text.splits import IGNORED, RaggedIds, TokenizedSplit
 from hf_sysgen.data.text.vocabulary import EOS, SOS
-from hf_sysgen.evaluation.evaluate import mark_teacher_forced
+from hf_sysgen.evaluation.evaluate import Decoded, mark_teacher_forced
 from hf_sysgen.models.seq2seq import shift_right
 from hf_sysgen.training.tasks.seq2seq import Seq2SeqTask
 
@@ -185,9 +185,7 @@ class RoleFillerTask(Seq2SeqTask):
     def model_config(self, **derived: Any) -> Any:
         return super().model_config(**derived, **self.role_fields)
 
-    def evaluate(
-        self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int
-    ) -> list[dict[str, Any]]:
+    def evaluate(self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int) -> list[Decoded]:
         """
         As of any text, where roles follow from the words that the model itself wrote.
 

@@ -13,9 +13,10 @@ from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.data.text.vocabulary import Vocabulary, build_vocabulary, encode_sources, encode_targets
-from hf_sysgen.evaluation.evaluate import evaluate_split, with_texts
+from hf_sysgen.evaluation.evaluate import Decoded, evaluate_split, with_texts
 from hf_sysgen.model_types import config_class_of
 from hf_sysgen.models import CONFIGS
+from hf_sysgen.results.predictions import Row
 from hf_sysgen.training.tasks.base import Task
 
 if TYPE_CHECKING:
@@ -106,14 +107,12 @@ class Seq2SeqTask(Task):
         """The default search of `generate`."""
         return {"max_new_tokens": self.longest_target}
 
-    def evaluate(
-        self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int
-    ) -> list[dict[str, Any]]:
+    def evaluate(self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int) -> list[Decoded]:
         size = self.recipe.evaluation.batch_size
         return evaluate_split(model, self.splits[name], rows, batch_size=size, oracle=final, rank=rank, world=world)
 
-    def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
-        return with_texts(records, self.benchmark[name], self.vocabulary.tokenizer)
+    def readable(self, records: Sequence[Any], name: str) -> Sequence[Row]:
+        return with_texts(records, name, self.benchmark[name], self.vocabulary.tokenizer)
 
     def save(self, folder: Path) -> None:
         self.vocabulary.tokenizer.save_pretrained(folder)

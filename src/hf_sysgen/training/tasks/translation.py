@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import datasets
@@ -12,10 +12,16 @@ from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.text.subwords import bpe_vocabulary, encode_subwords, sentencepiece_vocabulary
 from hf_sysgen.data.text.vocabulary import Vocabulary
-from hf_sysgen.evaluation.evaluate import with_columns
 from hf_sysgen.evaluation.metrics.bleu import bleu_setup
 from hf_sysgen.evaluation.metrics.summary import summarize_translations
-from hf_sysgen.evaluation.translation import evaluate_translations, has_comp, search_settings
+from hf_sysgen.evaluation.translation import (
+    Translation,
+    evaluate_translations,
+    has_comp,
+    search_settings,
+    translation_rows,
+)
+from hf_sysgen.results.predictions import TranslationRow
 from hf_sysgen.training.tasks.seq2seq import Seq2SeqTask
 
 if TYPE_CHECKING:
@@ -100,9 +106,9 @@ class TranslationTask(Seq2SeqTask):
     def search(self, eos: int) -> dict[str, Any]:
         return search_settings(eos, self.recipe.evaluation.num_beams, self.recipe.evaluation.length_penalty)
 
-    def evaluate(
+    def evaluate(  # type: ignore[override]
         self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int
-    ) -> list[dict[str, Any]]:
+    ) -> list[Translation]:
         return evaluate_translations(
             model,
             self.splits[name],
@@ -117,7 +123,7 @@ class TranslationTask(Seq2SeqTask):
             world=world,
         )
 
-    def summarize(self, records: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
+    def summarize(self, records: Sequence[Any], name: str) -> dict[str, Any]:
         examples = self.benchmark[name]
         return summarize_translations(
             records,
@@ -126,5 +132,5 @@ class TranslationTask(Seq2SeqTask):
             examples["pairs"][:] if has_comp(self.recipe.data.benchmark, name) else None,
         )
 
-    def readable(self, records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
-        return with_columns(records, self.benchmark[name])
+    def readable(self, records: Sequence[Any], name: str) -> list[TranslationRow]:
+        return translation_rows(records, name, self.benchmark[name])

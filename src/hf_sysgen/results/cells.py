@@ -1,0 +1,22 @@
+"""Records by cell: the runs of one recipe over seeds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from hf_sysgen.results.record import Record
+
+
+def by_cell(records: Iterable[Record]) -> list[list[Record]]:
+    """The records of each cell by seed, cells in the order of their first record by seed."""
+    found: dict[tuple[str, str], list[Record]] = {}
+    for record in sorted(records, key=lambda one: one.seed):
+        found.setdefault(record.cell_key, []).append(record)
+    return list(found.values())
+
+
+def labels(cells: Sequence[Sequence[Record]]) -> list[str]:
+    """The name of each cell; where several have one name, because a recipe was edited, with a digest of its recipe."""
+    counts = Counter(records[0].name for records in cells)
+    return [name if counts[name := records[0].name] == 1 else f"{name} ({records[0].recipe.cell})" for records in cells]
