@@ -10,11 +10,11 @@ from functools import cache
 from pathlib import Path
 
 from kept import kept
+from leaderboard import FINE_TUNED, IN_CONTEXT, KINDS, TRAINED, Standing, best, standings
 
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import UserError
 from hf_sysgen.hub.publish_model import run_card
-from hf_sysgen.reports.leaderboard import FINE_TUNED, IN_CONTEXT, KINDS, TRAINED, Standing, best, standings
 from hf_sysgen.tables import markdown
 
 HEADER = ("model", "score", "seeds", "parameters", "steps", "card")
