@@ -9,12 +9,12 @@ import statistics
 from functools import cache
 
 from kept import cells, kept
+from leaderboard import FINE_TUNED, IN_CONTEXT, KINDS, TRAINED, Standing, best, standings
 
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import file_name
 from hf_sysgen.hub.publish_model import run_card
-from hf_sysgen.reports.leaderboard import FINE_TUNED, IN_CONTEXT, KINDS, TRAINED, Standing, best, standings
 from hf_sysgen.results.cells import labels
 from hf_sysgen.tables import markdown
 

@@ -16,7 +16,7 @@ from typing import IO
 
 # the file that marks a folder as complete; its lines: bytes, sha256 and name of each other file
 COMPLETE = "complete"
-_LINE = re.compile(r"(\d+) (?:([0-9a-f]{64}) )?(.+)")
+_LINE = re.compile(r"\d+ (?:([0-9a-f]{64}) )?(.+)")
 
 
 def write_whole(path: str | Path, content: str | bytes) -> None:
@@ -93,35 +93,27 @@ def replace_marked(folder: Path, name: str, content: str) -> None:
     write_whole(folder / COMPLETE, others + _lines(folder, [name]))
 
 
-def unlike_mark(
-    folder: Path, suffixes: Collection[str] | None = None, rewritten: Collection[str] = ()
-) -> tuple[str, str] | None:
+def unlike_mark(folder: Path, suffixes: Collection[str] | None = None) -> tuple[str, str] | None:
     """
-    The first file that differs from its folder's mark, and how; None if all agree or there is no mark.
+    The first file that differs from its folder's mark, and how; None if all agree or there is no mark. Of marks of
+    older versions, which have no checksums, only that the files are there.
 
     Args:
         suffixes: endings of the files that are compared; None for all.
-        rewritten: files that older versions changed after the mark; not compared if the mark has no checksum.
     """
     if not is_complete(folder):
         return None
-    found = [_LINE.fullmatch(line) for line in (folder / COMPLETE).read_text("utf-8", "replace").splitlines()]
     sums: dict[str, str] = {}
-    for one in found:
-        if one is None:
+    for line in (folder / COMPLETE).read_text("utf-8", "replace").splitlines():
+        if (one := _LINE.fullmatch(line)) is None:
             return COMPLETE, "is damaged"
-        size, checksum, name = int(one[1]), one[2], one[3]
+        checksum, name = one.groups()
         if suffixes is not None and not name.endswith(tuple(suffixes)):
             continue
-        file = folder / name
-        if not file.is_file():
+        if not (folder / name).is_file():
             return name, "is missing"
         if checksum is not None:
             sums[name] = checksum
-        elif name in rewritten:
-            continue
-        if file.stat().st_size != size:
-            return name, f"is damaged ({file.stat().st_size:,} bytes, where {size:,} were written)"
     for name, now in _checksums(folder, sums).items():
         if now != sums[name]:
             return name, "is damaged (another sha256 than when it was written)"

@@ -12,7 +12,8 @@ from safetensors.torch import load_file
 from transformers.trainer_pt_utils import LabelSmoother
 
 from hf_sysgen.convert.authors import from_authors
-from hf_sysgen.convert.fairseq import generation_settings
+from hf_sysgen.convert.fairseq import EOS, PAD
+from hf_sysgen.evaluation.translation import search_settings
 
 FILES = ["a_plain_postnorm", "b_derived_sag_t5_postnorm"]
 IMPLEMENTATIONS = ["eager", "sdpa"]
@@ -85,10 +86,11 @@ def test_search(golden: SimpleNamespace, use_cache: bool) -> None:
     model = model_of(golden)
     for run, expected in golden.hypotheses.items():
         beams, penalty = run.removeprefix("beam").split("_lenpen")
-        settings = generation_settings(int(beams), float(penalty), max_length=16)
+        settings = search_settings(EOS, int(beams), float(penalty), max_length=16)
         out = model.generate(
-            **golden.source, **settings, use_cache=use_cache, return_dict_in_generate=True, output_scores=True
-        )
+            **golden.source, **settings, suppress_tokens=[PAD], use_cache=use_cache, return_dict_in_generate=True,
+            output_scores=True,
+        )  # fmt: skip
         # the start, which is the end symbol, then a target up to its end
         rows = out.sequences[:, 1:].tolist()
         assert [row[: row.index(2) + 1] for row in rows] == expected, run

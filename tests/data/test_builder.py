@@ -51,15 +51,8 @@ class Toy(BenchmarkBuilder):
     def _info(self) -> datasets.DatasetInfo:
         return self.describe(datasets.Features({"input": datasets.Value("string")}))
 
-    def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
-        path = self.locate_sources()["all"]
-        return [
-            datasets.SplitGenerator(name=split, gen_kwargs={"path": path, "split": split})
-            for split in self.benchmark_config.splits
-        ]
-
-    def _generate_examples(self, path: str, split: str) -> Iterator[tuple[int, dict[str, str]]]:
-        for row, line in enumerate(Path(path).read_text().splitlines()):
+    def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, str]]]:
+        for row, line in enumerate(Path(files["all"]).read_text().splitlines()):
             if self.fault is not None and (split, row) == ("test", 1):
                 raise self.fault
             yield row, {"input": line}
@@ -342,7 +335,7 @@ from hf_sysgen.data import load_benchmark
 from hf_sysgen.data.scan.builder import Scan
 hf_sysgen.data.info.GITHUB = sys.argv[2]
 if "stop" in sys.argv:
-    def generate(self, path, split):
+    def generate(self, files, split):
         yield 0, {"input": "jump", "target": "I_JUMP"}
         print(split, flush=True)
         if split == "test":

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from hf_sysgen.evaluation.translation import search_settings
 from hf_sysgen.models import (
     FairseqTransformerForConditionalGeneration,
     SagFixedSpanTransformerForConditionalGeneration,
@@ -167,8 +166,3 @@ def fairseq_sag(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTr
         # stored under each name, or only under the first
         ours["lm_head.weight"] = ours["model.decoder.embed_tokens.weight"]
     return model, ours
-
-
-def generation_settings(beams: int = 5, length_penalty: float = 1.0, max_length: int = 200) -> dict[str, Any]:
-    """[`search_settings`] for these ids. Padding, which has its own row here, is never chosen."""
-    return search_settings(EOS, beams, length_penalty, max_length) | {"suppress_tokens": [PAD]}

@@ -50,9 +50,10 @@ def check_none(fact: str, exceptions: Iterable[object]) -> Check:
 class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
     """Prepares a benchmark from its pinned files.
 
-    A subclass sets `BENCHMARK` and `BUILDER_CONFIGS = builder_configs(BENCHMARK, version)`. The version must rise when
-    the subclass makes other examples of the same files: prepared data is kept by benchmark, config, version and
-    fingerprint. For a user's own benchmark the fingerprint also covers the code.
+    A subclass sets `BENCHMARK` and `BUILDER_CONFIGS = builder_configs(BENCHMARK, version)`, and makes the examples of a
+    split in `_generate_examples(files, split)`, where `files` has the path of each of the config's files by role. The
+    version must rise when the subclass makes other examples of the same files: prepared data is kept by benchmark,
+    config, version and fingerprint. For a user's own benchmark the fingerprint also covers the code.
 
     Args:
         cache_dir: root of the cache, defaults to that of `datasets`.
@@ -119,6 +120,13 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
                 for role, source in self.benchmark_config.sources.items()
             }
         return self._files
+
+    def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
+        files = self.locate_sources()
+        return [
+            datasets.SplitGenerator(name=split, gen_kwargs={"files": files, "split": split})
+            for split in self.benchmark_config.splits
+        ]
 
     def part(self, split: str, read: Callable[[], dict[str, list[Any]]]) -> list[Any]:
         """One split from files that hold all splits. The files are read once; a split that was returned is not kept."""

@@ -1,4 +1,4 @@
-"""Tests of whether one model is better than another, over examples and over seeds.
+"""Tests of whether one model is better than another, over examples.
 
 Chaabouni et al. 2021 mark what "stat. sig. improves over Transformer" in Tables 5, 7 and 8, with p < 10^-3 and p <
 0.05, and do not name the test. With their means and standard errors, no unpaired test over seeds gives p < 10^-3 for
@@ -8,7 +8,6 @@ English-Sinhala: for 2.54 +- 0.03 against 2.32 +- 0.08, even the normal distribu
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -121,39 +120,6 @@ def bleu_test(
     return Significance(after.score - before.score, float(after.p_value))
 
 
-def seeds_test(first: Sequence[float], second: Sequence[float], paired: bool = False) -> Significance:
-    """
-    t-test of scores over seeds: Welch's, for different variances.
-
-    Args:
-        first, second: one score for each run.
-        paired: whether runs belong together, e.g. by seed. Then their differences are tested.
-
-    Raises:
-        UserError: fewer than two runs on a side, paired runs that are not as many, a score that is not finite, or
-            means that differ where nothing scatters.
-    """
-    if min(len(first), len(second)) < 2:
-        raise UserError(f"{len(first)} and {len(second)} runs: a test over seeds needs at least two on each side")
-    if paired:
-        _paired(first, second)
-    _finite(first, second)
-    from scipy import stats
-
-    difference = math.fsum(second) / len(second) - math.fsum(first) / len(first)
-    samples = [[after - before for before, after in zip(first, second, strict=True)]] if paired else [first, second]
-    if all(map(_alike, samples)):
-        # means over different numbers of runs differ by rounding
-        if not any(samples[0]) if paired else _alike([*first, *second]):
-            return Significance(0.0, 1.0)
-        raise UserError("the scores have no spread over seeds, which a t-test needs")
-    with warnings.catch_warnings():
-        # one side may have no spread, which scipy warns of
-        warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)
-        outcome = stats.ttest_rel(second, first) if paired else stats.ttest_ind(second, first, equal_var=False)
-    return Significance(difference, float(outcome.pvalue))
-
-
 def runs_test(first: str | Path, second: str | Path, metric: str = "accuracy", split: str = "test") -> Significance:
     """
     Whether the second of two runs is better on a split, paired by example, from the files in their folders.
@@ -264,11 +230,6 @@ def _texts(before: Sequence[Row], after: Sequence[Row], split: str, metric: str)
 def _examples(rows: Sequence[Row]) -> list[tuple[Any, Any]]:
     # predictions without targets are not text
     return [(row.input, getattr(row, "target", None)) for row in rows]
-
-
-def _alike(values: Sequence[float]) -> bool:
-    """Whether the values differ only by rounding."""
-    return max(values) - min(values) <= 1e-9 * max(map(abs, values))
 
 
 def _finite(*scores: Sequence[float]) -> None:

@@ -73,7 +73,8 @@ def test_streamed(whole: Files, tmp_path: Path, split: str) -> None:
 def test_rows_of_one_line(tmp_path: Path) -> None:
     line = "Ava ran .\trun . agent ( x _ 1 , Ava )\tin_distribution\n"
     (tmp_path / "train.tsv").write_text(line)
-    ((number, row),) = CogsGraph(config_name="gen_2020")._generate_examples(str(tmp_path / "train.tsv"), "train")
+    files = {"train": str(tmp_path / "train.tsv")}
+    ((number, row),) = CogsGraph(config_name="gen_2020")._generate_examples(files, "train")
     assert (number, row["tokens"], row["parents"]) == (0, ["Ava", "ran", "."], [1, -1, -1])
     assert (row["input"], row["target"]) == ("Ava ran .", "run . agent ( x _ 1 , Ava )")
 

@@ -113,7 +113,7 @@ def test_no_logical_form(target: str, message: str) -> None:
 
 def rows(files: Files, cache_dir: Path, config: str, split: str) -> list[Example]:
     builder = files.builder("cogs_vf", config, cache_dir)
-    made = builder._generate_examples(builder.locate_sources()[split])
+    made = builder._generate_examples(builder.locate_sources(), split)
     return [Example(row["input"], row["target"], row["category"]) for _, row in made]
 
 

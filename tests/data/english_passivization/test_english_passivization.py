@@ -178,4 +178,4 @@ def test_a_line_that_is_no_pair(tmp_path: Path, line: str) -> None:
     path = tmp_path / "file"
     path.write_text(f"a . decl\ta .\n{line}\n")
     with pytest.raises(DataError, match="line 2"):
-        list(builder._generate_examples(str(path)))
+        list(builder._generate_examples({"train": str(path)}, "train"))

@@ -202,26 +202,29 @@ def test_words_of_a_file_are_text(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "place"),
     [
-        ("source: {a: b}\n", "has the two keys source and target, this has source"),
-        ("source: {a: b}\ntarget: {a: b}\nroles: {}\n", "this has source, target, roles"),
-        ("source: {a: b}\ntarget:\n  a: b\n  c:\n", "line 4: the target word 'c' has no role"),
-        ("source: {a: b}\ntarget:\n  a: b\n  a: c\n", "line 4: 'a' is repeated in target"),
-        ("source: {a: [b]}\ntarget: {a: b}\n", "line 1: the source word 'a' has no role"),
-        ("source: [a]\ntarget: {a: b}\n", "source in line 1 must be a mapping"),
-        ("- a\n", "the file in line 1 must be a mapping"),
-        ("", "the file must be a mapping"),
-        ("source: {a: b\n", "not YAML in line 2"),
-        ("source: {a b: c}\ntarget: {}\n", "line 1: a key must be one word, not 'a b'"),
-        ("source: {[a]: b}\ntarget: {}\n", "line 1: a key must be one word"),
+        ("source: {a: b}\n", "the file"),
+        ("source: {a: b}\ntarget: {a: b}\nroles: {}\n", "roles"),
+        ("source: {a: b}\ntarget:\n  a: b\n  c:\n", "target.c"),
+        ("source: {a: b}\ntarget:\n  a: b\n  a: c\n", "line 4: found duplicate key"),
+        ("source: {a: [b]}\ntarget: {a: b}\n", "source.a"),
+        ("source: [a]\ntarget: {a: b}\n", "source"),
+        ("- a\n", "the file"),
+        ("", "the file"),
+        ("source: {a: b\n", "line 2"),
+        ("source: {a b: c}\ntarget: {}\n", "source.a b"),
+        ("source: {[a]: b}\ntarget: {}\n", "source"),
+        ("source: {{a: b}: c}\ntarget: {}\n", "line 1"),
+        ("source: &all {a: *all}\ntarget: {}\n", "source.a"),
+        ("source: {a: \x01}\ntarget: {}\n", "#x0001"),
     ],
 )
-def test_files_that_are_no_schemes(text, message, tmp_path):
+def test_files_that_are_no_schemes(text, place, tmp_path):
     path = write(tmp_path, text)
     with pytest.raises(DataError) as caught:
         role_scheme(path)
-    assert message in str(caught.value)
+    assert place in str(caught.value).removeprefix(f"{path}: ")
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -234,31 +237,32 @@ def test_letters_of_json(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "place"),
     [
-        ('{"source": {"a": null}, "target": {}}', "the source word 'a' has no role; write its name after it"),
-        ('{"source": {"a": true}, "target": {}}', "the source word 'a' has no role"),
-        ('{"source": {"a": "b", "a": "c"}, "target": {}}', "'a' is repeated in source"),
-        ('{"source": {"a b": "c"}, "target": {}}', "a key must be one word, not 'a b'"),
-        ('{"source": {"": "c"}, "target": {}}', "a key must be one word"),
-        ('{"source": ["a"], "target": {}}', "source must be a mapping"),
-        ("[]", "the file must be a mapping"),
-        ('{"source": {},\n "target": {a: b}}', "not JSON in line 2: "),
-        ("", "not JSON in line 1: "),
+        ('{"source": {"a": null}, "target": {}}', "source.a"),
+        ('{"source": {"a": true}, "target": {}}', "source.a"),
+        ('{"source": {"a": "b", "a": "c"}, "target": {}}', "'a' is repeated"),
+        ('{"source": {"a b": "c"}, "target": {}}', "source.a b"),
+        ('{"source": {"": "c"}, "target": {}}', "source."),
+        ('{"source": ["a"], "target": {}}', "source"),
+        ("[]", "the file"),
+        ('{"source": {},\n "target": {a: b}}', "line 2"),
+        ("", "line 1"),
+        ("[" * 100_000, "RecursionError"),
     ],
 )
-def test_json_that_is_no_scheme(text, message, tmp_path):
+def test_json_that_is_no_scheme(text, place, tmp_path):
     path = write(tmp_path, text, "mine.json")
     with pytest.raises(DataError) as caught:
         role_scheme(path)
-    assert str(caught.value).startswith(f"{path}: {message}")
+    assert place in str(caught.value).removeprefix(f"{path}: ")
     assert "\n" not in str(caught.value)
 
 
 def test_no_such_scheme(tmp_path):
     with pytest.raises(DataError, match=r"'scan_prime'.* cogs_category"):
         role_scheme("scan_prime")
-    with pytest.raises(DataError, match="cannot read the role scheme"):
+    with pytest.raises(DataError, match="absent"):
         role_scheme(tmp_path / "absent.yaml")
 
 

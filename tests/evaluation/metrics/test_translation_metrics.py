@@ -24,7 +24,6 @@ from hf_sysgen.evaluation.significance import (
     right_where_wrong,
     runs_hits,
     runs_test,
-    seeds_test,
 )
 from hf_sysgen.results.predictions import write_predictions
 from hf_sysgen.results.record import write_record
@@ -263,42 +262,6 @@ def test_bleu_test_tells_better_from_alike():
     assert bleu_test(mixed, other, references, samples=300).p_value > 0.05
 
 
-def test_seeds_test_is_welch_s():
-    """Means 2 and 4, variances 1 and 4: t = 2 / sqrt(5/3) with 25/9 / ((1/9 + 16/9)/2) degrees of freedom."""
-    first, second = [1.0, 2.0, 3.0], [2.0, 4.0, 6.0]
-    found = seeds_test(first, second)
-    assert found.difference == 2
-    statistic, freedom = 2 / math.sqrt(5 / 3), (25 / 9) / ((1 / 9 + 16 / 9) / 2)
-
-    def density(t):
-        scale = math.gamma((freedom + 1) / 2) / math.sqrt(freedom * math.pi) / math.gamma(freedom / 2)
-        return scale * (1 + t * t / freedom) ** (-(freedom + 1) / 2)
-
-    grid = np.linspace(0, statistic, 2001)
-    inside = np.trapezoid([density(t) for t in grid], grid)
-    assert found.p_value == pytest.approx(1 - 2 * inside, rel=1e-5)
-
-
-def test_paired_seeds():
-    """Differences 1, 2, 3: t = 2 / (1 / sqrt 3), two degrees of freedom, where p = 1 - t / sqrt(t^2 + 2)."""
-    t = 2 * math.sqrt(3)
-    found = seeds_test([1.0, 5.0, 9.0], [2.0, 7.0, 12.0], paired=True)
-    assert found == (2.0, pytest.approx(1 - t / math.sqrt(t * t + 2), rel=1e-9))
-
-
-def test_seeds_that_do_not_scatter():
-    for paired in (False, True):
-        assert seeds_test([0.5, 0.5], [0.5, 0.5], paired) == (0.0, 1.0)
-        with pytest.raises(UserError, match="no spread over seeds"):
-            seeds_test([0.5, 0.5], [0.75, 0.75], paired)
-    # differences of 0.1, but for rounding
-    with pytest.raises(UserError, match="no spread over seeds"):
-        seeds_test([0.5, 0.6, 0.7], [0.6, 0.7, 0.8], paired=True)
-    assert seeds_test([0.25, 0.5], [0.25, 0.5], paired=True) == (0.0, 1.0)
-    assert seeds_test([0.003] * 3, [0.003] * 5) == (0.0, 1.0)
-    assert seeds_test([0.5, 0.5], [0.25, 0.75]).p_value == 1.0
-
-
 def written_run(folder, predictions, benchmark="flores", config="en-ne", **columns):
     """A run's folder with one split."""
     record = made_record(recipe_values={"data.benchmark": benchmark, "data.config": config})
@@ -393,12 +356,7 @@ def test_what_no_test_can_do():
             test([], [])
     with pytest.raises(UserError, match="1 and 2 examples"):
         bleu_test(["a"], ["a"], ["a", "b"])
-    with pytest.raises(UserError, match="1 and 3 runs"):
-        seeds_test([1.0], [1.0, 2.0, 3.0])
-    with pytest.raises(UserError, match="2 and 3 examples"):
-        seeds_test([1.0, 2.0], [1.0, 2.0, 3.0], paired=True)
-    for test in (permutation_test, seeds_test):
-        with pytest.raises(UserError, match="a score is nan"):
-            test([1.0, 2.0, 3.0], [1.1, math.nan, 2.0])
-        with pytest.raises(UserError, match="a score is -inf"):
-            test([1.0, -math.inf, 3.0], [1.1, 2.0, 2.0])
+    with pytest.raises(UserError, match="a score is nan"):
+        permutation_test([1.0, 2.0, 3.0], [1.1, math.nan, 2.0])
+    with pytest.raises(UserError, match="a score is -inf"):
+        permutation_test([1.0, -math.inf, 3.0], [1.1, 2.0, 2.0])

@@ -57,13 +57,6 @@ class Cfq(BenchmarkBuilder):
     def _info(self) -> datasets.DatasetInfo:
         return self.describe(datasets.Features({"input": datasets.Value("string"), "target": datasets.Value("string")}))
 
-    def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
-        files = self.locate_sources()
-        return [
-            datasets.SplitGenerator(name=split, gen_kwargs={"files": files, "split": split})
-            for split in self.benchmark_config.splits
-        ]
-
     def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, str]]]:
         for row, (question, query) in enumerate(self.part(split, lambda: read_parts(self.config.name, files))):
             yield row, {"input": question, "target": query}

@@ -62,13 +62,6 @@ class CfqDependencies(BenchmarkBuilder):
             )
         )
 
-    def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
-        files = self.locate_sources()
-        return [
-            datasets.SplitGenerator(name=split, gen_kwargs={"files": files, "split": split})
-            for split in self.benchmark_config.splits
-        ]
-
     def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, Any]]]:
         questions = self.part(split, lambda: _questions(self.config.name.removesuffix(OWN_HEADS), files))
         sentences = published(questions, files["parses"]) if "parses" in files else map(own, questions)

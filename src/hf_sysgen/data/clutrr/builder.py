@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import datasets
+import numpy as np
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
 from hf_sysgen.data.clutrr.kinship import EDGE_TYPES, TARGETS, compose
@@ -65,18 +66,10 @@ class Clutrr(BenchmarkBuilder):
             )
         )
 
-    def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
-        files = self.locate_sources()
-        parts = {"train": [files["train"]], "validation": [files["train"]]}
-        parts["test"] = [path for role, path in files.items() if role != "train"]
-        return [
-            datasets.SplitGenerator(name=split, gen_kwargs={"paths": parts[split], "split": split})
-            for split in self.benchmark_config.splits
-        ]
-
-    def _generate_examples(self, paths: list[str], split: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, Any]]]:
         rows = []
-        for path in paths:
+        # validation is a part of the file of train; test has a file for each length
+        for path in [path for role, path in files.items() if (role != "train") == (split == "test")]:
             with open_file(path) as stream:
                 rows += parse(stream.read(), path)
         if split != "test" and not self.config.name.endswith(WHOLE_TRAIN):
@@ -124,8 +117,6 @@ def validation_rows(num_rows: int) -> set[int]:
 
     Bergen et al. 2021, `clutrr/train.py:207-232` of their code, keep int(0.8 * num_rows) random rows for training.
     """
-    import numpy as np
-
     order = np.random.RandomState(42).permutation(num_rows)
     return set(order[int(0.8 * num_rows) :].tolist())
 

@@ -42,12 +42,8 @@ class Cogs(BenchmarkBuilder):
     def _info(self) -> datasets.DatasetInfo:
         return self.describe(datasets.Features(COLUMNS))
 
-    def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
-        files = self.locate_sources()
-        return [datasets.SplitGenerator(name=split, gen_kwargs={"path": files[split]}) for split in files]
-
-    def _generate_examples(self, path: str) -> Iterator[tuple[int, dict[str, Any]]]:
-        for row, example in enumerate(read(path)):
+    def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, Any]]]:
+        for row, example in enumerate(read(files[split])):
             yield row, columns(example)
 
     def checks(self, dataset: datasets.DatasetDict) -> Iterator[Check]:

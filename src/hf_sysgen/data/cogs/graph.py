@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import numpy as np
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
 from hf_sysgen.data.cogs.builder import COLUMNS, TEXT, columns, examples, read
@@ -47,18 +48,12 @@ class CogsGraph(BenchmarkBuilder):
         labels["parents"] = datasets.List(datasets.Value("int32"))
         return self.describe(datasets.Features({**COLUMNS, **labels}))
 
-    def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
-        files = self.locate_sources()
-        files["validation_generalization"] = files["test"]
-        return [
-            datasets.SplitGenerator(name=split, gen_kwargs={"path": files[split], "split": split})
-            for split in self.benchmark_config.splits
-        ]
-
-    def _generate_examples(self, path: str, split: str) -> Iterator[tuple[int, dict[str, Any]]]:
-        rows = read(path)
+    def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, Any]]]:
         if split == "validation_generalization":
-            rows = [rows[line] for line in gen_dev_lines()]
+            test = read(files["test"])
+            rows = [test[line] for line in gen_dev_lines()]
+        else:
+            rows = read(files[split])
         for row, example in enumerate(rows):
             yield row, {**columns(example), **to_graph(example.sentence, example.target)._asdict()}
 
@@ -85,8 +80,6 @@ class CogsGraph(BenchmarkBuilder):
 
 def gen_dev_lines() -> list[int]:
     """The 999 lines of gen.tsv, from 0, that are validation_generalization, in its order."""
-    import numpy as np
-
     with np.load(GEN_DEV_FILE) as file:
         return file["lines"].tolist()
 

@@ -36,12 +36,8 @@ class CogsVf(BenchmarkBuilder):
     def _info(self) -> datasets.DatasetInfo:
         return self.describe(datasets.Features(COLUMNS))
 
-    def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
-        files = self.locate_sources()
-        return [datasets.SplitGenerator(name=split, gen_kwargs={"path": files[split]}) for split in files]
-
-    def _generate_examples(self, path: str) -> Iterator[tuple[int, dict[str, Any]]]:
-        for row, example in enumerate(read(path)):
+    def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, Any]]]:
+        for row, example in enumerate(read(files[split])):
             if self.config.name != "recogs":
                 alone = example.category == "primitive"
                 example = example._replace(target=example.sentence if alone else to_variable_free(example.target))

@@ -40,14 +40,8 @@ class EnglishPassivization(BenchmarkBuilder):
     def _info(self) -> datasets.DatasetInfo:
         return self.describe(datasets.Features({"input": datasets.Value("string"), "target": datasets.Value("string")}))
 
-    def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
-        files = self.locate_sources()
-        return [
-            datasets.SplitGenerator(name=split, gen_kwargs={"path": files[split]})
-            for split in self.benchmark_config.splits
-        ]
-
-    def _generate_examples(self, path: str) -> Iterator[tuple[int, dict[str, str]]]:
+    def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, str]]]:
+        path = files[split]
         with open_file(path) as stream:
             for row, line in enumerate(stream):
                 source, tab, target = line.decode("ascii").rstrip("\n").partition("\t")

@@ -46,15 +46,7 @@ class Geoquery(BenchmarkBuilder):
         text = datasets.Value("string")
         return self.describe(datasets.Features({"input": text, "target": text, "entities": datasets.List(text)}))
 
-    def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
-        files = self.locate_sources()
-        upstream = {"validation_generalization": "dev"}
-        return [
-            datasets.SplitGenerator(name=split, gen_kwargs={"files": files, "part": upstream.get(split, split)})
-            for split in self.benchmark_config.splits
-        ]
-
-    def _generate_examples(self, files: dict[str, str], part: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, Any]]]:
         content = {}
         for role, path in files.items():
             with open_file(path) as stream:
@@ -63,6 +55,7 @@ class Geoquery(BenchmarkBuilder):
             examples = convert(content["corpus"], content["geobase"].decode("latin-1"))[:NUM_EXAMPLES]
         except ValueError as error:
             raise DamagedData(f"{files['corpus']}: {error}; this is not the GeoQuery corpus") from error
+        part = "dev" if split == "validation_generalization" else split
         for row, position in enumerate(split_ids(content["splits"], files["splits"], len(examples))[part]):
             yield row, examples[position]
 

@@ -46,13 +46,6 @@ class Mathematics(BenchmarkBuilder):
     def _info(self) -> datasets.DatasetInfo:
         return self.describe(datasets.Features({"input": datasets.Value("string"), "target": datasets.Value("string")}))
 
-    def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
-        files = self.locate_sources()
-        return [
-            datasets.SplitGenerator(name=split, gen_kwargs={"files": files, "split": split})
-            for split in self.benchmark_config.splits
-        ]
-
     def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, str]]]:
         for row, (question, answer) in enumerate(self.part(split, lambda: self._parts(files))):
             yield row, {"input": question, "target": answer}

@@ -66,18 +66,9 @@ class PcfgSet(BenchmarkBuilder):
         columns += [column for role, column in _MORE_COLUMNS.items() if f"test_{role}" in self.benchmark_config.sources]
         return self.describe(datasets.Features({column: datasets.Value("string") for column in columns}))
 
-    def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
-        files = self.locate_sources()
-        generators = []
-        for split in self.benchmark_config.splits:
-            paths = {"input": files[split], "target": files[f"{split}_target"]}
-            for role, column in _MORE_COLUMNS.items():
-                if path := files.get(f"{split}_{role}"):
-                    paths[column] = path
-            generators.append(datasets.SplitGenerator(name=split, gen_kwargs={"paths": paths}))
-        return generators
-
-    def _generate_examples(self, paths: dict[str, str]) -> Iterator[tuple[int, dict[str, str | None]]]:
+    def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, str | None]]]:
+        paths = {"input": files[split], "target": files[f"{split}_target"]}
+        paths |= {column: path for role, column in _MORE_COLUMNS.items() if (path := files.get(f"{split}_{role}"))}
         columns = {column: read_lines(path) for column, path in paths.items()}
         counts = {path: len(columns[column]) for column, path in paths.items()}
         if len(set(counts.values())) > 1:

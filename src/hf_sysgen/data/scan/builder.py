@@ -54,19 +54,9 @@ class Scan(BenchmarkBuilder):
     def _info(self) -> datasets.DatasetInfo:
         return self.describe(datasets.Features({"input": datasets.Value("string"), "target": datasets.Value("string")}))
 
-    def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
-        files = self.locate_sources()
-        return [
-            # all splits of a length cutoff come from one file, and validation from the file of train
-            datasets.SplitGenerator(
-                name=split,
-                gen_kwargs={"path": files.get(split) or files.get("tasks") or files["train"], "split": split},
-            )
-            for split in self.benchmark_config.splits
-        ]
-
-    def _generate_examples(self, path: str, split: str) -> Iterator[tuple[int, dict[str, str]]]:
-        with open_file(path) as stream:
+    def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, str]]]:
+        # all splits of a length cutoff come from one file, and validation from the file of train
+        with open_file(files.get(split) or files.get("tasks") or files["train"]) as stream:
             pairs = parse(stream.read())
         if cutoff := LENGTH_CUTOFFS.get(self.config.name):
             pairs = [pairs[row] for row in resplit([num_actions(pair) for pair in pairs], cutoff)[split]]

@@ -48,14 +48,8 @@ class Slog(BenchmarkBuilder):
         columns = dict.fromkeys(("input", "target", "category", "group"), TEXT)
         return self.describe(datasets.Features(columns))
 
-    def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
-        files = self.locate_sources()
-        return [
-            datasets.SplitGenerator(name=split, gen_kwargs={"path": files[split], "split": split}) for split in files
-        ]
-
-    def _generate_examples(self, path: str, split: str) -> Iterator[tuple[int, dict[str, Any]]]:
-        rows = generalization_set(path, self.config.name) if split == "test" else read(path)
+    def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, Any]]]:
+        rows = generalization_set(files[split], self.config.name) if split == "test" else read(files[split])
         for row, example in enumerate(rows):
             yield (
                 row,

@@ -17,7 +17,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from hf_sysgen.data.errors import DataError
 from hf_sysgen.errors import one_line
@@ -33,6 +37,11 @@ COLUMNS: dict[str, Side] = {"input": "source", "target": "target"}
 # characters of a file, which is some ten thousand words and read in two seconds
 LONGEST_FILE = 300_000
 _SUFFIXES = (".yaml", ".yml", ".json")
+_Word = Annotated[str, StringConstraints(pattern="^[^ ]+$")]
+_Role = Annotated[str, StringConstraints(min_length=1)]
+# both sides
+_FILE = TypeAdapter(Annotated[dict[Side, dict[_Word, _Role]], Field(min_length=2)])
+_EXPECTED = "a role scheme has two mappings, `source` and `target`, of words to names of roles"
 
 
 @dataclass(frozen=True)
@@ -217,79 +226,34 @@ def read_role_scheme(path: Path) -> RoleScheme:
 
     Raises:
         DataError: the file cannot be read, is not two mappings `source` and `target`, or has a word twice or without a
-            role. The message names the word and, for YAML, the line.
+            role. The message names the word, and for a repeated one in YAML the line.
     """
-    import yaml
-
     try:
         text = read_whole(path).decode("utf-8-sig")
         if len(text) > LONGEST_FILE:
             raise DataError(f"{path}: a role scheme has at most {LONGEST_FILE:,} characters, this has {len(text):,}")
-        # nodes, because a dict loses a repeated word
-        root = _json_root(text) if path.suffix == ".json" else yaml.compose(text, Loader=yaml.BaseLoader)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path}: not JSON in line {error.lineno}: {error.msg}") from error
+        # not by YAML, which has no pairs of surrogates and takes null for a text
+        sides = _FILE.validate_python(_json(text) if path.suffix == ".json" else YAML(typ="base", pure=True).load(text))
     except DataError:
         raise
-    except (OSError, ValueError, RecursionError) as error:
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "the file"
+        raise DataError(f"{path}: {place}: {first['msg']}; {_EXPECTED}") from error
+    except MarkedYAMLError as error:
+        line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise DataError(f"{path}: not YAML{line}: {error.problem}") from error
+    except (OSError, ValueError, RecursionError, YAMLError) as error:
         raise DataError(f"{path}: cannot read the role scheme: {one_line(error)}") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" in line {mark.line + 1}" if mark else ""
-        raise DataError(f"{path}: not YAML{where}: {getattr(error, 'problem', error)}") from error
-    sides = dict(_entries(root, "the file", path))
-    if set(sides) != {"source", "target"}:
-        raise DataError(
-            f"{path}: a role scheme has the two keys source and target, this has {', '.join(sides) or 'none'}"
-        )
-    source, target = (
-        {word: _role(word, node, side, path) for word, node in _entries(sides[side], side, path)}
-        for side in ("source", "target")
-    )
-    return RoleScheme.of_names(source, target, name=path.stem)
+    return RoleScheme.of_names(**sides, name=path.stem)
 
 
-def _json_root(text: str) -> Any:
-    """JSON as YAML nodes; what is neither a mapping nor text or a number is an empty sequence."""
-    import yaml
+def _json(text: str) -> Any:
+    """JSON with numbers as text. Raises ValueError: also for a repeated key."""
 
-    def node(value: Any) -> Any:
-        if isinstance(value, yaml.Node):
-            return value
-        return yaml.ScalarNode("", value) if isinstance(value, str) else yaml.SequenceNode("", [])
+    def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if twice := [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]:
+            raise ValueError(f"{twice[0]!r} is repeated")
+        return dict(pairs)
 
-    def mapping(pairs: list[tuple[str, Any]]) -> Any:
-        return yaml.MappingNode("", [(node(key), node(value)) for key, value in pairs])
-
-    return node(json.loads(text, object_pairs_hook=mapping, parse_int=str, parse_float=str))
-
-
-def _line(node: Any, before: str = "", after: str = ": ") -> str:
-    """The line of a node, which only YAML has."""
-    return f"{before}line {node.start_mark.line + 1}{after}" if node and node.start_mark else ""
-
-
-def _entries(node: Any, what: str, path: Path) -> list[tuple[str, Any]]:
-    """Key and value nodes of a mapping, in which each key must occur once."""
-    import yaml
-
-    if not isinstance(node, yaml.MappingNode):
-        raise DataError(f"{path}: {what}{_line(node, ' in ', '')} must be a mapping, `word: role`")
-    seen: set[str] = set()
-    for key, _ in node.value:
-        if not isinstance(key, yaml.ScalarNode) or not key.value:
-            raise DataError(f"{path}: {_line(key)}a key must be one word")
-        if " " in key.value:
-            raise DataError(f"{path}: {_line(key)}a key must be one word, not {key.value!r}")
-        if key.value in seen:
-            raise DataError(f"{path}: {_line(key)}{key.value!r} is repeated in {what}")
-        seen.add(key.value)
-    return [(key.value, value) for key, value in node.value]
-
-
-def _role(word: str, node: Any, side: str, path: Path) -> str:
-    import yaml
-
-    if not isinstance(node, yaml.ScalarNode) or not node.value:
-        raise DataError(f"{path}: {_line(node)}the {side} word {word!r} has no role; write its name after it")
-    return node.value
+    return json.loads(text, object_pairs_hook=distinct, parse_int=str, parse_float=str)
