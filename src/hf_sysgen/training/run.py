@@ -17,10 +17,10 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.integrations import INTEGRATION_TO_CALLBACK, get_available_reporting_integrations
 
-from hf_sysgen.config.check import filled, own_fields
 from hf_sysgen.config.errors import RecipeError, cut
 from hf_sysgen.config.fields import changes_of
 from hf_sysgen.config.io import dump_recipe, read_recipe
+from hf_sysgen.config.model_fields import filled, own_fields
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import did_you_mean, one_line
