@@ -14,7 +14,7 @@ from tiny_runs import SIZES, TINY, tiny_sections, write_recipe
 
 import hf_sysgen.config.io
 from hf_sysgen.config.errors import RecipeError
-from hf_sysgen.config.fields import FIELDS, UNDECLARED, changes_of, in_hashes, merged, nested
+from hf_sysgen.config.fields import FIELDS, SECTIONS, UNDECLARED, changes_of, in_hashes, merged, nested
 from hf_sysgen.config.io import (
     dump_recipe,
     load_recipe,
@@ -27,10 +27,11 @@ from hf_sysgen.config.io import (
     write_override,
 )
 from hf_sysgen.config.migrate import KEYS, migrate_file, migrate_keys, migrate_text
-from hf_sysgen.config.model_fields import from_data, own_fields
+from hf_sysgen.config.model_fields import from_data, names_of, own_fields
 from hf_sysgen.config.recipe import recipe_of
 from hf_sysgen.config.trainer_fields import OWNED
 from hf_sysgen.models import CONFIGS
+from hf_sysgen.models.checked_config import CheckedConfig
 
 
 def changed(**changes: Any) -> dict[str, Any]:
@@ -265,6 +266,10 @@ def test_tables_of_fields_are_of_fields():
 
     known = set(Seq2SeqTrainingArguments.__dataclass_fields__)
     assert set(OWNED) <= known
+    for owner in OWNED.values():
+        assert owner.startswith("the ") or owner in SECTIONS or owner in {field.key for field in FIELDS}
+    for config in CONFIGS.values():
+        assert from_data(config).keys() - CheckedConfig.from_data.keys() <= names_of(config)
     models = {f"model.{name}" for config in CONFIGS.values() for name in own_fields(config)}
     for pattern, _ in UNDECLARED:
         assert any(fnmatchcase(key, pattern) for key in (*models, *(f"training.{name}" for name in known))), pattern
