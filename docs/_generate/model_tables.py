@@ -10,7 +10,7 @@ from typing import Any
 from kept import ROOT, shipped
 
 from hf_sysgen.cli.listing import num_parameters, size_classes_text
-from hf_sysgen.config.check import DERIVED_FIELDS
+from hf_sysgen.config.model_fields import from_data
 from hf_sysgen.data import list_benchmarks
 from hf_sysgen.hub.model_card import what_is
 from hf_sysgen.models import CONFIGS, MODELS
@@ -100,7 +100,7 @@ def own_fields(config: Any) -> dict[str, tuple[Any, str]]:
     found = {}
     for field in dataclasses.fields(config):
         default = field.default
-        if field.name not in meanings or field.name in DERIVED_FIELDS or theirs.get(field.name, ...) == default:
+        if field.name not in meanings or field.name in from_data(config) or theirs.get(field.name, ...) == default:
             continue
         found[field.name] = (default, meanings[field.name])
     return found

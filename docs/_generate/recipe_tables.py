@@ -6,9 +6,9 @@ import json
 
 from kept import ROOT
 
-from hf_sysgen.config.check import OWNED
 from hf_sysgen.config.fields import FIELDS, KINDS, SECTIONS, UNDECLARED, FieldNote
 from hf_sysgen.config.io import shipped_files
+from hf_sysgen.config.trainer_fields import OWNED
 from hf_sysgen.tables import markdown
 
 

@@ -15,8 +15,8 @@ INTERRUPTED = 130
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # characters of a message, which may quote a very long value
 LONGEST = 1500
-# a word less like another (`difflib`) is no suggestion
-ALIKE = 0.4
+# a word must be more like another than this (`difflib`) to be suggested
+ALIKE = 0.6
 
 
 class _OneLine(Exception):
@@ -58,10 +58,21 @@ def one_line(error: BaseException) -> str:
     return printable(f"{type(error).__name__}: {error}")
 
 
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The first of the known words that another, or the beginning of another, is most like; None if none is like it."""
+    found, most, word = None, ALIKE, word.casefold()
+    for one in known:
+        parts = (one.casefold(), one[: len(word)].casefold())
+        alike = max(difflib.SequenceMatcher(None, part, word).ratio() for part in parts)
+        if alike > most:
+            found, most = one, alike
+    return found
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The end of a sentence: `, did you mean 'x'?` with the known word most like another, `.` where none is like it."""
-    found = difflib.get_close_matches(word, list(known), n=1, cutoff=ALIKE)
-    return f", did you mean {found[0]!r}?" if found else "."
+    found = closest(word, known)
+    return "." if found is None else f", did you mean {found!r}?"
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:

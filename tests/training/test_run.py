@@ -13,11 +13,14 @@ import transformers
 from made_examples import any_benchmark
 from tiny_runs import read_lines, short_scan, snapshot, tiny_recipe, write_recipe
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from typer.testing import CliRunner
 
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.registry
+from hf_sysgen.cli.main import app
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.io import dump_recipe, load_recipe
+from hf_sysgen.config.sweep import load_sweep
 from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.files import locked
@@ -146,7 +149,7 @@ def test_two_runs_in_one_folder(tmp_path, few_examples, capsys):
             before = snapshot(run_dir)
             assert main(words) == 2
             error = capsys.readouterr().err
-            assert error.startswith("error: output_dir: ")
+            assert error.startswith(f"error: {words[0]}: output_dir: ")
             assert str(run_dir) in error
             assert error.count("\n") == 1
             assert snapshot(run_dir) == before
@@ -344,6 +347,58 @@ def test_what_shows_only_with_the_data(changes, named, tmp_path, few_examples, c
         assert words in message
     # nothing that the corrected recipe would stumble on
     assert not list(tmp_path.glob("run/*"))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    [
+        (["training.optim=adamm"], "training.optim"),
+        (["training.optim_args=foo"], "training.optim_args"),
+        (["training.torch_compile=true", "training.torch_compile_mode=fast"], "training.torch_compile_mode"),
+        (["training.fsdp=wrong"], "training.fsdp"),
+        (["training.hub_strategy=never"], "training.hub_strategy"),
+        (["training.report_to=wandbb"], "training.report_to"),
+    ],
+    ids=str,
+)
+def test_wrong_words_of_the_trainer_are_refused_by_all_commands(overrides, key, tmp_path, capsys):
+    path = write_recipe(tmp_path)
+    assert str(path) in refused([str(path), f"output_dir={tmp_path / 'run'}", *overrides], capsys)
+    (tmp_path / "sweep.yaml").write_text("recipes: [tiny.yaml]\nseeds: [0]\n")
+    for load, file in ((load_recipe, path), (load_sweep, tmp_path / "sweep.yaml")):
+        with pytest.raises(RecipeError) as caught:
+            load(file, overrides)
+        assert caught.value.key == key
+    result = CliRunner().invoke(app, ["sweep", str(tmp_path / "sweep.yaml"), "--dry-run", *overrides])
+    assert result.exit_code == 2
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    [
+        # packages that no extra of ours has
+        (["training.optim=galore_adamw"], "training.optim"),
+        (["training.deepspeed=/nope.json"], "training.deepspeed"),
+        (["training.optim=sgd", 'training.optim_args="nesterov=true"'], "training.optim_args"),
+        (["training.optim=sgd", 'training.optim_args="momentum=fast"'], "training.optim_args"),
+        (["training.accelerator_config=/nope.json"], "training.accelerator_config"),
+        (["training.dataloader_prefetch_factor=2"], "training.dataloader_prefetch_factor"),
+        (["training.push_to_hub=true", "training.hub_model_id=no/such/name"], "training.push_to_hub"),
+        (["batches.length_buckets=3"], "batches.size"),
+    ],
+    ids=str,
+)
+def test_what_the_trainer_refuses_names_its_field(overrides, key, tmp_path, few_examples, capsys):
+    words = [str(write_recipe(tmp_path, max_steps=1)), f"output_dir={tmp_path / 'run'}"]
+    with pytest.raises(RecipeError) as caught:
+        run_recipe(load_recipe(words[0], [*words[1:], *overrides]))
+    assert caught.value.key == key
+    message = refused([*words, *overrides], capsys)
+    assert message.startswith(f"error: {words[0]}: {key}=")
+    assert not list(tmp_path.glob("run/*"))
+    # nothing that the corrected command would stumble on
+    assert main(words) == 0
 
 
 @pytest.mark.parametrize("model", ["edge_transformer", "graph_attention_network", "relation_aware_transformer"])

@@ -18,9 +18,9 @@ from transformers import Seq2SeqTrainingArguments, TrainerControl, TrainerState
 
 import hf_sysgen.training.callbacks
 import hf_sysgen.training.trainer
-from hf_sysgen.config.check import OWNED
 from hf_sysgen.config.fields import FIELDS
 from hf_sysgen.config.io import dump_recipe
+from hf_sysgen.config.trainer_fields import OWNED
 from hf_sysgen.errors import RunFailed, UserError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint
 from hf_sysgen.evaluation.evaluate import evaluate_split

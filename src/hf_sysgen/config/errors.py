@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from hf_sysgen.errors import UserError
+from hf_sysgen.errors import UserError, did_you_mean
 
 LONGEST_VALUE = 80
 
@@ -26,3 +27,10 @@ def cut(value: Any) -> str:
     """A value for a message of one line."""
     text = " ".join(value.split()) if isinstance(value, str) else repr(value)
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
+
+
+def none_of(key: str, value: Any, choices: Iterable[Any]) -> RecipeError:
+    """The error for a value that is none of the few that a key has."""
+    words = [str(one) for one in choices]
+    meant = did_you_mean(str(value), words)
+    return RecipeError(f"{key}={cut(value)} is none of {', '.join(words)}{meant}", key)

@@ -15,6 +15,7 @@ from typing import Any
 from hf_sysgen.config.errors import RecipeError, cut
 from hf_sysgen.config.fields import changes_of, flattened, merged, nested
 from hf_sysgen.config.recipe import Recipe, recipe_of
+from hf_sysgen.config.sections import Paper
 from hf_sysgen.errors import did_you_mean
 
 # where pyproject.toml installs the recipes, below a folder that depends on the kind of installation
@@ -50,7 +51,7 @@ class RecipeFile:
     """
 
     def __init__(self, path: Path):
-        from hf_sysgen.config.check import known_fields
+        from hf_sysgen.config.model_fields import known_fields
 
         self.path, self.file = path, file_of(path)
         with named(path):
@@ -58,7 +59,8 @@ class RecipeFile:
 
     def recipe(self, overrides: Mapping[str, Any]) -> Recipe:
         """As `load_recipe`, of values by dotted key."""
-        from hf_sysgen.config.check import check_recipe, known_fields
+        from hf_sysgen.config.check import check_recipe
+        from hf_sysgen.config.model_fields import known_fields
 
         with named(self.path):
             recipe = check_recipe(recipe_of(merged(self.sections, nested(overrides), known_fields), self.file))
@@ -78,7 +80,7 @@ def _as_cell(recipe: Recipe, original: Recipe | None, overrides: Mapping[str, An
     """
     The recipe with the overrides that make it another cell, to which the paper's numbers in the file do not apply.
     """
-    from hf_sysgen.config.check import filled
+    from hf_sysgen.config.model_fields import filled
 
     ours, theirs = filled(recipe), filled(original) if original is not None else {}
     given = flattened(nested(overrides))
@@ -86,9 +88,9 @@ def _as_cell(recipe: Recipe, original: Recipe | None, overrides: Mapping[str, An
     if not another:
         return recipe
     sections = recipe.to_dict()
-    paper = {"cell": None, "test": None, "validation": None}
-    kept = {key.partition(".")[2] for key in given if key.startswith("paper.")}
-    sections["paper"] |= {key: value for key, value in paper.items() if key not in kept}
+    # `metric`, which is never null, is what the run is measured in, as before
+    numbers = [name for name, info in Paper.model_fields.items() if info.default is None]
+    sections["paper"] |= {name: None for name in numbers if f"paper.{name}" not in given}
     return recipe_of(sections, recipe.file, another)
 
 

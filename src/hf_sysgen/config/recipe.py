@@ -13,10 +13,10 @@ from typing import Any
 
 from pydantic import PrivateAttr, ValidationError
 
-from hf_sysgen.config.errors import RecipeError, cut
+from hf_sysgen.config.errors import RecipeError, cut, none_of
 from hf_sysgen.config.fields import BY_KEY, FIELDS, KINDS, SECTIONS, changes_of, flattened, in_hashes, merged, nested
 from hf_sysgen.config.sections import Change, Sections
-from hf_sysgen.errors import did_you_mean
+from hf_sysgen.errors import closest
 from hf_sysgen.files import file_name
 
 
@@ -116,12 +116,21 @@ def recipe_of(sections: Mapping[str, Any], file: str = "recipe", overrides: Mapp
     return recipe
 
 
+def last_word(key: str) -> str:
+    """The field's own name of a dotted key."""
+    return key.rpartition(".")[2]
+
+
 def unknown_key(key: str, known: Iterable[str]) -> RecipeError:
     """Names what was probably meant: the same key in another section, or the one of its section most like it."""
-    word = key.rpartition(".")[2]
-    elsewhere = [one.key for one in FIELDS if one.key.rpartition(".")[2] == word and one.key != key]
-    meant = did_you_mean(elsewhere[0], elsewhere) if elsewhere else did_you_mean(key, known)
-    return RecipeError(f"unknown key {cut(key)!r}{meant}", key)
+    # words alone are compared: the section is the same, or may be another one
+    word, known = last_word(key), list(known)
+    same = [one.key for one in FIELDS if last_word(one.key) == word and one.key != key]
+    for keys in (same, known, [one.key for one in FIELDS]):
+        by_word = {last_word(one): one for one in reversed(keys)}
+        if (found := closest(word, by_word)) is not None:
+            return RecipeError(f"unknown key {cut(key)!r}, did you mean {by_word[found]!r}?", key)
+    return RecipeError(f"unknown key {cut(key)!r}.", key)
 
 
 def _explained(error: ValidationError, sections: Mapping[str, Any]) -> RecipeError:
@@ -152,6 +161,11 @@ def _explained(error: ValidationError, sections: Mapping[str, Any]) -> RecipeErr
         return RecipeError(f"{key} is missing", key)
     if kind == "union_tag_not_found":
         name = next(iter(KINDS[key]))
+        known = [one.key for one in FIELDS if one.key.rpartition(".")[0] == key]
+        # first, as above: it may be the missing key, misspelt
+        for one in value if isinstance(value, Mapping) else ():
+            if f"{key}.{one}" not in known:
+                return unknown_key(f"{key}.{one}", known)
         return RecipeError(f"{key}.{name} is missing; one of {', '.join(KINDS[key][name])}", f"{key}.{name}")
     if kind in ("literal_error", "union_tag_invalid"):
         if kind == "union_tag_invalid":
@@ -159,8 +173,8 @@ def _explained(error: ValidationError, sections: Mapping[str, Any]) -> RecipeErr
             key, value, choices = f"{key}.{name}", first["ctx"]["tag"], list(KINDS[key][name])
         else:
             choices = [*map(str, BY_KEY[key].choices)] or [first["ctx"]["expected"]]
-        meant = did_you_mean(str(value), choices)
-        return RecipeError(f"{key}={cut(value)} is none of {', '.join(choices)}{meant}", key)
+        return none_of(key, value, choices)
     if kind in ("model_type", "model_attributes_type", "dict_type"):
         return RecipeError(f"{key or 'recipe'}: expected a section with keys of its own, got {cut(value)}", key)
-    return RecipeError(f"{key}={cut(value)}: {first['msg'][0].lower()}{first['msg'][1:]}", key)
+    said = first["msg"].removeprefix("Value error, ")
+    return RecipeError(f"{key}={cut(value)}: {said[0].lower()}{said[1:]}", key)

@@ -5,6 +5,7 @@ and what another value of it changes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NoReturn, TypeAlias, Union
@@ -60,6 +61,15 @@ def _name_of_a_folder(text: str) -> str:
 
 
 Folder: TypeAlias = Annotated[str, AfterValidator(_name_of_a_folder)]
+
+
+def _arguments(text: str) -> str:
+    if not all(re.fullmatch(r"[^=]+=[^=]+", one.strip()) for one in text.split(",")):
+        raise ValueError("expected name=value, several with commas between them")
+    return text
+
+
+Arguments: TypeAlias = Annotated[str, AfterValidator(_arguments)]
 
 
 class Section(BaseModel):
@@ -200,7 +210,7 @@ class Training(Section):
     """Of the optimizer; under the schedule noam the factor before hidden_size^-1/2."""
     optim: str = "adamw_torch_fused"
     """Any optimizer that transformers knows. Weight decay is decoupled."""
-    optim_args: str | None = None
+    optim_args: Arguments | None = None
     """Its further arguments, e.g. "momentum=0.99,nesterov=true" of sgd, which is fairseq's `nag` at a constant learning
     rate."""
     adam_beta1: Fraction = 0.9
@@ -247,8 +257,8 @@ class Training(Section):
             _wrong("training.kept_steps", f"must be increasing numbers from 1 to training.max_steps={self.max_steps}")
         if self.bf16 and self.fp16:
             _wrong("training.fp16", "contradicts training.bf16=true; give one of them")
-        for name in ("adam_beta1", "adam_beta2", "adam_epsilon"):
-            if self.optim == "sgd" and getattr(self, name) != type(self).model_fields[name].default:
+        for name, info in type(self).model_fields.items():
+            if self.optim == "sgd" and name.startswith("adam_") and getattr(self, name) != info.default:
                 _wrong(f"training.{name}", "has no effect under training.optim=sgd; remove it")
         return self
 

@@ -13,10 +13,17 @@ class CheckedConfig(PreTrainedConfig):
     Attributes:
         no_effect: by field, another field and those of its values under which the first has no effect. A recipe that
             sets such a field is refused.
+        from_data: fields that the data decides, and what of it. A recipe cannot set them.
         paper: the paper of the model, by the name of its recipes' folder. Each class declares its own.
     """
 
     no_effect: ClassVar[Mapping[str, tuple[str, tuple[Any, ...]]]] = {}
+    from_data: ClassVar[Mapping[str, str]] = {
+        "vocab_size": "the benchmark's words",
+        "pad_token_id": "the vocabulary",
+        "eos_token_id": "the vocabulary",
+        "decoder_start_token_id": "the vocabulary",
+    }
     paper: ClassVar[str | None] = None
 
     def check_sizes(self, *names: str):

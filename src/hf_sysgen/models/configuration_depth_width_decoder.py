@@ -68,12 +68,15 @@ class DepthWidthConfig(CheckedConfig):
     model_type = "depth_width_decoder"
     title = 'the decoders of Petty et al. 2023, "The Impact of Depth and Width on ... Generalization"'
     paper = "petty2023"
+    # what a size class decides
+    class_sizes = tuple(name for name in SizeClass._fields if name != "depths")
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
     no_effect = {  # noqa: RUF012
         "rotary_base": ("position_scheme", ("relative_bias",)),
         "relative_buckets": ("position_scheme", ("rotary",)),
         "relative_max_distance": ("position_scheme", ("rotary",)),
     }
+    from_data = {**CheckedConfig.from_data, "prompt_template": "the tokenizer, and data.prompt"}  # noqa: RUF012
 
     vocab_size: int = 32_000
     hidden_size: int = 512
@@ -128,7 +131,7 @@ class DepthWidthConfig(CheckedConfig):
         """
         if name not in SIZE_CLASSES:
             raise ValueError(f"{name!r} is no size class; there are {', '.join(SIZE_CLASSES)}")
-        for field in ("hidden_size", "intermediate_size", "num_attention_heads"):
+        for field in cls.class_sizes:
             if field in fields:
                 raise ValueError(
                     f"{field}={fields[field]} is decided by the size class {name}; use at_equal_parameters with a base "
@@ -136,7 +139,7 @@ class DepthWidthConfig(CheckedConfig):
                 )
         base = SIZE_CLASSES[name]
         depth = base.num_hidden_layers if num_hidden_layers is None else num_hidden_layers
-        sizes = {key: value for key, value in base._asdict().items() if key != "depths"}
+        sizes = {key: getattr(base, key) for key in cls.class_sizes}
         return cls.at_equal_parameters(cls(**sizes), depth, **fields)
 
     @classmethod

@@ -67,6 +67,15 @@ class EdgeTransformerConfig(CheckedConfig):
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
     # the name in checkpoints of version 0.1
     attribute_map = {"length_groups": "length_buckets"}  # noqa: RUF012
+    from_data = {  # noqa: RUF012
+        **CheckedConfig.from_data,
+        "input_form": "the benchmark's task",
+        "edge_vocab_size": "the benchmark's labels",
+        "num_roles": "the benchmark's labels",
+        "num_categories": "the benchmark's labels",
+        "num_noun_types": "the benchmark's labels",
+        "num_verbs": "the benchmark's labels",
+    }
 
     hidden_size: int = 200
     intermediate_size: int | None = None

@@ -66,6 +66,11 @@ class Seq2SeqConfig(CheckedConfig):
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
     attribute_map = {"num_hidden_layers": "encoder_layers"}  # noqa: RUF012
     source_starts = True
+    from_data = {  # noqa: RUF012
+        **CheckedConfig.from_data,
+        "source_vocab_size": "the benchmark's words",
+        "source_id_offset": "the benchmark's words",
+    }
 
     vocab_size: int = 7
     source_vocab_size: int = 15

@@ -39,6 +39,7 @@ class GraphAttentionNetworkConfig(CheckedConfig):
     title = "the graph attention network on CLUTRR, a baseline of Sinha et al. 2019 and Bergen et al. 2021"
     paper = "bergen2021"
     no_effect = {"max_nodes": ("node_init", ("zeros",))}  # noqa: RUF012
+    from_data = {**CheckedConfig.from_data, "edge_vocab_size": "the benchmark's labels"}  # noqa: RUF012
 
     hidden_size: int = 100
     edge_size: int = 20

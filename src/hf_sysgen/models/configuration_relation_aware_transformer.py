@@ -37,6 +37,7 @@ class RelationAwareTransformerConfig(CheckedConfig):
     model_type = "relation_aware_transformer"
     title = "the Relation-aware Transformer on graphs, a baseline of Bergen et al. 2021"
     paper = "bergen2021"
+    from_data = {**CheckedConfig.from_data, "edge_vocab_size": "the benchmark's labels"}  # noqa: RUF012
 
     hidden_size: int = 320
     intermediate_size: int | None = None

@@ -50,6 +50,14 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
     title = "the role/filler Transformer of Chakravarthy et al. 2022"
     paper = "chakravarthy2022"
     no_effect = {"renormalization": ("attention_threshold", (None,))}  # noqa: RUF012
+    from_data = {  # noqa: RUF012
+        **EncoderDecoderConfig.from_data,
+        "role_map": "data.role_scheme",
+        "source_role_map": "data.role_scheme",
+        "role_vocab_size": "data.role_scheme",
+        "source_role_vocab_size": "data.role_scheme",
+        "source_row_map": "the benchmark's words and `separate_tables`",
+    }
 
     vocab_size: int = 17
     source_vocab_size: int = 17

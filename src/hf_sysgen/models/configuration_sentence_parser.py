@@ -110,6 +110,13 @@ class TransformerGraphParserConfig(SentenceEncoderConfig):
     model_type = "transformer_graph_parser"
     title = "the Transformer that predicts graphs over words, a baseline of Bergen et al. 2021"
     paper = "bergen2021"
+    from_data = {  # noqa: RUF012
+        **SentenceEncoderConfig.from_data,
+        "num_roles": "the benchmark's labels",
+        "num_categories": "the benchmark's labels",
+        "num_noun_types": "the benchmark's labels",
+        "num_verbs": "the benchmark's labels",
+    }
 
     share_layers: bool = True
     position_scheme: Literal["absolute", "clipped_relative"] = "clipped_relative"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import re
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,15 +16,16 @@ import torch
 from accelerate.utils import broadcast_object_list
 from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
-from transformers.integrations import INTEGRATION_TO_CALLBACK, get_available_reporting_integrations
+from transformers.integrations import get_available_reporting_integrations
 
-from hf_sysgen.config.check import filled, own_fields
 from hf_sysgen.config.errors import RecipeError, cut
-from hf_sysgen.config.fields import changes_of
+from hf_sysgen.config.fields import BY_KEY, changes_of
 from hf_sysgen.config.io import dump_recipe, read_recipe
+from hf_sysgen.config.model_fields import filled, own_fields
 from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.config.trainer_fields import THEIRS
 from hf_sysgen.data import benchmark_info
-from hf_sysgen.errors import did_you_mean, one_line
+from hf_sysgen.errors import RunFailed, UserError, one_line
 from hf_sysgen.evaluation.checkpoints import checkpoint_folder, is_hub_id, weight_files
 from hf_sysgen.evaluation.evaluate import evaluating
 from hf_sysgen.files import digest_of, is_complete, is_unfinished, locked, write_whole
@@ -47,7 +49,14 @@ from hf_sysgen.training.checkpointing import checkpoints_of, going_on_from, step
 from hf_sysgen.training.tasks.base import Task
 from hf_sysgen.training.tasks.pretraining import require_text_of_run
 from hf_sysgen.training.tasks.registry import prepare_task
-from hf_sysgen.training.trainer import SysgenTrainer, fastest_attention, last_checkpoint, on_cpu, read_history
+from hf_sysgen.training.trainer import (
+    SysgenTrainer,
+    fastest_attention,
+    last_checkpoint,
+    on_cpu,
+    read_history,
+    training_arguments,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -99,17 +108,59 @@ def attention_of(recipe: Recipe) -> str:
 def check_trackers(recipe: Recipe) -> None:
     """
     Raises:
-        RecipeError: `training.report_to` names what is no tracker of transformers, or is not installed.
+        RecipeError: a tracker that `training.report_to` names is not installed.
     """
     given, key = recipe.training.report_to, "training.report_to"
-    available = get_available_reporting_integrations()
     for name in (given,) if isinstance(given, str) else given:
-        if name in ("none", "all", *available):
-            continue
-        if name not in INTEGRATION_TO_CALLBACK:
-            meant = did_you_mean(name, ["none", *INTEGRATION_TO_CALLBACK])
-            raise RecipeError(f"{key}={cut(name)} is no tracker of transformers{meant}", key)
-        raise RecipeError(f"{key}={name} is not installed: pip install {name}, or give another one, or none", key)
+        if name not in ("none", "all", *get_available_reporting_integrations()):
+            raise RecipeError(f"{key}={name} is not installed: pip install {name}, or give another one, or none", key)
+
+
+@contextlib.contextmanager
+def naming_fields(recipe: Recipe, usual: str | None = None) -> Iterator[None]:
+    """
+    Turn errors of the Trainer and of batches into one that names a field of the recipe.
+
+    Args:
+        usual: the field of `training` that is meant where the message has neither a field's name nor its value.
+
+    Raises:
+        RecipeError: the message names a field, there is a usual one, or it is a ValueError.
+    """
+    try:
+        yield
+    except (UserError, RunFailed):
+        raise
+    except Exception as error:
+        given, said = recipe.training.model_dump(exclude_defaults=True), one_line(error)
+        if isinstance(error, ValueError) and (key := str(error).partition("=")[0]) in BY_KEY:
+            # ours, e.g. of batches that do not divide
+            raise RecipeError(str(error), key) from error
+        # names of one word are words of other messages too
+        names = [*given, *(name for name in THEIRS if "_" in name)]
+        found = [name for name in names if re.search(rf"\b{re.escape(name)}\b", said, re.IGNORECASE)]
+        # and short values may be words of any message
+        found += [name for name, value in given.items() if isinstance(value, str) and len(value) > 4 and value in said]
+        if (name := next(iter(found), usual)) is not None:
+            value = getattr(recipe.training, name, None)
+            raise RecipeError(f"training.{name}={cut(value)}: {said}", f"training.{name}") from error
+        if isinstance(error, ValueError):
+            raise RecipeError(f"training: {said}", "training") from error
+        raise
+
+
+def check_optimizer(trainer: SysgenTrainer) -> None:
+    """
+    Create the optimizer, which the Trainer keeps, where it does so before it wraps the model.
+
+    Raises:
+        RecipeError: its package is not installed, or an argument is wrong.
+    """
+    fsdp = trainer.accelerator.state.fsdp_plugin if trainer.is_fsdp_enabled else None
+    if trainer.is_deepspeed_enabled or (fsdp is not None and fsdp.fsdp_version == 1):
+        return
+    with naming_fields(trainer.recipe, "optim" if trainer.args.optim_args is None else "optim_args"):
+        trainer.create_optimizer()
 
 
 def check_reads(trainer: SysgenTrainer) -> None:
@@ -215,6 +266,9 @@ def run_recipe(recipe: Recipe) -> Record:
         logger.info("%s is finished, nothing to do", recipe.run_dir)
         return record
     check_trackers(recipe)
+    with naming_fields(recipe):
+        # made again with the number of updates; here before minutes of preparing the data
+        training_arguments(recipe)
     task = prepare_task(recipe)
     if (stopping := recipe.evaluation.early_stopping) is not None:
         if "validation" not in task.splits:
@@ -239,17 +293,14 @@ def run_recipe(recipe: Recipe) -> Record:
     if recipe.peft is not None:
         model = with_adapters(model, recipe.peft)
     try:
-        trainer = SysgenTrainer(recipe, model, task)
-        # raises here, before any work, if the processes cannot share a batch
-        batches = trainer.step_batches(first_step=0)
-    except RecipeError:
-        raise
-    except ValueError as error:
-        # from the Trainer's arguments, or from batches that do not divide
-        raise RecipeError(" ".join(str(error).split())) from error
+        with naming_fields(recipe):
+            trainer = SysgenTrainer(recipe, model, task)
+            # raises here, before any work, if the processes cannot share a batch
+            batches = trainer.step_batches(first_step=0)
     except OSError as error:
         raise RecipeError(f"output_dir: cannot write to {recipe.run_dir}: {error}", "output_dir") from error
     if recipe.in_context is None:
+        check_optimizer(trainer)
         check_reads(trainer)
     with _locked_folder(recipe.run_dir, trainer):
         # another process may have finished it meanwhile; the first process decides for all, since views of a shared

@@ -32,7 +32,7 @@ from transformers.trainer_callback import PrinterCallback
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.sections import MaxTokens
-from hf_sysgen.errors import RunFailed
+from hf_sysgen.errors import RunFailed, one_line
 from hf_sysgen.files import COMPLETE, is_complete, mark_complete, replace_marked
 from hf_sysgen.models.seq2seq import SOURCE_INPUTS
 from hf_sysgen.results.evaluations import write_evaluation
@@ -134,6 +134,15 @@ class SysgenTrainer(Seq2SeqTrainer):
         batches = self.task.batches(self.args.max_steps, self.args.process_index, self.args.world_size)
         batches.first_step = first_step
         return batches
+
+    def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
+        """As the Trainer. Raises RecipeError: the repository cannot be made, e.g. without a network or a token."""
+        try:
+            super().init_hf_repo(token, private)
+        except Exception as error:
+            # of the hub's client, of httpx and of the system
+            key = "training.push_to_hub"
+            raise RecipeError(f"{key}=true: cannot make the repository on the hub ({one_line(error)})", key) from error
 
     def get_train_dataloader(self):
         self.batches = self.step_batches(self.first_step)

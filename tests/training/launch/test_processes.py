@@ -54,9 +54,8 @@ def test_all_processes_end_where_another_run_is(recipe, tmp_path):
         done = train_process([str(recipe), "output_dir=run"], tmp_path, processes=2)
     assert done.status == 2
     lines = [line for line in done.err.splitlines() if "error" in line.lower()]
-    assert (
-        lines == ["error: output_dir: another process is training in run; wait for it, or give another output_dir"] * 2
-    )
+    assert len(lines) == 2
+    assert all(line.startswith(f"error: {recipe}: output_dir: ") for line in lines)
     assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
 
 
