@@ -33,6 +33,7 @@ from hf_sysgen.data.text.vocabulary import build_vocabulary, encode_sources, enc
 from hf_sysgen.evaluation.decoding import greedy_decode
 from hf_sysgen.files import write_whole
 from hf_sysgen.models import CONFIGS, MODELS
+from hf_sysgen.products import fast_products
 from hf_sysgen.results.environment import environment
 from hf_sysgen.tables import table
 from hf_sysgen.training.batches import StepBatches
@@ -108,6 +109,7 @@ def build(name: str, setup: dict, attention: str) -> torch.nn.Module:
     return model
 
 
+@fast_products()
 def training_step(
     model: torch.nn.Module, optimizer: torch.optim.Optimizer, parts: list[dict], bf16: bool = False
 ) -> None:

@@ -12,6 +12,7 @@ from torch import nn
 
 from hf_sysgen.data.text.splits import IGNORED
 from hf_sysgen.evaluation.decoding import greedy_decode, teacher_forced_logits
+from hf_sysgen.products import fast_products
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -25,11 +26,12 @@ TEXT_COLUMNS = ("input", "target", "category", "pairs")
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode. Afterwards the model has its former mode again, even after an error."""
+    """Evaluation mode, with fast products. Afterwards the model has its former mode again, even after an error."""
     was_training = model.training
     model.eval()
     try:
-        yield
+        with fast_products():
+            yield
     finally:
         model.train(was_training)
 

@@ -28,6 +28,7 @@ from hf_sysgen.evaluation.checkpoints import checkpoint_folder, is_hub_id, weigh
 from hf_sysgen.evaluation.evaluate import evaluating
 from hf_sysgen.files import digest_of, is_complete, is_unfinished, locked, write_whole
 from hf_sysgen.model_types import heads_of
+from hf_sysgen.products import fast_products
 from hf_sysgen.results.environment import environment, starts_of, write_starts
 from hf_sysgen.results.predictions import write_predictions
 from hf_sysgen.results.reading import read_record
@@ -287,6 +288,7 @@ def _locked_folder(run_dir: Path, trainer: SysgenTrainer) -> Iterator[None]:
         yield
 
 
+@fast_products()
 def _train_and_judge(
     recipe: Recipe, model: PreTrainedModel, task: Task, trainer: SysgenTrainer, batches: Batches
 ) -> Record:
