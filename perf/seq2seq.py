@@ -27,13 +27,13 @@ import numpy as np
 import torch
 from transformers import BartConfig, BartForConditionalGeneration, T5Config, T5ForConditionalGeneration
 
+from hf_sysgen.cpu import fast_products
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.data.text.vocabulary import build_vocabulary, encode_sources, encode_targets
 from hf_sysgen.evaluation.decoding import greedy_decode
 from hf_sysgen.files import write_whole
 from hf_sysgen.models import CONFIGS, MODELS
-from hf_sysgen.products import fast_products
 from hf_sysgen.results.environment import environment
 from hf_sysgen.tables import table
 from hf_sysgen.training.batches import StepBatches

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from hf_sysgen.cpu import fast_products
 from hf_sysgen.data.text.splits import IGNORED
 from hf_sysgen.evaluation.decoding import greedy_decode, teacher_forced_logits
-from hf_sysgen.products import fast_products
 
 if TYPE_CHECKING:
     from datasets import Dataset

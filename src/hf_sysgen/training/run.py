@@ -22,13 +22,13 @@ from hf_sysgen.config.errors import RecipeError, cut
 from hf_sysgen.config.fields import changes_of
 from hf_sysgen.config.io import dump_recipe, read_recipe
 from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.cpu import fast_products, keep_memory
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import did_you_mean, one_line
 from hf_sysgen.evaluation.checkpoints import checkpoint_folder, is_hub_id, weight_files
 from hf_sysgen.evaluation.evaluate import evaluating
 from hf_sysgen.files import digest_of, is_complete, is_unfinished, locked, write_whole
 from hf_sysgen.model_types import heads_of
-from hf_sysgen.products import fast_products
 from hf_sysgen.results.environment import environment, starts_of, write_starts
 from hf_sysgen.results.predictions import write_predictions
 from hf_sysgen.results.reading import read_record
@@ -216,6 +216,7 @@ def run_recipe(recipe: Recipe) -> Record:
         logger.info("%s is finished, nothing to do", recipe.run_dir)
         return record
     check_trackers(recipe)
+    keep_memory()
     task = prepare_task(recipe)
     if (stopping := recipe.evaluation.early_stopping) is not None:
         if "validation" not in task.splits:
