@@ -27,6 +27,7 @@ import numpy as np
 import torch
 from transformers import BartConfig, BartForConditionalGeneration, T5Config, T5ForConditionalGeneration
 
+from hf_sysgen.cpu import fast_products
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.data.text.vocabulary import build_vocabulary, encode_sources, encode_targets
@@ -108,6 +109,7 @@ def build(name: str, setup: dict, attention: str) -> torch.nn.Module:
     return model
 
 
+@fast_products()
 def training_step(
     model: torch.nn.Module, optimizer: torch.optim.Optimizer, parts: list[dict], bf16: bool = False
 ) -> None:

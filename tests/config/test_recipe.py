@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tiny_runs import SIZES, TINY, tiny_sections, write_recipe
 
 import hf_sysgen.config.io
-from hf_sysgen.config.check import filled
+from hf_sysgen.config.model_fields import filled
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.fields import FIELDS, SECTIONS, UNDECLARED, changes_of, in_hashes, merged, nested
 from hf_sysgen.config.io import (

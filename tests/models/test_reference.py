@@ -11,7 +11,7 @@ from tiny import BATCH, CSORDAS, SIZES, SOURCE, TARGET, ragged_batch, ragged_lab
 from tiny import tiny_model as build
 from torch import nn
 
-from hf_sysgen.models.attention import CrossAttention, SelfAttention
+from hf_sysgen.models.attention import CrossAttention, SelfAttention, softmax
 from hf_sysgen.models.layers import DecoderLayer, EncoderLayer, FeedForward
 from hf_sysgen.models.positions import sinusoids
 from hf_sysgen.models.relative_attention import RelativeSelfAttention, align_distances
@@ -314,6 +314,25 @@ def test_whole_model(variant: str, name: str) -> None:
     torch.testing.assert_close(out.logits[0, : len(target)], logits, **CLOSE)
     exact = reference.transformer(source, [start, *target[:-1]], weights, {**options, "table": reference.sinusoid})
     torch.testing.assert_close(out.logits[0, : len(target)], exact, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("keys", [1, 7, 15, 16, 17])
+def test_softmax_of_few_keys(keys: int) -> None:
+    """On a CPU they are padded to a vector; a row may be masked as a whole, with the least number or with -inf."""
+    scores = torch.randn(2, 3, 5, keys, dtype=torch.float64)
+    scores[0, 0, 0, 1:] = -torch.inf
+    scores[0, 0, 1] = torch.finfo(torch.float64).min
+    scores.requires_grad_()
+    weights, expected = softmax(scores), scores.exp()
+    with torch.no_grad():
+        expected[0, 0, 1] = 1.0
+    expected = expected / expected.sum(-1, keepdim=True)
+    torch.testing.assert_close(weights, expected, **CLOSE)
+    factor = torch.randn_like(weights)
+    (gradient,) = torch.autograd.grad((weights * factor).sum(), scores)
+    by_hand = expected * (factor - (expected * factor).sum(-1, keepdim=True))
+    torch.testing.assert_close(gradient, by_hand, **CLOSE)
+    assert softmax(scores.bfloat16()).dtype == torch.float32
 
 
 def test_distances_are_aligned_with_keys() -> None:

@@ -23,5 +23,6 @@ def dropout(hidden: torch.Tensor, p: float, training: bool) -> torch.Tensor:
     dropped = min(round(p * 65536), 65535)
     count = hidden.numel()
     draws = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)[:count]
-    mask = (draws >= dropped - 32768).to(hidden.dtype).mul_(65536 / (65536 - dropped))
+    # compared in place, because booleans are slow to convert
+    mask = draws.ge_(dropped - 32768).to(hidden.dtype).mul_(65536 / (65536 - dropped))
     return hidden * mask.view(hidden.shape)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from transformers import initialization as init
 
-from .attention import CrossAttention, MultiHeadAttention, SelfAttention, masked
+from .attention import CrossAttention, MultiHeadAttention, SelfAttention, masked, softmax
 from .dropout import dropout
 from .layers import DecoderLayer, EncoderLayer, FeedForward
 from .linear import uniform_linear
@@ -102,8 +102,7 @@ class RoleFillerCrossAttention(TwoStreamAttention, CrossAttention):
             return super().read(query, key, value, attention_mask, **kwargs)
         # no fused kernel changes weights between softmax and values
         scores = masked(torch.matmul(query * self.scaling, key.transpose(2, 3)), attention_mask)  # (B, H, Q, K)
-        weights = nn.functional.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
-        weights = threshold(weights, self.threshold, self.each_row).to(value.dtype)
+        weights = threshold(softmax(scores), self.threshold, self.each_row).to(value.dtype)
         weights = dropout(weights, self.dropout, self.training)
         return torch.matmul(weights, value).transpose(1, 2), weights
 

@@ -24,6 +24,7 @@ from hf_sysgen.config.io import dump_recipe, read_recipe
 from hf_sysgen.config.model_fields import filled, own_fields
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.trainer_fields import THEIRS
+from hf_sysgen.cpu import fast_products, keep_memory
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import RunFailed, UserError, one_line
 from hf_sysgen.evaluation.checkpoints import checkpoint_folder, is_hub_id, weight_files
@@ -269,6 +270,7 @@ def run_recipe(recipe: Recipe) -> Record:
     with naming_fields(recipe):
         # made again with the number of updates; here before minutes of preparing the data
         training_arguments(recipe)
+    keep_memory()
     task = prepare_task(recipe)
     if (stopping := recipe.evaluation.early_stopping) is not None:
         if "validation" not in task.splits:
@@ -338,6 +340,7 @@ def _locked_folder(run_dir: Path, trainer: SysgenTrainer) -> Iterator[None]:
         yield
 
 
+@fast_products()
 def _train_and_judge(
     recipe: Recipe, model: PreTrainedModel, task: Task, trainer: SysgenTrainer, batches: Batches
 ) -> Record:
