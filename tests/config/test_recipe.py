@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tiny_runs import SIZES, TINY, tiny_sections, write_recipe
 
 import hf_sysgen.config.io
-from hf_sysgen.config.model_fields import filled
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.fields import FIELDS, SECTIONS, UNDECLARED, changes_of, in_hashes, merged, nested
 from hf_sysgen.config.io import (
@@ -28,7 +27,7 @@ from hf_sysgen.config.io import (
     write_override,
 )
 from hf_sysgen.config.migrate import KEYS, migrate_file, migrate_keys, migrate_text
-from hf_sysgen.config.model_fields import from_data, names_of, own_fields
+from hf_sysgen.config.model_fields import filled, from_data, names_of, own_fields
 from hf_sysgen.config.recipe import recipe_of
 from hf_sysgen.config.trainer_fields import OWNED
 from hf_sysgen.models import CONFIGS
