@@ -38,6 +38,8 @@ MEANT_FOR_SUBCLASSES = {
 }  # fmt: skip
 # the others, and where we use them
 USED = {
+    # the modes of torch.compile, as its documentation lists them
+    "_inductor": {"config/trainer_fields.py"},
     # transformers: the attention that is in use, and the models of an Auto class
     "_attn_implementation": {
         "analysis/attention.py", "models/attention.py", "models/gated_convolution.py",
