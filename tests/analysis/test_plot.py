@@ -434,7 +434,7 @@ def runs(tmp_path_factory):
         folder = tmp_path_factory.mktemp(benchmark)
         recipe = tiny_recipe(
             folder, model="edge_transformer", benchmark=benchmark, config=config, max_steps=30, size=16,
-            eval_steps=None, num_hidden_layers=2, dropout=0.0, learning_rate=0.005,
+            eval_steps=None, save_steps=30, num_hidden_layers=2, dropout=0.0, learning_rate=0.005,
         )  # fmt: skip
         with mock.patch.object(hf_sysgen.training.tasks.registry, "load_benchmark", any_benchmark):
             run_recipe(recipe)

@@ -186,6 +186,7 @@ def test_noun_adjective_has_comp(tmp_path, use):
         subwords=MOST,
         tie_word_embeddings=True,
         max_steps=60,
+        save_steps=60,
         hidden_size=32,
         learning_rate=0.01,
         eval_steps=None,
