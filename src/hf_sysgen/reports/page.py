@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hf_sysgen import __version__
 from hf_sysgen.reports import comparison
 from hf_sysgen.reports.comparison import INTERVAL, RULE, Collection, Comparison, TableReport, summarize, unplaced
 from hf_sysgen.reports.curves import SERIES, Curve, Point, draw_comparison, draw_curves
@@ -46,8 +47,6 @@ def page(reports: Sequence[TableReport], found: Collection) -> str:
         HTML with its style and drawings inside.
     """
     import jinja2
-
-    from hf_sysgen import __version__
 
     records = [record for _, record in found.records]
     papers: dict[str, list[TableReport]] = defaultdict(list)
