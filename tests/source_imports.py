@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -34,3 +35,20 @@ def imports_of(path: Path, of_types: bool = True) -> list[tuple[int, str, list[s
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
             found += [(0, str(one.value), []) for one in node.args if isinstance(one, ast.Constant)]
     return found
+
+
+@functools.cache
+def imports_by_place(path: Path) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    """The imports that run with the file, and those in its functions; without those of a checker of types."""
+    at_once: list[ast.stmt] = []
+    later: list[ast.stmt] = []
+
+    def collect(node: ast.AST, found: list[ast.stmt]) -> None:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.append(node)
+        elif not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)):
+            for child in ast.iter_child_nodes(node):
+                collect(child, later if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else found)
+
+    collect(ast.parse(path.read_text(encoding="utf-8")), at_once)
+    return at_once, later

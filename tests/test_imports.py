@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 from pathlib import Path
 
 import pytest
-from source_imports import imports_of
+from source_imports import imports_by_place, imports_of
 from tiny_runs import command
 
 import hf_sysgen
@@ -34,16 +36,25 @@ MAY_USE = {
         "zoo",
     },
     "training": {
-        "cpu", "errors", "files", "tables", "analysis", "config", "data", "evaluation", "hub", "models", "model_types",
+        "cpu", "errors", "files", "tables", "analysis", "config", "data", "evaluation", "models", "model_types",
         "reports", "results",
     },
     "demo": {"analysis", "data", "errors", "evaluation", "files", "models", "results", "zoo"},
     "train": {"config", "errors", "training"},
     "cli": {
-        "errors", "files", "tables", "analysis", "config", "convert", "data", "demo", "evaluation", "hub", "models",
-        "reports", "results", "train", "training", "zoo",
+        "errors", "tables", "analysis", "config", "convert", "data", "demo", "evaluation", "hub", "models", "reports",
+        "results", "train", "training", "zoo",
     },
     "__init__": {"config", "convert", "data"},
+}  # fmt: skip
+# packages that a function may import: of an extra, or not on every system
+OPTIONAL = {"absl", "fcntl", "gradio", "indicnlp", "mathematics_dataset", "peft", "sacrebleu", "spacy"}
+# those that take seconds to load
+SLOW = {"torch", "transformers", "datasets"}
+# those that `hf-sysgen --help` and what reads only records would wait for, which takes tenths of seconds
+WAITED_FOR = SLOW | {
+    "accelerate", "evaluate", "huggingface_hub", "jinja2", "matplotlib", "networkx", "numpy", "pyarrow", "pydantic",
+    "ruamel", "scipy", "tokenizers",
 }  # fmt: skip
 
 
@@ -78,6 +89,58 @@ def test_the_picture_has_every_file():
 def test_imports_go_one_way(path):
     part = part_of(path)
     assert parts_used(path) <= MAY_USE[part] | {part}
+
+
+def test_every_part_uses_what_it_may():
+    used = {part: set() for part in MAY_USE}
+    for path in FILES:
+        used[part_of(path)] |= parts_used(path) - {part_of(path)}
+    assert used == MAY_USE
+
+
+def modules_of(path: Path, node: ast.stmt) -> list[str]:
+    """Full names of what an import statement of a file may load."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    folders = ["hf_sysgen", *path.relative_to(PACKAGE).parts[:-1]]
+    above = folders[: len(folders) + 1 - node.level] if node.level else []
+    base = ".".join([*above, *filter(None, [node.module])])
+    return [base, *(f"{base}.{alias.name}" for alias in node.names)]
+
+
+def files_of(modules: list[str]) -> set[Path]:
+    """Those of our files that are these modules or packages."""
+    places = (PACKAGE.parent.joinpath(*name.split(".")) for name in modules)
+    return {file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")} & set(FILES)
+
+
+@functools.cache
+def waits_for(path: Path) -> frozenset[str]:
+    """Which of `WAITED_FOR` are loaded with a file of the package, by it or by others of ours."""
+    reached, left, names = set(), {path}, set()
+    while left:
+        file = left.pop()
+        reached.add(file)
+        modules = [name for node in imports_by_place(file)[0] for name in modules_of(file, node)]
+        names |= {name.partition(".")[0] for name in modules}
+        folders = {folder / "__init__.py" for folder in file.parents if folder.is_relative_to(PACKAGE)}
+        left |= (files_of(modules) | folders) - reached
+    return frozenset(names & WAITED_FOR)
+
+
+def saves_time(path: Path, node: ast.stmt) -> bool:
+    """Whether a file is loaded faster because this import stands in a function."""
+    modules = modules_of(path, node)
+    loaded = {name.partition(".")[0] for name in modules} & WAITED_FOR
+    loaded |= {name for file in files_of(modules) for name in waits_for(file)}
+    return not SLOW & waits_for(path) and bool(loaded - waits_for(path))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_in_functions_have_a_reason(path):
+    for node in imports_by_place(path)[1]:
+        optional = modules_of(path, node)[0].partition(".")[0] in OPTIONAL
+        assert optional or saves_time(path, node), f"line {node.lineno}: {ast.unparse(node)}"
 
 
 def files_used(path: Path) -> set[Path]:

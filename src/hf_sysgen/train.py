@@ -9,6 +9,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from hf_sysgen.errors import reported
+
 INTERRUPTED = "interrupted; the same command resumes from the last checkpoint"
 USAGE = """usage: python -m hf_sysgen.train recipe.yaml [dotted.key=value ...]
 every field of a recipe: hf-sysgen recipe fields"""
@@ -20,8 +22,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE, __doc__, sep="\n")
         return 0 if arguments else 2
-    from hf_sysgen.errors import reported
-
     with reported(INTERRUPTED) as outcome:
         train(arguments[0], arguments[1:])
     return outcome.status

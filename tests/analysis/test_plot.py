@@ -17,7 +17,6 @@ from transformers import GenerationConfig
 from typer.testing import CliRunner
 
 import hf_sysgen.analysis.plot
-import hf_sysgen.data
 import hf_sysgen.training.tasks.registry
 from hf_sysgen.analysis.attention import (
     attention_maps,
@@ -453,7 +452,7 @@ def drawn(monkeypatch):
 @pytest.mark.parametrize("row", [0, 1, 2])
 def test_a_story_of_a_run(row, runs, drawn, tmp_path, monkeypatch):
     """People, relations and question in each layer, with the attention weights of the run's model."""
-    monkeypatch.setattr(hf_sysgen.data, "load_benchmark", any_benchmark)
+    monkeypatch.setattr(hf_sysgen.analysis.plot, "load_benchmark", any_benchmark)
     example = made_examples("clutrr")["test"][row]
     done = invoke("example", runs["clutrr"], "--row", row, "-o", tmp_path / "story.png")
     assert done.exit_code == 0, done.output

@@ -359,12 +359,3 @@ def test_reading_a_file_and_checking_it_give_one_cell():
         else:
             decided = {f"model.{key}" for key in loaded.model.fields}
             assert set(read.differences(loaded, "result")) <= decided
-
-
-def test_every_folder_of_recipes_is_shipped():
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    for folder in {path.parent for path in ROOT.glob("recipes/**/*.yaml")}:
-        kinds = sorted({path.suffix for path in folder.iterdir() if path.is_file()}, reverse=True)
-        place = folder.relative_to(ROOT).as_posix()
-        patterns = ", ".join(f'"{place}/*{kind}"' for kind in kinds)
-        assert f'"share/hf-sysgen/{place}" = [{patterns}]' in text

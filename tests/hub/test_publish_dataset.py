@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import datasets
-import huggingface_hub
 import pytest
 import yaml
 from elsewhere import run_elsewhere
@@ -234,7 +233,7 @@ def test_wrong_token(hub: FakeHub, cache: Path, token: str, message: str) -> Non
     ],
 )
 def test_command_line_errors(hub: FakeHub, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str) -> None:
-    monkeypatch.setattr(huggingface_hub, "get_token", lambda: None)
+    monkeypatch.setattr("hf_sysgen.hub.repository.get_token", lambda: None)
     result = CliRunner().invoke(app, ["publish", *words])
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()

@@ -115,7 +115,7 @@ def test_a_checkpoint_of_the_hub_predicts_here(hub: FakeHub, tmp_path: Path, mon
     publish_model(DEFAULT, "org/zoo", api=api(hub))
     # whose address is read from the environment on import
     download = functools.partial(huggingface_hub.snapshot_download, endpoint=hub.endpoint, cache_dir=tmp_path)
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    monkeypatch.setattr("hf_sysgen.evaluation.checkpoints.snapshot_download", download)
     result = CliRunner().invoke(app, ["predict", "-c", "org/zoo", "walk left"])
     assert result.stdout == "I_TURN_LEFT I_WALK\n", result.output
     assert not list(tmp_path.rglob("*.py")), "only our own code is run"

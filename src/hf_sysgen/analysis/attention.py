@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hf_sysgen.analysis.stories import Story
+from hf_sysgen.analysis.stories import Story, parse_story
 from hf_sysgen.data.text.vocabulary import encode_sources, encode_targets
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import source_ids
@@ -99,8 +99,6 @@ def read_input(model: Any, tokenizer: PreTrainedTokenizerFast | None, text: str,
         DataError: a word is unknown. UserError: there is no decoder for a target; see also `parse_story`.
     """
     if tokenizer is None:
-        from hf_sysgen.analysis.stories import parse_story
-
         _no_target(model, target)
         return read_story(model, parse_story(text))
     if not hasattr(model, "generate"):

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch
 
 from hf_sysgen.analysis.attention import Maps, Preferences
 from hf_sysgen.analysis.plotting import GREY, ORANGE, SCALE
@@ -20,8 +22,6 @@ CELL, PANEL, LETTER = 0.15, 1.1, 0.075
 
 def draw_maps(maps: Sequence[Maps], title: str) -> Figure:
     """Draw a row of panels for each layer, a panel for each head, and a block for each kind of attention."""
-    from matplotlib.figure import Figure
-
     sizes = [_block_size(one) for one in maps]
     width = max(sum(columns) for columns, _, _ in sizes) + 0.6
     heights = [len(one.layers) * (row + 0.3) + below + 0.35 for one, (_, row, below) in zip(maps, sizes, strict=True)]
@@ -43,8 +43,6 @@ def draw_maps(maps: Sequence[Maps], title: str) -> Figure:
 
 def draw_layer(maps: Maps, layer: int, title: str, columns: int = 2) -> Figure:
     """Draw the heads of one layer in `columns` columns, narrow enough for half a page."""
-    from matplotlib.figure import Figure
-
     heads = maps.layers[layer]
     rows = -(-len(heads) // columns)
     (first, *_), height, below = _block_size(maps)
@@ -77,8 +75,6 @@ def _label(axes: Any, rows: Sequence[str] | None, columns: Sequence[str] | None)
 
 def draw_preferences(found: Sequence[Preferences], title: str) -> Figure:
     """Draw Figure 1 of Chaabouni et al. 2021: a panel for each layer, heads against signed distances."""
-    from matplotlib.figure import Figure
-
     depth = max(len(one.layers) for one in found)
     widths = [max(1.6, 0.24 * len(one.distances)) for one in found]
     heads = max(len(one.layers[0]) for one in found)
@@ -110,8 +106,6 @@ def circle(count: int, start: float = np.pi) -> np.ndarray:
 
 def arrow(axes: Any, start: np.ndarray, end: np.ndarray, label: str, colour: str, bend: float = 0.0, **style) -> None:
     """An arrow between two places, or another line by its `arrowstyle`, with its label in the middle."""
-    from matplotlib.patches import FancyArrowPatch
-
     axes.add_patch(
         FancyArrowPatch(
             tuple(start), tuple(end), color=colour, connectionstyle=f"arc3,rad={bend}",
@@ -134,8 +128,6 @@ def draw_story(story: Story, layers: Sequence[Any], title: str) -> Figure:
     Args:
         layers: weights (H, N) of each layer.
     """
-    from matplotlib.figure import Figure
-
     heads, nodes = layers[0].shape
     side = 2.2 + 0.2 * nodes
     rows = -(-len(layers) // max(1, int(14 / side)))

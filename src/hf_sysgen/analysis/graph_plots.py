@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from hf_sysgen.analysis.attention_plots import arrow, circle
 from hf_sysgen.analysis.graphs import QueryGraph, WordGraph
@@ -22,8 +24,6 @@ def draw_words(gold: WordGraph, predicted: WordGraph | None, title: str) -> Figu
     this parent and label; blue and dashed: missed; orange: wrong. The labels of words are under them, wrong ones in
     orange with the gold one in blue.
     """
-    from matplotlib.figure import Figure
-
     shown = [_lines(gold, predicted, index) for index in range(len(gold.words))]
     widths = [
         LETTER * max(len(text) for text in (word, gold.roles[index], *(line for line, _ in lines))) + 0.25
@@ -110,8 +110,6 @@ def draw_queries(gold: QueryGraph, predicted: QueryGraph | None, title: str) -> 
     missed; orange: wrong. Types are beside their node, dotted lines join nodes that must differ, and returned nodes
     have a frame.
     """
-    from matplotlib.figure import Figure
-
     none = QueryGraph(frozenset(), {}, frozenset(), frozenset())
     graphs = (gold, predicted or none)
     nodes = sorted({node for graph in graphs for node in _nodes(graph)})
@@ -170,8 +168,6 @@ def _short(relation: str) -> str:
 
 
 def _legend(figure: Any, is_missing: bool) -> None:
-    from matplotlib.lines import Line2D
-
     kinds: dict[str, tuple[str, Any]] = {
         "in both": (GREY, "-"),
         "right, not predicted": (BLUE, "--"),

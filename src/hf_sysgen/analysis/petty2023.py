@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from safetensors import SafetensorError, safe_open
+
 from hf_sysgen.analysis.csordas2021 import Curve, benchmark_of, curve
 from hf_sysgen.config.fields import changes_of
 from hf_sysgen.data.cogs.files import STRUCTURAL
@@ -459,8 +461,6 @@ def ranks(checkpoint: Path) -> list[Ranks]:
 
 def feed_forward_weights(checkpoint: Path) -> list[tuple[str, np.ndarray]]:
     """Names, as in `PROJECTIONS`, and float64 weights (out, in) of all layers."""
-    from safetensors import SafetensorError, safe_open
-
     from hf_sysgen.evaluation.checkpoints import checkpoint_folder
 
     file = checkpoint_folder(checkpoint) / "model.safetensors"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from hf_sysgen.analysis.graphs import READERS, QueryGraph
 from hf_sysgen.analysis.plotting import check_picture, save
 from hf_sysgen.analysis.stories import Story, parse_story, story_of
 from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.data import load_benchmark
 from hf_sysgen.errors import UserError
 from hf_sysgen.results.predictions import Row, read_predictions
 from hf_sysgen.results.reading import read_record
@@ -72,7 +74,6 @@ def plot_example(run: str | Path, output: Path, split: str = "test", row: int = 
     if benchmark == "clutrr":
         return plot_story(run, output, _story(recipe, split, row, data_dir))
     from hf_sysgen.analysis.graph_plots import draw_queries, draw_words
-    from hf_sysgen.analysis.graphs import READERS, QueryGraph
 
     if benchmark not in READERS:
         raise UserError(f"{run}: examples of {benchmark} are not graphs; those of clutrr, {', '.join(READERS)} are")
@@ -113,8 +114,6 @@ def _load(checkpoint: str | Path) -> tuple[Any, Any]:
 
 
 def _story(recipe: Recipe, split: str, row: int, data_dir: Path | None) -> Story:
-    from hf_sysgen.data import load_benchmark
-
     data = load_benchmark(recipe.data.benchmark, recipe.data.config, data_dir=data_dir or recipe.data.data_dir)
     if split not in data or not 0 <= row < len(data[split]):
         sizes = ", ".join(f"{name} has {len(examples):,}" for name, examples in data.items())

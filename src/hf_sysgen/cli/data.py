@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Annotated
 import typer
 
 from hf_sysgen.cli.commands import command
+from hf_sysgen.data.errors import DamagedData, DataError
 from hf_sysgen.errors import INTERRUPTED, reported
 
 app = typer.Typer(
@@ -57,8 +59,6 @@ def prepare(
     cache_dir: CacheDir = None,
 ) -> int:
     """Download, check and convert. Status 2 if some data cannot be had."""
-    import time
-
     status = 0
     for benchmark, one in _chosen(name, config, every):
         from hf_sysgen.data.registry import benchmark_builder
@@ -94,7 +94,6 @@ def verify(
     """
     failed = skipped = passed = 0
     for benchmark, one in _chosen(name, config, every):
-        from hf_sysgen.data.errors import DamagedData, DataError
         from hf_sysgen.data.verify import verify as verified
 
         what = f"{benchmark} {one}:"
@@ -136,7 +135,6 @@ def tokenizer(
 
 def _chosen(name: str | None, config: str | None, every: bool) -> Iterator[tuple[str, str]]:
     """Benchmark and config of what the arguments ask for."""
-    from hf_sysgen.data.errors import DataError
     from hf_sysgen.data.registry import benchmark_info, list_benchmarks
 
     if every == (name is not None):

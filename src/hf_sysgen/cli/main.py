@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,9 +12,13 @@ import typer
 
 from hf_sysgen.cli import analyse as analyse_cli
 from hf_sysgen.cli import data as data_cli
+from hf_sysgen.cli import listing
 from hf_sysgen.cli import recipe as recipe_cli
 from hf_sysgen.cli.commands import command
+from hf_sysgen.config.errors import RecipeError
+from hf_sysgen.errors import UserError
 from hf_sysgen.train import INTERRUPTED
+from hf_sysgen.train import train as train_recipe
 
 app = typer.Typer(
     add_completion=False,
@@ -52,8 +58,6 @@ def list_command(
     kinds = ("models", "benchmarks", "recipes", "sweeps", "zoo")
     if kind not in (*kinds, "all"):
         raise typer.BadParameter(f"{kind!r} is none of {', '.join(kinds)}, all")
-    from hf_sysgen.cli import listing
-
     texts = {
         "models": listing.list_models_text,
         "benchmarks": listing.list_benchmarks_text,
@@ -72,9 +76,7 @@ def train(
     ] = None,
 ) -> None:
     """Train a recipe in this process. Several processes: accelerate launch -m hf_sysgen.train RECIPE."""
-    from hf_sysgen.train import train as run
-
-    run(str(recipe), overrides or [])
+    train_recipe(str(recipe), overrides or [])
 
 
 @command(app)
@@ -132,9 +134,6 @@ def predict(
     ] = False,
 ) -> None:
     """Translate sentences, one line each."""
-    import sys
-
-    from hf_sysgen.errors import UserError
     from hf_sysgen.evaluation.commands import predict_isolated, predict_lines
     from hf_sysgen.zoo import DEFAULT
 
@@ -241,7 +240,6 @@ def sweep(
 
     Keys of a sweep file: recipes, axes, cells, seeds, select.
     """
-    from hf_sysgen.config.errors import RecipeError
     from hf_sysgen.config.sweep import load_sweep
 
     loaded = load_sweep(file, overrides or [])
@@ -280,10 +278,7 @@ def demo(
     space: Annotated[Path | None, typer.Option(help="write a Space of the hub into this folder, serve nothing")] = None,
 ) -> None:
     """Open a page with two checkpoints side by side: answers, attention, accuracy. Needs the extra `demo`."""
-    from importlib.util import find_spec
-
     from hf_sysgen import demo as page
-    from hf_sysgen.errors import UserError
 
     if space is not None:
         page.write_space(space, checkpoints or [])
@@ -336,7 +331,6 @@ def score(
 
     With --against: the difference of two runs on the same examples, and a paired test of it.
     """
-    from hf_sysgen.errors import UserError
     from hf_sysgen.evaluation.score import score_predictions
     from hf_sysgen.evaluation.significance import compare_runs
 

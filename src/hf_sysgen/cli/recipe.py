@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from hf_sysgen.cli.commands import command
+from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.errors import did_you_mean
 
 app = typer.Typer(no_args_is_help=True, help="Show the fields of recipes; rewrite recipes of version 0.1.")
@@ -41,7 +42,6 @@ def fields_text(section: str | None = None) -> str:
     Raises:
         RecipeError: there is no such section.
     """
-    from hf_sysgen.config.errors import RecipeError
     from hf_sysgen.config.fields import FIELDS, SECTIONS
 
     top = "recipe"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import json
-import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from io import StringIO
@@ -18,8 +16,6 @@ from hf_sysgen.config.recipe import Recipe, recipe_of
 from hf_sysgen.config.sections import Paper
 from hf_sysgen.errors import did_you_mean
 
-# where pyproject.toml installs the recipes, below a folder that depends on the kind of installation
-INSTALLED = "share/hf-sysgen/recipes"
 BASE = "base"
 # the longest text of YAML that is read, in characters, and the most values, where an alias counts as all that it
 # repeats: many times what any recipe has, and read in a second
@@ -184,10 +180,9 @@ def file_of(path: Path) -> str:
 
 
 def shipped_recipes() -> Path:
-    """The folder of this package's recipes: in the checkout, or where the installation has put them."""
+    """The folder of this package's recipes: at the top of a checkout, or in the installed package."""
     checkout = Path(__file__).resolve().parents[3] / "recipes"
-    usual = Path(sysconfig.get_path("data")) / INSTALLED
-    return next((folder for folder in (checkout, *_recorded_recipes(), usual) if folder.is_dir()), usual)
+    return checkout if checkout.is_dir() else Path(__file__).resolve().parents[1] / "recipes"
 
 
 def shipped_files() -> dict[str, Path]:
@@ -202,19 +197,6 @@ def shipped_files() -> dict[str, Path]:
     if not paths:
         raise RecipeError(f"{folder}: the package's recipes are not there; install hf-sysgen again, by pip")
     return {path.relative_to(folder).with_suffix("").as_posix(): path for path in paths}
-
-
-def _recorded_recipes() -> Iterator[Path]:
-    """The folder of recipes that the installation recorded, e.g. with `pip install --user`."""
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        package = importlib.metadata.distribution("hf-sysgen")
-        for file in package.files or ():
-            before, folder, _ = file.as_posix().partition(f"{INSTALLED}/")
-            if folder:
-                yield Path(str(package.locate_file(before + folder))).resolve()
-                break
-    # `pip install --target` puts them beside the package, but records another folder
-    yield Path(__file__).resolve().parents[2] / INSTALLED
 
 
 def read_yaml(path: Path, what: str = "recipe") -> dict[str, Any]:

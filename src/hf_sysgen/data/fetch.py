@@ -22,6 +22,8 @@ from typing import BinaryIO, cast
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+import filelock
+
 from hf_sysgen.data.archives import open_member
 from hf_sysgen.data.errors import DamagedData, DataError
 from hf_sysgen.data.info import Source
@@ -209,8 +211,6 @@ def _cached(source: Source, cache_dir: Dir, data_dir: Dir = None) -> Path:
     path = _entry(source, cache_dir)
     if _is_whole(source, path, cache_dir):
         return path
-    import filelock
-
     unfinished = path.with_name(path.name + ".unfinished")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

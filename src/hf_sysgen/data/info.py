@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
+import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 from pydantic.dataclasses import dataclass
 
@@ -347,8 +348,6 @@ def read_benchmarks(path: Path) -> dict[str, BenchmarkInfo]:
 def _document(path: Path) -> dict[str, Any]:
     text = path.read_text(encoding="utf-8")
     if path.is_relative_to(Path(__file__).parent):
-        import yaml
-
         # in C, ten times as fast, but YAML 1.1, and a key may be repeated: a test holds that the files of this package
         # mean the same in both
         return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))

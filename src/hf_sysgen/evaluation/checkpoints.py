@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from huggingface_hub import snapshot_download
 from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoTokenizer
 
@@ -281,8 +282,6 @@ def local_folder(name: str | Path, revision: str | None = None) -> Path:
         return zoo_folder(str(name))
     if not is_hub_id(name):
         return Path(name)
-    from huggingface_hub import snapshot_download
-
     try:
         # beside tokenizer.json, files that a tokenizer can be made from; some models have their weights twice
         wanted, twice = ["*.json", "*.safetensors", "*.model", "*.txt"], ["*/*", "consolidated*"]

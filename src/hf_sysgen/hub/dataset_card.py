@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from huggingface_hub import DatasetCardData
+
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo, Source
 from hf_sysgen.hub.repository import TAG
 from hf_sysgen.hub.templates import render
@@ -33,8 +35,6 @@ def dataset_card(
         counts: config to split to number of examples, in the order of the splits.
         repo_id: "owner/name".
     """
-    from huggingface_hub import DatasetCardData
-
     licences = {hub_licence(config.licence) for config in configs}
     licence = licences.pop() if len(licences) == 1 else "other"
     data = DatasetCardData(

@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from huggingface_hub import EvalResult, EvalResultEntry, ModelCardData, eval_result_entries_to_yaml
+
 from hf_sysgen.config.io import dump_recipe
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
@@ -62,8 +64,6 @@ def model_card(
         UserError: a record of another version, without an example for the snippet, or of an unknown model.
         DataError: a benchmark that this version does not have.
     """
-    from huggingface_hub import ModelCardData
-
     recipe = main.recipe
     benchmark = benchmark_info(recipe.data.benchmark)
     config, paper = benchmark.config(recipe.data.config), _paper(recipe.model.type)
@@ -131,8 +131,6 @@ def leaderboard_entries(record: Record, dataset: str) -> list[dict[str, Any]]:
     Args:
         dataset: "owner/name" of the benchmark on the hub. A task is called CONFIG_SPLIT.
     """
-    from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
-
     benchmark = benchmark_info(record.recipe.data.benchmark)
     scores = {split: next(iter(_scores_of(found).items()), None) for split, found in record.splits.items()}
     return eval_result_entries_to_yaml(
@@ -151,8 +149,6 @@ def leaderboard_entries(record: Record, dataset: str) -> list[dict[str, Any]]:
 
 def eval_results(record: Record, benchmark: BenchmarkInfo, dataset: str | None = None) -> Iterator[Any]:
     """The record's scores as the hub's model-index has them, each a `huggingface_hub.EvalResult`."""
-    from huggingface_hub import EvalResult
-
     for split, found in record.splits.items():
         for key, value in _scores_of(found).items():
             yield EvalResult(

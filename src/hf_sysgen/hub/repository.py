@@ -7,14 +7,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+import yaml
+from huggingface_hub import HfApi, get_token, metadata_load
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, RepositoryNotFoundError
+from huggingface_hub.utils import validate_repo_id
+from huggingface_hub.utils.sha import sha_fileobj
 
 from hf_sysgen.errors import UserError, no_space, one_line
 from hf_sysgen.reports.papers import paper_of, papers
 from hf_sysgen.results.record import new_folder
-
-if TYPE_CHECKING:
-    from huggingface_hub import HfApi
 
 CARD = "README.md"
 CITATION = "CITATION.bib"
@@ -89,8 +92,6 @@ class Repository:
             self._check_access()
 
     def _check_access(self) -> None:
-        from huggingface_hub.errors import RepositoryNotFoundError
-
         card = None
         with self.errors():
             self.api.whoami()
@@ -182,8 +183,6 @@ class Repository:
     @contextmanager
     def errors(self) -> Iterator[None]:
         """What the hub's client raises, as one line that never shows the token."""
-        from huggingface_hub.errors import HfHubHTTPError
-
         try:
             yield
         # the hub's own errors, and those of its layers: no such host, refused, timed out, offline
@@ -216,9 +215,6 @@ def space_for(what: str, folder: str) -> Iterator[None]:
 
 
 def _check_repo_id(repo_id: str) -> None:
-    from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id
-
     try:
         validate_repo_id(repo_id)
         if "/" not in repo_id:
@@ -228,16 +224,11 @@ def _check_repo_id(repo_id: str) -> None:
 
 
 def _sha256(path: Path) -> str:
-    from huggingface_hub.utils.sha import sha_fileobj
-
     with path.open("rb") as file:
         return sha_fileobj(file).hex()
 
 
 def _tags(card: Path) -> list[str]:
-    import yaml
-    from huggingface_hub import metadata_load
-
     try:
         return (metadata_load(card) or {}).get("tags") or []
     # somebody else's card may hold anything
@@ -246,8 +237,6 @@ def _tags(card: Path) -> list[str]:
 
 
 def _api() -> HfApi:
-    from huggingface_hub import HfApi, get_token
-
     token = get_token()
     if token is None:
         raise UserError("no token of the hub: run `hf auth login`, or set HF_TOKEN to a token that may write")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hf_sysgen import __version__
 from hf_sysgen.reports import comparison
 from hf_sysgen.reports.comparison import INTERVAL, RULE, Comparison, TableReport, summarize
 from hf_sysgen.reports.curves import SERIES, Curve, Point, draw_comparison, draw_curves
@@ -48,8 +49,6 @@ def page(reports: Sequence[TableReport], found: Collection) -> str:
         HTML with its style and drawings inside.
     """
     import jinja2
-
-    from hf_sysgen import __version__
 
     records = [record for _, record in found.records]
     papers: dict[str, list[TableReport]] = defaultdict(list)

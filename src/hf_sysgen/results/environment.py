@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from hf_sysgen import __version__
 from hf_sysgen.files import write_whole
 
 STARTS = "starts.json"
@@ -39,8 +40,6 @@ def environment() -> dict[str, Any]:
     import tokenizers
     import torch
     import transformers
-
-    from hf_sysgen import __version__
 
     packages = (torch, transformers, datasets, accelerate, tokenizers, numpy)
     versions = {package.__name__: package.__version__ for package in packages}

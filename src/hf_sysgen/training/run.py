@@ -11,8 +11,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
 import torch
+import transformers
 from accelerate.utils import broadcast_object_list
 from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
@@ -79,9 +81,6 @@ def being_trained(run_dir: Path) -> bool:
 
 def quiet_libraries() -> None:
     """Hide the libraries' progress bars, and their log below warnings."""
-    import datasets
-    import transformers
-
     datasets.disable_progress_bars()
     transformers.utils.logging.disable_progress_bar()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import numpy as np
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
 from hf_sysgen.data.conllu import Word
@@ -138,8 +139,6 @@ def assign(
         bare: whether the eight nouns may have no adjective, see `rule.split_of`.
         seed: for drawing validation from train.
     """
-    import numpy as np
-
     splits: list[str | None] = []
     found: dict[int, list[str]] = {}
     for row, sentence in enumerate(sentences):

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import filelock
+
 from hf_sysgen.data.errors import DataError
 from hf_sysgen.data.text.translation import learn_bpe, learn_sentencepiece, library
 from hf_sysgen.data.text.vocabulary import EOS, Vocabulary
@@ -212,8 +214,6 @@ def learned(
     for line in lines:
         digest.update(f"\n{line}".encode())
     path = Path(cache_dir).expanduser() / "subwords" / f"{kind}-{size}-{digest.hexdigest()[:16]}"
-    import filelock
-
     try:
         if not path.is_file():
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@ the extra `translation`. Nothing here imports `datasets`.
 
 from __future__ import annotations
 
+import importlib
 import io
 import re
 import tempfile
@@ -199,8 +200,6 @@ def sentencepiece_decoder(line: str) -> str:
 
 def library(module: str, package: str = "") -> Any:
     """A module of the extra `translation`. Raises DataError where it is not installed."""
-    import importlib
-
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -33,6 +33,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from hf_sysgen.config.io import parse_overrides
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.citations import bibtex
@@ -233,8 +235,6 @@ def find_tables(name: str) -> list[tuple[Paper, Table]]:
 
 
 def _read(path: Path) -> Paper:
-    import yaml
-
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     content = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
     tables = tuple(_table(f"{path.stem}-{name}", keys) for name, keys in content["tables"].items())
