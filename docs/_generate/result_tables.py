@@ -11,7 +11,7 @@ from kept import cells, kept, records_of, reports
 from pictures import CLUTRR, MAIN_JOB, SLOG, by_length, printed
 
 from hf_sysgen.data.slog.files import CASES as SLOG_CASES
-from hf_sysgen.reports.comparison import NO_NUMBER, REACHED, SMALLER, Comparison, TableReport
+from hf_sysgen.reports.comparison import CHOSEN, NO_NUMBER, REACHED, SMALLER, Comparison, TableReport
 from hf_sysgen.reports.papers import PRECISION, papers
 from hf_sysgen.reports.report import HEADER, SUMMARY, document, remarks, rows_of, rule, summary_rows
 from hf_sysgen.results.record import Record
@@ -30,7 +30,8 @@ def _part(report: TableReport, smaller: bool) -> TableReport:
 
 def _only(cell: Comparison, smaller: bool) -> Comparison:
     with_less = [
-        verdict in (REACHED, SMALLER) or (verdict == NO_NUMBER and ours.budget is not None and ours.budget < 1)
+        verdict in (REACHED, SMALLER)
+        or (verdict in (NO_NUMBER, CHOSEN) and ours.budget is not None and ours.budget < 1)
         for verdict, ours in zip(cell.verdicts, cell.ours, strict=True)
     ]
     kept = [number for number, less in enumerate(with_less) if less is smaller]

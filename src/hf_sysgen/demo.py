@@ -44,11 +44,11 @@ class Bar(NamedTuple):
     @property
     def label(self) -> str:
         kind = "length " if isinstance(self.group, int) else ""
-        return f"{self.split}, {kind}{self.group}: {self.accuracy:.3f} of {self.examples:,}"
+        return f"{self.split}, {kind}{self.group}: {self.accuracy:.1%} of {self.examples:,}"
 
 
 def folder_of(checkpoint: str) -> Path:
-    """The run's folder of a model of the zoo or a folder, in which record and predictions are."""
+    """The folder with record and predictions, for a model of the zoo, a run or a checkpoint."""
     folder = zoo_folder(checkpoint) if checkpoint in zoo_names() else Path(checkpoint)
     return folder if (folder / RESULTS).exists() else folder.parent
 

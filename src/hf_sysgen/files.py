@@ -38,7 +38,7 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
 
 def written_to(path: str | Path) -> Path:
     """
-    The file that a name stands for: a symbolic link is followed.
+    The file to write for a path: symbolic links are followed.
 
     Raises:
         OSError: the name is that of a folder, device or pipe, or no file can have it.
@@ -52,7 +52,7 @@ def written_to(path: str | Path) -> Path:
         # it has a NUL character or is not UTF-8
         raise OSError(errno.EINVAL, "no file can have that name", repr(str(path))) from error
     if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, "is there and no file", str(path))
+        raise OSError(errno.EINVAL, "exists and is not a regular file", str(path))
     return real
 
 
@@ -62,7 +62,7 @@ def read_whole(path: str | Path) -> bytes:
         with open(path, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-                raise OSError(errno.EINVAL, "is a device and no file", str(path))
+                raise OSError(errno.EINVAL, "is a device, not a file", str(path))
             return file.read()
     except ValueError as error:
         raise OSError(errno.EINVAL, "no file can have that name", repr(str(path))) from error

@@ -392,4 +392,4 @@ def _batch(model: Any, ids: list[int]) -> torch.Tensor:
 
 def _no_target(model: Any, target: str | None) -> None:
     if target is not None:
-        raise UserError(f"a {type(model).__name__} has no decoder; leave the target out")
+        raise UserError(f"a {type(model).__name__} has no decoder; do not give a target")

@@ -31,7 +31,7 @@ PROJECTIONS = {"gate_up_proj": ("gate", "input"), "fc1": ("input",), "down_proj"
 
 
 def size(record: Record, key: str) -> int:
-    """A field of the model's config, which the recipe gives or what it goes on from. Raises UserError: neither."""
+    """A field of the model's config, from the recipe or from its pretrained checkpoint. Raises UserError if absent."""
     fields = record.pretrained_fields | record.recipe.model.fields
     if key not in fields:
         raise UserError(f"{record.title}: its recipe has no model.{key}")
@@ -84,10 +84,10 @@ def of_benchmarks_with(
     records: Sequence[Record], what: Callable[[Record], object]
 ) -> tuple[list[Record], dict[str, list[Record]]]:
     """
-    The runs of benchmarks on which some run has what the analysis needs, and the others by benchmark.
+    Split runs by benchmark: benchmarks on which at least one run has what the analysis needs, and the others.
 
     Raises:
-        UserError: that of a run, of those fine-tuned if there is one, because none has it.
+        UserError: no run has it; the error of the first run, preferably of a fine-tuned one.
     """
     having, errors = set(), []
     for record in records:
@@ -106,7 +106,7 @@ def of_benchmarks_with(
 
 
 def check_seeds(records: Sequence[Record]) -> None:
-    """Raises UserError: two of the records, of which a mean is to be taken, differ in more than the seed."""
+    """Raises UserError if records that are to be averaged differ in more than the seed."""
     first = _cell(records[0])
     for record in records[1:]:
         other = _cell(record)

@@ -65,7 +65,8 @@ def plot_example(run: str | Path, output: Path, split: str = "test", row: int = 
     the predicted graph from `predictions.jsonl`.
 
     Raises:
-        UserError: the file is no picture, the folder no run, the example absent or no graph; see also `plot_story`.
+        UserError: the output is not a picture file, the folder is not a run, or the example is missing or not a graph;
+            see also `plot_story`.
     """
     check_picture(output)
     run = Path(run)

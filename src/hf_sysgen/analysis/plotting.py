@@ -34,7 +34,7 @@ def check_picture(path: str | Path) -> None:
     Check the file of a picture before the work for it.
 
     Raises:
-        UserError: the name ends in none of `ENDINGS` or is no file's, or its folder cannot be made or written to.
+        UserError: the ending is not one of `ENDINGS`, the path is not a file, or its folder is not writable.
     """
     path = Path(path)
     if path.suffix.lower() not in ENDINGS:

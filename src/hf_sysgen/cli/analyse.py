@@ -14,9 +14,9 @@ ANALYSES = {
     "early-stopping": "what early stopping would have chosen (Csordas et al. 2021, Figure 1)",
     "loss-accuracy": "loss against accuracy, coloured by step (Csordas et al. 2021, Figures 2 and 4)",
     "double-descent": "accuracy and loss over training (Csordas et al. 2021, Figure 3)",
-    "good-bad-loss": "losses of examples ever right, and of others (Csordas et al. 2021, Figure 5)",
+    "good-bad-loss": "losses of examples ever predicted correctly, and of the others (Csordas et al. 2021, Figure 5)",
     "convergence": "how much faster relative positions learn (Csordas et al. 2021, Figure 6)",
-    "iid-table": "IID accuracies beside those of generalization (Csordas et al. 2021, Table 8)",
+    "iid-table": "IID and generalization accuracies (Csordas et al. 2021, Table 8)",
     "batch-table": "accuracies with a big and with a small batch (Csordas et al. 2021, Table 9)",
     "perplexity-depth": "perplexity against depth and d_model / d_ff (Petty et al. 2023, Figures 2 and 3)",
     "generalization-depth": "generalization against depth (Petty et al. 2023, Figure 4)",
@@ -30,20 +30,20 @@ PLOTS = {
     "attention": "attention weights of every layer and head on TEXT",
     "biases": "the softmax of learned biases by distance (Chaabouni et al. 2021, Figure 1)",
     "story": "a story of CLUTRR as a graph, with the attention of the query edge in each layer",
-    "example": "an example of a run: CLUTRR's with attention, COGS' and CFQ's predicted and right graph",
+    "example": "an example of a run: CLUTRR with attention, COGS and CFQ with predicted and gold graph",
 }
 
 
 def add_to(app: typer.Typer) -> None:
     """Add both commands."""
-    runs = "Write an analysis of a paper, from folders of finished runs, as a table and a figure."
+    runs = "Compute one of a paper's analyses from finished runs, as a table and a figure."
     command(app, text=runs + listed(ANALYSES))(analyse)
-    command(app, text="Write a picture of a checkpoint or of an example." + listed(PLOTS))(plot)
+    command(app, text="Plot a checkpoint or an example." + listed(PLOTS))(plot)
 
 
 def analyse(
     name: Annotated[str, typer.Argument(help="which analysis")],
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="folders of finished runs, or folders of such")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="finished runs, or folders that contain them")],
     output: Annotated[Path, typer.Option("--output", "-o", help="folder for .csv and .png")] = Path("analyses"),
     split: Annotated[
         str | None, typer.Option(help="early-stopping, double-descent, good-bad-loss: which split; default: test")
@@ -53,21 +53,21 @@ def analyse(
     ] = None,
     as_worded: Annotated[
         bool | None,
-        typer.Option("--as-worded", help="early-stopping, convergence: as the paper words it, not as its code has it"),
+        typer.Option("--as-worded", help="early-stopping, convergence: follow the paper's text instead of its code"),
     ] = None,
     loss_split: Annotated[str | None, typer.Option(help="loss-accuracy: default: validation, test, validation")] = None,
     accuracy_split: Annotated[str | None, typer.Option(help="loss-accuracy: default: validation, test, test")] = None,
     first_step: Annotated[
-        int | None, typer.Option(min=0, help="loss-accuracy: evaluations before it are left out; default: 1000")
+        int | None, typer.Option(min=0, help="loss-accuracy: skip evaluations before this step; default: 1000")
     ] = None,
     share: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, help="convergence: of the accuracy to reach; default: 0.8")
+        float | None, typer.Option(min=0.0, max=1.0, help="convergence: share of the best accuracy; default: 0.8")
     ] = None,
     recipe: Annotated[
-        str | None, typer.Option(help="matched-perplexity: of the fine-tuning; default: recipes/petty2023/cogs.yaml")
+        str | None, typer.Option(help="matched-perplexity: fine-tuning recipe; default: recipes/petty2023/cogs.yaml")
     ] = None,
     loss: Annotated[
-        float | None, typer.Option(help="equal-loss: on validation; default: the smallest that all runs have")
+        float | None, typer.Option(help="equal-loss: validation loss; default: the smallest that all runs reach")
     ] = None,
 ) -> None:
     from hf_sysgen.analysis import commands, finding
@@ -90,13 +90,13 @@ def plot(
         str | None, typer.Argument(help='attention, story: words; for CLUTRR "Ann wife Bob, Bob son Cy, Ann ? Cy"')
     ] = None,
     target: Annotated[
-        str | None, typer.Option(help="attention: what the decoder is given; default: what it writes")
+        str | None, typer.Option(help="attention: decoder input; default: the model's own prediction")
     ] = None,
     positions: Annotated[
-        bool | None, typer.Option("--positions", help="attention: where positions alone would look")
+        bool | None, typer.Option("--positions", help="attention: from the position terms only")
     ] = None,
     reach: Annotated[
-        int | None, typer.Option(min=1, help="biases: largest distance, where none is set; default: 8")
+        int | None, typer.Option(min=1, help="biases: largest distance, if the model sets none; default: 8")
     ] = None,
     split: Annotated[str | None, typer.Option(help="example: which split; default: test")] = None,
     row: Annotated[int | None, typer.Option(min=0, help="example: which one of the split; default: 0")] = None,

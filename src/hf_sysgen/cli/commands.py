@@ -28,7 +28,7 @@ def command(
         name: default: that of the function.
         interrupted: the message after Ctrl-C.
         text: for `--help`; default: the function's docstring.
-        below: makes what stands below the options in `--help`.
+        below: makes the text after the options in `--help`.
     """
 
     def add(function: Callable[..., int | None]) -> Callable[..., None]:
@@ -55,10 +55,10 @@ def _with_text(below: Callable[[], str]) -> type[TyperCommand]:
 
 def chosen(name: str, functions: Mapping[str, Callable[..., Any]], options: Mapping[str, Any]) -> functools.partial:
     """
-    One of several functions that a command runs, with those of its options that were given (are not None).
+    The function that a command runs, with the given options (those that are not None).
 
     Raises:
-        UserError: there is no such function, it has not got such an option, or needs one that is not given.
+        UserError: the function is unknown, does not have a given option, or a required option is missing.
     """
     if name not in functions:
         raise UserError(f"there is no {name!r}, only {', '.join(functions)}{did_you_mean(name, functions)}")

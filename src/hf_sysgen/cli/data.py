@@ -28,7 +28,7 @@ MANY = 10_000_000
 Name = Annotated[str, typer.Argument(help="a benchmark, see `hf-sysgen list benchmarks`")]
 OptionalName = Annotated[str | None, typer.Argument(help="a benchmark, see `hf-sysgen list benchmarks`")]
 Config = Annotated[str | None, typer.Argument(help="one of its configs; default: all of them")]
-All = Annotated[bool, typer.Option("--all", help="all benchmarks, but for configs of over 10 million examples")]
+All = Annotated[bool, typer.Option("--all", help="all benchmarks, except configs with over 10 million examples")]
 # not a Path, which would take a slash from the address that C4 may have
 DataDir = Annotated[str | None, typer.Option(help="folder with the benchmarks' files")]
 CacheDir = Annotated[Path | None, typer.Option(help="root of the cache; default: that of datasets")]
@@ -38,7 +38,7 @@ CacheDir = Annotated[Path | None, typer.Option(help="root of the cache; default:
 def describe(
     name: Name,
     config: Annotated[str | None, typer.Argument(help="one of its configs")] = None,
-    lengths: Annotated[bool, typer.Option("--lengths", help="prepare the data if needed, to tell lengths")] = False,
+    lengths: Annotated[bool, typer.Option("--lengths", help="prepare the data if needed, and show lengths")] = False,
     data_dir: DataDir = None,
     cache_dir: CacheDir = None,
 ) -> None:
@@ -58,7 +58,7 @@ def prepare(
     data_dir: DataDir = None,
     cache_dir: CacheDir = None,
 ) -> int:
-    """Download, check and convert. Status 2 if some data cannot be had."""
+    """Download, check and convert. Exit status 2 if some data is not available."""
     status = 0
     for benchmark, one in _chosen(name, config, every):
         from hf_sysgen.data.registry import benchmark_builder
@@ -90,7 +90,7 @@ def verify(
 ) -> int:
     """Check counts and definitions of the splits on the data.
 
-    Status 1 if a check fails or a file is damaged, else 2 if the data of some config cannot be had.
+    Exit status 1 if a check fails or a file is damaged, 2 if the data of some config is not available.
     """
     failed = skipped = passed = 0
     for benchmark, one in _chosen(name, config, every):
@@ -113,7 +113,7 @@ def verify(
         except DataError as error:
             skipped += 1
             print("SKIPPED", what, error, flush=True)
-    print(f"{passed} checks hold, {failed} fail, {skipped} configs skipped as they cannot be prepared")
+    print(f"{passed} checks hold, {failed} fail, {skipped} configs skipped because they cannot be prepared")
     return 1 if failed else 2 if skipped else 0
 
 
@@ -143,7 +143,7 @@ def _chosen(name: str | None, config: str | None, every: bool) -> Iterator[tuple
         for one in benchmark.configs.values() if config is None else [benchmark.config(config)]:
             examples = sum(filter(None, one.num_examples.values()))
             if every and examples > MANY:
-                print(f"LEFT OUT {benchmark.name} {one.name}: {examples:,} examples; to have it, name it")
+                print(f"SKIPPED {benchmark.name} {one.name}: {examples:,} examples; name it to include it")
             else:
                 yield benchmark.name, one.name
 

@@ -31,7 +31,7 @@ app.add_typer(data_cli.app, name="data")
 app.add_typer(recipe_cli.app, name="recipe")
 
 RecipeFile = Annotated[Path, typer.Argument(help="a recipe file, see `hf-sysgen list recipes`")]
-CHECKPOINT_HELP = "a run's folder or a checkpoint's, a model of the zoo (`hf-sysgen list zoo`), or one of the hub"
+CHECKPOINT_HELP = "folder of a run or checkpoint, a model of the zoo (`hf-sysgen list zoo`), or a hub id"
 
 
 def _print_version(asked: bool) -> None:
@@ -54,10 +54,10 @@ def list_command(
     kind: Annotated[str, typer.Argument(help="models, benchmarks, recipes, sweeps, zoo or all")] = "all",
     recipes: Annotated[Path | None, typer.Option(help="folder of the recipe files; default: the package's")] = None,
 ) -> None:
-    """Show the variants, benchmarks with their splits and licences, recipes, sweeps, and trained models."""
+    """List models, benchmarks with their splits and licences, recipes, sweeps, and trained checkpoints."""
     kinds = ("models", "benchmarks", "recipes", "sweeps", "zoo")
     if kind not in (*kinds, "all"):
-        raise typer.BadParameter(f"{kind!r} is none of {', '.join(kinds)}, all")
+        raise typer.BadParameter(f"unknown kind {kind!r}; choose one of {', '.join(kinds)}, all")
     texts = {
         "models": listing.list_models_text,
         "benchmarks": listing.list_benchmarks_text,
@@ -91,20 +91,20 @@ def evaluate(
         int | None, typer.Option(min=1, help="examples decoded together; default: 256, with --shots 16")
     ] = None,
     shots: Annotated[
-        int | None, typer.Option(min=0, help="examples of train in the prompt of a model that is not trained on it")
+        int | None, typer.Option(min=0, help="training examples in the prompt of any model of transformers")
     ] = None,
     shot_rule: Annotated[str, typer.Option(help="with --shots: random, same-length or similar")] = "random",
-    examples: Annotated[int | None, typer.Option(min=1, help="with --shots: only so many of each split")] = None,
+    examples: Annotated[int | None, typer.Option(min=1, help="with --shots: at most this many of each split")] = None,
     constrained: Annotated[
-        bool, typer.Option("--constrained", help="with --shots: only words that targets of the benchmark have")
+        bool, typer.Option("--constrained", help="with --shots: allow only words that occur in the benchmark's targets")
     ] = False,
     prompt: Annotated[str | None, typer.Option(help="with --shots: the template, with {input} in it")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="with --shots: of what is drawn")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="with --shots: random seed")] = 0,
 ) -> None:
     """Decode a benchmark greedily and print exact match with and without oracle output length.
 
-    For translation, the checkpoint's beam search is used and BLEU is printed. With --shots, any model of
-    transformers is judged without training, and the output has a results.json like a run's; default: in runs.
+    Translation uses the checkpoint's beam search and prints BLEU. With --shots, any model of transformers is
+    evaluated without training, and the output folder gets a results.json like that of a run.
     """
     given = (shot_rule, examples, constrained, prompt, seed)
     if shots is None and given != ("random", None, False, None, 0):
@@ -130,7 +130,7 @@ def predict(
     beams: Annotated[int | None, typer.Option(min=1, help="width, 1 is greedy; default: the checkpoint's")] = None,
     max_new_tokens: Annotated[int | None, typer.Option(min=1, help="length limit, EOS included")] = None,
     isolated: Annotated[
-        bool, typer.Option("--isolated", help="in a process that cannot import hf_sysgen, by the checkpoint's own code")
+        bool, typer.Option("--isolated", help="use only transformers and the checkpoint's own code, without hf_sysgen")
     ] = False,
 ) -> None:
     """Translate sentences, one line each."""
@@ -166,7 +166,7 @@ def publish(
     folder: Annotated[
         Path | None, typer.Option(help="write the files, card and code included, into this new folder; send nothing")
     ] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="a further name of this version; may be repeated")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="additional tag; may be repeated")] = None,
     collection: Annotated[
         str | None, typer.Option(help="put it into the owner's collection of this paper, e.g. csordas2021")
     ] = None,
@@ -178,15 +178,15 @@ def publish(
     ] = None,
     config: Annotated[list[str] | None, typer.Option(help="of a benchmark: only this config; may be repeated")] = None,
     allow_restricted: Annotated[
-        bool, typer.Option("--allow-restricted", help="of a benchmark: although its licence is restricted")
+        bool, typer.Option("--allow-restricted", help="of a benchmark: publish even if its licence is restricted")
     ] = False,
     data_dir: Annotated[Path | None, typer.Option(help="of a benchmark: folder with its files")] = None,
     cache_dir: Annotated[Path | None, typer.Option(help="of a benchmark: root of the cache")] = None,
 ) -> None:
     """Push a trained model with its code and card to the hub, or a benchmark as parquet files with its card.
 
-    A model loads without this package, and has the tag seed<seed>-step<step>. The token is that of HF_TOKEN, or of `hf
-    auth login`. Repeat an interrupted command to continue it.
+    The published model loads without this package and has the tag seed<seed>-step<step>. The token comes from HF_TOKEN
+    or `hf auth login`. Repeat an interrupted command to continue it.
     """
     from hf_sysgen.hub.publish import publish as push
 
@@ -221,20 +221,20 @@ def sweep(
     overrides: Annotated[
         list[str] | None, typer.Argument(help="key=value of the sweep, dotted.key=value of its recipes")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="runs at once; default: one a core, 1 on each GPU")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="parallel runs; default: one per core or GPU")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs and their states")] = False,
     run: Annotated[list[str] | None, typer.Option(help="only this run, by its folder; may be repeated")] = None,
     accelerate: Annotated[
         Path | None, typer.Option(help="start each run with accelerate launch and this configuration")
     ] = None,
     slurm: Annotated[
-        str | None, typer.Option(help="hand the runs to Slurm, with these options of sbatch, e.g. '--gres gpu:1'")
+        str | None, typer.Option(help="submit the runs to Slurm, with these sbatch options, e.g. '--gres gpu:1'")
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="picture of the accuracies over training: .png, .pdf or .svg")
     ] = None,
 ) -> int:
-    """Train recipes over axes and seeds, several runs at once, and print results beside the paper's numbers.
+    """Train a grid of recipes and seeds, several runs at once, and compare the results with the paper's numbers.
 
     Finished runs are skipped, killed runs resume.
 
@@ -263,7 +263,7 @@ def export(
     checkpoint: Annotated[str, typer.Argument(help=CHECKPOINT_HELP)],
     onnx: Annotated[Path, typer.Option("--onnx", help="new folder for model.onnx, its tokenizer and configs")],
 ) -> None:
-    """Export a checkpoint to ONNX, with a batch and lengths of any size. Needs the extra `onnx`."""
+    """Export a checkpoint to ONNX, with dynamic batch size and lengths. Needs the extra `onnx`."""
     from hf_sysgen.convert.onnx import export_onnx
 
     print(export_onnx(checkpoint, onnx))
@@ -310,7 +310,7 @@ def report(
     runs: Annotated[list[Path] | None, typer.Option(help="folder with results; may be repeated; default: runs")] = None,
     output: Annotated[Path | None, typer.Option(help="file, .html, .md or .txt; default of all: report.html")] = None,
 ) -> None:
-    """Put results beside the papers' tables: a table in the terminal, or a page of all with plots."""
+    """Compare results with the papers' tables: in the terminal, or for `all` as a page with plots."""
     from hf_sysgen.reports.write import write_report
 
     default = [Path("runs")] if Path("runs").is_dir() else []
@@ -327,7 +327,7 @@ def score(
     against: Annotated[Path | None, typer.Option(help="another run's folder: test whether it is better")] = None,
     split: Annotated[str, typer.Option(help="of two runs: which split")] = "test",
 ) -> None:
-    """Measure a run's predictions again, by split, category and output length; needs no GPU and no model.
+    """Score a run's saved predictions by split, category and output length, without a GPU or model.
 
     With --against: the difference of two runs on the same examples, and a paired test of it.
     """
@@ -337,7 +337,7 @@ def score(
     if against is None:
         print(score_predictions(run, metric or "recorded", setup))
     elif setup is not None:
-        raise UserError("--setup has no effect with --against, where bleu is taken as the benchmark has it")
+        raise UserError("--setup has no effect with --against, which uses the benchmark's own BLEU setup")
     else:
         print(compare_runs(run, against, metric or "accuracy", split))
 

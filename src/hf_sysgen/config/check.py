@@ -102,7 +102,7 @@ def _check_data(recipe: Recipe, config_class: Any, task: str) -> None:
             )
         if data.joint_vocabulary or data.tokenization != "words":
             raise RecipeError(
-                "data.role_scheme is of words, source and target apart: set data.joint_vocabulary=false and "
+                "data.role_scheme needs words and separate vocabularies: set data.joint_vocabulary=false and "
                 "data.tokenization=words",
                 "data.role_scheme",
             )
@@ -111,15 +111,15 @@ def _check_data(recipe: Recipe, config_class: Any, task: str) -> None:
     if model.revision is not None and model.pretrained is None:
         raise RecipeError("model.revision has no effect without model.pretrained; remove it", "model.revision")
     if recipe.peft is not None and model.pretrained is None:
-        raise RecipeError("peft: adapters need model.pretrained, whose weights they leave as they are", "peft")
+        raise RecipeError("peft: adapters need a pretrained model; set model.pretrained", "peft")
     if recipe.in_context is not None and not is_other(model.type):
         raise RecipeError(
-            f"in_context: model.type={model.type} is trained on its benchmark; only models of transformers are judged "
-            "by examples in their prompts",
+            f"in_context: model.type={model.type} cannot be evaluated with examples in the prompt; set "
+            "model.pretrained to a model of transformers",
             "in_context",
         )
     if recipe.in_context is not None and recipe.peft is not None:
-        raise RecipeError("peft has no effect beside in_context, which trains nothing; remove it", "peft")
+        raise RecipeError("peft has no effect with in_context, which trains nothing; remove it", "peft")
     if data.prompt is not None:
         if not is_other(model.type):
             raise RecipeError(
@@ -127,7 +127,7 @@ def _check_data(recipe: Recipe, config_class: Any, task: str) -> None:
                 "data.prompt",
             )
         if data.prompt.count("{input}") != 1:
-            raise RecipeError(f"data.prompt={cut(data.prompt)} must have {{input}} in it, once", "data.prompt")
+            raise RecipeError(f"data.prompt={cut(data.prompt)} must contain {{input}} exactly once", "data.prompt")
     if task == "language_modeling":
         if recipe.batches.sampling != "with_replacement":
             raise RecipeError(
@@ -158,7 +158,7 @@ def _check_pretrained(recipe: Recipe, task: str) -> None:
         raise RecipeError(f"{key} does not go with model.type={recipe.model.type}, a decoder; use 0", key)
     if recipe.data.tokenization != "words":
         raise RecipeError(
-            f"data.tokenization={recipe.data.tokenization} has no effect beside model.pretrained, whose tokenizer "
-            "decides; remove it",
+            f"data.tokenization={recipe.data.tokenization} has no effect with model.pretrained, which brings its own "
+            "tokenizer; remove it",
             "data.tokenization",
         )

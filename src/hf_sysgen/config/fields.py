@@ -1,4 +1,4 @@
-"""What derives from the declared fields of a recipe: their notes, the sections by name, and values by dotted key."""
+"""Derived from the declared fields of a recipe: their descriptions, the sections by name, and values by dotted key."""
 
 from __future__ import annotations
 

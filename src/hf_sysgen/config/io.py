@@ -122,11 +122,11 @@ def named(path: Path) -> Iterator[None]:
 
 def _resolved(path: Path, known_fields: Any = None, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """
-    The sections of a file laid over those of its `base`.
+    The sections of a file, merged over those of its `base`.
 
     Args:
-        known_fields: the names of fields of a model type; where another type stands over that of the base, it keeps of
-            the base's fields only these. None keeps all, which `check_recipe` would refuse.
+        known_fields: returns the field names of a model type. If the file changes `model.type`, only fields of the new
+            type are inherited. None inherits all, which `check_recipe` would refuse.
     """
     sections = read_yaml(path)
     require_sections(sections)
@@ -204,7 +204,7 @@ def read_yaml(path: Path, what: str = "recipe") -> dict[str, Any]:
     The mapping in a YAML file.
 
     Raises:
-        RecipeError: the file cannot be read, or is no mapping of distinct words.
+        RecipeError: the file cannot be read, is not a mapping, or repeats a key.
     """
     try:
         with path.open(encoding="utf-8") as file:
@@ -218,7 +218,7 @@ def read_yaml(path: Path, what: str = "recipe") -> dict[str, Any]:
         raise RecipeError(f"{path}: a {what} is a mapping of keys to values, this is {cut(keys)}")
     for key in _keys(keys):
         if not isinstance(key, str):
-            raise RecipeError(f"{path}: {cut(key)}: keys are words")
+            raise RecipeError(f"{path}: key {cut(key)} must be text")
     return keys
 
 
@@ -266,7 +266,7 @@ def _values(node: Any, known: dict[int, int]) -> int:
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
-    """Values by dotted key of `key=value` texts, the values in YAML. Raises RecipeError where one is none."""
+    """Parse `dotted.key=value` texts; values are YAML. Raises RecipeError for any other text."""
     given: dict[str, Any] = {}
     for override in overrides:
         key, equals, value = override.partition("=")

@@ -1,6 +1,6 @@
 """
-A recipe: everything that a run depends on, in sections. Names of cells, hashes, checks before resuming and comparisons
-over seeds derive from what its fields declare.
+A recipe: everything that a run depends on, in sections. Run names, hashes, the check before resuming and the comparison
+of seeds derive from the declared fields.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Recipe(Sections):
         return flattened(self.to_dict())
 
     def differences(self, other: Recipe, *changes: Change) -> dict[str, tuple[Any, Any]]:
-        """Of the fields that change one of these, those whose values differ: dotted key -> ours and theirs."""
+        """Fields with one of these effects whose values differ: dotted key -> (this recipe's value, the other's)."""
         ours, theirs = self.flat(), other.flat()
         return {
             key: (ours.get(key), theirs.get(key))
@@ -74,7 +74,7 @@ class Recipe(Sections):
 
     @property
     def hash(self) -> str:
-        """16 hex digits over all fields but those that change nothing. Recipes of one hash compute the same."""
+        """16 hex digits over all fields that change anything. Recipes with the same hash compute the same."""
         return self._digest(lambda change: change != "nothing")
 
     @property

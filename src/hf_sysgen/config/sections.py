@@ -86,17 +86,17 @@ class Model(Section):
     model_config = ConfigDict(extra="allow")
 
     type: str = "auto"
-    """A model type of `hf-sysgen list models`, or one of your own (docs/new_variant.md). Beside `pretrained` also one
-    of transformers that writes text, e.g. t5, bart, llama, qwen3; `auto` is the checkpoint's."""
+    """A model type of `hf-sysgen list models`, or your own (docs/new_variant.md). With `pretrained`, also a text
+    generator of transformers, e.g. t5, bart, llama, qwen3; `auto` takes the checkpoint's type."""
     pretrained: str | None = None
-    """Folder or hub id of a checkpoint of this type, with its tokenizer, to fine-tune: of this package a decoder, of
-    transformers any AutoModelForSeq2SeqLM or AutoModelForCausalLM. It decides the sizes; sizes given beside it must be
-    the same."""
+    """Folder or hub id of a checkpoint to fine-tune, with its tokenizer: a decoder of this package, or any
+    AutoModelForSeq2SeqLM or AutoModelForCausalLM of transformers. Sizes come from the checkpoint; sizes in the recipe
+    must match it."""
     revision: Annotated[str | None, ADDED] = None
     """Commit, tag or branch of a hub id; null for the newest. The record has the commit."""
     size_class: str | None = None
-    """Class of equal size of a depth-width decoder (Petty et al. 2023, Table 1); with `num_hidden_layers` it decides
-    all sizes. Sizes given beside it must be the same."""
+    """Size class of a depth-width decoder (Petty et al. 2023, Table 1). Together with `num_hidden_layers` it sets all
+    sizes; sizes in the recipe must match it."""
     attn_implementation: Annotated[Literal["auto", "sdpa", "eager"], ROUNDING] = "auto"
     """Implementation of attention. `auto` takes the faster one: eager in training on a CPU with attention dropout."""
 
@@ -116,31 +116,32 @@ class Data(Section):
     data_dir: Annotated[str | None, NOTHING] = None
     """Folder with the upstream files; null to find them as `load_benchmark` does."""
     tokenization: Annotated[Literal["words", "characters", "bpe", "sentencepiece"], TEXT] = "words"
-    """Words between blanks, characters (mathematics), or for translation subwords learned from the training split."""
+    """Words between spaces, characters (mathematics), or subwords learned from the training split (translation)."""
     subwords: Annotated[Count | None, TRANSLATION] = None
     """Number of merges of `bpe`, or of pieces of `sentencepiece`."""
     joint_vocabulary: Annotated[bool, TEXT] = False
     """Whether source and target share one vocabulary (COGS, PCFG SET) or have their own (SCAN, CFQ)."""
     source_start: Annotated[bool | None, Note(tasks=("seq2seq",))] = None
-    """Whether a start symbol stands before each source; null for what the model's authors do."""
+    """Whether each source starts with a start symbol; null follows the model's authors."""
     prompt: Annotated[str | None, Note(tasks=("seq2seq",), added=True)] = None
-    """What a pretrained model of transformers reads, with `{input}` in it. null: an encoder-decoder reads the input as
-    it is, a decoder "Input: {input}", and in a new line "Output:", as in the tasks for lm-evaluation-harness."""
+    """Prompt template with `{input}`, for a pretrained model of transformers. null: the input itself for an
+    encoder-decoder; for a decoder "Input: {input}" and on a new line "Output:", as in the tasks for
+    lm-evaluation-harness."""
     role_scheme: str | None = None
     """Roles of words for a role-filler model: a name of `role_schemes()` in hf_sysgen.data.text.roles, or a file
-    (.yaml, .yml, .json); null takes each word as its own role."""
+    (.yaml, .yml, .json); null makes each word its own role."""
     train_eos: Annotated[bool, TEXT] = True
     """Whether the end symbol is a label. Without it only the oracle-length evaluation makes sense (Newman et al.
     2020)."""
     tokenizer: Annotated[str | None, PRETRAINING] = None
     """For pretraining: a folder, e.g. of `hf-sysgen data tokenizer`, or a hub id, e.g. google-t5/t5-base."""
     context_length: Annotated[int, Field(ge=2), PRETRAINING] = 1024
-    """For pretraining: tokens of an example."""
+    """For pretraining: tokens per example."""
     streams: Annotated[Count, Note("bits", PRETRAINING.tasks)] = 1
-    """For pretraining: parts that the shards of the text are dealt out to. An update takes equally many examples of
-    each, on any number of processes that divides them."""
+    """For pretraining: number of streams that the shards are distributed over. Each update takes the same number of
+    examples from every stream. Must be a multiple of the number of processes."""
     validation_examples: Annotated[Count, PRETRAINING] = 1000
-    """For pretraining: examples from the beginning of the validation split that perplexity is measured on."""
+    """For pretraining: perplexity is measured on this many examples from the start of the validation split."""
 
 
 class FixedSize(Section):
@@ -151,8 +152,9 @@ class FixedSize(Section):
     size: Count
     """Examples of an update, over all processes and accumulated parts."""
     length_buckets: Annotated[Count, ROUNDING] = 1
-    """Parts that an update's examples are cut into after sorting by length. Each is padded to its own longest example;
-    gradients are accumulated. The same update with less padding. In pretraining: gradient accumulation."""
+    """Number of parts that an update's examples are split into after sorting by length. Each part is padded to its own
+    longest example and gradients are accumulated: the same update with less padding. In pretraining: number of
+    gradient accumulation steps."""
 
     @model_validator(mode="after")
     def _buckets_fit(self) -> FixedSize:
@@ -169,7 +171,7 @@ class WithReplacement(FixedSize):
 
 
 class Epochs(FixedSize):
-    """Examples are shuffled anew each epoch; its last batch is smaller where they do not divide."""
+    """Examples are reshuffled each epoch. The last batch of an epoch may be smaller."""
 
     sampling: Literal["epochs"]
     """How examples are drawn."""
@@ -183,12 +185,12 @@ class MaxTokens(Section):
     sampling: Literal["max_tokens"]
     """How examples are drawn."""
     max_tokens: Count
-    """Most tokens of a batch: examples times the longest source or target."""
+    """Maximum tokens per batch: number of examples times the longest source or target."""
     per_update: Count = 1
     """Batches of an update, over all processes: fairseq's GPUs times update_freq."""
     resample: Count | None = None
-    """Draw so many training examples with replacement, once, and make the batches of these; an epoch is one pass over
-    them (Dessi & Baroni 2019). null for each example once."""
+    """Before training, draw this many examples with replacement and train on these; an epoch is one pass over them
+    (Dessi & Baroni 2019). null uses each example once."""
     epochs: Count | None = None
     """End after so many epochs, if that is before `training.max_steps`."""
 
@@ -207,20 +209,20 @@ class Training(Section):
     max_steps: Annotated[int, Field(ge=0, lt=2**32)]
     """Optimizer updates; 0 with `in_context` alone."""
     learning_rate: Positive
-    """Of the optimizer; under the schedule noam the factor before hidden_size^-1/2."""
+    """Learning rate, or its peak if the schedule changes it; for `noam` the factor before hidden_size^-1/2."""
     optim: str = "adamw_torch_fused"
     """Any optimizer that transformers knows. Weight decay is decoupled."""
     optim_args: Arguments | None = None
-    """Its further arguments, e.g. "momentum=0.99,nesterov=true" of sgd, which is fairseq's `nag` at a constant learning
-    rate."""
+    """Further optimizer arguments, e.g. "momentum=0.99,nesterov=true" for sgd, which equals fairseq's `nag` at a
+    constant learning rate."""
     adam_beta1: Fraction = 0.9
-    """Of Adam."""
+    """Adam's beta1."""
     adam_beta2: Fraction = 0.999
-    """Of Adam."""
+    """Adam's beta2."""
     adam_epsilon: Positive = 1e-8
-    """Of Adam."""
+    """Adam's epsilon."""
     weight_decay: NotNegative = 0.0
-    """Of all parameters, biases and norms included."""
+    """Weight decay of all parameters, including biases and norms."""
     max_grad_norm: NotNegative = 0.0
     """Global L2 norm that gradients are clipped to; 0 for no clipping."""
     label_smoothing_factor: Annotated[Fraction, TEXT] = 0.0
@@ -239,7 +241,7 @@ class Training(Section):
     """Steps between checkpoints that a killed run resumes from. Under early stopping it is `eval_steps`, because the
     best weights must be among the saved ones."""
     kept_steps: Annotated[tuple[Count, ...], Field(strict=False), BITS] = ()
-    """Steps whose weights are kept, in folders `step-N` like `model`; each is evaluated."""
+    """Steps at which the model is evaluated and saved permanently, in folders `step-N` with the layout of `model`."""
     logging_steps: Annotated[Count, NOTHING] = 50
     """Steps between logged losses."""
     report_to: Annotated[str | Annotated[tuple[str, ...], Field(strict=False)], NOTHING] = "tensorboard"
@@ -313,24 +315,24 @@ class EarlyStopping(Section):
 
 
 class Evaluation(Section):
-    """How the model is judged."""
+    """How the model is evaluated."""
 
     batch_size: Annotated[Count, NOTHING] = 256
     """Examples decoded together."""
     examples: Annotated[Count | None, BITS] = None
-    """Examples of each split in evaluations during training, a fixed random choice; null for all. The evaluation at the
-    end takes all."""
+    """Evaluations during training use a fixed random sample of this many examples per split; null uses all. The final
+    evaluation always uses all."""
     save_example_losses: Annotated[bool, Note("nothing", tuple(task for task in LABELS if task != "translation"))] = (
         False
     )
     """Whether evaluations during training keep the loss of every example, in the run's folder `evaluations`, about 10
     bytes each."""
     num_beams: Annotated[Count, TRANSLATION] = 1
-    """Beams of the search for a translation; 1 is greedy, as all other tasks decode."""
+    """Beam width for translation; 1 is greedy. All other tasks decode greedily."""
     length_penalty: Annotated[float, TRANSLATION] = 1.0
-    """Power of the length that a translation's log-probability is divided by."""
+    """Exponent of the length by which a translation's log-probability is divided."""
     early_stopping: Annotated[EarlyStopping | None, LABELED] = None
-    """When to stop before `training.max_steps`, and that the best weights are kept; null to train to the end."""
+    """Stop before `training.max_steps` and keep the best weights; null trains to the end."""
 
     @model_validator(mode="after")
     def _agree(self) -> Evaluation:
@@ -340,8 +342,8 @@ class Evaluation(Section):
 
 
 class Peft(Section):
-    """Low-rank adapters of the package PEFT (LoRA, Hu et al. 2021) instead of all weights. Its own names and defaults.
-    The saved model has them merged."""
+    """Train low-rank adapters (LoRA, Hu et al. 2021) with the package PEFT instead of all weights. Names and defaults
+    are those of PEFT. In the saved model the adapters are merged."""
 
     r: Count = 8
     """Rank of each adapter."""
@@ -350,25 +352,25 @@ class Peft(Section):
     lora_dropout: Fraction = 0.0
     """Dropout before each adapter."""
     target_modules: str | Annotated[tuple[str, ...], Field(strict=False)] | None = None
-    """Ends of the names of linear layers, or `all-linear`; null for PEFT's choice for the model type."""
+    """Name suffixes of linear layers, or `all-linear`; null uses PEFT's default for the model type."""
 
 
 class InContext(Section):
-    """Judge `model.pretrained` as it is, by prompts with examples of train before the input. Nothing is trained: such a
-    recipe has neither `batches` nor `training`."""
+    """Evaluate `model.pretrained` without training, with training examples in the prompt. The recipe then has neither
+    `batches` nor `training`."""
 
     shots: Annotated[int, Field(ge=0)]
     """Examples before each input."""
     rule: Literal["random", "same-length", "similar"] = "random"
-    """Which ones, of those with another input: drawn from all; drawn from those whose input has as many words, or the
-    nearest number; or those whose inputs share most words (Jaccard index of the sets of words), the most similar last.
-    `seed` draws, and breaks ties."""
+    """How they are chosen. `random`: at random. `same-length`: at random among inputs with the same number of words, or
+    the closest number. `similar`: the inputs that share the most words (Jaccard index), the most similar last. The test
+    input itself is never used. `seed` decides random choices and ties."""
     examples: Count | None = None
     """Examples of each split that are judged, drawn by `seed`; null for all."""
     splits: Annotated[tuple[str, ...], Field(strict=False)] | None = None
     """Splits that are judged; null for all but train."""
     constrained: bool = False
-    """Whether the answer can have only words that targets of the benchmark have."""
+    """Whether decoding allows only words that occur in the benchmark's targets."""
 
 
 # what a recipe without training has in its place; it has no effect
@@ -417,7 +419,7 @@ class Sections(Section):
     peft: Annotated[Peft | None, ADDED] = None
     """Train low-rank adapters of `model.pretrained`; null to train all weights."""
     in_context: Annotated[InContext | None, ADDED] = None
-    """Judge `model.pretrained` without training; null to train."""
+    """Evaluate `model.pretrained` without training; null to train."""
     paper: Paper = Paper()
     """The paper's number."""
     seed: Annotated[Below32Bits, SEED] = 0

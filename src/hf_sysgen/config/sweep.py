@@ -52,7 +52,7 @@ class SweepFile(BaseModel):
     def _keys_once(self) -> SweepFile:
         for key in self.axes:
             if any(key in cell for cell in self.cells):
-                raise ValueError(f"axes: {key} stands in `cells` too, where only one of them can decide it")
+                raise ValueError(f"axes: {key} is also in `cells`; remove one of them")
         return self
 
 

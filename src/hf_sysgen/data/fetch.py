@@ -88,8 +88,8 @@ def mirror_folder(what: str) -> Path | None:
 
 
 def as_found(source: Source, data_dir: Dir = None) -> Source | None:
-    """The source with the checksum of the file in the mirror folder; None if there is no such file. For files that
-    users make themselves, whose content is not known in advance.
+    """The source, with the checksum of the file in the mirror folder; None without that file. For files that users
+    make themselves, so that their content is not known in advance.
 
     Raises:
         DataError: `HF_SYSGEN_DATA_DIR` names no folder; DamagedData: the file cannot be read.

@@ -130,7 +130,7 @@ class ConfigInfo:
         return tuple(self.num_examples)
 
     def of_kind(self, kind: SplitKind) -> tuple[str, ...]:
-        """The splits of that kind; none where there is no such one."""
+        """The splits of that kind, possibly none."""
         return tuple(split for split in self.splits if self.kinds.get(split) == kind)
 
     def meaning(self, split: str) -> str:

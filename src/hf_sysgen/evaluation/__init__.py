@@ -1,1 +1,1 @@
-"""How well a model generalizes: decoding, metrics and the results record."""
+"""How well a model generalizes: decoding, metrics and significance tests."""

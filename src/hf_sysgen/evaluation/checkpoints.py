@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 # what transformers reports of weights that do not fit the config
 _UNLIKE = {
     "missing_keys": "lacks",
-    "mismatched_keys": "has another size than config.json says of",
-    "unexpected_keys": "has what config.json has no place for:",
+    "mismatched_keys": "does not have the sizes in config.json for",
+    "unexpected_keys": "has weights that config.json does not describe:",
 }
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
@@ -64,7 +64,7 @@ def load_any_checkpoint(path: str | Path, dtype: Any = torch.float32) -> tuple[A
         dtype: dtype of the weights; "auto" keeps the checkpoint's.
 
     Raises:
-        UserError: a file is absent or cut short, or the model is none of this package's.
+        UserError: a file is missing or truncated, or the model is not one of this package.
     """
     model, tokenizer = read_checkpoint(path, dtype=dtype)
     return _to_device(model), tokenizer
@@ -89,14 +89,15 @@ def read_checkpoint(
         options: for `from_pretrained`, including fields of the config; `dtype` is float32 by default.
 
     Raises:
-        UserError: a file is absent or cut short, or the model is none of these, or not such a one.
+        UserError: a file is missing or truncated, the model is of another package, or `writes` is set and it is not
+            text-to-text.
     """
     folder = checkpoint_folder(path, revision)
     name, model_class, is_writer = _class_of(folder)
     if writes and not is_writer:
         raise UserError(
-            f"{folder / 'config.json'}: the model is a {name}, which does not turn texts into texts; its scores are "
-            "in the results.json of its run"
+            f"{folder / 'config.json'}: the model is a {name}, which is not text-to-text; its scores are in the "
+            "results.json of its run"
         )
     if model_class is None:
         raise UserError(
@@ -212,7 +213,7 @@ def check_unchanged(folder: Path) -> None:
 
 
 def checkpoint_folder(path: str | Path, revision: str | None = None) -> Path:
-    """The folder that a name stands for, of a run its `model`. Raises UserError: there is no config.json."""
+    """The checkpoint folder for a name; for a run, its folder `model`. Raises UserError if it has no config.json."""
     path = local_folder(path, revision)
     if (path / MODEL / "config.json").exists():
         path = path / MODEL

@@ -72,7 +72,7 @@ def evaluate_checkpoint(
             raise DataError(f"unknown split {name!r} of {benchmark} {config or ''}; it has: {', '.join(data)}")
     translates = task == "translation"
     if translates and not model.config.is_encoder_decoder:
-        raise UserError(f"{checkpoint}: the model is a decoder, which {benchmark} is not for")
+        raise UserError(f"{checkpoint}: the model is a decoder; {benchmark} needs an encoder-decoder")
     metrics = {}
     rows: list[Row] = []
     for name in names:

@@ -96,14 +96,14 @@ def evaluate_split(
     """
     Decode every example greedily and compare it with its reference.
 
-    Examples are sorted by length, to save padding. No prediction depends on its batch; the last digits of a loss do, so
-    that several processes agree with one to about 1e-6. Each batch is decoded for as many steps as its longest
+    Examples are sorted by length, to save padding. Predictions do not depend on the batch. Losses do in their last
+    digits: one and several processes agree to about 1e-6. Each batch is decoded for as many steps as its longest
     reference has tokens, with EOS (encoder_decoder_interface.py:35 of Csordas et al.), so no reference exceeds the
     limit.
 
-    First the model reads the references, in one pass. Up to and including its first wrong choice, it would make the
-    same choices by itself. So this pass gives all examples that are right, with or without EOS, and for the others the
-    step at which decoding token by token must start.
+    First, one teacher-forced pass over the references. Up to and including its first wrong token, greedy decoding would
+    choose the same tokens. So this pass finds all examples that are correct, with or without EOS, and for the others
+    the step at which token-by-token decoding must start.
 
     Args:
         model: an encoder-decoder model, or a decoder that continues the source; its mode is restored.

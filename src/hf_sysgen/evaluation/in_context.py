@@ -1,4 +1,4 @@
-"""Which examples of train stand in a prompt, and which tokens an answer may have."""
+"""Choose the training examples in a prompt, and the tokens allowed in an answer."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Shots:
     Examples for the prompts of a benchmark, chosen by a rule.
 
     Args:
-        inputs: of train.
+        inputs: the inputs of the training split.
         rule: `random`, `same-length` or `similar`, see the section `in_context` of a recipe.
-        count: examples of a prompt.
-        seed: with the example's number, of what is drawn.
+        count: examples per prompt.
+        seed: random seed; combined with the example's number.
     """
 
     def __init__(self, inputs: Sequence[str], rule: str, count: int, seed: int):
@@ -32,11 +32,11 @@ class Shots:
 
     def rows_for(self, text: str, number: int) -> list[int]:
         """
-        Rows of train, the nearest one last; none has this very input.
+        Rows of the training split, the most similar last. Rows with the same input are excluded.
 
         Args:
-            text: the input that is asked for.
-            number: of the example in its split.
+            text: the test input.
+            number: position of the example in its split.
         """
         # one more for each row with the same input, which is left out
         order = np.random.default_rng((self.seed, number)).permutation(len(self.inputs))

@@ -1,6 +1,6 @@
 """
-Translate with a checkpoint as a stranger would: `python -I stranger.py FOLDER SENTENCE ...`, with transformers and
-torch, through the Auto classes and the checkpoint's own code. This package is made impossible to import first.
+Predict with a checkpoint without this package: `python -I isolated.py FOLDER SENTENCE ...`. Uses only torch,
+transformers' Auto classes and the checkpoint's own code. An import of this package raises an error.
 """
 
 import sys
@@ -29,7 +29,7 @@ def main(folder, sentences):
     model = auto_class.from_pretrained(folder, trust_remote_code=True)
     template = getattr(config, "prompt_template", None) or "{input}"
     batch = tokenizer([template.replace("{input}", text) for text in sentences], padding=True, return_tensors="pt")
-    # a decoder alone gives back what it has read before what it adds
+    # the output of a decoder-only model starts with its input
     generated = model.generate(**batch)[:, batch["input_ids"].shape[1] if alone else 0 :]
     for words in tokenizer.batch_decode(generated, skip_special_tokens=True):
         print(words)

@@ -1,4 +1,4 @@
-"""What a model of transformers reads and what it is to write, as text and as token ids."""
+"""Prompts and answers for models of transformers, as text and as token ids."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class Prompts:
 
     def encode_pairs(self, prompts: Sequence[str], targets: Sequence[str]) -> tuple[list[list[int]], list[list[int]]]:
         """
-        Ids of prompts, and of targets with EOS. A decoder's target has the ids that it has behind its prompt and a
-        blank.
+        Ids of prompts, and of targets with EOS. For a decoder, a target is tokenized as it continues the prompt and a
+        space.
         """
         if not prompts:
             return [], []
@@ -83,8 +83,8 @@ def prompts_of(model: Any, tokenizer: PreTrainedTokenizerFast) -> Prompts:
 
 def by_words(records: Iterable[Decoded], tokenizer: PreTrainedTokenizerFast, targets: Sequence[str]) -> list[Decoded]:
     """
-    Records of pieces of words (see `evaluate_split`) as those of words: `exact` says whether the prediction has the
-    target's words, in whatever pieces; `target_length` are words, and `tokens` the pieces of the reference.
+    Turn subword-level records (see `evaluate_split`) into word-level records. `exact`: whether the prediction has the
+    target's words, however split into subwords. `target_length` counts words, `tokens` the reference's subwords.
     """
     found = []
     for record in records:

@@ -31,7 +31,7 @@ def _column(rows: Rows, name: str) -> list[Any]:
     if lacking := values.count(None):
         some = f"{lacking} of {len(rows)} lack it, perhaps because lines are damaged"
         why = "it is of another task" if lacking == len(rows) else some
-        raise UserError(f"the predictions have no {name!r}, which this metric is of; {why}")
+        raise UserError(f"this metric needs {name!r}, which the predictions lack; {why}")
     return values
 
 
@@ -120,7 +120,7 @@ def score_predictions(path: Path, metric: str = "recorded", setup: str | None = 
     Tables of a metric for each split of a run, also by category and by length of the reference.
 
     Args:
-        path: a run's folder, or its predictions.jsonl; the results.json beside it tells if BLEU was recorded.
+        path: a run's folder, or its predictions.jsonl; the results.json next to it says whether BLEU was recorded.
         metric: one of `SCORES`.
         setup: of `bleu`, one of `hf_sysgen.evaluation.metrics.bleu.SETUPS`; by default that of the run's benchmark.
 

@@ -40,7 +40,7 @@ class Significance(NamedTuple):
 def match_test(first: Sequence[bool], second: Sequence[bool]) -> Significance:
     """
     McNemar's exact test of two models on the same examples (accuracy, COMP). Under the null hypothesis, if only one
-    model is right, each is it with probability 1/2.
+    model is right, it is each of the two with probability 1/2.
 
     Args:
         first, second: whether each example is right.
@@ -147,7 +147,7 @@ def runs_test(first: str | Path, second: str | Path, metric: str = "accuracy", s
         return bleu_test(*predictions, references, setup=bleu_setup(*names, split))
     scores = _columns(before, after, metric, split, metric)
     if not all(isinstance(value, int | float) for column in scores for value in column):
-        raise UserError(f"{metric!r} is no number of each prediction of {split}; take e.g. loss")
+        raise UserError(f"predictions of {split} have no number {metric!r}; use e.g. loss")
     return permutation_test(*scores)
 
 

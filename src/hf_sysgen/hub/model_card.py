@@ -203,7 +203,7 @@ def _about(record: Record, benchmark: BenchmarkInfo, config: ConfigInfo) -> str:
         commit = f"commit {kept.commit}, " if kept.commit else ""
         origin += f" ({commit}weights of sha256 {kept.sha256[:16]})"
     if (peft := record.recipe.peft) is not None:
-        origin += f", {record.trained_parameters:,} of them in adapters of rank {peft.r}, which alone were trained,"
+        origin += f", with only adapters of rank {peft.r} trained ({record.trained_parameters:,} parameters),"
     if (how := record.recipe.in_context) is not None:
         return (
             f"{what[0].upper()}{what[1:]},{origin}, with {record.num_parameters:,} parameters, judged as it is on "
@@ -290,9 +290,9 @@ def _by_length(split: SplitMetrics) -> dict[str, tuple[int, float]]:
 def _limits(records: Sequence[Record], main: Record, benchmark: BenchmarkInfo, config: ConfigInfo) -> Iterator[str]:
     recipe = main.recipe
     if recipe.model.pretrained is None and recipe.data.tokenization == "words" and benchmark.task == "seq2seq":
-        yield "It knows the words of its benchmark and no others: hf-sysgen refuses a sentence with another word."
+        yield "It knows only the words of its benchmark; hf-sysgen refuses a sentence with an unknown word."
     weak = [
-        f"{split} {what}{case} ({share:.2f} of {count:,})"
+        f"{split} {what}{case} ({100 * share:.0f} % of {count:,})"
         for split, found in main.splits.items()
         for by, what in ((_by_category, ""), (_by_length, "length "))
         for case, (count, share) in by(found).items()
@@ -301,13 +301,13 @@ def _limits(records: Sequence[Record], main: Record, benchmark: BenchmarkInfo, c
     if weak:
         yield f"Accuracy is below 50 % on: {', '.join(weak)}."
     if benchmark.task == "language_modeling" and recipe.data.data_dir:
-        yield f"It has read the text in `{recipe.data.data_dir}`, which may be a small part of the benchmark's."
+        yield f"It was trained on the text in `{recipe.data.data_dir}`, which may be a small part of the benchmark."
     if len(records) == 1:
-        yield "One seed was trained: how much results vary from seed to seed is not known."
+        yield "Only one seed was trained, so the variance over seeds is not known."
     if recipe.paper.cell:
         yield (
-            f"The paper's numbers are of its own budget ({recipe.paper.cell}); this one had {main.steps:,} steps of "
-            f"{_batch(recipe)}."
+            f"The paper's numbers are for its own budget ({recipe.paper.cell}); this model was trained for "
+            f"{main.steps:,} steps of {_batch(recipe)}."
         )
     if main.best_step is not None:
         yield f"These are the weights of step {main.best_step:,}, which scored best on the split `validation`."

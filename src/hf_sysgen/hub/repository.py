@@ -220,7 +220,7 @@ def _check_repo_id(repo_id: str) -> None:
         if "/" not in repo_id:
             raise HFValidationError("it has no owner")
     except HFValidationError as error:
-        raise UserError(f"{repo_id!r} is no name of a repository ({one_line(error)}); give owner/name") from error
+        raise UserError(f"{repo_id!r} is not a repository name ({one_line(error)}); give owner/name") from error
 
 
 def _sha256(path: Path) -> str:

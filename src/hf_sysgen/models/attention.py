@@ -54,8 +54,8 @@ def softmax(scores: torch.Tensor) -> torch.Tensor:
 
 def masked(scores: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
     """
-    Scores, a bias of theirs, or another boolean mask (B, H, Q, K), under a mask that is additive, boolean (True =
-    attend) or None.
+    Apply an attention mask (additive, boolean with True = attend, or None) to scores, to a bias of the scores, or to
+    another boolean mask, each (B, H, Q, K).
     """
     if attention_mask is None:
         return scores
@@ -147,7 +147,7 @@ class SelfAttention(MultiHeadAttention):
         self, hidden_states: torch.Tensor, key_length: int, first_position: int | torch.Tensor
     ) -> torch.Tensor | None:
         """
-        What depends on positions and weights alone: computed once even where the layer is applied many times.
+        Terms that depend only on positions and weights: computed once even if the layer is applied at several depths.
 
         Args:
             hidden_states: the queries' states (B, Q, E), for their length, dtype and device.
@@ -166,8 +166,8 @@ class SelfAttention(MultiHeadAttention):
         self, query: torch.Tensor, position_keys: torch.Tensor | None, key_length: int
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """
-        The query (B, H, Q, D) for content scores, and what positions do to scaled scores (B, H, Q, K): add a number,
-        allow (a boolean), or nothing (None).
+        The query (B, H, Q, D) for the content scores, and the effect of positions on the scaled scores (B, H, Q, K): an
+        additive bias, a boolean mask, or None.
         """
         return query, None
 

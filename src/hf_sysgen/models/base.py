@@ -8,7 +8,7 @@ from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
 
 if TYPE_CHECKING:
-    # a checkpoint carries what its code names, and loads this file for pipelines alone
+    # so that a checkpoint includes pipelines.py, which is imported only to build a pipeline
     from .pipelines import OwnPipeline as OwnPipeline
 
 
@@ -36,8 +36,8 @@ def answer_pipeline(model: PreTrainedModel):
 
 def state_tying(model: PreTrainedModel):
     """
-    Let `config.tie_word_embeddings` say whether the model shares what it may share. Tools change it by rules of their
-    own: peft compares the head with the encoder's table, which may be another one than the head is tied to.
+    Set `config.tie_word_embeddings` to whether embeddings and head are really tied. Other tools overwrite the field:
+    PEFT compares the head with the encoder's embeddings, but the head may be tied to the decoder's.
     """
     pairs = [
         (stack.get_parameter(target), stack.get_parameter(source))
@@ -51,8 +51,7 @@ def state_tying(model: PreTrainedModel):
 
 class SysgenPreTrainedModel(PreTrainedModel):
     """
-    A module with parameters sets their initial values in `reset_weights`; a linear layer is given its own, see
-    [`linear`].
+    Modules initialize their parameters in `reset_weights`; linear layers carry their initialization, see [`linear`].
     """
 
     base_model_prefix = "model"

@@ -37,7 +37,7 @@ def apply_rotary(vectors: torch.Tensor, cosines: torch.Tensor, sines: torch.Tens
 
 class BucketedBias(nn.Module):
     """
-    What a key's distance behind its query adds to the score, learned for each head: half of the buckets hold one
+    Learned bias of the score by the distance from a key to its later query, per head: half of the buckets hold one
     distance each, the others ranges that grow exponentially up to a maximum, the last one open (Raffel et al. 2020,
     section 2.1). Biases start at 0; T5's start is not in its paper.
     """

@@ -29,10 +29,10 @@ SIZE_CLASSES = {
 @strict
 class DepthWidthConfig(CheckedConfig):
     r"""
-    Causal decoder whose depth is traded for the width of its feed-forward blocks at an equal number of parameters
-    (section 2.1). Without arguments: the base of the 41M class. Layers are pre-norm, with RMSNorm and a gated
-    feed-forward block and without biases: the only layer that gives every number of the paper's Table 1 (the formula
-    printed beside it, of an ungated block, does not).
+    Causal decoder: deeper models have narrower feed-forward blocks, at an equal number of parameters (section 2.1).
+    Without arguments: the base of the 41M class. Layers are pre-norm with RMSNorm, a gated feed-forward block and no
+    biases. Only this layer gives every number of the paper's Table 1; the printed formula, for an ungated block, does
+    not.
 
     Args:
         vocab_size: rows of the embeddings and of the output projection. 32,000 gives the totals that the paper's
@@ -54,8 +54,8 @@ class DepthWidthConfig(CheckedConfig):
             is silent, T5 1.1 pretrains without.
         rms_norm_eps: epsilon of every RMSNorm.
         tie_word_embeddings: `False` as the paper counts (2 d_model n_vocab).
-        prompt_template: what a fine-tuned model reads: `{input}`, and what stands between it and the target. `None` for
-            a language model.
+        prompt_template: the prompt of a fine-tuned model: `{input}` and the separator before the target. `None` for a
+            language model.
         pad_token_id, bos_token_id, eos_token_id: for `generate`; padding is read from attention masks, never from an
             id.
 
@@ -130,7 +130,7 @@ class DepthWidthConfig(CheckedConfig):
             ValueError: an unknown class, or see `at_equal_parameters`.
         """
         if name not in SIZE_CLASSES:
-            raise ValueError(f"{name!r} is no size class; there are {', '.join(SIZE_CLASSES)}")
+            raise ValueError(f"unknown size class {name!r}; valid: {', '.join(SIZE_CLASSES)}")
         for field in cls.class_sizes:
             if field in fields:
                 raise ValueError(
@@ -152,14 +152,14 @@ class DepthWidthConfig(CheckedConfig):
         Args:
             base: a configuration of any shape.
             num_hidden_layers: depth of the new one.
-            fields: fields that replace those of `base`. Layers that share their weights count once, here and there.
-                Those of what is outside the layers (`vocab_size`, `tie_word_embeddings`, `position_scheme` with its
-                buckets and heads) change the total by as much at every depth: models of other subwords, or with tied
-                embeddings, have one size among themselves, which is not that of `base`.
+            fields: fields that replace those of `base`. Shared layers are counted once, in both configs. Fields that
+                act outside the layers (`vocab_size`, `tie_word_embeddings`, `position_scheme` with its buckets and
+                heads) change the total by the same amount at every depth: with them, models of different depth still
+                have equal size, but not the size of `base`.
 
         Raises:
-            ValueError: a depth that is no whole number, or at which nothing is left for the feed-forward blocks, or
-                another width among `fields`.
+            ValueError: the depth is not a whole number or leaves no parameters for the feed-forward blocks, or `fields`
+                changes the width.
         """
         for field in ("hidden_size", "intermediate_size"):
             if field in fields:

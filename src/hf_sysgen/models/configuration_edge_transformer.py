@@ -11,7 +11,7 @@ from .checked_config import CheckedConfig
 class EdgeTransformerConfig(CheckedConfig):
     r"""
     Transformer whose state is one vector per ordered pair of nodes. Without arguments: the paper's CLUTRR model
-    (Table 1); with `num_labels=18`, 568,818 parameters. The authors' have 40,000 more, which are thrown away.
+    (Table 1); with `num_labels=18`, 568,818 parameters. The authors' model has 40,000 more that are never used.
 
     Args:
         hidden_size: width `d` of every edge, also the width of all heads together.
@@ -39,14 +39,14 @@ class EdgeTransformerConfig(CheckedConfig):
             target (CFQ).
         num_roles, num_categories, num_noun_types, num_verbs: label sets of semantic graphs (COGS), padding's
             id 0 and "none" included.
-        length_buckets: an encoder batch is run in so many parts of similar length, each cut to its longest example;
-            results are the same, padding costs less.
-        triangular_implementation: `"plain"` holds a number for every triangle and head, `"blocked"` as many as a cache
-            does (with an ablation those of one example, by the plain formula), `"triton"` runs fused kernels on a GPU.
-            Only the first has weights to return and second derivatives.
-            `"auto"` takes the plain one where attentions are asked for, in a graph that is exported and, with an
-            ablation, in one that is compiled; and else, under torch.compile too, what is fastest at most sizes of those
-            that can run. (Compiled, the plain one is faster up to about 10 nodes.)
+        length_buckets: an encoder batch is split into this many parts of similar length, each padded to its own longest
+            example. Results are the same, with less padding.
+        triangular_implementation: `"plain"` stores one weight per triangle and head; `"blocked"` computes them in
+            blocks that fit into the CPU cache (with an ablation: one example at a time, by the plain formula);
+            `"triton"` uses fused GPU kernels. Only `"plain"` can return attention weights and has second
+            derivatives. `"auto"` uses `"plain"` for attention outputs, for export, and for torch.compile with an
+            ablation; otherwise the one that is fastest at most sizes. (Under torch.compile, `"plain"` is faster up to
+            about 10 nodes.)
         readout: loop edge from which the decoder predicts: of the token itself (`"i_to_i"`), or the edge to it from
             the start of the target (`"start_to_i"`; cfq/model.py:454).
         is_encoder_decoder: set by the model for sequences.
@@ -126,7 +126,7 @@ class EdgeTransformerConfig(CheckedConfig):
         self.check_probabilities("dropout")
         self.check_untied()
         if self.frozen_token_id is not None and not 0 <= self.frozen_token_id < self.vocab_size:
-            raise ValueError(f"frozen_token_id={self.frozen_token_id} is none of vocab_size={self.vocab_size} tokens")
+            raise ValueError(f"frozen_token_id={self.frozen_token_id} must be below vocab_size={self.vocab_size}")
         if self.triangular_implementation == "triton" and (self.value_ablation or self.attention_ablation):
             raise ValueError(
                 "triangular_implementation='triton' has no ablations, but value_ablation or attention_ablation is set; "

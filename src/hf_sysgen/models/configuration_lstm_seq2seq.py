@@ -22,18 +22,18 @@ class LstmSeq2SeqConfig(Seq2SeqConfig):
         encoder_layers, decoder_layers: LSTM layers; equal, because each layer of the decoder starts from the last
             state of the encoder's layer of the same depth.
         source_attention: `"additive"` scores source positions against the decoder's previous state (Bahdanau et al.
-            2015); the mean it gives is read beside the word and stands beside the state under the output projection.
-            `"none"` leaves the decoder with the encoder's last state alone.
+            2015); its context vector is concatenated to the input word and, before the output projection, to the state.
+            `"none"`: the decoder gets only the encoder's last state.
         dropout: on embeddings, and between LSTM layers.
-        teacher_forcing: probability that a training example is read from its labels; otherwise the decoder reads the
-            words that it finds most likely itself, as they would be in decoding. Decided for each example.
-            Decoder input that is given is read as it is, so `DataCollatorForSeq2Seq` must do without its `model`.
+        teacher_forcing: probability of teacher forcing for a training example; otherwise the decoder reads its own
+            greedy predictions. Decided per example. Explicit decoder input is never replaced, so do not give
+            `DataCollatorForSeq2Seq` its `model`, which would make such input.
     """
 
     model_type = "lstm_seq2seq"
     title = "the LSTM encoder-decoder with attention, a baseline in the papers' SCAN tables"
     paper = "chaabouni2021"
-    # Lake & Baroni 2018 tell of no start symbol
+    # Lake & Baroni 2018 do not mention a start symbol
     source_starts = False
 
     source_vocab_size: int = 14

@@ -10,7 +10,7 @@ from .configuration_encoder_decoder import EncoderDecoderConfig
 @strict
 class RoleFillerTransformerConfig(EncoderDecoderConfig):
     r"""
-    Encoder-decoder Transformer of two streams: roles decide where to look, fillers are what is read. Without arguments:
+    Encoder-decoder Transformer with two streams: roles give queries and keys, fillers give values. Without arguments:
     the paper's model (section 3.4) on SCAN add-jump with its role loss and threshold, 4,165,888 parameters.
 
     Sizes, vocabularies and special ids are those of [`EncoderDecoderConfig`], `hidden_size` being that of one stream.
@@ -22,14 +22,14 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
         role_vocab_size, source_role_vocab_size: roles of target and source words; `None` means as many as rows of words
             (the code draws roles and words from one vocabulary). In a shared table both are its rows.
         separate_tables: source and target have tables of their own.
-        source_row_map: where the tables are shared, the row of each source word by its id, from `source_id_offset` on.
-            Target words have the rows of their ids; what the map has beyond them are rows of source words alone, which
-            the model's loss takes for words that are never right, as the code does, and `logits` leave out. `None`
-            takes the source's ids themselves.
-        role_map: role of each target word by its id, for decoder input that comes without roles, as generated tokens
-            do. `None` reads the tokens themselves, in the source too: "fillers - fillers" of Table 2.
+        source_row_map: with shared tables, the row of each source word, in the order of ids from `source_id_offset` on.
+            A target word's row is its id. Rows beyond these belong only to source words: as in the authors' code, the
+            training loss includes them in the softmax as classes that are never correct; `logits` omits them. `None`
+            uses the source's ids.
+        role_map: role of each target word by its id, used when the decoder input has no roles, e.g. for generated
+            tokens. `None`: the tokens are their own roles, in the source too ("fillers - fillers" of Table 2).
         source_role_map: role of each source word by its id, from `source_id_offset` on, for sources that come without
-            roles. `None` beside a `role_map` means that they never do.
+            roles. `None` with a `role_map`: roles of the source must always be given.
         swap_streams: words enter the role stream and roles the filler stream, so that words decide where to look:
             "Roles-Fillers" of Table 2, as the code at b9f9ecc has it. The filler stream's table, which embeds roles
             there, makes the logits: of the filler stream with `role_loss`, else of the role stream. The table of words
@@ -37,12 +37,12 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
         role_loss: adds the mean cross-entropy of the target's roles to the loss (section 3.2).
         attention_threshold: weights of cross-attention that are not larger become 0 (section 3.3: 0.08); `None` keeps
             all.
-        renormalization: after the threshold, `"all_or_none"` divides each row by its sum unless a row of
-            the batch has lost everything, then none, as the authors ran (tf_separate.py:560-565; on SCAN it cannot
-            happen at 0.08); `"each_row"` divides every row that has kept something, as equation 3 reads.
+        renormalization: after the threshold, `"all_or_none"` divides each row by its sum, unless some row of the batch
+            has only zeros; then no row is divided. This is what the authors ran (tf_separate.py:560-565; on SCAN it
+            cannot happen at 0.08). `"each_row"` divides every row with a nonzero sum, as in equation 3.
         position_scheme: `"absolute"` adds sinusoids to the roles (reported); `"relative"` scores signed distances in
-            self-attention as Dai et al. 2019 do, whom section 3.4 names, which reports nothing of it; the code has a
-            learned table of distances instead (utils.py:51-74).
+            self-attention as Dai et al. 2019 do. Section 3.4 names them but reports no result; the code has a learned
+            embedding of distances instead (utils.py:51-74).
         dropout: on attention weights, sub-layer outputs, inside the feed-forward blocks, and on embedded roles.
     """
 

@@ -35,18 +35,18 @@ class LstmCell(nn.RNNCellBase):
             init.uniform_(parameter, -bound, bound)
 
     def forward(self, inputs: torch.Tensor, state: State | None = None, rest: torch.Tensor | None = None):
-        """[`project`] of inputs, or [`step`] where there is a state: offloaded weights are there only during a call."""
+        """[`project`] without a state, else [`step`]; via `forward`, because offloaded weights are loaded there."""
         return self.project(inputs) if state is None else self.step(inputs, state, rest)
 
     def project(self, inputs: torch.Tensor) -> torch.Tensor:
         """
-        Inputs (..., at most I) -> what they and the biases add to the gates (..., 4E); a narrower input is the first
-        part of one, the rest follows by [`step`].
+        Inputs (..., at most I) -> their contribution and that of the biases to the gates (..., 4E). A narrower input is
+        the first part of the full input; [`step`] adds the rest.
         """
         return nn.functional.linear(inputs, self.weight_ih[:, : inputs.shape[-1]], self.bias_ih + self.bias_hh)
 
     def step(self, projected: torch.Tensor, state: State, rest: torch.Tensor | None = None) -> State:
-        """projected (B, 4E), the state before, and the part of the input that was not projected -> the state after."""
+        """Projected input (B, 4E), previous state, and the part of the input not projected yet -> next state."""
         hidden, cell = state
         gates = projected + nn.functional.linear(hidden, self.weight_hh)
         if rest is not None:
@@ -57,7 +57,7 @@ class LstmCell(nn.RNNCellBase):
 
 
 def kept(real: torch.Tensor | None, after: State, before: State) -> State:
-    """The state after a step of the rows that are real (B,), of the others the state before it."""
+    """The new state for real rows (B,), the previous state for padding."""
     if real is None:
         return after
     moved = real[:, None]
@@ -71,7 +71,7 @@ def over_columns(
     real: torch.Tensor | None,
 ) -> list[torch.Tensor]:
     """
-    One step after the other. An exported program has one step, repeated as often as its input is long.
+    Apply a step to each column in turn. In an exported program this is one loop of dynamic length.
 
     Args:
         step: from the states before a column, the column (B, ...) and which rows are real (B,), the states after it and

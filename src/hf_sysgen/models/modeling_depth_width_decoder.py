@@ -223,10 +223,10 @@ class DepthWidthModel(DepthWidthPreTrainedModel):
             attention_mask: shape (B, all positions so far), 1 = real. Padding may be on either side: only distances
                 between positions count.
             past_key_values: cache of earlier positions, with one slot for every depth.
-            position_ids: a keyword, (B, L): positions of the words, by default counted. Without mask and cache, words
-                do not see those before a place where positions do not go on by one: rows may hold several documents. It
-                is not in the signature, because `generate` would then count positions anew for each row, whose
-                distances are the same.
+            position_ids: a keyword, (B, L): positions of the tokens, by default 0, 1, 2, ... Without mask and cache, a
+                new document starts wherever positions do not increase by one, and attention does not cross that point
+                (packed rows). It is not in the signature, because `generate` would then recompute positions for each
+                row, which changes no distance.
 
         Returns:
             last_hidden_state (B, L, E) and what was asked for.

@@ -39,7 +39,7 @@ class EdgeTransformerForConditionalGeneration(ShiftedLabels, EdgePreTrainedModel
 
     # the loss divides by `num_items_in_batch`, so that accumulated and sharded batches have one loss
     accepts_loss_kwargs = True
-    # its cache of edges grows with every word, a static one cannot stand in
+    # the edge cache grows with every token, so a static cache cannot replace it
     _can_compile_fullgraph = False
 
     def __init__(self, config):
@@ -107,7 +107,7 @@ class EdgeTransformerForConditionalGeneration(ShiftedLabels, EdgePreTrainedModel
         Raises:
             ValueError: if the decoder gets no input, both of ids and embeddings, or a mask with padding before words.
         """
-        # what stands behind a word it never sees
+        # a token never attends to later tokens
         mask = decoder_attention_mask
         if mask is not None and (mask[:, :-1] < mask[:, 1:]).any():
             raise ValueError("decoder_attention_mask: the target must be padded on the right, which needs no mask")

@@ -62,7 +62,7 @@ class RelationAwareMixing(nn.Module):
             output (B, N, E), weights (B, H, N, N), and the heads before their projection (B, N, E).
         """
         query, node_maps = self.qkv_proj(nodes).unflatten(-1, (3, self.num_heads, -1)).split((1, 2), dim=2)
-        # of few nodes, products and sums are several times as fast as as many small matrix products
+        # with few nodes, elementwise products and sums are several times faster than many small matrix products
         keys, values = (relations + node_maps[:, None]).unbind(3)  # (B, N, N, H, D)
         scores = (query * (1 / math.sqrt(query.shape[-1])) * keys).sum(-1)  # (B, N, N, H)
         if node_mask is not None:

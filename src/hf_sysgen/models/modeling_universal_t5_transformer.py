@@ -20,7 +20,7 @@ from .seq2seq import ShiftedLabels, token_loss
 
 
 class Slot:
-    """The place of one depth in a cache, for a block that knows the first place only."""
+    """One depth's layer of a cache, shown as layer 0 to a block that always uses index 0."""
 
     def __init__(self, cache: Cache, depth: int):
         self.cache = cache
@@ -48,9 +48,9 @@ class DepthCache(EncoderDecoderCache):
 
 class OneBlock(nn.Module):
     """
-    One block in the place of as many as a stack is deep (`reuse_first_block`, cfq/train.py:163-169): it exists once, so
-    that adapters and quantization change it once, and is iterated over once for each depth, with its place in the
-    cache. Only the first depth computes biases for distances, which it hands on.
+    One shared block that acts as the list of a stack's blocks (`reuse_first_block`, cfq/train.py:163-169). It exists
+    once, so adapters and quantization change it once. Iteration yields it once per depth, each time with its own cache
+    slot. Only the first depth computes the relative position biases; later depths reuse them.
     """
 
     def __init__(self, block: nn.Module, depth: int):
@@ -93,8 +93,8 @@ class Universal:
     @classmethod
     def is_custom_code(cls) -> bool:
         """
-        Whether `_init_weights` may overwrite loaded weights: T5's does not. Of code that may, transformers skips
-        modules without weights of their own, in which T5's initialises the linear layers.
+        False: T5's `_init_weights` does not overwrite loaded weights. For custom code, transformers would skip modules
+        without parameters of their own, but T5 initializes its linear layers from such modules.
         """
         return False
 

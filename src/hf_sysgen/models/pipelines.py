@@ -7,7 +7,7 @@ from transformers.pipelines import Pipeline
 
 
 class OwnPipeline(Pipeline):
-    """Texts in, answers out; what is given beside a text goes on to the model."""
+    """Texts in, answers out; other arguments are passed to the model."""
 
     _load_tokenizer = True
     _load_processor = False
@@ -63,7 +63,7 @@ class GraphPipeline(OwnPipeline):
 
 
 class DependencyPipeline(GraphPipeline):
-    """The best head of each word behind the root, and the label of the arc; a tree needs more than that."""
+    """The best head and label of each word after the root; the result need not be a tree."""
 
     def postprocess(self, model_outputs: dict[str, Any]) -> list[dict[str, Any]]:
         # label 0 is "no arc"

@@ -276,7 +276,7 @@ class TwoStreamStack(Stack):
         width = self.config.hidden_size
         if input_ids is None and fillers.shape[-1] == 2 * width:
             if given is not None:
-                raise ValueError(f"{self.role_key} beside embeddings, which hold the roles already: leave them out")
+                raise ValueError(f"{self.role_key} has no effect with embeddings of both streams; leave it out")
             return fillers
         if input_ids is None and (given is None or fillers.shape[-1] != width):
             raise ValueError(

@@ -56,8 +56,8 @@ class ShiftedLabels:
         rows = getattr(self.config, "decoder_rows", self.config.vocab_size)
         if (highest := int(labels.max())) >= rows:
             raise ValueError(
-                f"labels hold the id {highest}, but the decoder has ids below {rows} alone: labels are a target's words"
-                " and EOS, without the start symbol of sources, which text_target puts before them; make them by "
+                f"labels contain the id {highest}, but the decoder has only {rows} ids: labels are the target's words "
+                "and EOS, without the start symbol that text_target adds; use "
                 "tokenizer(target, add_special_tokens=False).input_ids + [tokenizer.eos_token_id]"
             )
 
@@ -74,8 +74,8 @@ def token_loss(
     logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int | None = None
 ) -> torch.Tensor:
     """
-    Cross-entropy of logits (B, T, V) summed over the labels (B, T) that are not -100, divided by their number or by
-    that of the whole batch of which these are a part.
+    Cross-entropy of logits (B, T, V), summed over the labels (B, T) that are not -100, and divided by their number or,
+    with gradient accumulation, by the number in the whole batch.
     """
     reduction = "mean" if num_items_in_batch is None else "sum"
     scores = logits.flatten(0, 1).to(torch.promote_types(logits.dtype, torch.float32))

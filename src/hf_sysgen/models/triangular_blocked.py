@@ -16,7 +16,7 @@ SCORES = {"cpu": 1 << 20, "cuda": 1 << 26}
 
 
 class Arena:
-    """Memory that every chunk uses again: fresh pages cost more time than what is computed in them."""
+    """Buffers that every chunk reuses: allocating new memory takes longer than the computation."""
 
     def __init__(self, dtype: torch.dtype, device: torch.device):
         self.dtype, self.device = dtype, device

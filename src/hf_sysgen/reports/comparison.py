@@ -22,7 +22,7 @@ MARGINS = {"share": 0.02, "percent": 2.0, "bleu": 0.5, "perplexity": 0.02}
 RELATIVE = ("perplexity",)
 LOWER_IS_BETTER = ("perplexity",)
 REPRODUCED, DIFFERS, OPEN, SINGLE = "reproduced", "differs", "inconclusive", "single runs"
-REACHED, SMALLER, LARGER, OTHER = "reached with less", "smaller budget", "larger budget", "other setup"
+REACHED, SMALLER, LARGER, OTHER = "reached with smaller budget", "smaller budget", "larger budget", "other setup"
 CHOSEN = "chosen on the test set"
 NOT_MEASURED, NO_RECIPE, NO_NUMBER = "not measured", "no recipe", "paper has no number"
 
@@ -30,22 +30,22 @@ NOT_MEASURED, NO_RECIPE, NO_NUMBER = "not measured", "no recipe", "paper has no 
 RULE = {
     CHOSEN: "the authors report the best of several evaluations on the test set; this row does so too, for comparison",
     REACHED: (
-        "our runs saw fewer examples in training than the paper's, and the interval lies above the paper's number, or "
-        "at most 2 percentage points (BLEU: 0.5; perplexity: 2 %) on the worse side of it"
+        "our runs saw fewer training examples than the paper's, and the whole interval is better than the paper's "
+        "number or at most 2 percentage points (BLEU: 0.5; perplexity: 2 %) worse"
     ),
     SMALLER: "our runs saw fewer examples in training than the paper's",
     LARGER: "our runs saw more examples in training than the paper's",
-    OTHER: "another key of the recipe is not the paper's",
-    SINGLE: "neither side has a spread, so that there is no interval",
+    OTHER: "the recipe differs from the paper's in another key",
+    SINGLE: "neither side reports a spread, so there is no interval",
     REPRODUCED: "the whole interval lies within 2 percentage points (BLEU: 0.5; perplexity: 2 %) of no difference",
-    DIFFERS: "the interval does not hold 0",
-    OPEN: "the interval holds 0, but is too wide to call the results the same",
+    DIFFERS: "the interval does not contain 0",
+    OPEN: "the interval contains 0, but is too wide to call the results equal",
 }
 INTERVAL = (
     "The interval is the 95 % confidence interval of our mean minus the paper's, by Welch's t, widened by the rounding "
-    "of the printed number. A side that is a single run, or printed without a spread, is taken to scatter like the "
-    "other one; where a paper does not say of how many runs its spread is, two are assumed, which makes the interval "
-    "widest. Numbers of parameters are reproduced if they round to the printed ones."
+    "of the printed number. If one side is a single run or has no spread, the other side's spread is used. If a "
+    "paper does not state its number of runs, two are assumed, which gives the widest interval. Parameter counts are "
+    "reproduced if they round to the printed ones."
 )
 
 
@@ -143,8 +143,8 @@ def _summary(name: str, cells: Sequence[Comparison]) -> Summary:
 
 def reproduce(name: str, records: Sequence[Record]) -> list[TableReport]:
     """
-    Put records beside the papers. The shipped recipes are the papers' setups: records are compared with them, and
-    budgets measured by them.
+    Compare records with the papers' tables. The shipped recipes are the papers' setups; differences and budgets are
+    relative to them.
 
     Args:
         name: which tables, see `find_tables`.

@@ -213,7 +213,7 @@ def _comparisons(report: TableReport) -> list[dict[str, str]]:
                 points[start : start + CELLS], UNITS[unit], ENDS.get(unit), f"{report.table.id}-{start}"
             ),
             "name": f"{report.table.name}: the paper's numbers and ours",
-            "caption": f"Ours beside the paper's; our bars are standard deviations, {theirs}.",
+            "caption": f"Our numbers and the paper's; our bars are standard deviations, {theirs}.",
         }
         for start in range(0, len(points), CELLS)
     ]

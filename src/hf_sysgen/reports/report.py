@@ -127,7 +127,7 @@ def remarks(report: TableReport) -> list[str]:
     lines += one.notes
     lines += [f"Erratum: {text}" for text in one.errata]
     measured = [ours for cell in report for ours in cell.ours]
-    lines += _by_run("Other than the paper's setup", [(one, ", ".join(one.changes)) for one in measured])
+    lines += _by_run("Differs from the paper's setup", [(one, ", ".join(one.changes)) for one in measured])
     lines += _by_run("Precision", [(one, one.precision) for one in measured])
     return lines
 
@@ -192,7 +192,7 @@ def terminal(reports: Sequence[TableReport], found: Collection) -> str:
 
 def document(reports: Sequence[TableReport], found: Collection) -> str:
     """Markdown: the cells that were measured, table by table, which tables have none, and runs outside the tables."""
-    parts = ["# Ours beside the papers"]
+    parts = ["# Our results and the papers'"]
     if rows := summary_rows(reports):
         parts.append(markdown(SUMMARY, rows))
     parts.append(rule())

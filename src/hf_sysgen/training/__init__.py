@@ -1,1 +1,1 @@
-"""How a model learns: recipes, batches, schedules and the trainer."""
+"""Training: tasks, batches, schedules, the trainer and the launching of runs."""

@@ -51,9 +51,10 @@ class StepBatches:
     drawn, and several processes share one batch.
 
     Iterating yields the parts of one process: `parts` for each update, from update `first_step` on.
-    Under `length_buckets` an update's rows are sorted by length and cut into buckets * world parts of equal size, of
-    which neighbours go to different processes, so that all pad alike. If an epoch's last batch has fewer rows than
-    parts, some parts are empty: [`Split`] makes a batch without labels of them, which adds nothing.
+    With `length_buckets`, an update's rows are sorted by length and split into buckets * world parts of equal size.
+    Neighbouring parts go to different processes, so that all processes have about the same padding. If an epoch's last
+    batch has fewer rows than parts, some parts are empty: for these, [`Split`] makes a batch without labels, which does
+    not change the update.
 
     Args:
         split: what to draw from.

@@ -1,4 +1,4 @@
-"""Checkpoints that a run resumes from: which there are, and what to say of one that was damaged."""
+"""Checkpoints that a run resumes from: find them, and report damaged ones."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def check_best(checkpoint: Path) -> None:
     if (found := unlike_mark(checkpoint)) is not None:
         name, what = found
         raise UserError(
-            f"{checkpoint / name}, of the best weights so far, {what}: put a whole copy back, or remove "
-            f"{checkpoint.parent} to start anew"
+            f"{checkpoint / name}, of the best weights so far, {what}: restore an intact copy, or remove "
+            f"{checkpoint.parent} to start over"
         )
 
 

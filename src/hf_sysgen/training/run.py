@@ -165,7 +165,7 @@ def check_optimizer(trainer: SysgenTrainer) -> None:
 
 def check_reads(trainer: SysgenTrainer) -> None:
     """
-    Have the model read the longest examples of each split, before hours of training that end at one of them.
+    Run the model on the longest examples of each split, so that an error shows before hours of training.
 
     Raises:
         RecipeError: it cannot.
@@ -235,7 +235,7 @@ def check_run_dir(recipe: Recipe) -> Path:
         )
     ):
         raise RecipeError(
-            f"output_dir: {run_dir} exists and is no run of this package; choose another output_dir, or remove it",
+            f"output_dir: {run_dir} exists and is not a run of this package; choose another output_dir, or remove it",
             "output_dir",
         )
     return run_dir

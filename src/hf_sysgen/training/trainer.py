@@ -52,7 +52,7 @@ class SysgenTrainer(Seq2SeqTrainer):
     - the learning rate follows the recipe's schedule.
     - weight decay applies to all parameters, biases and norms included.
     - the task evaluates, on exactly the examples of every split, with any number of processes.
-    - a checkpoint counts only once it is complete, so that a run killed at any moment resumes.
+    - only complete checkpoints are used, so a run killed at any moment can resume.
     - a loss or weight that is not finite raises [`RunFailed`] before another checkpoint is written.
 
     Only public methods are overridden. The rest is done by callbacks and a hook of the model.
@@ -230,7 +230,7 @@ class SysgenTrainer(Seq2SeqTrainer):
         evaluates and saves after this.
 
         Raises:
-            RunFailed: the loss of an update, or a weight, is not.
+            RunFailed: the loss of an update, or a weight, is not finite.
         """
         kept = self.state.global_step in self.recipe.training.kept_steps
         control.should_evaluate |= kept
@@ -416,7 +416,7 @@ def point_to_best(checkpoint: Path, state: TrainerState) -> None:
 
 
 def remove_old_checkpoints(run_dir: Path, best_step: int | None) -> None:
-    """Of a run's checkpoints keep the newest and the best one, or where that makes one alone the newest two."""
+    """Keep the newest and the best checkpoint of a run; if these are the same, the newest two."""
     *older, _ = [folder for folder in checkpoints_of(run_dir) if is_complete(folder)]
     best = [folder for folder in older if step_of(folder) == best_step]
     for folder in older:

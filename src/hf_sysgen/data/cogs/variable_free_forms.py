@@ -47,7 +47,7 @@ def to_variable_free(target: str) -> str:
 
     roots = [variable for variable in words if variable not in arguments]
     if len(roots) != 1:
-        raise ValueError(f"expected one word that is no argument, found {len(roots)} in {target!r}")
+        raise ValueError(f"expected one root (a word that is not an argument), found {len(roots)} in {target!r}")
     text = written(roots[0], frozenset())
     if left := words.keys() - reached:
         raise ValueError(f"{min(left)} does not depend on the root {roots[0]} in {target!r}")
@@ -123,7 +123,7 @@ def to_logical_form(text: str) -> str:
     """
     root = parse_variable_free(text)
     if not root.roles:
-        raise ValueError(f"a word alone has no logical form that could be told from it: {text!r}")
+        raise ValueError(f"a single word does not determine a logical form: {text!r}")
     definite: list[str] = []
     conjuncts: list[str] = []
     count = 0

@@ -20,8 +20,8 @@ LENGTH_CUTOFFS = {
     name: int(name.rpartition("_")[2]) for name in read_info(__file__).configs if name.startswith("length_cutoff_")
 }
 
-# of two upstream training files, the 0-based lines that Chakravarthy et al. 2022 held out: those of data/scan/*/dev.src
-# in jlrussin/transformer_scan (MIT), whose files are byte for byte theirs
+# 0-based lines of two upstream training files that Chakravarthy et al. 2022 held out as validation: data/scan/*/dev.src
+# in jlrussin/transformer_scan (MIT), whose files are identical to theirs
 HELD_OUT_FILE = Path(__file__).with_name("held_out.npz")
 HELD_OUT = "_chakravarthy2022"
 

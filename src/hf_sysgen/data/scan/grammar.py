@@ -100,7 +100,7 @@ class _Words:
 
     def error(self) -> ValueError:
         if self.position < len(self.words):
-            found = f"word {self.position + 1}, {self.words[self.position]!r}, cannot stand there"
+            found = f"word {self.position + 1}, {self.words[self.position]!r}, is not allowed there"
         else:
             found = f"it ends after word {self.position}, {self.words[-1]!r}"
         expected = f"expected one of {', '.join(self.accepted)}" if self.accepted else "expected nothing more"

@@ -203,7 +203,7 @@ def _unknown_word(word: str, text: str, vocabulary: Iterable[str], side: str) ->
     # longer words, or a lower cutoff, would take minutes
     near = difflib.get_close_matches(word[:50], known, n=3, cutoff=0.4) or known[:3]
     return DataError(
-        f"{_shortened(word)!r} in {_shortened(text)!r} is none of the {len(known):,} words of the {side} vocabulary; "
+        f"{_shortened(word)!r} in {_shortened(text)!r} is not in the {side} vocabulary of {len(known):,} words; "
         f"the closest: {', '.join(near)}"
     )
 

@@ -47,7 +47,7 @@ def attachment_scores(
         (ours, labels), (gold, gold_labels) = _read_tree(prediction), _read_tree(reference)
         counts = content_words[number] if content_words is not None else [True] * len(gold)
         if not len(ours) == len(gold) == len(counts):
-            raise UserError(f"{len(ours)} tokens in prediction {number}, {len(gold)} in its reference: give as many")
+            raise UserError(f"{len(ours)} tokens in prediction {number}, {len(gold)} in its reference, not as many")
         right = correct_arcs(ours, labels, gold, gold_labels)
         tokens, arcs, heads = tokens + len(gold), arcs + sum(right), heads + correct_heads(ours, gold)
         exact += all(hit for hit, counted in zip(right, counts, strict=True) if counted)

@@ -51,7 +51,7 @@ def submit_sweep(
         accelerate: see `TrainingProcesses`.
 
     Returns:
-        what there is to say: the job's number, where it writes.
+        a message with the job's number and the folder of its output.
 
     Raises:
         UserError: there is no sbatch, or nothing to do.

@@ -54,8 +54,8 @@ def run_sweep(
     sweep: Sweep, at_once: int | None = None, accelerate: Path | None = None, plot: Path | None = None
 ) -> int:
     """
-    Train every run that is not finished, print what became of each, the results beside the paper's numbers, and what
-    the sweep selects. A run that fails stops no other; one that another process trains is waited for.
+    Train every unfinished run. Print the outcome of each, the results with the paper's numbers, and the selected cells.
+    If a run fails, the others continue. Runs that another process is training are waited for.
 
     Args:
         at_once, accelerate: see `TrainingProcesses`.

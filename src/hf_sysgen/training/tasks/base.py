@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 class Task(ABC):
     """
-    A benchmark made ready for a kind of model.
+    A benchmark prepared for one kind of model.
 
     Args:
-        recipe: what is run.
+        recipe: the recipe of the run.
         benchmark: its examples by split.
 
     Attributes:
@@ -55,7 +55,7 @@ class Task(ABC):
         self, model: PreTrainedModel, name: str, rows: np.ndarray, final: bool, rank: int, world: int
     ) -> Sequence[Judged]:
         """
-        Judge the model on examples of a split.
+        Evaluate the model on examples of a split.
 
         Args:
             final: whether training is over; more may be measured then than during it.
@@ -95,10 +95,10 @@ class Task(ABC):
 
     @abstractmethod
     def readable(self, records: Sequence[Any], name: str) -> Sequence[Row]:
-        """The records as `predictions.jsonl` keeps them, with what a person or another metric needs."""
+        """The records as written to `predictions.jsonl`, with the texts that a reader or another metric needs."""
 
     def save(self, folder: Path) -> None:  # noqa: B027  some need nothing else
-        """Put beside the weights what else a checkpoint needs, e.g. its tokenizer."""
+        """Save what a checkpoint needs besides the weights, e.g. the tokenizer."""
 
     def model_config(self, **derived: Any) -> Any:
         """The model's config from the recipe's fields and those that the data decides."""

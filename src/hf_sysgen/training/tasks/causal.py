@@ -76,10 +76,10 @@ class PromptedSplit(TokenizedSplit):
 class CausalSeq2SeqTask(Seq2SeqTask):
     """
     Identical to [`Seq2SeqTask`] except:
-    - the model is a decoder. It reads `input separator`, and goes on with `target EOS`, which alone is learned (Petty
-      et al. are silent on this). The separator is the tokenizer's start symbol, or its EOS where it has none. The
-      tokenizer puts nothing behind a text, so that likelihoods of continuations are right; the config's
-      `prompt_template` and the chat template have the separator.
+    - the model is a decoder. It reads `input separator` and continues with `target EOS`; only the latter has a loss
+      (Petty et al. do not say). The separator is the tokenizer's start symbol, or EOS if it has none. The tokenizer
+      adds no special tokens, so that likelihoods of continuations are correct. The separator is in the config's
+      `prompt_template` and in the chat template.
     - with `pretrained`, weights, config and tokenizer are a checkpoint's.
 
     Raises:
@@ -145,9 +145,9 @@ def pretrained_folder(recipe: Recipe) -> Path:
 
 def put_nothing_behind(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
     """
-    The tokenizer without symbols around a text, padded on the left, so that a decoder can continue it: what stands
-    behind a text would stand behind a context and its continuation too. A class of its own, such as T5's, would put its
-    symbols back when it is loaded.
+    The tokenizer without special tokens around a text and with padding on the left, so that a decoder can continue the
+    text. A tokenizer with its own class, such as T5's, is converted, because that class would add its special tokens
+    again when it is loaded.
     """
     if type(tokenizer) is not PreTrainedTokenizerFast:
         tokenizer = PreTrainedTokenizerFast(

@@ -97,7 +97,7 @@ class RelationSplit(GraphSplit):
     """
     Graphs with labelled edges, and the relation between two of their nodes.
 
-    Nodes keep their numbers. Only the edges given are there: none backwards, none from a node to itself
+    Nodes keep their numbers. Only the given edges exist: no reverse edges and no self-loops
     (clutrr/train.py:96-147 of Bergen et al. 2021).
 
     Args:
@@ -131,7 +131,7 @@ class RelationSplit(GraphSplit):
 
 
 class RelationClassificationTask(GraphTask):
-    """The relation between two people, from the graph of a CLUTRR story. Labels have the ids of `clutrr_kinship`."""
+    """The relation between two people, from the graph of a CLUTRR story. Label ids are those of `clutrr.kinship`."""
 
     def __init__(self, recipe: Recipe, benchmark: datasets.DatasetDict):
         super().__init__(recipe, benchmark)

@@ -38,10 +38,9 @@ class Lengths(NamedTuple):
 
 def kept_lengths(benchmark: str, config: str) -> tuple[Lengths, tuple[str, ...]]:
     """
-    What the preparation of a benchmark leaves out once it knows the pieces, and of which splits: of FLoRes' training
-    text (`prepare-neen.sh`, `prepare-sien.sh`), and of training and validation of WMT14 English-French
-    (`prepare-wmt14en2fr.sh`), which the paper follows for noun_adjective. IWSLT14 is cleaned by words, and the
-    benchmark has that done.
+    The length filter after subword segmentation, by split. FLoRes filters its training text (`prepare-neen.sh`,
+    `prepare-sien.sh`). WMT14 English-French, which the paper follows for noun_adjective, filters training and
+    validation (`prepare-wmt14en2fr.sh`). IWSLT14 is filtered by words, which the benchmark's builder does.
     """
     if benchmark == "flores":
         return Lengths(6 if "si" in config else 1, 250), ("train",)
