@@ -22,7 +22,7 @@ from hf_sysgen.config.errors import RecipeError, cut
 from hf_sysgen.config.fields import changes_of
 from hf_sysgen.config.io import dump_recipe, read_recipe
 from hf_sysgen.config.recipe import Recipe
-from hf_sysgen.cpu import fast_products, keep_memory
+from hf_sysgen.cpu import keep_memory
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import did_you_mean, one_line
 from hf_sysgen.evaluation.checkpoints import checkpoint_folder, is_hub_id, weight_files
@@ -289,7 +289,6 @@ def _locked_folder(run_dir: Path, trainer: SysgenTrainer) -> Iterator[None]:
         yield
 
 
-@fast_products()
 def _train_and_judge(
     recipe: Recipe, model: PreTrainedModel, task: Task, trainer: SysgenTrainer, batches: Batches
 ) -> Record:
