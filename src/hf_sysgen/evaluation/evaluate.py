@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from hf_sysgen.cpu import fast_products
 from hf_sysgen.data.text.splits import IGNORED
 from hf_sysgen.evaluation.decoding import greedy_decode, teacher_forced_logits
 from hf_sysgen.results.predictions import AnyRow, TextRow
@@ -61,12 +60,11 @@ class Decoded:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode, with fast products. Afterwards the model has its former mode again, even after an error."""
+    """Evaluation mode. Afterwards the model has its former mode again, even after an error."""
     was_training = model.training
     model.eval()
     try:
-        with fast_products():
-            yield
+        yield
     finally:
         model.train(was_training)
 

@@ -32,6 +32,7 @@ from transformers.trainer_callback import PrinterCallback
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.sections import MaxTokens
+from hf_sysgen.cpu import fast_products
 from hf_sysgen.errors import RunFailed, one_line
 from hf_sysgen.files import COMPLETE, is_complete, mark_complete, replace_marked
 from hf_sysgen.models.seq2seq import SOURCE_INPUTS
@@ -114,6 +115,7 @@ class SysgenTrainer(Seq2SeqTrainer):
             inputs = {**inputs, "decoder_input_ids": read}
         return super().compute_loss(model, inputs, *args, **kwargs)
 
+    @fast_products()
     def training_step(self, *args, **kwargs) -> torch.Tensor:
         loss = super().training_step(*args, **kwargs)
         # NaN and infinity stay in the sum, which is read only now and then, because reading waits for the device
