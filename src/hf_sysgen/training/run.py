@@ -25,12 +25,8 @@ from hf_sysgen.config.fields import BY_KEY, changes_of
 from hf_sysgen.config.io import dump_recipe, read_recipe
 from hf_sysgen.config.model_fields import filled, own_fields
 from hf_sysgen.config.recipe import Recipe
-<<<<<<< HEAD
 from hf_sysgen.config.trainer_fields import THEIRS
-from hf_sysgen.cpu import fast_products, keep_memory
-=======
 from hf_sysgen.cpu import keep_memory
->>>>>>> 5aed957f45deac2d4dcf2d79e7f75b41b5f7322c
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import RunFailed, UserError, one_line
 from hf_sysgen.evaluation.checkpoints import checkpoint_folder, is_hub_id, weight_files
