@@ -37,7 +37,7 @@ from hf_sysgen.data.text.vocabulary import encode_sources, encode_targets
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint
 from hf_sysgen.evaluation.evaluate import cut, evaluate_split
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 from hf_sysgen.results.environment import environment
 from hf_sysgen.tables import table
 
@@ -193,7 +193,7 @@ def main() -> None:
     ]
     print(table(("what", "variant", "theirs: s", "ours: s", "times as fast"), cells))
     record = {**environment(), "load_average": load, "rounds": arguments.rounds, "results": results}
-    write_whole(arguments.output, json.dumps(record, indent=1) + "\n")
+    write_atomic(arguments.output, json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

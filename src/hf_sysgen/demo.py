@@ -12,7 +12,7 @@ from hf_sysgen.data.english_passivization import grammar as english_passivizatio
 from hf_sysgen.data.pcfg_set import grammar as pcfg_set
 from hf_sysgen.data.scan import grammar as scan
 from hf_sysgen.errors import UserError
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 from hf_sysgen.results.predictions import Row, read_predictions
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import PREDICTIONS, RESULTS, Record
@@ -313,4 +313,4 @@ def write_space(folder: Path, checkpoints: Sequence[str]) -> None:
     imports = "from hf_sysgen.demo import of_the_zoo, page\n\n"
     app = f"{imports}page([{names}] or of_the_zoo()).launch()\n"
     for name, content in (("app.py", app), ("README.md", SPACE_CARD), ("requirements.txt", "hf-sysgen[demo]\n")):
-        write_whole(folder / name, content)
+        write_atomic(folder / name, content)

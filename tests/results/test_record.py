@@ -15,7 +15,7 @@ from made_records import made_record, made_rows, shipped
 from pydantic import ValidationError
 
 from hf_sysgen.errors import UserError
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 from hf_sysgen.reports.curves import plot_accuracies, told_apart
 from hf_sysgen.results import environment as surroundings
 from hf_sysgen.results.environment import starts_of, write_starts
@@ -368,14 +368,14 @@ def test_a_row_has_the_type_of_its_task(tmp_path):
 
 def test_a_failed_write_leaves_the_old_file_alone(tmp_path, monkeypatch):
     path = tmp_path / "file.txt"
-    write_whole(path, "old")
+    write_atomic(path, "old")
 
     def fail(*args):
         raise OSError("no space left")
 
     monkeypatch.setattr("hf_sysgen.files.os.replace", fail)
     with pytest.raises(OSError, match="no space"):
-        write_whole(path, "new")
+        write_atomic(path, "new")
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["file.txt"]
 
@@ -385,7 +385,7 @@ def test_a_link_is_written_through(tmp_path):
     link = tmp_path / "link.json"
     link.symlink_to(tmp_path / "elsewhere" / "file.json")
     for text in ("one", "two"):
-        write_whole(link, text)
+        write_atomic(link, text)
         assert link.is_symlink()
         assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["file.json"]
         assert (tmp_path / "elsewhere" / "file.json").read_text() == text
@@ -400,7 +400,7 @@ def test_what_is_no_file_is_not_replaced(tmp_path):
     before = {path.name: path.lstat() for path in tmp_path.iterdir()}
     for name in ("folder", "pipe", "loop", "null", "nul\0", "surrogate\ud800", "a" * 300):
         with pytest.raises(OSError) as caught:  # noqa: PT011  whichever the system has
-            write_whole(tmp_path / name, "new")
+            write_atomic(tmp_path / name, "new")
         assert isinstance(caught.value.errno, int)
     assert {path.name: path.lstat() for path in tmp_path.iterdir()} == before
 

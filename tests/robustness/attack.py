@@ -524,7 +524,7 @@ def whole_checkpoint() -> Path:
 
     import torch
 
-    from hf_sysgen.files import mark_complete
+    from hf_sysgen.files import write_manifest
 
     kept = tempfile.TemporaryDirectory(prefix="attack-")
     atexit.register(kept.cleanup)
@@ -535,7 +535,7 @@ def whole_checkpoint() -> Path:
     torch.save({"state": {0: {"exp_avg": torch.ones(50)}}}, folder / "optimizer.pt")
     torch.save({"cpu": torch.get_rng_state()}, folder / "rng_state.pth")
     (folder / "trainer_state.json").write_text(json.dumps({"global_step": 4, "best_global_step": None}))
-    mark_complete(folder)
+    write_manifest(folder)
     return folder
 
 
@@ -645,27 +645,27 @@ def kills(rng: random.Random, folder: Path) -> None:
 
 
 def _killed_writing(rng: random.Random, folder: Path) -> None:
-    from hf_sysgen.files import write_whole
+    from hf_sysgen.files import write_atomic
 
     path, old, new = folder / "deep" / "file.json", "o" * 5000, "n" * 7000
     if existed := rng.random() < 0.5:
-        write_whole(path, old)
-    killed_at(rng.randrange(1, 8), lambda: write_whole(path, new))
+        write_atomic(path, old)
+    killed_at(rng.randrange(1, 8), lambda: write_atomic(path, new))
     if (existed or path.exists()) and path.read_text() not in (old, new):
         raise Lost("a file is neither the old one nor the new one")
-    write_whole(path, new)
+    write_atomic(path, new)
     if path.read_text() != new:
         raise Lost("the file was not written again")
 
 
 def _killed_marking(rng: random.Random, folder: Path) -> None:
-    from hf_sysgen.files import mark_complete, replace_marked
+    from hf_sysgen.files import replace_marked, write_manifest
     from hf_sysgen.training.checkpointing import check_whole
 
     checkpoint = Path(shutil.copytree(whole_checkpoint(), folder / "checkpoint-4"))
     if rng.random() < 0.3:
         (checkpoint / "complete").unlink()
-        killed_at(rng.randrange(1, 20), lambda: mark_complete(checkpoint))
+        killed_at(rng.randrange(1, 20), lambda: write_manifest(checkpoint))
     else:
         killed_at(rng.randrange(1, 20), lambda: replace_marked(checkpoint, "trainer_state.json", "{}"))
         if (checkpoint / "trainer_state.json").read_text() not in (

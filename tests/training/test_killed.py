@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from tiny_runs import command, environment, snapshot, train_process, weights, write_recipe
 
 import hf_sysgen.files as files
-from hf_sysgen.files import mark_complete
+from hf_sysgen.files import write_manifest
 from hf_sysgen.train import main
 from hf_sysgen.training.checkpointing import going_on_from
 
@@ -213,7 +213,7 @@ def test_a_checkpoint_is_on_the_disk_before_its_mark(tmp_path, monkeypatch):
     (tmp_path / "model.safetensors").write_bytes(b"weights")
     # another process's unfinished mark, which is gone when it is looked at
     (tmp_path / ".complete.0").symlink_to("gone")
-    mark_complete(tmp_path)
+    write_manifest(tmp_path)
     (tmp_path / ".complete.0").unlink()
     assert done[0] == "model.safetensors"
     assert done[-1].startswith(".complete.")
@@ -230,7 +230,7 @@ def test_no_mark_without_the_disk(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(files.os, "fsync", lambda handle, number=number: (_ for _ in ()).throw(OSError(number, "")))
             with contextlib.nullcontext() if marked else pytest.raises(OSError, match=f"Errno {number}"):
-                mark_complete(folder)
+                write_manifest(folder)
         assert (folder / "complete").exists() == marked
 
 

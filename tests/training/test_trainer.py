@@ -25,7 +25,7 @@ from hf_sysgen.errors import RunFailed, UserError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint
 from hf_sysgen.evaluation.evaluate import evaluate_split
 from hf_sysgen.evaluation.metrics.summary import summarize
-from hf_sysgen.files import unlike_mark, write_whole
+from hf_sysgen.files import first_difference_from_manifest, write_atomic
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.train import main
@@ -435,7 +435,7 @@ def test_a_run_that_was_moved_keeps_its_best_weights(tmp_path, few_examples, mon
     (tmp_path / "run" / "checkpoint-3").mkdir(parents=True)
     assert run_recipe(recipe).best_step == 3
     # although the newest one's state now says where the best one is
-    assert unlike_mark(moved / "checkpoint-6") is None
+    assert first_difference_from_manifest(moved / "checkpoint-6") is None
     assert weights(moved / "model") == weights(moved / "checkpoint-3")
 
 
@@ -533,7 +533,7 @@ def test_what_is_no_checkpoint_of_the_run_is_left_alone(tmp_path, few_examples):
     (run / "checkpoint-98").symlink_to(tmp_path / "elsewhere")
     recipe = tiny_recipe(tmp_path, save_steps=1, max_steps=3)
     before = snapshot(run)
-    write_whole(run / "recipe.yaml", dump_recipe(recipe))
+    write_atomic(run / "recipe.yaml", dump_recipe(recipe))
     assert run_recipe(recipe).steps == 3
     after = snapshot(run)
     assert {name: after[name] for name in before} == before

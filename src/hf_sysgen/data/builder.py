@@ -17,7 +17,7 @@ from hf_sysgen.data.errors import DamagedData, DataError
 from hf_sysgen.data.fetch import locate, mirror_folder
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo, unknown
 from hf_sysgen.errors import causes, no_space, one_line
-from hf_sysgen.files import is_complete, mark_complete, unlike_mark
+from hf_sysgen.files import first_difference_from_manifest, is_complete, write_manifest
 
 # no permission for a folder, or a file in its place
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
@@ -152,7 +152,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
             folder = Path(self.cache_dir)
             # data of an older version has no checksums: they are taken now, if the folder can be written to
             if self.is_prepared and not is_complete(folder) and os.access(folder, os.W_OK):
-                mark_complete(folder, f"{self.BENCHMARK.name}-*.arrow")
+                write_manifest(folder, f"{self.BENCHMARK.name}-*.arrow")
         except (datasets.exceptions.DatasetGenerationError, ImportError, OSError) as error:
             # `datasets` wraps what a generator raises
             for cause in causes(error):
@@ -208,7 +208,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
 
     def check_prepared(self) -> None:
         """Compare prepared data with its checksums. Raises DamagedData: it is not what was prepared."""
-        if (found := unlike_mark(Path(self.cache_dir))) is not None:
+        if (found := first_difference_from_manifest(Path(self.cache_dir))) is not None:
             raise self._damaged(" ".join(found))
 
     @contextmanager

@@ -28,7 +28,7 @@ from hf_sysgen.data.archives import open_member
 from hf_sysgen.data.errors import DamagedData, DataError
 from hf_sysgen.data.info import Source
 from hf_sysgen.errors import no_space, one_line
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 
 DATA_DIR_VARIABLE = "HF_SYSGEN_DATA_DIR"
 # attempts if the server has an error, and seconds before the second one, which double each time
@@ -185,7 +185,7 @@ def _recorded(source: Source, found: str, cache_dir: Dir) -> tuple[str, Path]:
     try:
         if not record.is_file():
             record.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(record, f"{found}  {path.name}\n".encode())
+            write_atomic(record, f"{found}  {path.name}\n".encode())
         return record.read_text(encoding="utf-8").split()[0], record
     except OSError as error:
         raise _unwritable(source, record.parent, error) from error

@@ -20,7 +20,7 @@ from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.errors import UserError, one_line
 from hf_sysgen.evaluation.decoding import is_own
 from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, prompts_of
-from hf_sysgen.files import COMPLETE, read_whole, unlike_mark
+from hf_sysgen.files import COMPLETE, first_difference_from_manifest, read_whole
 from hf_sysgen.model_types import heads_of, is_other, writer_of
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.results.record import MODEL
@@ -204,7 +204,7 @@ def check_unchanged(folder: Path) -> None:
     Raises:
         UserError: one is absent or has another content.
     """
-    if (found := unlike_mark(folder, (".json", ".safetensors"))) is not None:
+    if (found := first_difference_from_manifest(folder, (".json", ".safetensors"))) is not None:
         name, what = found
         raise UserError(
             f"{folder / name} {what}: copy the whole folder again; if you changed it yourself, remove "

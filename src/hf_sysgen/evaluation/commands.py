@@ -27,7 +27,7 @@ from hf_sysgen.evaluation.metrics.bleu import bleu_setup
 from hf_sysgen.evaluation.metrics.summary import summarize, summarize_translations
 from hf_sysgen.evaluation.prompts import by_words, prompts_of
 from hf_sysgen.evaluation.translation import Translation, evaluate_translations, has_comp, translation_rows
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 from hf_sysgen.models import RoleFillerTransformerConfig
 from hf_sysgen.results.predictions import Row, write_predictions
 from hf_sysgen.results.record import METRICS, PREDICTIONS, new_folder
@@ -92,7 +92,7 @@ def evaluate_checkpoint(
                 rows += found_texts
     if output is not None:
         write_predictions(output / PREDICTIONS, rows)
-        write_whole(output / METRICS, json.dumps(metrics, indent=1) + "\n")
+        write_atomic(output / METRICS, json.dumps(metrics, indent=1) + "\n")
     columns: tuple[str, ...] = ("examples", "accuracy", "exact_teacher", "accuracy_oracle", "loss", "loss_teacher")
     if translates:
         columns = ("examples", "bleu", "comp", "comp_same_form", "accuracy", "loss")

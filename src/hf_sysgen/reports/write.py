@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hf_sysgen.errors import UserError
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 from hf_sysgen.reports.comparison import reproduce
 from hf_sysgen.reports.matching import collect
 from hf_sysgen.reports.page import page
@@ -56,7 +56,7 @@ def write_report(name: str, folders: Sequence[Path], output: Path | None) -> str
         texts[output] = terminal(reports, found) + "\n" if output.suffix == ".txt" else document(reports, found)
     for path, text in texts.items():
         try:
-            write_whole(path, text)
+            write_atomic(path, text)
         except OSError as error:
             raise UserError(f"{path}: cannot be written: {error}") from error
     cells = sum(len(report.measured) for report in reports)

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from hf_sysgen import __version__
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 
 STARTS = "starts.json"
 
@@ -71,7 +71,7 @@ def starts_of(run_dir: Path, step: int, here: Mapping[str, Any]) -> list[Start]:
 
 def write_starts(run_dir: Path, starts: list[Start]) -> None:
     """Save the starts for the next one."""
-    write_whole(run_dir / STARTS, _STARTS.dump_json(starts, indent=1).decode() + "\n")
+    write_atomic(run_dir / STARTS, _STARTS.dump_json(starts, indent=1).decode() + "\n")
 
 
 def cpu_name() -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Protocol, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
 
 from hf_sysgen.errors import UserError
-from hf_sysgen.files import read_whole, write_whole
+from hf_sysgen.files import read_whole, write_atomic
 from hf_sysgen.results.record import fault
 
 
@@ -159,7 +159,7 @@ ROW: TypeAdapter[Row] = TypeAdapter(
 def write_predictions(path: str | Path, rows: Iterable[Row]) -> None:
     """Write one JSON object per line; a number that is not finite becomes null."""
     lines = (json.dumps(_finite(row.model_dump(exclude_unset=True)), allow_nan=False) + "\n" for row in rows)
-    write_whole(path, "".join(lines))
+    write_atomic(path, "".join(lines))
 
 
 def _finite(value: Any) -> Any:

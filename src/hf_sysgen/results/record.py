@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.errors import UserError
-from hf_sysgen.files import file_name, write_whole
+from hf_sysgen.files import file_name, write_atomic
 from hf_sysgen.results.environment import Start
 
 SCHEMA_VERSION = 2
@@ -226,7 +226,7 @@ class Record(_Typed):
 
 def write_record(path: str | Path, record: Record) -> None:
     """Write a record; a kill leaves the old file or the new one."""
-    write_whole(path, json.dumps(record.model_dump(mode="json"), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_atomic(path, json.dumps(record.model_dump(mode="json"), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def fault(error: ValidationError) -> str:

@@ -31,7 +31,7 @@ from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import RunFailed, UserError, one_line
 from hf_sysgen.evaluation.checkpoints import checkpoint_folder, is_hub_id, weight_files
 from hf_sysgen.evaluation.evaluate import evaluating
-from hf_sysgen.files import digest_of, is_complete, is_unfinished, locked, write_whole
+from hf_sysgen.files import is_complete, is_unfinished, locked, sha256_of, write_atomic
 from hf_sysgen.model_types import heads_of
 from hf_sysgen.results.environment import environment, starts_of, write_starts
 from hf_sysgen.results.predictions import Row, write_predictions
@@ -354,7 +354,7 @@ def _train_and_judge(
         surroundings = environment()
         starts = starts_of(recipe.run_dir, step_of(checkpoint) if checkpoint else 0, surroundings)
         if trainer.args.should_save:
-            write_whole(recipe.run_dir / RECIPE_COPY, dump_recipe(recipe))
+            write_atomic(recipe.run_dir / RECIPE_COPY, dump_recipe(recipe))
             write_starts(recipe.run_dir, starts)
     except OSError as error:
         raise RecipeError(f"output_dir: cannot write to {recipe.run_dir}: {error}", "output_dir") from error
@@ -413,7 +413,7 @@ def _pretrained(recipe: Recipe) -> Pretrained | None:
     if name is None:
         return None
     folder = checkpoint_folder(name, recipe.model.revision)
-    hashes = [digest_of(file) for file in weight_files(folder)]
+    hashes = [sha256_of(file) for file in weight_files(folder)]
     whole = hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
     return Pretrained(name=name, commit=folder.name if is_hub_id(name) else None, sha256=whole)
 

@@ -33,7 +33,7 @@ from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.sections import MaxTokens
 from hf_sysgen.errors import RunFailed, one_line
-from hf_sysgen.files import COMPLETE, is_complete, mark_complete, replace_marked
+from hf_sysgen.files import COMPLETE, is_complete, replace_marked, write_manifest
 from hf_sysgen.models.seq2seq import SOURCE_INPUTS
 from hf_sysgen.results.evaluations import write_evaluation
 from hf_sysgen.results.predictions import Judged
@@ -254,7 +254,7 @@ class SysgenTrainer(Seq2SeqTrainer):
         self.batches.save(checkpoint)
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
-            mark_complete(checkpoint)
+            write_manifest(checkpoint)
             # only now: a run that is killed before needs the older ones
             remove_old_checkpoints(checkpoint.parent, self.state.best_global_step)
 
@@ -275,7 +275,7 @@ class SysgenTrainer(Seq2SeqTrainer):
                 shutil.rmtree(old, ignore_errors=True)
             model.save_pretrained(unfinished, state_dict=weights)
             self.task.save(unfinished)
-            mark_complete(unfinished)
+            write_manifest(unfinished)
             unfinished.rename(folder)
         self.accelerator.wait_for_everyone()
 

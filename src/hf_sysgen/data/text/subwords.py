@@ -16,7 +16,7 @@ import filelock
 from hf_sysgen.data.errors import DataError
 from hf_sysgen.data.text.translation import learn_bpe, learn_sentencepiece, library
 from hf_sysgen.data.text.vocabulary import EOS, Vocabulary
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -219,7 +219,7 @@ def learned(
             path.parent.mkdir(parents=True, exist_ok=True)
             with filelock.FileLock(f"{path}.lock"):
                 if not path.is_file():
-                    write_whole(path, learn())
+                    write_atomic(path, learn())
         return path.read_bytes()
     except OSError as error:
         raise DataError(f"{path}: cannot be kept: {error}; set HF_DATASETS_CACHE to another folder") from error
