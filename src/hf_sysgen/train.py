@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from hf_sysgen.errors import reported
+from hf_sysgen.errors import handle_user_errors
 
 INTERRUPTED = "interrupted; the same command resumes from the last checkpoint"
 USAGE = """usage: python -m hf_sysgen.train recipe.yaml [dotted.key=value ...]
@@ -22,9 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE, __doc__, sep="\n")
         return 0 if arguments else 2
-    with reported(INTERRUPTED) as outcome:
+    with handle_user_errors(INTERRUPTED) as exit_status:
         train(arguments[0], arguments[1:])
-    return outcome.status
+    return exit_status.status
 
 
 def train(recipe_file: str, overrides: Sequence[str]) -> None:

@@ -33,7 +33,7 @@ from hf_sysgen.data.fetch import (
     open_file,
 )
 from hf_sysgen.data.info import Source
-from hf_sysgen.errors import no_space
+from hf_sysgen.errors import is_disk_full
 
 CONTENT = b"IN: jump OUT: I_JUMP\n" * 1009
 SOURCE = Source(
@@ -419,9 +419,9 @@ def test_full_disk(
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-def test_no_space(number: int) -> None:
-    assert no_space(OSError(number, "full"))
-    assert not no_space(OSError(errno.EACCES, "forbidden"))
+def test_disk_full(number: int) -> None:
+    assert is_disk_full(OSError(number, "full"))
+    assert not is_disk_full(OSError(errno.EACCES, "forbidden"))
 
 
 def test_cache_that_cannot_be_written(tmp_path: Path) -> None:

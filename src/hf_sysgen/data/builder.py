@@ -16,7 +16,7 @@ import datasets
 from hf_sysgen.data.errors import DamagedData, DataError
 from hf_sysgen.data.fetch import locate, mirror_folder
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo, unknown
-from hf_sysgen.errors import causes, no_space, one_line
+from hf_sysgen.errors import causes, is_disk_full, one_line
 from hf_sysgen.files import first_difference_from_manifest, is_complete, write_manifest
 
 # no permission for a folder, or a file in its place
@@ -235,7 +235,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         if isinstance(error, DataError):
             return type(error)(str(error))
         # `datasets` checks the space before it writes and has its own message
-        if no_space(error) or (isinstance(error, OSError) and "Not enough disk space" in str(error)):
+        if is_disk_full(error) or (isinstance(error, OSError) and "Not enough disk space" in str(error)):
             return DataError(
                 f"{what}: no space left in {self.cache_dir} ({one_line(error)}): its files have {self._num_bytes}; "
                 "free some, or set HF_DATASETS_CACHE to a folder on another disk"

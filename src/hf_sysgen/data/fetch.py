@@ -27,7 +27,7 @@ import filelock
 from hf_sysgen.data.archives import open_member
 from hf_sysgen.data.errors import DamagedData, DataError
 from hf_sysgen.data.info import Source
-from hf_sysgen.errors import no_space, one_line
+from hf_sysgen.errors import is_disk_full, one_line
 from hf_sysgen.files import write_atomic
 
 DATA_DIR_VARIABLE = "HF_SYSGEN_DATA_DIR"
@@ -338,7 +338,7 @@ def _fetch(url: str, path: Path, title: str) -> None:
 
 
 def _unwritable(source: Source, folder: Path, error: OSError) -> DataError:
-    if no_space(error):
+    if is_disk_full(error):
         size = "its size is not known" if source.num_bytes is None else f"it has {source.num_bytes:,} bytes"
         return DataError(
             f"{source.name}: no space left in {folder} ({one_line(error)}): {size}; free some, "
