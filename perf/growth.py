@@ -101,7 +101,7 @@ def sweep(folder: Path, rounds: int) -> Iterator[dict[str, Any]]:
         command = [*COMMAND, "sweep", "sweep.yaml", "--dry-run"]
         none, _ = timed(command, place, rounds)
         for seed in range(count // 2):
-            run = recipe.with_(seed=seed)
+            run = recipe.replace(seed=seed)
             of_run = {"seed": seed, "recipe": run, "recipe_hash": run.hash, "file": "recipe"}
             run_dir = place / "runs" / "recipe" / f"seed{seed}"
             write_record(run_dir / RESULTS, kept.model_copy(update=of_run))

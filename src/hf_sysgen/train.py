@@ -29,14 +29,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def train(recipe_file: str, overrides: Sequence[str]) -> None:
     """Run the recipe and say on the first process where the results are. Errors as `run_recipe`."""
-    from hf_sysgen.config.io import find_shipped, load_recipe, named
+    from hf_sysgen.config.io import add_path_to_errors, find_shipped, load_recipe
 
     recipe = load_recipe(recipe_file, overrides)  # before the imports that take seconds
     from hf_sysgen.training.run import finished_results, quiet_libraries, run_recipe
 
     is_first = os.environ.get("RANK", "0") == "0"
     quiet_libraries()
-    with named(find_shipped(recipe_file)):
+    with add_path_to_errors(find_shipped(recipe_file)):
         if finished_results(recipe) is not None:
             if is_first:
                 print(f"{recipe.run_dir} is finished already, nothing to do; its results are in results.json")

@@ -16,7 +16,7 @@ from tiny_runs import short_scan, shrunk
 from tiny_text import write_tokenizer
 
 import hf_sysgen.training.tasks.registry
-from hf_sysgen.config.fields import flattened
+from hf_sysgen.config.fields import flatten
 from hf_sysgen.config.io import load_recipe, read_recipe, shipped_files, shipped_recipes
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.models import CONFIGS, DepthWidthConfig
@@ -264,7 +264,7 @@ def test_the_paper_s_setup_of_gated_attention_in_translation():
             assert (pre_norm in sweep.get("cells", [])) == searched
             for recipe in recipes:
                 keys = load_recipe(folder / f"{recipe}.yaml").flat()
-                assert {**flattened(usual), **flattened(setup)}.items() <= keys.items(), recipe
+                assert {**flatten(usual), **flatten(setup)}.items() <= keys.items(), recipe
                 assert all(keys[key] in values for key, values in grid.items()), recipe
 
 

@@ -127,7 +127,7 @@ def test_what_a_model_goes_on_from(runs: dict[str, Path]) -> None:
     """The hub links to what is on the hub; a folder it would refuse."""
     record = read_record(runs["decoder"] / "results.json")
     for pretrained, link in (("runs/pretrain_41M_2/seed0/model", None), ("someone/decoder", "someone/decoder")):
-        made = record.model_copy(update={"recipe": record.recipe.with_(**{"model.pretrained": pretrained})})
+        made = record.model_copy(update={"recipe": record.recipe.replace(**{"model.pretrained": pretrained})})
         card = model_card([made], made, 'checkpoint = "x"')
         assert ModelCard(card).data.base_model == link
         assert f"trained from the pretrained `{pretrained}` for 2 steps on `scan`" in " ".join(card.split())

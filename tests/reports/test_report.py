@@ -216,7 +216,7 @@ def test_overrides_in_any_order_and_runs_of_no_cell():
 def test_runs_of_one_name_with_an_edited_recipe_are_not_pooled():
     cell = "csordas2021-table3", "SCAN (length cutoff=26)", "Uni. Trafo"
     # a field that the file leaves out
-    edited = shipped("scan_length26_universal").with_(**{"model.layer_norm_eps": 1e-3})
+    edited = shipped("scan_length26_universal").replace(**{"model.layer_norm_eps": 1e-3})
     records = [
         made("scan_length26_universal", 0, 0.2),
         made_record(edited, {"test": 0.9}, seed=1),
@@ -226,7 +226,7 @@ def test_runs_of_one_name_with_an_edited_recipe_are_not_pooled():
     assert {one.values for one in found(*cell, records).ours} == {(0.2, 0.4), (0.9,)}
     # nor outside the papers' tables, and the names of both are told apart
     outside = [
-        made_record(edited.with_(seed=seed), {"test": 0.5}, file="mine", recipe_values={RATE: rate}, seed=seed)
+        made_record(edited.replace(seed=seed), {"test": 0.5}, file="mine", recipe_values={RATE: rate}, seed=seed)
         for seed, rate in enumerate((0.1, 0.2, 0.1))
     ]
     assert [[record.seed for record in runs] for runs in unplaced(outside)] == [[0, 2], [1]]

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.config.fields import SECTIONS, changes_of
+from hf_sysgen.config.fields import SECTIONS, effect_of
 from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.errors import UserError
@@ -231,7 +231,7 @@ def _changes(record: Record, setup: Recipe, choices: Sequence[str] = ()) -> tupl
     changes = [
         (key, ours, theirs)
         for key, ours, theirs in _differing(record.recipe.to_dict(), setup.to_dict())
-        if changes_of(key) == "result" and key not in (*PRECISION, *choices)
+        if effect_of(key) == "result" and key not in (*PRECISION, *choices)
     ]
     # the file may leave out a value that the run chose
     both = record.recipe.flat(), setup.flat()

@@ -220,7 +220,7 @@ class Record(_Typed):
 
     def without_places(self) -> Record:
         """The record without folders of this machine; no result depends on them."""
-        recipe = self.recipe.with_(**{"output_dir": None, "data.data_dir": None})
+        recipe = self.recipe.replace(**{"output_dir": None, "data.data_dir": None})
         return self.model_copy(update={"recipe": recipe})
 
 
@@ -234,10 +234,10 @@ def fault(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     key = _short(".".join(map(str, first["loc"]))) or "record"
     told = first["type"] in ("missing", "json_invalid")
-    return f"{key}: {_short(first['msg'])}" + ("" if told else f", got {cut(first['input'])}")
+    return f"{key}: {_short(first['msg'])}" + ("" if told else f", got {shorten(first['input'])}")
 
 
-def cut(value: Any) -> str:
+def shorten(value: Any) -> str:
     """A value or an error, cut to fit a one-line message."""
     try:
         text = str(value) if isinstance(value, Exception) else repr(value)

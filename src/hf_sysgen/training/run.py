@@ -20,10 +20,10 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.integrations import get_available_reporting_integrations
 
-from hf_sysgen.config.errors import RecipeError, cut
-from hf_sysgen.config.fields import BY_KEY, changes_of
+from hf_sysgen.config.errors import RecipeError, shorten
+from hf_sysgen.config.fields import BY_KEY, effect_of
 from hf_sysgen.config.io import dump_recipe, read_recipe
-from hf_sysgen.config.model_fields import filled, own_fields
+from hf_sysgen.config.model_fields import flat_with_defaults, own_fields
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.trainer_fields import THEIRS
 from hf_sysgen.cpu import fast_products, keep_memory
@@ -98,7 +98,7 @@ def attention_of(recipe: Recipe) -> str:
         raise RecipeError(f"{key}=sdpa: {recipe.model.type} has no such attention; use auto or eager", key)
     if recipe.model.attn_implementation != "auto":
         return recipe.model.attn_implementation
-    fields = filled(recipe)
+    fields = flat_with_defaults(recipe)
     # None where the checkpoint to fine-tune decides it
     rate = fields.get("model.attention_dropout", fields.get("model.dropout"))
     # PyTorch has no fused CPU kernel with dropout; its fallback is slower than the plain form
@@ -143,7 +143,7 @@ def naming_fields(recipe: Recipe, usual: str | None = None) -> Iterator[None]:
         found += [name for name, value in given.items() if isinstance(value, str) and len(value) > 4 and value in said]
         if (name := next(iter(found), usual)) is not None:
             value = getattr(recipe.training, name, None)
-            raise RecipeError(f"training.{name}={cut(value)}: {said}", f"training.{name}") from error
+            raise RecipeError(f"training.{name}={shorten(value)}: {said}", f"training.{name}") from error
         if isinstance(error, ValueError):
             raise RecipeError(f"training: {said}", "training") from error
         raise
@@ -199,14 +199,16 @@ def check_run_dir(recipe: Recipe) -> Path:
     copy = run_dir / RECIPE_COPY
     if copy.exists():
         other = read_recipe(copy)
-        ours, theirs = filled(recipe), filled(other)
+        ours, theirs = flat_with_defaults(recipe), flat_with_defaults(other)
         pretraining = benchmark_info(recipe.data.benchmark).task == TEXT
         free = ("nothing", "rounding") if pretraining else ("nothing",)
         differing = sorted(
-            key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key) and changes_of(key) not in free
+            key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key) and effect_of(key) not in free
         )
         if differing:
-            changes = ", ".join(f"{key}: {cut(theirs.get(key))} there, {cut(ours.get(key))} here" for key in differing)
+            changes = ", ".join(
+                f"{key}: {shorten(theirs.get(key))} there, {shorten(ours.get(key))} here" for key in differing
+            )
             raise RecipeError(
                 f"output_dir: {run_dir} holds a run of another recipe ({changes}); choose another output_dir, or "
                 "remove that folder",

@@ -73,7 +73,7 @@ class SysgenTrainer(Seq2SeqTrainer):
                 f"training.kept_steps={list(kept)} must end by step {steps}, where batches.epochs={recipe.epochs} do",
                 "training.kept_steps",
             )
-        recipe = recipe.with_(**{"training.max_steps": steps})
+        recipe = recipe.replace(**{"training.max_steps": steps})
         self.recipe, self.task, self.splits = recipe, task, task.splits
         callbacks: list[TrainerCallback] = [Clock(), Progress(), Milestones(self)]
         if (stopping := recipe.evaluation.early_stopping) is not None:

@@ -19,7 +19,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 import hf_sysgen.training.tasks.registry
 from hf_sysgen.config.errors import RecipeError
-from hf_sysgen.config.fields import merged
+from hf_sysgen.config.fields import merge
 from hf_sysgen.config.io import parse_recipe
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data import benchmark_info
@@ -44,7 +44,7 @@ def recipe_of(checkpoint: Path, folder: Path, **sections: Any) -> Recipe:
     tiny = {key: value for key, value in tiny_sections().items() if key != "model"}
     tiny["training"] |= {"max_steps": 2, "eval_steps": 1}
     tiny |= {"model": {"pretrained": str(checkpoint)}, "output_dir": str(folder / "run")}
-    return parse_recipe(merged(tiny, sections), "tiny")
+    return parse_recipe(merge(tiny, sections), "tiny")
 
 
 def auto_class(kind: str) -> Any:

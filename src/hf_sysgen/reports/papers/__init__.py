@@ -92,7 +92,7 @@ class Run:
 
     def setup(self, recipe: Recipe) -> Recipe:
         """The paper's setup of the cell, made of the file's recipe."""
-        return recipe.with_(**self.overrides)
+        return recipe.replace(**self.overrides)
 
 
 @dataclass(frozen=True)

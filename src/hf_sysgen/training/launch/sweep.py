@@ -202,7 +202,7 @@ def selection_text(runs: Iterable[Run], select: Selection) -> str:
         groups.setdefault((cell[0].path, cell[0].recipe.data.config), []).append(
             (statistics.fmean(values), spread, cell)
         )
-    best = min if select.lowest else max
+    best = min if select.lower_is_better else max
     rows = []
     for cells in groups.values():
         # NaN is never the best
@@ -210,7 +210,7 @@ def selection_text(runs: Iterable[Run], select: Selection) -> str:
             (entry for entry in cells if entry[0] == entry[0]), default=cells[0], key=itemgetter(0)
         )
         rows.append((cell[0].recipe.name, len(cells), len(cell), f"{mean:.4f}", f"{spread:.4f}"))
-    rule = f"{'lowest' if select.lowest else 'highest'} mean {select.split} {select.metric}"
+    rule = f"{'lowest' if select.lower_is_better else 'highest'} mean {select.split} {select.metric}"
     return table((f"selected by the {rule}", "of cells", "seeds", "mean", "sd"), rows)
 
 
