@@ -341,7 +341,7 @@ def test_mean_words_of_dependency_batches_are_those_the_recipes_name(data_dir):
     assert len(files) >= 3
     overrides = [f"data.data_dir={data_dir}", "data.config=mcd1_own_heads"]
     task = prepare_task(load_recipe(files[0], overrides))
-    lengths = task.splits["train"].side_lengths()[0]
+    lengths = task.splits["train"].source_target_lengths()[0]
     for path in files:
         said = re.search(r"max_tokens: .*, ([0-9]+) in the mean", path.read_text())
         task.recipe = load_recipe(path, overrides)

@@ -28,9 +28,9 @@ import hf_sysgen.data.fetch
 from hf_sysgen.data.errors import DamagedData, DataError
 from hf_sysgen.data.fetch import (
     DATA_DIR_VARIABLE,
-    as_found,
     locate,
     open_file,
+    with_found_checksum,
 )
 from hf_sysgen.data.info import Source
 from hf_sysgen.errors import is_disk_full
@@ -182,7 +182,7 @@ def test_mirror_that_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     message = refused(replace(SOURCE, rebuild=lambda: CONTENT), cache_dir=tmp_path)
     assert f"{DATA_DIR_VARIABLE}={tmp_path / 'absent'}" in message
     with pytest.raises(DataError, match="absent"):
-        as_found(SOURCE)
+        with_found_checksum(SOURCE)
 
 
 @pytest.mark.parametrize("zipped", [False, True])

@@ -460,14 +460,16 @@ def upstream_configs() -> list[tuple[str, str]]:
     """Benchmarks and configs of whose files the repository has at least a part."""
     from upstream_files import SAMPLE
 
-    from hf_sysgen.data.fetch import as_found
+    from hf_sysgen.data.fetch import with_found_checksum
     from hf_sysgen.data.registry import list_benchmarks
 
     return [
         (benchmark.name, config.name)
         for benchmark in list_benchmarks()
         for config in benchmark.configs.values()
-        if config.sources and benchmark.name != "c4" and all(as_found(one, SAMPLE) for one in config.sources.values())
+        if config.sources
+        and benchmark.name != "c4"
+        and all(with_found_checksum(one, SAMPLE) for one in config.sources.values())
     ]
 
 

@@ -15,7 +15,7 @@ import datasets
 
 from hf_sysgen.data.errors import DamagedData, DataError
 from hf_sysgen.data.fetch import locate, mirror_folder
-from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo, unknown
+from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo, unknown_name_error
 from hf_sysgen.errors import causes, is_disk_full, one_line
 from hf_sysgen.files import first_difference_from_manifest, is_complete, write_manifest
 
@@ -171,7 +171,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         names = self.benchmark_config.splits
         for part in split.split("+") if split is not None else ():
             if (name := part.partition("[")[0].strip()) not in (*names, "all"):
-                raise unknown(f"split of {self._what}", name, names)
+                raise unknown_name_error(f"split of {self._what}", name, names)
             if streaming and "[" in part:
                 raise DataError(
                     f"{self._what}: split {split!r}: a stream has no parts; leave streaming out, or use `take` and "

@@ -87,7 +87,7 @@ def mirror_folder(what: str) -> Path | None:
     return folder
 
 
-def as_found(source: Source, data_dir: Dir = None) -> Source | None:
+def with_found_checksum(source: Source, data_dir: Dir = None) -> Source | None:
     """The source, with the checksum of the file in the mirror folder; None without that file. For files that users
     make themselves, so that their content is not known in advance.
 

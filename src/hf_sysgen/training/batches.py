@@ -23,7 +23,7 @@ class Split(Protocol):
     def by_length(self, rows: np.ndarray) -> np.ndarray:
         """The rows, sorted so that neighbours need about equally much padding."""
 
-    def side_lengths(self) -> tuple[np.ndarray, np.ndarray]:
+    def source_target_lengths(self) -> tuple[np.ndarray, np.ndarray]:
         """Tokens (or nodes) of each example's source and of its target, (N,) each."""
 
 
@@ -167,7 +167,7 @@ class MaxTokensBatches(StepBatches):
         rows = np.arange(len(split))
         if resample is not None:
             rows = np.random.default_rng((seed, resample)).integers(len(split), size=resample)
-        sources, targets = split.side_lengths()
+        sources, targets = split.source_target_lengths()
         self.batches = [rows[batch] for batch in pack(sources[rows], targets[rows], max_tokens, seed)]
         self._epoch = (-1, np.empty(0, np.int64))
 

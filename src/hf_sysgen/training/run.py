@@ -178,7 +178,7 @@ def check_reads(trainer: SysgenTrainer) -> None:
     gpus = [device] if device.type == "cuda" else []
     with torch.no_grad(), evaluating(model), torch.random.fork_rng(gpus):
         for name, split in trainer.splits.items():
-            longest = np.unique([lengths.argmax() for lengths in split.side_lengths()])
+            longest = np.unique([lengths.argmax() for lengths in split.source_target_lengths()])
             batch = {key: tensor.to(device) for key, tensor in split[longest].items()}
             try:
                 model(**batch)

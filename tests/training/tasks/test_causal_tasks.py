@@ -86,7 +86,7 @@ def test_batches_by_hand():
     assert batch["labels"].tolist() == [[-100, -100, -100, 1, 8, -100], [-100, -100, 2, 3, 4, 8]]
     assert split[np.array([], np.int64)]["labels"].tolist() == [[-100] * 5]
     assert split.by_length(np.array([1, 0])).tolist() == [0, 1]
-    assert [lengths.tolist() for lengths in split.side_lengths()] == [[5, 6], [5, 6]]
+    assert [lengths.tolist() for lengths in split.source_target_lengths()] == [[5, 6], [5, 6]]
     without = PromptedSplit([[5, 6, 9], [7, 9]], [[1, 8], [2, 3, 4, 8]], pad_id=8, train_eos=False)
     assert without[np.array([0, 1])]["labels"].tolist() == [[-100] * 3 + [1, -100, -100], [-100, -100, 2, 3, 4, -100]]
 

@@ -69,7 +69,7 @@ class PromptedSplit(TokenizedSplit):
         """The rows, sorted by the length of both together, then by the target's."""
         return rows[np.lexsort((self.targets.lengths[rows], self.joined.lengths[rows]))]
 
-    def side_lengths(self) -> tuple[np.ndarray, np.ndarray]:
+    def source_target_lengths(self) -> tuple[np.ndarray, np.ndarray]:
         return self.joined.lengths, self.joined.lengths
 
 

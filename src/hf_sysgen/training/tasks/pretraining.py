@@ -136,7 +136,7 @@ class StreamBatches:
                     f"shown twice; give more shards, or at most training.max_steps={step}"
                 )
             taken += found
-        return Update(torch.stack(taken), [packed.place for packed in self.packed])
+        return Update(torch.stack(taken), [packed.position for packed in self.packed])
 
     def save(self, folder: Path) -> None:
         """The positions of this process's streams, and their shards, as JSON."""
@@ -157,7 +157,7 @@ class StreamBatches:
         require_same_text(places, self.shards, folder.parent)
         for number, packed in zip(self.numbers, self.packed, strict=True):
             packed.load_state_dict({key: places[str(number)][key] for key in ("documents", "pending")})
-        self._places = [packed.place for packed in self.packed]
+        self._places = [packed.position for packed in self.packed]
 
 
 def by_stream(shards: Sequence[Shard], streams: int) -> dict[str, Sequence[Shard]]:

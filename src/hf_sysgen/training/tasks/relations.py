@@ -49,7 +49,7 @@ class GraphSplit(Dataset):
     def by_length(self, rows: np.ndarray) -> np.ndarray:
         return rows[np.argsort(self.lengths[rows], kind="stable")]
 
-    def side_lengths(self) -> tuple[np.ndarray, np.ndarray]:
+    def source_target_lengths(self) -> tuple[np.ndarray, np.ndarray]:
         return self.lengths, self.lengths
 
 

@@ -71,7 +71,7 @@ class TranslationTask(Seq2SeqTask):
         lengths, names = kept_lengths(recipe.data.benchmark, recipe.data.config)
         for name in names:
             split = self.splits[name]
-            short, long = (pick(split.side_lengths(), axis=0) - 1 for pick in (np.min, np.max))
+            short, long = (pick(split.source_target_lengths(), axis=0) - 1 for pick in (np.min, np.max))
             rows = np.flatnonzero(
                 (short >= lengths.shortest) & (long <= np.minimum(lengths.longest, lengths.ratio * short))
             )
