@@ -566,7 +566,7 @@ def contents(folder: Path, without: str = "") -> dict[str, bytes]:
 def checkpoints(rng: random.Random, folder: Path) -> None:
     """A checkpoint that was changed after it was written, and is then resumed, evaluated or published."""
     from hf_sysgen.evaluation.checkpoints import check_unchanged
-    from hf_sysgen.training.checkpointing import check_whole
+    from hf_sysgen.training.checkpointing import check_intact
 
     checkpoint = Path(shutil.copytree(whole_checkpoint(), folder / "checkpoint-4"))
     spoil_one(rng, checkpoint)
@@ -575,7 +575,7 @@ def checkpoints(rng: random.Random, folder: Path) -> None:
         # a checkpoint without a mark counts as unfinished
         return
     try:
-        check_whole(checkpoint)
+        check_intact(checkpoint)
     except UserError:
         if differing:
             with contextlib.suppress(UserError):
@@ -662,7 +662,7 @@ def _killed_writing(rng: random.Random, folder: Path) -> None:
 
 def _killed_marking(rng: random.Random, folder: Path) -> None:
     from hf_sysgen.files import replace_marked, write_manifest
-    from hf_sysgen.training.checkpointing import check_whole
+    from hf_sysgen.training.checkpointing import check_intact
 
     checkpoint = Path(shutil.copytree(whole_checkpoint(), folder / "checkpoint-4"))
     if rng.random() < 0.3:
@@ -675,7 +675,7 @@ def _killed_marking(rng: random.Random, folder: Path) -> None:
         ):  # fmt: skip
             raise Lost("the state is neither the old one nor the new one")
     if (checkpoint / "complete").exists():
-        check_whole(checkpoint)
+        check_intact(checkpoint)
 
 
 def _killed_preparing(rng: random.Random, folder: Path) -> None:

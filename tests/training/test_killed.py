@@ -24,7 +24,7 @@ from tiny_runs import command, environment, snapshot, train_process, weights, wr
 import hf_sysgen.files as files
 from hf_sysgen.files import write_manifest
 from hf_sysgen.train import main
-from hf_sysgen.training.checkpointing import going_on_from
+from hf_sysgen.training.checkpointing import report_damage
 
 # one evaluation is of two splits: calls 1 and 2 are at step 3, 3 and 4 at step 6, then come the final ones
 MOMENTS = {
@@ -237,7 +237,7 @@ def test_no_mark_without_the_disk(tmp_path, monkeypatch):
 def test_errors_are_not_blamed_on_a_checkpoint_that_was_replaced(tmp_path):
     (tmp_path / "checkpoint-4").mkdir()
     (tmp_path / "checkpoint-4" / "left").touch()
-    with pytest.raises(RuntimeError, match="out of memory"), going_on_from(tmp_path / "checkpoint-4"):
+    with pytest.raises(RuntimeError, match="out of memory"), report_damage(tmp_path / "checkpoint-4"):
         raise RuntimeError("out of memory")
 
 
@@ -282,7 +282,7 @@ def test_a_file_that_may_not_be_read_is_not_called_damaged(
 
 
 def test_an_error_of_another_cause_is_not_called_damage(interrupted):
-    with pytest.raises(ZeroDivisionError), going_on_from(interrupted / "checkpoint-4"):
+    with pytest.raises(ZeroDivisionError), report_damage(interrupted / "checkpoint-4"):
         raise ZeroDivisionError
 
 

@@ -30,7 +30,7 @@ from hf_sysgen.models import CONFIGS
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.train import main
 from hf_sysgen.training.batches import StepBatches
-from hf_sysgen.training.callbacks import Milestones, Progress
+from hf_sysgen.training.callbacks import Progress, UpdateHooks
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.registry import prepare_task
 from hf_sysgen.training.trainer import SysgenTrainer, last_checkpoint, training_arguments
@@ -494,13 +494,13 @@ def test_divergence_between_checkpoints(tmp_path, few_examples, monkeypatch, cap
 @pytest.mark.parametrize("hook", ["on_step_end", "on_save"])
 def test_the_public_hooks_are_called(hook, tmp_path, few_examples, monkeypatch):
     """Once for each update or checkpoint, at which the Trainer has not moved on."""
-    steps, called = [], getattr(Milestones, hook)
+    steps, called = [], getattr(UpdateHooks, hook)
 
     def noted(self, args, state, control, **kwargs):
         steps.append(state.global_step)
         called(self, args, state, control, **kwargs)
 
-    monkeypatch.setattr(Milestones, hook, noted)
+    monkeypatch.setattr(UpdateHooks, hook, noted)
     run_recipe(tiny_recipe(tmp_path, save_steps=2, max_steps=4, length_buckets=2))
     assert steps == ([1, 2, 3, 4] if hook == "on_step_end" else [2, 4])
 

@@ -20,7 +20,7 @@ def checkpoints_of(run_dir: Path) -> list[Path]:
     return sorted(found, key=step_of)
 
 
-def check_whole(checkpoint: Path) -> None:
+def check_intact(checkpoint: Path) -> None:
     """
     Compare a checkpoint's files with what its manifest lists, if anything.
 
@@ -36,7 +36,7 @@ def check_whole(checkpoint: Path) -> None:
 
 
 def check_best(checkpoint: Path) -> None:
-    """As `check_whole`, of one that holds the best weights, which no other can replace."""
+    """As `check_intact`, of one that holds the best weights, which no other can replace."""
     if (found := first_difference_from_manifest(checkpoint)) is not None:
         name, what = found
         raise UserError(
@@ -46,14 +46,14 @@ def check_best(checkpoint: Path) -> None:
 
 
 @contextlib.contextmanager
-def going_on_from(checkpoint: Path) -> Iterator[None]:
-    """After an error, `check_whole`. Errors of an unchanged checkpoint, or one without a manifest, stay as they are."""
+def report_damage(checkpoint: Path) -> Iterator[None]:
+    """After an error, `check_intact`. Errors of an unchanged checkpoint, or one with no manifest, stay as they are."""
     try:
         yield
     except (UserError, RunFailed):
         raise
     except Exception:  # each kind of file has errors of its own
-        check_whole(checkpoint)
+        check_intact(checkpoint)
         raise
 
 

@@ -48,7 +48,7 @@ from hf_sysgen.results.record import (
 )
 from hf_sysgen.training.adapters import with_adapters
 from hf_sysgen.training.batches import Batches
-from hf_sysgen.training.checkpointing import checkpoints_of, going_on_from, step_of
+from hf_sysgen.training.checkpointing import checkpoints_of, report_damage, step_of
 from hf_sysgen.training.tasks.base import Task
 from hf_sysgen.training.tasks.pretraining import require_text_of_run
 from hf_sysgen.training.tasks.registry import prepare_task
@@ -67,11 +67,11 @@ RECIPE_COPY = "recipe.yaml"
 LOCK = ".lock"
 # the task of benchmarks that are streams of text
 TEXT = "language_modeling"
-# `being_trained` itself holds the lock, for a moment
+# `is_training` itself holds the lock, for a moment
 ATTEMPTS, WAIT_SECONDS = 5, 0.1
 
 
-def being_trained(run_dir: Path) -> bool:
+def is_training(run_dir: Path) -> bool:
     """Whether a process trains in this folder, however it was started."""
     if not (run_dir / LOCK).exists():
         return False
@@ -163,14 +163,14 @@ def check_optimizer(trainer: SysgenTrainer) -> None:
         trainer.create_optimizer()
 
 
-def check_reads(trainer: SysgenTrainer) -> None:
+def check_longest_examples(trainer: SysgenTrainer) -> None:
     """
     Run the model on the longest examples of each split, so that an error shows before hours of training.
 
     Raises:
         RecipeError: it cannot.
     """
-    model = trainer.plain_model
+    model = trainer.unwrapped_model
     device = next(model.parameters()).device
     if device.type != trainer.args.device.type or benchmark_info(trainer.recipe.data.benchmark).task == TEXT:
         # weights that are yet to be shared out; text whose length is the recipe's own
@@ -218,7 +218,7 @@ def check_run_dir(recipe: Recipe) -> Path:
         if recipe.data.data_dir != other.data.data_dir and checkpoints:
             # also for a finished run; the same text may have been moved
             checkpoint = checkpoints[-1]
-            with going_on_from(checkpoint):
+            with report_damage(checkpoint):
                 require_text_of_run(recipe, checkpoint)
         if recipe.evaluation.save_example_losses and not other.evaluation.save_example_losses:
             key = "evaluation.save_example_losses"
@@ -280,9 +280,9 @@ def run_recipe(recipe: Recipe) -> Record:
                 f"{recipe.data.config} lacks; use null",
                 "evaluation.early_stopping",
             )
-        if stopping.metric not in task.monitored:
+        if stopping.metric not in task.eval_metrics:
             key = "evaluation.early_stopping.metric"
-            known = [name for name in task.monitored if name in ("loss", "accuracy", "bleu")]
+            known = [name for name in task.eval_metrics if name in ("loss", "accuracy", "bleu")]
             raise RecipeError(
                 f"{key}={stopping.metric} is not measured on {recipe.data.benchmark} during training; use one of "
                 f"{', '.join(known)}",
@@ -304,7 +304,7 @@ def run_recipe(recipe: Recipe) -> Record:
         raise RecipeError(f"output_dir: cannot write to {recipe.run_dir}: {error}", "output_dir") from error
     if recipe.in_context is None:
         check_optimizer(trainer)
-        check_reads(trainer)
+        check_longest_examples(trainer)
     with _locked_folder(recipe.run_dir, trainer):
         # another process may have finished it meanwhile; the first process decides for all, since views of a shared
         # folder may differ
@@ -349,7 +349,7 @@ def _train_and_judge(
         checkpoint = last_checkpoint(recipe.run_dir)
     if checkpoint is not None:
         # raises before anything is written, if the checkpoint is of other text
-        with going_on_from(checkpoint):
+        with report_damage(checkpoint):
             batches.load(checkpoint)
     try:
         # now, because the checkout may change during training
@@ -370,7 +370,7 @@ def _train_and_judge(
     for name in task.splits:
         if not len(judged := task.final_rows(name)):
             continue
-        records = task.readable(trainer.predict_split(name, judged, final=True), name)
+        records = task.to_rows(trainer.predict_split(name, judged, final=True), name)
         summaries[name] = task.summarize(records, name)
         rows += records
     if recipe.in_context is None:

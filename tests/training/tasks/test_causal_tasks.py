@@ -46,7 +46,7 @@ from hf_sysgen.evaluation.evaluate import evaluate_split
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.training.tasks.causal import CausalSeq2SeqTask, PromptedSplit, put_nothing_behind
+from hf_sysgen.training.tasks.causal import CausalSeq2SeqTask, PromptedSplit, without_special_tokens
 from hf_sysgen.training.tasks.registry import prepare_task
 
 DECODER = {
@@ -126,7 +126,7 @@ def test_nothing_stands_behind_a_text_after_loading(tmp_path):
     tokenizer = T5Tokenizer(vocab=pieces, extra_ids=3)
     ids = tokenizer("a b")["input_ids"]
     assert ids[-1] == tokenizer.eos_token_id
-    put_nothing_behind(tokenizer).save_pretrained(tmp_path)
+    without_special_tokens(tokenizer).save_pretrained(tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
     assert loaded("a b")["input_ids"] == ids[:-1]
     assert loaded.get_vocab() == tokenizer.get_vocab()

@@ -27,7 +27,7 @@ from hf_sysgen.tables import table
 from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
 from hf_sysgen.training.launch.slurm import waiting_runs
 from hf_sysgen.training.launch.states import ENDED, STATES, failure_of, last_line, state_of
-from hf_sysgen.training.run import being_trained, finished_results
+from hf_sysgen.training.run import finished_results, is_training
 
 # between checks of a run that another process trains
 WAIT_SECONDS = 1.0
@@ -145,7 +145,7 @@ class _Training:
             while not self.processes.stopping:
                 with locked(run.log) as log:
                     # a run that was started by `train` has no process that locks its log
-                    if log is not None and not being_trained(run.recipe.run_dir):
+                    if log is not None and not is_training(run.recipe.run_dir):
                         return self._attempt(run, slot, log)
                     said = last_line(run.log) if log is None else ""
                 self._show(run, slot, "trained by another process" + (f": {said}" if said else ""))

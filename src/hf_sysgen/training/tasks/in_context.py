@@ -18,7 +18,7 @@ from hf_sysgen.evaluation.prompts import Prompts
 from hf_sysgen.model_types import writer_of
 from hf_sysgen.results.predictions import TextRow
 from hf_sysgen.training.tasks.base import Task
-from hf_sysgen.training.tasks.causal import load_pretrained, require_written
+from hf_sysgen.training.tasks.causal import check_encodable, load_pretrained
 from hf_sysgen.training.tasks.pretrained import pretrained_tokenizer
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class InContextTask(Task):
         self.prompts = Prompts(tokenizer, self.decoder, recipe.data.prompt)
         self.targets = {name: split["target"][:] for name, split in benchmark.items()}
         texts = {text for name, found in self.targets.items() if name in self.judged for text in found}
-        require_written(tokenizer, sorted(texts), str(recipe.model.pretrained))
+        check_encodable(tokenizer, sorted(texts), str(recipe.model.pretrained))
         inputs, targets = self.train["input"][:], self.targets["train"]
         self.examples = list(zip(inputs, targets, strict=True))
         self.shots = Shots(inputs, self.how.rule, self.how.shots, recipe.seed)
@@ -152,5 +152,5 @@ class InContextTask(Task):
         texts = tokenizer.batch_decode(written, skip_special_tokens=True)
         return [text.partition("\n")[0].strip() for text in texts]
 
-    def readable(self, records: Sequence[TextRow], name: str) -> list[TextRow]:
+    def to_rows(self, records: Sequence[TextRow], name: str) -> list[TextRow]:
         return Columns(self.benchmark[name]).added(records)

@@ -17,10 +17,10 @@ from hf_sysgen.model_types import writer_of
 from hf_sysgen.models.seq2seq import token_loss
 from hf_sysgen.training.tasks.causal import (
     PromptedSplit,
+    check_encodable,
     load_pretrained,
     load_tokenizer,
     pretrained_folder,
-    require_written,
 )
 from hf_sysgen.training.tasks.seq2seq import Seq2SeqTask
 
@@ -49,7 +49,7 @@ class PretrainedTask(Seq2SeqTask):
     def make_vocabulary(self, sources: list[str], targets: list[str]) -> Vocabulary:
         tokenizer = pretrained_tokenizer(self.recipe)
         if self.recipe.peft is not None:
-            require_written(tokenizer, targets, str(self.recipe.model.pretrained))
+            check_encodable(tokenizer, targets, str(self.recipe.model.pretrained))
         elif unknown := unwritable(tokenizer, targets):
             letters = unwritable(tokenizer, {letter for word in unknown for letter in word})
             tokenizer.add_tokens(letters or unknown)

@@ -62,11 +62,11 @@ class TranslationTask(Seq2SeqTask):
         RecipeError: no training pair is left; DataError: see `bpe_vocabulary`, `sentencepiece_vocabulary`.
     """
 
-    watched = ("validation",)
+    eval_splits = ("validation",)
 
     def __init__(self, recipe: Recipe, benchmark: DatasetDict):
         super().__init__(recipe, benchmark)
-        self.monitored = ("loss", "loss_teacher", "bleu") if self.decodes else ("loss", "loss_teacher")
+        self.eval_metrics = ("loss", "loss_teacher", "bleu") if self.decodes else ("loss", "loss_teacher")
         self.benchmark = datasets.DatasetDict(benchmark)
         lengths, names = kept_lengths(recipe.data.benchmark, recipe.data.config)
         for name in names:
@@ -131,5 +131,5 @@ class TranslationTask(Seq2SeqTask):
             examples["pairs"][:] if has_comp(self.recipe.data.benchmark, name) else None,
         )
 
-    def readable(self, records: Sequence[Any], name: str) -> list[TranslationRow]:
+    def to_rows(self, records: Sequence[Any], name: str) -> list[TranslationRow]:
         return translation_rows(records, name, self.benchmark[name])
