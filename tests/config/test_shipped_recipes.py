@@ -41,8 +41,8 @@ def test_every_recipe_runs_two_steps(path, tmp_path, monkeypatch):
     monkeypatch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", any_benchmark)
     # whose outputs are short: a model that has learned nothing writes as far as it may
     monkeypatch.setattr(made_examples, "small_scan", short_scan)
-    search = functools.partial(translation_task.search_settings, max_length=8)
-    monkeypatch.setattr(translation_task, "search_settings", search)
+    search = functools.partial(translation_task.fairseq_generation_kwargs, max_length=8)
+    monkeypatch.setattr(translation_task, "fairseq_generation_kwargs", search)
     head = path.read_text(encoding="utf-8").splitlines()
     assert head[0].startswith("# ")
     assert any(line.startswith("# Paper:") for line in head)

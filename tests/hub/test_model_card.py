@@ -55,8 +55,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     hf_sysgen.training.run.quiet_libraries()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", any_benchmark)
-        search = functools.partial(translation_task.search_settings, max_length=8)
-        patch.setattr(translation_task, "search_settings", search)
+        search = functools.partial(translation_task.fairseq_generation_kwargs, max_length=8)
+        patch.setattr(translation_task, "fairseq_generation_kwargs", search)
         for name, folder in folders.items():
             own = {"tokenizer": str(write_tokenizer(folder / "tokenizer"))} if name == "text" else {}
             run_recipe(tiny_recipe(folder, **CASES[name], **own, max_steps=2, eval_steps=None))

@@ -24,7 +24,7 @@ from hf_sysgen.data.text.splits import IGNORED, RaggedIds, TokenizedSplit, unlab
 from hf_sysgen.data.text.vocabulary import Vocabulary, build_vocabulary
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import checkpoint_folder, read_checkpoint
-from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, unwritable
+from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, unencodable_words
 from hf_sysgen.model_types import config_class_of
 from hf_sysgen.training.tasks.seq2seq import Seq2SeqTask
 
@@ -184,7 +184,7 @@ def load_tokenizer(name: str, unusable: Callable[[str, str], RecipeError] | None
 
 def check_encodable(tokenizer: PreTrainedTokenizerFast, texts: list[str], pretrained: str) -> None:
     """Raises RecipeError: the tokenizer writes a word of the texts as unknown, so that no answer could be right."""
-    for word in unwritable(tokenizer, texts):
+    for word in unencodable_words(tokenizer, texts):
         raise _unusable(pretrained, f"its tokenizer cannot write {word!r}, which targets have")
 
 

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.sections import InContext
-from hf_sysgen.evaluation.evaluate import Columns, cut, evaluating
+from hf_sysgen.evaluation.evaluate import Columns, chunks, evaluating
 from hf_sysgen.evaluation.in_context import AllowedTokens, Shots
 from hf_sysgen.evaluation.prompts import Prompts
 from hf_sysgen.model_types import writer_of
@@ -113,7 +113,7 @@ class InContextTask(Task):
         order = sorted(range(len(rows)), key=lambda index: (len(references[index]), len(encoded[index])))[rank::world]
         records = []
         with evaluating(model):
-            for some in cut(order, self.recipe.evaluation.batch_size):
+            for some in chunks(order, self.recipe.evaluation.batch_size):
                 longest = max(len(references[index]) for index in some)
                 answers = self._answers(model, [encoded[index] for index in some], longest)
                 for index, answer in zip(some, answers, strict=True):

@@ -17,8 +17,8 @@ from hf_sysgen.evaluation.metrics.summary import summarize_translations
 from hf_sysgen.evaluation.translation import (
     Translation,
     evaluate_translations,
+    fairseq_generation_kwargs,
     has_comp,
-    search_settings,
     translation_rows,
 )
 from hf_sysgen.results.predictions import TranslationRow
@@ -103,7 +103,7 @@ class TranslationTask(Seq2SeqTask):
         return encode_subwords(tokenizer, sources), encode_subwords(tokenizer, targets, self.vocabulary.vocab_size)
 
     def search(self, eos: int) -> dict[str, Any]:
-        return search_settings(eos, self.recipe.evaluation.num_beams, self.recipe.evaluation.length_penalty)
+        return fairseq_generation_kwargs(eos, self.recipe.evaluation.num_beams, self.recipe.evaluation.length_penalty)
 
     def evaluate(  # type: ignore[override]
         self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int
