@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import write_atomic
-from hf_sysgen.reports.curves import plot_accuracies, told_apart
+from hf_sysgen.reports.curves import distinct_labels, plot_accuracies
 from hf_sysgen.results import environment as surroundings
 from hf_sysgen.results.environment import starts_of, write_starts
 from hf_sysgen.results.predictions import (
@@ -419,6 +419,6 @@ def test_plot(record, tmp_path):
 
 def test_runs_of_one_model_are_called_by_their_names():
     records = [made_record(file=file, seed=seed, splits={}) for file, seed in (("a", 0), ("b", 0), ("b", 1))]
-    assert told_apart(["x", "y"], records[:2]) == ["x", "y"]
-    assert told_apart(["x", "x"], records[:2]) == ["a", "b"]
-    assert told_apart(["x", "x", "x"], records) == ["a seed 0", "b seed 0", "b seed 1"]
+    assert distinct_labels(["x", "y"], records[:2]) == ["x", "y"]
+    assert distinct_labels(["x", "x"], records[:2]) == ["a", "b"]
+    assert distinct_labels(["x", "x", "x"], records) == ["a seed 0", "b seed 0", "b seed 1"]

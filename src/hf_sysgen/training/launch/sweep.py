@@ -20,7 +20,7 @@ from hf_sysgen.analysis.plotting import check_picture
 from hf_sysgen.config.sweep import Run, Selection, Sweep, cells_of
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import locked
-from hf_sysgen.reports.curves import plot_accuracies, told_apart
+from hf_sysgen.reports.curves import distinct_labels, plot_accuracies
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import RESULTS, Record
 from hf_sysgen.tables import table
@@ -96,7 +96,7 @@ def results_text(records: Sequence[Record]) -> str:
         return "-" if value is None else f"{value:.{digits}f}"
 
     rows, cells = [], []
-    called = told_apart([record.recipe.model.type for record in records], records)
+    called = distinct_labels([record.recipe.model.type for record in records], records)
     for name, record in zip(called, records, strict=True):
         paper, found = record.recipe.paper, []
         for split, number in (("validation", paper.validation), ("test", paper.test)):
