@@ -29,7 +29,7 @@ from hf_sysgen.results.predictions import (
     write_predictions,
 )
 from hf_sysgen.results.reading import read_record
-from hf_sysgen.results.record import Logged, Record, write_record
+from hf_sysgen.results.record import LogEntry, Record, write_record
 from hf_sysgen.tables import table
 
 KEPT = Path(__file__).parents[2] / "results"
@@ -191,7 +191,7 @@ def test_unreadable_files(record, content, tmp_path):
 
 def test_numbers_that_json_lacks_become_null(tmp_path):
     splits = {"test": {"accuracy": 0.5, "loss": math.inf, "other": math.nan}}
-    history = [Logged.of({"step": 9, "loss": math.nan, "eval_test_loss": math.inf}, ["test"])]
+    history = [LogEntry.of({"step": 9, "loss": math.nan, "eval_test_loss": math.inf}, ["test"])]
     write_record(tmp_path / "r.json", made_record(splits=splits, history=history))
     text = (tmp_path / "r.json").read_text()
     assert "NaN" not in text
@@ -201,7 +201,7 @@ def test_numbers_that_json_lacks_become_null(tmp_path):
 
 def test_logged_metrics_belong_to_their_split():
     entry = {"step": 5, "eval_test_iid_accuracy": 0.5, "eval_test_loss_teacher": 1.0, "eval_new_loss": 2.0, "note": "x"}
-    logged = Logged.of(entry, ["test", "test_iid", "validation"])
+    logged = LogEntry.of(entry, ["test", "test_iid", "validation"])
     assert logged.evaluations == {"test_iid": {"accuracy": 0.5}, "test": {"loss_teacher": 1.0}, "new": {"loss": 2.0}}
     assert logged.model_extra == {}
 

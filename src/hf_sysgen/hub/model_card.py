@@ -98,7 +98,7 @@ def model_card(
         batch=_batch(recipe),
         versions=", ".join(f"{name} {version}" for name, version in records[0].versions.items()),
         hash=main.recipe_hash,
-        recipe=dump_recipe(main.without_places().recipe),
+        recipe=dump_recipe(main.without_local_paths().recipe),
         licences=_licences(benchmark, config),
         origin=f"from {paper.authors}, {paper.title}" if paper else "of no paper that this package has",
         homepage=benchmark.homepage,

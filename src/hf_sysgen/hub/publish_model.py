@@ -232,4 +232,4 @@ def _write_files(one: Checkpoint, folder: Path, dataset: str | None) -> None:
         path = folder / ".eval_results" / f"{one.record.recipe.data.benchmark}.yaml"
         path.parent.mkdir()
         path.write_text(yaml.safe_dump(entries, sort_keys=False), encoding="utf-8")
-    write_record(folder / RESULTS, one.record.without_places())
+    write_record(folder / RESULTS, one.record.without_local_paths())

@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import read_whole, write_atomic
 from hf_sysgen.results.predictions import Judged
-from hf_sysgen.results.record import fault
+from hf_sysgen.results.record import first_error
 
 EVALUATIONS = "evaluations"
 
@@ -65,7 +65,7 @@ def read_evaluations(run_dir: Path, split: str) -> list[Evaluation]:
         try:
             found.append(_EVALUATION.validate_json(read_whole(file)))
         except ValidationError as error:
-            raise UserError(f"{file}: {fault(error)}") from error
+            raise UserError(f"{file}: {first_error(error)}") from error
         except OSError as error:
             raise UserError(f"{file}: cannot be read: {error}") from error
     return found

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapt
 
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import read_whole, write_atomic
-from hf_sysgen.results.record import fault
+from hf_sysgen.results.record import first_error
 
 
 class Judged(Protocol):
@@ -186,7 +186,7 @@ def read_predictions(path: str | Path, split: str | None = None) -> list[Row]:
         try:
             rows.append(ROW.validate_json(line))
         except ValidationError as error:
-            raise UserError(f"{path}: line {number}: {fault(error)}") from error
+            raise UserError(f"{path}: line {number}: {first_error(error)}") from error
     found = [row for row in rows if split in (None, row.split)]
     if not found:
         there = ", ".join(dict.fromkeys(row.split for row in rows)) or "nothing"

@@ -10,14 +10,14 @@ from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.migrate import migrate_keys, migrated_values
 from hf_sysgen.config.recipe import Recipe, build_recipe
 from hf_sysgen.errors import UserError
-from hf_sysgen.results.record import SCHEMA_VERSION, Logged, shorten
+from hf_sysgen.results.record import SCHEMA_VERSION, LogEntry, shorten
 
 # longer names end in a hash
 LONGEST_NAME = 160
 TYPES = {"name": str, "recipe": dict, "splits": dict, "history": list, "versions": dict}
 
 
-def converted(old: Mapping[str, Any]) -> dict[str, Any]:
+def from_version1(old: Mapping[str, Any]) -> dict[str, Any]:
     """
     A record of version 1 as one of version 2; its values are not checked yet.
 
@@ -38,7 +38,7 @@ def converted(old: Mapping[str, Any]) -> dict[str, Any]:
     except (LookupError, TypeError, AttributeError) as error:
         raise UserError(f"recipe: is not a recipe of version 1 ({shorten(error)})") from error
     kept = ("seed", "steps", "best_step", "num_parameters", "example", "train_seconds", "num_processes")
-    entries = [Logged.of(entry, old["splits"]) for entry in old["history"]]
+    entries = [LogEntry.of(entry, old["splits"]) for entry in old["history"]]
     return {
         "schema_version": SCHEMA_VERSION,
         "file": _file(old["name"]),
