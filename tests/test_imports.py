@@ -185,7 +185,7 @@ def test_the_picture_has_no_circle():
         "import hf_sysgen.errors",
         "import hf_sysgen; hf_sysgen.list_benchmarks()",
         "import hf_sysgen.results.record, hf_sysgen.evaluation.metrics.summary, hf_sysgen.reports.report",
-        "import hf_sysgen.reports.comparison as r; r.reproduce('all', [])",
+        "import hf_sysgen.reports.comparison as r; r.compare_with_papers('all', [])",
         "import hf_sysgen; hf_sysgen.load_recipe",
     ],
 )
