@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data import benchmark_info
+from hf_sysgen.models import CONFIGS
 from hf_sysgen.results.record import Record
 
 # kinds of results, in the order of a list
@@ -22,6 +24,18 @@ def kind_of(recipe: Recipe) -> str:
     if recipe.in_context is not None:
         return IN_CONTEXT
     return TRAINED if recipe.model.pretrained is None else FINE_TUNED
+
+
+def switches(recipe: Recipe) -> dict[str, Any]:
+    """Fields of the model with another value than by default, other than sizes and rates."""
+    config = CONFIGS.get(recipe.model.type)
+    found = {}
+    for field in dataclasses.fields(config) if config else ():
+        value = recipe.model.model_extra.get(field.name, field.default)
+        types = {type(value), type(field.default)}
+        if value != field.default and int not in types and types != {float}:
+            found[f"model.{field.name}"] = value
+    return found
 
 
 class Standing(NamedTuple):
@@ -49,7 +63,7 @@ class Standing(NamedTuple):
 
     @property
     def model(self) -> str:
-        """The model in words: its type, what it started from, and how it was judged."""
+        """The model in words: its type, its switches, what it started from, and how it was judged."""
         record = self.records[0][1]
         recipe = record.recipe
         parts = [f"`{recipe.model.type}`"]
@@ -59,7 +73,8 @@ class Standing(NamedTuple):
             parts.append(f"LoRA r={recipe.peft.r}")
         if (how := recipe.in_context) is not None:
             parts.append(f"{how.shots} shots, {how.rule}{', constrained' * how.constrained}")
-        shown = sorted((key, value) for key, value in record.overrides.items() if key not in SHOWN)
+        shown = sorted((switches(recipe) | record.overrides).items())
+        shown = [(key, value) for key, value in shown if key not in SHOWN]
         return ", ".join([*parts, *(f"`{key}={value}`" for key, value in shown)])
 
 
