@@ -53,7 +53,8 @@ def write_report(name: str, folders: Sequence[Path], output: Path | None) -> str
         if name == "all":
             texts[output.with_suffix(".md")] = document(reports, found)
     else:
-        texts[output] = terminal(reports, found) + "\n" if output.suffix == ".txt" else document(reports, found)
+        text = f"{terminal(reports, found, name == 'all')}\n" if output.suffix == ".txt" else document(reports, found)
+        texts[output] = text
     for path, text in texts.items():
         try:
             write_whole(path, text)
