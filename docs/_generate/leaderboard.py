@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,15 +26,14 @@ def kind_of(recipe: Recipe) -> str:
     return TRAINED if recipe.model.pretrained is None else FINE_TUNED
 
 
-def switches(recipe: Recipe) -> dict[str, Any]:
-    """Fields of the model with another value than by default, other than sizes and rates."""
-    config = CONFIGS.get(recipe.model.type)
+def switches(config: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the values that a config class has others of by default, other than sizes and rates."""
     found = {}
-    for field in dataclasses.fields(config) if config else ():
-        value = recipe.model.model_extra.get(field.name, field.default)
+    for field in dataclasses.fields(config):
+        value = values.get(field.name, field.default)
         types = {type(value), type(field.default)}
         if value != field.default and int not in types and types != {float}:
-            found[f"model.{field.name}"] = value
+            found[field.name] = value
     return found
 
 
@@ -73,8 +72,10 @@ class Standing(NamedTuple):
             parts.append(f"LoRA r={recipe.peft.r}")
         if (how := recipe.in_context) is not None:
             parts.append(f"{how.shots} shots, {how.rule}{', constrained' * how.constrained}")
-        shown = sorted((switches(recipe) | record.overrides).items())
-        shown = [(key, value) for key, value in shown if key not in SHOWN]
+        config = CONFIGS.get(recipe.model.type)
+        fields = switches(config, recipe.model.model_extra) if config else {}
+        fields = {f"model.{key}": value for key, value in fields.items()} | record.overrides
+        shown = sorted((key, value) for key, value in fields.items() if key not in SHOWN)
         return ", ".join([*parts, *(f"`{key}={value}`" for key, value in shown)])
 
 
