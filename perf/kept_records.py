@@ -2,7 +2,7 @@
 `python perf/kept_records.py` writes what is made from the records in results: the numbers in the heads of recipes,
 after "# Measured here:", and the cards of the models in the zoo and in checkpoints, with a link in model_cards. `--keep
 RUN_DIR ...` first copies the records of these runs into results, `--keep-weights RUN_DIR ...` also their models into
-checkpoints, one a recipe. A test holds that recipes, cards and records agree.
+checkpoints, one for each recipe and config. A test holds that recipes, cards and records agree.
 """
 
 from __future__ import annotations
@@ -46,12 +46,16 @@ def keep(record: Record, folder: Path = RESULTS_FOLDER) -> None:
 
 def keep_weights(run_dir: Path) -> None:
     """Copy a run's weights, config, tokenizer and record into checkpoints, in the place of another run's."""
-    record = read_record(run_dir / RESULTS)
-    folder = CHECKPOINTS / Path(record.file).name
+    folder = CHECKPOINTS / checkpoint_name(read_record(run_dir / RESULTS))
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for path in (*(run_dir / MODEL).glob("*.json"), *(run_dir / MODEL).glob("*.safetensors"), run_dir / RESULTS):
         shutil.copy(path, folder / path.name)
+
+
+def checkpoint_name(record: Record) -> str:
+    """The name of a recipe's model in checkpoints: the file's, and the config if an override gives another one."""
+    return "_".join(filter(None, (Path(record.file).name, record.overrides.get("data.config"))))
 
 
 def kept_records() -> list[Record]:

@@ -27,6 +27,7 @@ from hf_sysgen.config.fields import FIELDS, SECTIONS
 from hf_sysgen.data import benchmark_info, list_benchmarks, load_benchmark
 from hf_sysgen.extensions import EXTENSIONS_VARIABLE, own_benchmarks
 from hf_sysgen.models import CONFIGS
+from hf_sysgen.reports.comparison import CHOSEN, NO_NUMBER, REACHED, SMALLER
 from hf_sysgen.results.record import Record
 
 DOCS = ROOT / "docs"
@@ -112,8 +113,10 @@ def test_formulas_become_mathml():
 
 
 def test_the_picture_of_the_readme_has_means_and_ranges(tmp_path, monkeypatch):
-    def records(name: str) -> list[Record]:
-        accuracies = [0.5, 0.75] if name.endswith(pictures.QUICK) else [0.5, 1.0]
+    def records(name: str, bf16: bool = False) -> list[Record]:
+        if bf16 and "_edge_" not in name:
+            return []
+        accuracies = [0.5, 0.75] if name.endswith("_quick") else [0.5, 1.0]
         return [
             made_record(splits={"test": {"accuracy": one, "by_category": {"k=10": [4, one / 2], "k=6": [4, one]}}})
             for one in accuracies
@@ -125,12 +128,19 @@ def test_the_picture_of_the_readme_has_means_and_ranges(tmp_path, monkeypatch):
     pictures.clutrr_by_k(tmp_path / "picture.png")
     ((figure, path),) = drawn
     assert path == tmp_path / "picture.png"
-    for axes, means, ranges in zip(
-        figure.axes, ([75, 37.5], [62.5, 31.25]), ([[50, 100], [25, 50]], [[50, 75], [25, 37.5]]), strict=True
+    whole, small = (sum(len(files) > panel for files in pictures.CLUTRR.values()) for panel in (0, 1))
+    dashed = [line.get_label() for axes in figure.axes for line in axes.lines if line.get_linestyle() == "--"]
+    assert dashed == ["Edge Transformer, bfloat16, mean and range of 2 seeds"]
+    for axes, count, means, ranges in zip(
+        figure.axes,
+        (whole + 1, small),
+        ([75, 37.5], [62.5, 31.25]),
+        ([[50, 100], [25, 50]], [[50, 75], [25, 37.5]]),
+        strict=True,
     ):
-        assert sum(line.get_ydata().tolist() == means for line in axes.lines) == len(pictures.CLUTRR)
+        assert sum(line.get_ydata().tolist() == means for line in axes.lines) == count
         bars = [[segment[:, 1].tolist() for segment in one.get_segments()] for one in axes.collections]
-        assert bars.count(ranges) == len(pictures.CLUTRR)
+        assert bars.count(ranges) == count
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
@@ -475,12 +485,16 @@ def test_tables_of_what_was_tried(tmp_path, monkeypatch):
 def test_table_of_stories_by_length(monkeypatch):
     """Means and standard deviations over seeds, beside the paper's numbers."""
 
-    def records(file: str) -> list[Record]:
-        def record(seed: int, right: float) -> Record:
+    def records(file: str, bf16: bool = False) -> list[Record]:
+        def record(seed: int, right: float, *losses: float) -> Record:
             categories = {"k=10": [20, right - 0.25], "k=6": [40, right]}
             return made_record(
-                splits={"test": {"accuracy": right, "by_category": categories}}, seed=seed, num_parameters=1234
-            )
+                splits={"test": {"accuracy": right, "by_category": categories}}, seed=seed, num_parameters=1234,
+                history=[{"step": step, "loss": loss} for step, loss in enumerate(losses)],
+            )  # fmt: skip
+
+        if bf16:
+            return [record(0, 0.75, 2.0, 0.5), record(1, 0.25, 2.0, 1.75)] if "_edge_" in file else []
 
         if file == "bergen2021/clutrr_gat_234":
             return [record(3, 0.5)]
@@ -493,24 +507,73 @@ def test_table_of_stories_by_length(monkeypatch):
     assert [row[1:] for row in rows if row[0].startswith("Edge Transformer")] == [
         ["10", "", "98.1 ± 0.3", "92.1 ± 1.5"],
         ["1", "1,234", "100.0", "75.0"],
+        ["1", "1,234", "75.0", "50.0"],
+        ["1", "1,234", "25.0", "0.0"],
         ["2", "1,234", "62.5 ± 17.7", "37.5 ± 17.7"],
+    ]
+    assert [row[0] for row in rows if "bfloat16" in row[0]] == [
+        "Edge Transformer, ours, bfloat16",
+        "Edge Transformer, ours, bfloat16, did not learn",
     ]
     assert [row[1:] for row in rows if row[0].startswith("GAT")][-1] == ["1", "1,234", "50.0", "25.0"]
     assert rows[-1][1:] == ["", "", "40", "20"]
 
 
+def verdicts(text: str) -> set[str]:
+    """Of all tables of a text that have some."""
+    column, found = None, set()
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("| ") else []
+        if "verdict" in cells or not cells:
+            column = cells.index("verdict") if cells else None
+        elif column is not None and not line.startswith("| ---"):
+            found.add(cells[column])
+    return found
+
+
 def test_budgets_are_kept_apart():
     """A measurement of a smaller budget stands in no table of the paper's budget, and in one of the other kind."""
+    less = {REACHED, SMALLER}
     for name in ("bergen2021", "chaabouni2021"):
         full, _, small = result_tables.paper(name).partition("## With a smaller budget")
+        assert verdicts(full)
+        assert not verdicts(full) & less
         small = small.partition("## Coverage")[0]
-        assert "smaller budget |" not in full
-        rows = [line for line in small.splitlines() if line.startswith("| ") and line.count("|") == 9]
-        assert rows
-        assert all(
-            line.endswith((" smaller budget |", " reached with less |", " verdict |", "---: |")) for line in rows
-        )
-    assert "smaller budget" not in result_tables.full_budget()
+        # where the paper has no number, or one that was chosen, the verdict says that instead
+        assert less & verdicts(small)
+        assert verdicts(small) <= {*less, NO_NUMBER, CHOSEN}
+    assert not verdicts(result_tables.full_budget()) & less
+
+
+def test_numbers_of_parameters_have_no_budget():
+    sizes = result_tables.sizes()
+    assert "992,007" in sizes
+    assert "steps" not in sizes
+    whole, _, rest = result_tables.paper("csordas2021").partition("## Numbers of parameters")
+    assert "992,007" not in whole + result_tables.full_budget()
+    assert "992,007" in rest.partition("## Coverage")[0]
+
+
+def test_precisions_in_words(monkeypatch):
+    """Seeds that learned are compared, in pairs and with each other; those that did not are named."""
+
+    def runs(bf16: bool, *accuracies: float) -> list[Record]:
+        return [
+            made_record(
+                splits={"test": one}, overrides={"training.bf16": bf16} if bf16 else {}, seed=seed,
+                history=[{"step": 1, "loss": 2.0}, {"step": 2, "loss": 0.25 if one > 0.25 else 1.75}],
+            )
+            for seed, one in enumerate(accuracies)
+        ]  # fmt: skip
+
+    monkeypatch.setattr(
+        result_tables, "_both_precisions", lambda: [(runs(False, 0.75, 0.5), runs(True, 0.5, 0.625, 0.125))]
+    )
+    text = result_tables.precisions()
+    assert "| 0: 75.0, 1: 50.0 | 0: 50.0, 1: 62.5, 2: 12.5 |" in text
+    assert "seed 2 did not learn: its training loss ended at 1.8." in text
+    assert "bfloat16 minus float32 is -25.0 to +12.5 points" in text
+    assert "differ by up to 25.0 points" in text
 
 
 def test_the_sweep_of_the_page_on_recipes(tmp_path):

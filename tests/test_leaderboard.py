@@ -51,6 +51,16 @@ def test_kinds_stand_apart_and_the_best_is_first():
     assert kind_of(prompted.recipe) == IN_CONTEXT
 
 
+def test_models_of_one_type_differ_in_their_switches():
+    """A threshold, whose default is a number, can be switched off; sizes and rates stand elsewhere."""
+    filler = {"model.type": "role_filler_transformer", "model.role_loss": False, "model.dropout": 0.25}
+    found = standings([of("a", 0.5, {**filler, "model.attention_threshold": None}), of("b", 0.25, filler)])
+    assert [one.model for one in found] == [
+        "`role_filler_transformer`, `model.attention_threshold=None`, `model.role_loss=False`",
+        "`role_filler_transformer`, `model.role_loss=False`",
+    ]
+
+
 def test_pretraining_stands_nowhere():
     _, record = of("c4", 0.5, {"data.benchmark": "c4", "data.config": "en"})
     assert standings([(Path("c4-seed0.json"), record)]) == []

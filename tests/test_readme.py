@@ -82,3 +82,11 @@ def test_numbers_are_those_of_the_records():
             means[key] = statistics.fmean(dict(measured(record))[key] for record in records)
         digits = len(text.partition(".")[2])
         assert text in {f"{mean:,.{digits}f}" for mean in means.values()}, f"{text} is not of {start}*{end}"
+
+
+def test_numbers_of_seeds_are_those_of_the_records():
+    """Of the numbers before it."""
+    found = re.findall(rf"(?s:{NUMBER.pattern})[^\[]*?mean of (\d+) seeds", README.read_text(encoding="utf-8"))
+    assert found
+    for _, start, end, seeds in found:
+        assert len([*ROOT.glob(f"{start}*{end}")]) == int(seeds)

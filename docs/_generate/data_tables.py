@@ -23,14 +23,14 @@ def benchmarks() -> str:
     rows = [
         (
             f"[`{one.name}`]({one.name}.md)",
+            one.title,
             str(len(one.configs)),
             cited(one.citation),
             "yes" if one.restriction else "no",
-            one.title,
         )
         for one in list_benchmarks()
     ]
-    header = ("benchmark", "configs", "paper", "publishing restricted", "what it is")
+    header = ("benchmark", "what it is", "configs", "paper", "publishing restricted")
     return markdown(header, rows, numbers=False)
 
 
@@ -67,10 +67,10 @@ def benchmark(name: str) -> str:
 
 def _config(config: ConfigInfo) -> str:
     rows = [
-        (f"`{split}`", "not known" if count is None else f"{count:,}", config.meaning(split))
+        (f"`{split}`", config.meaning(split), "not known" if count is None else f"{count:,}")
         for split, count in config.num_examples.items()
     ]
-    table = markdown(("split", "examples", "what it tests"), rows, numbers=False)
+    table = markdown(("split", "what it tests", "examples"), rows, numbers=False)
     return f"### `{config.name}`\n\n{config.description}\n\n{table}"
 
 
@@ -79,12 +79,12 @@ def _table(configs: Sequence[ConfigInfo]) -> str:
     rows = [
         (
             f"`{config.name}`",
-            counts_text(config).replace(" / ", "<br>").replace(" ", "&nbsp;"),
             config.description.replace("|", "\\|"),
+            counts_text(config).replace(" / ", "<br>").replace(" ", "&nbsp;"),
         )
         for config in configs
     ]
-    table = markdown(("config", "examples", "what it is"), rows, numbers=False)
+    table = markdown(("config", "what it is", "examples"), rows, numbers=False)
     tests: dict[tuple[str, str], list[str]] = {}
     for config in configs:
         for split in config.splits:

@@ -37,9 +37,22 @@ def cells() -> dict[tuple[str, str], list[Record]]:
     return {cell[0].cell_key: cell for cell in by_cell(record for _, record in kept().records)}
 
 
-def records_of(file: str) -> list[Record]:
-    """The records of a shipped recipe without overrides, by seed; `file` as csordas2021/cogs_relative."""
-    return cells().get(shipped()[file].cell_key, [])
+def records_of(file: str, bf16: bool = False) -> list[Record]:
+    """The records of a shipped recipe by seed, without overrides, or in bfloat16 and without others; `file` as
+    csordas2021/cogs_relative."""
+    recipe = shipped()[file]
+    return cells().get((recipe.with_(**{"training.bf16": True}) if bf16 else recipe).cell_key, [])
+
+
+def learned(record: Record) -> bool:
+    """Whether the training loss fell to less than half of what it was at first, or is not known."""
+    found = losses(record)
+    return not found or found[-1] < found[0] / 2
+
+
+def losses(record: Record) -> list[float]:
+    """The training loss over the run."""
+    return [entry.loss for entry in record.history if entry.loss is not None]
 
 
 @cache

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data import benchmark_info
+from hf_sysgen.models import CONFIGS
 from hf_sysgen.results.record import Record
 
 # kinds of results, in the order of a list
@@ -22,6 +24,17 @@ def kind_of(recipe: Recipe) -> str:
     if recipe.in_context is not None:
         return IN_CONTEXT
     return TRAINED if recipe.model.pretrained is None else FINE_TUNED
+
+
+def switches(config: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the values that a config class has others of by default, other than sizes and rates."""
+    found = {}
+    for field in dataclasses.fields(config):
+        value = values.get(field.name, field.default)
+        types = {type(value), type(field.default)}
+        if value != field.default and int not in types and types != {float}:
+            found[field.name] = value
+    return found
 
 
 class LeaderboardRow(NamedTuple):
@@ -49,7 +62,7 @@ class LeaderboardRow(NamedTuple):
 
     @property
     def model(self) -> str:
-        """The model in words: its type, what it started from, and how it was judged."""
+        """The model in words: its type, its switches, what it started from, and how it was judged."""
         record = self.records[0][1]
         recipe = record.recipe
         parts = [f"`{recipe.model.type}`"]
@@ -59,7 +72,10 @@ class LeaderboardRow(NamedTuple):
             parts.append(f"LoRA r={recipe.peft.r}")
         if (how := recipe.in_context) is not None:
             parts.append(f"{how.shots} shots, {how.rule}{', constrained' * how.constrained}")
-        shown = sorted((key, value) for key, value in record.overrides.items() if key not in SHOWN)
+        config = CONFIGS.get(recipe.model.type)
+        fields = switches(config, recipe.model.model_extra) if config else {}
+        fields = {f"model.{key}": value for key, value in fields.items()} | record.overrides
+        shown = sorted((key, value) for key, value in fields.items() if key not in SHOWN)
         return ", ".join([*parts, *(f"`{key}={value}`" for key, value in shown)])
 
 

@@ -36,12 +36,12 @@ def models() -> str:
     rows = [
         (
             f"[`{name}`]({page_of(name)}#{name})",
-            f"{num_parameters(config):,}",
             describe_model_type(name),
+            f"{num_parameters(config):,}",
         )
         for name, config in CONFIGS.items()
     ]
-    return markdown(("model type", "parameters by default", "what it is"), rows, numbers=False)
+    return markdown(("model type", "what it is", "parameters by default"), rows, numbers=False)
 
 
 def crossing() -> str:
@@ -73,14 +73,14 @@ def model(model_type: str) -> str:
     """A model type: the docstring of its config class, its size, its fields and its recipes."""
     config = CONFIGS[model_type]
     own = own_fields(config)
-    rows = [(f"`{name}`", f"`{_text(default)}`", meaning) for name, (default, meaning) in own.items()]
+    rows = [(f"`{name}`", meaning, f"`{_text(default)}`") for name, (default, meaning) in own.items()]
     recipes = [name for name, recipe in shipped().items() if recipe.model.type == model_type]
     classes = ", ".join(f"`{one.__name__}`" for one in MODELS[config].values())
     parts = [
         f"## `{model_type}` {{ #{model_type} }}",
         _described(config),
         f"Config `{config.__name__}`; models {classes}. {num_parameters(config):,} parameters by default.",
-        markdown(("field", "default", "meaning"), rows, numbers=False) if rows else "",
+        markdown(("field", "meaning", "default"), rows, numbers=False) if rows else "",
         _listed(recipes),
     ]
     return "\n\n".join(part for part in parts if part)

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import growth_tables
-from kept import RESULTS, ROOT, kept, records_of
+from kept import RESULTS, ROOT, kept, learned, records_of
 
 from hf_sysgen.analysis import commands
 from hf_sysgen.analysis.plotting import COLOURS, MARKERS, save
@@ -58,11 +58,12 @@ def by_length(records: Sequence[Record]) -> dict[int, list[float]]:
 def printed(file: str) -> dict[int, Cell]:
     """k -> the paper's number for a recipe without overrides, where it prints one."""
     cells = (cell for _, table in find_tables("bergen2021-table5") for cell in table)
-    return {int(cell.column): cell for cell in cells if cell.run and cell.run.matches(file, {})}
+    return {int(cell.column.removeprefix("test k=")): cell for cell in cells if cell.run and cell.run.matches(file, {})}
 
 
 def clutrr_by_k(path: Path) -> None:
-    """The paper's setup and small models: means over seeds with their range, and the paper's numbers."""
+    """The paper's setup, also in bfloat16, and small models: means over the seeds that learned with their range, and
+    the paper's numbers."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.2, 4.0), layout="constrained")
@@ -71,15 +72,21 @@ def clutrr_by_k(path: Path) -> None:
     for number, ((model, files), colour, marker) in enumerate(zip(CLUTRR.items(), COLOURS, MARKERS, strict=False)):
         # side by side, as points of one k would hide each other
         shift = 0.1 * (number - 1)
-        for axes, file, width in zip(panels, files, (1.8, 1.0), strict=False):
-            if not (records := records_of(file)):
+        ours = [
+            (panels[0], files[0], False),
+            (panels[0], files[0], True),
+            *((panels[1], one, False) for one in files[1:]),
+        ]
+        for axes, file, bf16 in ours:
+            if not (records := [one for one in records_of(file, bf16) if learned(one)]):
                 continue
             found = by_length(records)
             means = [statistics.fmean(values) for values in found.values()]
             places = [k + shift for k in found]
             axes.vlines(places, [*map(min, found.values())], [*map(max, found.values())], color=colour, linewidth=0.9)
-            axes.plot(places, means, marker=marker, color=colour, linewidth=width, markersize=4.5,
-                      label=f"{model}, {_seeds(records)}")  # fmt: skip
+            axes.plot(places, means, marker=marker, color=colour, markersize=4.5, linewidth=1 if bf16 else 1.5,
+                      linestyle="--" if bf16 else "-",
+                      label=f"{model}, {'bfloat16, ' * bf16}{_seeds(records)}")  # fmt: skip
         if theirs := printed(files[0]):
             means, errors = ([getattr(cell, key) for cell in theirs.values()] for key in ("mean", "spread"))
             panels[0].errorbar(

@@ -23,7 +23,7 @@ def fields() -> str:
             rows = [_row(field) for field in own if field.kind == kind]
             if kind is not None:
                 parts.append(f"With `{next(iter(KINDS[section]))}: {kind}`:")
-            parts.append(markdown(("field", "type", "default", "changes", "meaning"), rows, numbers=False))
+            parts.append(markdown(("field", "meaning", "type", "default", "changes"), rows, numbers=False))
     return "\n\n".join(parts)
 
 
@@ -33,10 +33,10 @@ def _row(field: FieldNote) -> tuple[str, ...]:
     tasks = f" Only for {', '.join(field.tasks)}." if field.tasks else ""
     return (
         f"`{name}`",
+        field.meaning.replace("|", "\\|") + tasks,
         field.type.replace("|", "\\|"),
         default,
         field.changes,
-        field.meaning.replace("|", "\\|") + tasks,
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from kept import cells, kept, records_of, reports
+from kept import cells, kept, learned, losses, records_of, reports
 from pictures import CLUTRR, MAIN_JOB, SLOG, by_length, printed
 
 from hf_sysgen.data.slog.files import CASES as SLOG_CASES
@@ -18,7 +18,9 @@ from hf_sysgen.results.record import Record
 from hf_sysgen.tables import markdown
 
 # columns of a paper's page
-SHOWN = ("cell", "paper", "ours", "sd", "runs", "budget", "95 % interval", "verdict")
+SHOWN = ("cell", "paper", "ours", "verdict", "sd", "runs", "budget", "95 % interval")
+# of tables of numbers of parameters, which need no training
+SIZES = ("cell", "paper", "ours", "verdict")
 
 
 def _part(report: TableReport, smaller: bool) -> TableReport:
@@ -52,14 +54,22 @@ def summary() -> str:
 
 
 def full_budget() -> str:
-    """All cells measured at the paper's budget."""
-    shown = ("cell", "paper", "ours", "runs", "95 % interval", "verdict")
-    rows = [
-        (f"[{report.paper.authors}]({report.paper.id}.md), {report.table.name}: {row[0]}", *row[1:])
-        for report in reports()
-        for row in _rows(_part(report, smaller=False), shown)
-    ]
-    return markdown(shown, rows)
+    """All cells measured at the paper's budget, by table."""
+    shown = ("cell", "paper", "ours", "verdict", "runs", "95 % interval")
+    return _by_table((_part(one, smaller=False) for one in reports() if one.table.kind != "count"), shown)
+
+
+def sizes() -> str:
+    """All numbers of parameters, by table."""
+    return _by_table((one for one in reports() if one.table.kind == "count"), SIZES)
+
+
+def _by_table(found: Iterable[TableReport], shown: Sequence[str]) -> str:
+    return "\n\n".join(
+        f"[{one.paper.authors}]({one.paper.id}.md), {one.table.name}\n\n{markdown(shown, _rows(one, shown))}"
+        for one in found
+        if one.measured
+    )
 
 
 def verdicts() -> str:
@@ -68,33 +78,40 @@ def verdicts() -> str:
 
 
 def paper(name: str) -> str:
-    """A paper's tables: cells measured at its budget, cells measured with a smaller one, and coverage."""
+    """A paper's tables: cells measured at its budget, cells measured with a smaller one, sizes, and coverage."""
     own = [report for report in reports() if report.paper.id == name]
+    results = [report for report in own if report.table.kind != "count"]
     parts = []
     for title, smaller in (("At the paper's budget", False), ("With a smaller budget", True)):
-        parts.append(f"## {title}")
-        found = [part for part in (_part(report, smaller) for report in own) if part.measured]
-        for report in found:
-            notes = "\n".join(f"- {line}" for line in remarks(report))
-            parts += [f"### {report.table.name}{'' if not smaller else ' (smaller budget)'}", report.table.caption]
-            parts += [markdown(SHOWN, _rows(report, SHOWN)), notes]
+        found = [part for part in (_part(report, smaller) for report in results) if part.measured]
+        parts += [f"## {title}", *_tables(found, SHOWN, " (smaller budget)" * smaller)]
         if not found:
             parts.append("Nothing is measured yet.")
+    if found := [report for report in own if report.table.kind == "count" and report.measured]:
+        parts += ["## Numbers of parameters", *_tables(found, SIZES)]
     parts += ["## Coverage", _coverage(own)]
     return "\n\n".join(part for part in parts if part)
+
+
+def _tables(found: Iterable[TableReport], shown: Sequence[str], after: str = "") -> Iterator[str]:
+    for report in found:
+        yield f"### {report.table.name}{after}"
+        yield report.table.caption
+        yield markdown(shown, _rows(report, shown))
+        yield "\n".join(f"- {line}" for line in remarks(report))
 
 
 def _coverage(own: Sequence[TableReport]) -> str:
     rows = [
         (
             report.table.name,
+            report.table.caption,
             str(sum(cell.cell.has_recipe for cell in report)) if report.table.compared else "-",
             str(len(report.measured)) if report.table.compared else "not compared",
-            report.table.caption,
         )
         for report in own
     ]
-    return markdown(("table or figure", "cells with a recipe", "measured", "what it shows"), rows, numbers=False)
+    return markdown(("table or figure", "what it shows", "cells with a recipe", "measured"), rows, numbers=False)
 
 
 def other_runs() -> str:
@@ -103,23 +120,55 @@ def other_runs() -> str:
     return markdown_report([], kept()).partition(title)[2].strip()
 
 
-def precisions() -> str:
-    """Accuracy on the test split of every recipe with records in float32 and in bfloat16, seed by seed."""
+def _both_precisions() -> list[tuple[list[Record], list[Record]]]:
+    """The records of each recipe that has some in float32 and some in bfloat16."""
     pairs: dict[tuple[str, str], dict[bool, list[Record]]] = defaultdict(dict)
     for cell in cells().values():
         recipe = cell[0].recipe
         if not recipe.training.fp16:
             pairs[recipe.file, recipe.cell_without(*PRECISION)][recipe.training.bf16] = cell
     both = [(pair[False], pair[True]) for pair in pairs.values() if len(pair) == 2]
+    return sorted(both, key=lambda pair: pair[0][0].name)
+
+
+def precisions() -> str:
+    """Accuracy on the test split of every recipe with records in float32 and in bfloat16, seed by seed; in words, how
+    far precisions and seeds differ."""
+    both = _both_precisions()
     rows = [
         (f"`{pair[0][0].name}`", *(", ".join(f"{one.seed}: {percent(one)}" for one in cell) for cell in pair))
-        for pair in sorted(both, key=lambda pair: pair[0][0].name)
+        for pair in both
     ]
-    return markdown(("recipe", "float32, seed: accuracy in percent", "bfloat16"), rows)
+    table = markdown(("recipe", "float32, seed: accuracy in percent", "bfloat16"), rows)
+    failed = [one for pair in both for cell in pair for one in cell if not learned(one)]
+    sentences = [
+        f"`{one.name}` with seed {one.seed} did not learn: its training loss ended at {losses(one)[-1]:.1f}."
+        for one in failed
+    ]
+    same = [
+        _accuracy(half) - _accuracy(full)
+        for single, halves in both
+        for full in single
+        for half in halves
+        if full.seed == half.seed and learned(full) and learned(half)
+    ]
+    if same:
+        sentences.append(
+            f"Over pairs of one seed, bfloat16 minus float32 is {min(same):+.1f} to {max(same):+.1f} points."
+        )
+    scores = [[_accuracy(one) for one in cell if learned(one)] for pair in both for cell in pair]
+    if spreads := [max(own) - min(own) for own in scores if len(own) > 1]:
+        sentences.append(f"Seeds of one recipe in one precision differ by up to {max(spreads):.1f} points.")
+    return f"{table}\n\n{' '.join(sentences)}"
+
+
+def _accuracy(record: Record) -> float:
+    """On the test split, in percent."""
+    return 100 * (record.splits["test"].accuracy or 0)
 
 
 def percent(record: Record) -> str:
-    return f"{100 * (record.splits['test'].accuracy or 0):.1f}"
+    return f"{_accuracy(record):.1f}"
 
 
 def stories() -> str:
@@ -132,10 +181,17 @@ def stories() -> str:
         if theirs := printed(files[0]):
             texts = [theirs[k].printed if k in theirs else "-" for k in lengths]
             rows.append((f"{model}, paper", str(next(iter(theirs.values())).seeds), "", *texts))
-        for setup, file in zip(("ours", "ours, small"), files, strict=False):
-            if records := records_of(file):
-                texts = [_spread(values) for values in by_length(records).values()]
-                rows.append((f"{model}, {setup}", str(len(records)), f"{records[0].num_parameters:,}", *texts))
+        ours = [("ours", files[0], False), ("ours, bfloat16", files[0], True)]
+        for setup, file, bf16 in [*ours, *(("ours, small", file, False) for file in files[1:])]:
+            own = records_of(file, bf16)
+            for after, records in (
+                ("", [one for one in own if learned(one)]),
+                (", did not learn", [one for one in own if not learned(one)]),
+            ):
+                if records:
+                    texts = [_spread(values) for values in by_length(records).values()]
+                    size = f"{records[0].num_parameters:,}"
+                    rows.append((f"{model}, {setup}{after}", str(len(records)), size, *texts))
     rows.append(("test stories", "", "", *(str(counts[f"k={k}"].examples) for k in lengths)))
     return markdown(("trained on k = 2, 3, 4", "runs", "parameters", *(f"k = {k}" for k in lengths)), rows)
 
@@ -174,4 +230,4 @@ def _percent(records: Sequence[Record], split: str, metric: str) -> str:
     return f"{100 * statistics.fmean(record.splits[split].metrics[metric] or 0.0 for record in records):.1f} %"
 
 
-TABLES = (summary, full_budget, verdicts, paper, other_runs, stories, precisions, slog, main_job)
+TABLES = (summary, full_budget, sizes, verdicts, paper, other_runs, stories, precisions, slog, main_job)

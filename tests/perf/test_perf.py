@@ -60,13 +60,16 @@ def test_days_on_more_gpus(scripts):
 
 
 def test_heads_of_recipes_and_cards_are_those_of_the_records(scripts):
-    from kept_records import kept_cells, texts
+    from kept_records import checkpoint_name, kept_cells, texts
 
     written = texts()
     assert {path.parent.name for path in written} > {*zoo_names(), "csordas2021"}
     for path, text in written.items():
         assert text == path.read_text(encoding="utf-8"), f"{path}: run python perf/kept_records.py"
     assert {path.stem for path in (ROOT / "model_cards").glob("*.md")} == {*zoo_names()}
+    assert all(
+        zoo_folder(name).name == checkpoint_name(read_record(zoo_folder(name) / "results.json")) for name in zoo_names()
+    )
     # seeds beside a model's own are those of its cell
     cells = kept_cells()
     for name in zoo_names():

@@ -26,7 +26,7 @@ from hf_sysgen.reports.comparison import compare, compare_with_papers, differenc
 from hf_sysgen.reports.curves import Curve, Point, draw_comparison, draw_curves
 from hf_sysgen.reports.matching import Collection, Measurement, collect, runs_without_cell
 from hf_sysgen.reports.papers import Cell, Run, Table, find_tables, full_budget_recipe, papers
-from hf_sysgen.reports.report import markdown_report, measured_cells, number, terminal_report
+from hf_sysgen.reports.report import markdown_report, measured_cells, number, rule, terminal_report
 from hf_sysgen.reports.write import write_report
 from hf_sysgen.results.cells import labels
 from hf_sysgen.results.record import Record, write_record
@@ -287,6 +287,15 @@ def test_mean_and_spread():
     assert "0.30 ± 0.02  0.375  0.144  0.072     4  " in terminal_report(report, collect([]))
 
 
+def test_the_rule_is_in_the_whole_report_alone(tmp_path):
+    one = write_report("csordas2021-table3", [tmp_path], None)
+    assert rule() not in one
+    assert one.endswith("`hf-sysgen report all` writes.")
+    for ending in ("txt", "md"):
+        write_report("all", [tmp_path], tmp_path / f"report.{ending}")
+        assert rule() in (tmp_path / f"report.{ending}").read_text(encoding="utf-8")
+
+
 def test_the_interval_is_welch_s():
     """Of two sides whose values are known, and where the degrees of freedom are whole."""
     ours, theirs = [0.3, 0.4, 0.5], [0.1, 0.2, 0.3]
@@ -373,7 +382,7 @@ def test_of_perplexities_less_is_reached_from_below():
 
 def test_precision_is_marked_and_makes_no_other_cell():
     """Runs in both precisions are one measurement; of a seed in both the paper's precision counts."""
-    cell = "bergen2021-table5", "k=2,3,4, Base", "10"
+    cell = "bergen2021-table5", "k=2,3,4, Base", "test k=10"
     half = {"training.bf16": True}
     records = [
         made("clutrr_edge_234", 0, 0.5, half, test={"by_category": {"k=10": [5, 0.25]}}),
@@ -611,7 +620,7 @@ def test_folders_within_one_another_and_kept_records(tmp_path):
 
 def test_numbers_that_a_record_lacks_leave_the_cell_unmeasured():
     report = compare_with_papers("bergen2021-table5", [made("clutrr_edge_234", 0, 0.9)])[0]
-    assert {one.cell.column for one in report.measured} == {"6", "10"}
+    assert {one.cell.column for one in report.measured} == {"test k=6", "test k=10"}
     record = made("clutrr_edge_234", 0, 0.9, test={"accuracy": None})
     assert not compare_with_papers("bergen2021-table4", [record])[0].measured
 

@@ -26,6 +26,9 @@ from hf_sysgen.tables import markdown, plain, plain_cell, table
 HEADER = ("cell", "paper", "ours", "sd", "SEM", "runs", "budget", "difference", "95 % interval", "verdict")
 OTHER_HEADER = ("run", "split", "measure", "mean", "runs")
 
+# instead of the rule
+ELSEWHERE = "What the verdicts mean is in the report that `hf-sysgen report all` writes."
+
 UNITS = {
     "share": "share of examples",
     "percent": "percent",
@@ -178,15 +181,15 @@ def rule() -> str:
     )
 
 
-def terminal_report(reports: Sequence[TableReport], found: Collection) -> str:
-    """Tables for the terminal, with every cell; the rule once, below; and the files that were skipped."""
+def terminal_report(reports: Sequence[TableReport], found: Collection, with_rule: bool = False) -> str:
+    """Tables for the terminal, with every cell; below, the rule or where it is; and the files that were skipped."""
     parts = []
     for report in reports:
         head = f"{title(report)} ({report.table.id}). {report.table.caption}"
         body = table(HEADER, rows_of(report)) if report.rows else "no numbers"
         parts.append("\n".join([head, body, *remarks(report)]))
     if any(report.table.compared for report in reports):
-        parts += [table(SUMMARY, summary_rows(reports)), rule()]
+        parts += [table(SUMMARY, summary_rows(reports)), rule() if with_rule else ELSEWHERE]
     return "\n\n".join([*parts, *_skipped(found)])
 
 

@@ -53,9 +53,12 @@ def write_report(name: str, folders: Sequence[Path], output: Path | None) -> str
         if name == "all":
             texts[output.with_suffix(".md")] = markdown_report(reports, found)
     else:
-        texts[output] = (
-            terminal_report(reports, found) + "\n" if output.suffix == ".txt" else markdown_report(reports, found)
+        text = (
+            f"{terminal_report(reports, found, name == 'all')}\n"
+            if output.suffix == ".txt"
+            else markdown_report(reports, found)
         )
+        texts[output] = text
     for path, text in texts.items():
         try:
             write_atomic(path, text)
