@@ -36,8 +36,8 @@ from hf_sysgen.data.text.splits import IGNORED, TokenizedSplit
 from hf_sysgen.data.text.vocabulary import encode_sources, encode_targets
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint
-from hf_sysgen.evaluation.evaluate import cut, evaluate_split
-from hf_sysgen.files import write_whole
+from hf_sysgen.evaluation.evaluate import chunks, evaluate_split
+from hf_sysgen.files import write_atomic
 from hf_sysgen.results.environment import environment
 from hf_sysgen.tables import table
 
@@ -156,7 +156,7 @@ def measure_evaluation(theirs: Theirs, setup: dict, rounds: int) -> list[dict]:
             split = TokenizedSplit(
                 encode_sources(tokenizer, sources), encode_targets(tokenizer, targets), tokenizer.pad_token_id
             )
-            ready = [their_batch(split[rows], WORDS) for rows in cut(np.arange(len(split)), 256)]
+            ready = [their_batch(split[rows], WORDS) for rows in chunks(np.arange(len(split)), 256)]
             actions: dict[str, Callable[[int], Any]] = {
                 "theirs": lambda _, run=interface, ready=ready: their_evaluation(run, ready),
                 "ours": lambda _, model=model, split=split: evaluate_split(model, split),
@@ -193,7 +193,7 @@ def main() -> None:
     ]
     print(table(("what", "variant", "theirs: s", "ours: s", "times as fast"), cells))
     record = {**environment(), "load_average": load, "rounds": arguments.rounds, "results": results}
-    write_whole(arguments.output, json.dumps(record, indent=1) + "\n")
+    write_atomic(arguments.output, json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

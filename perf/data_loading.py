@@ -31,7 +31,7 @@ import datasets
 from hf_sysgen.data import registry
 from hf_sysgen.data.fetch import DATA_DIR_VARIABLE
 from hf_sysgen.data.pcfg_set.builder import PcfgSet
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 from hf_sysgen.results.environment import environment
 
 CONFIGS = (
@@ -129,7 +129,7 @@ def main() -> None:
         }
     setup = {"rounds": options.rounds, "load_average": [round(load_before, 1), round(os.getloadavg()[0], 1)]}
     record = {"setup": setup, "rows": rows, "environment": environment()}
-    write_whole(options.output, json.dumps(record, indent=2) + "\n")
+    write_atomic(options.output, json.dumps(record, indent=2) + "\n")
     for what, row in rows.items():
         print(
             f"{what:28} {row['prepare_rows_per_cpu_second']:>8,} rows/s, loads in {row['load_seconds']:.3f} s, "

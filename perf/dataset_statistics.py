@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hf_sysgen.data import DataError, benchmark_info, load_benchmark, locate
 from hf_sysgen.data.fetch import open_file
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 from hf_sysgen.tables import table
 
 COLUMNS = ("train", "IID validation", "test", "generalization validation", "words", "train lengths", "test lengths")
@@ -100,7 +100,7 @@ def main() -> None:
             | ({"note": EXPLAINED[row, column]} if (row, column) in EXPLAINED else {})
             for column, value in zip(COLUMNS, paper, strict=True)
         }
-    write_whole(arguments.output, json.dumps(record, indent=1) + "\n")
+    write_atomic(arguments.output, json.dumps(record, indent=1) + "\n")
     print(table(("", *COLUMNS), [(row, *(cell(entry) for entry in cells.values())) for row, cells in record.items()]))
 
 

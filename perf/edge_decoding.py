@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from seq2seq import clock_of, in_turns
 
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 from hf_sysgen.models import EdgeTransformerConfig, EdgeTransformerForConditionalGeneration
 from hf_sysgen.results.environment import environment
 from hf_sysgen.tables import table
@@ -76,7 +76,7 @@ def main() -> None:
     print(table(("setup", "tokens", "recomputed: ms a token", "cached", "times as fast"), cells))
     if not options.quick:
         record = {**environment(), "rounds": options.rounds, "results": rows}
-        write_whole(options.output, json.dumps(record, indent=1) + "\n")
+        write_atomic(options.output, json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from seq2seq import clock_of, in_turns, training_step
 
 from hf_sysgen.config.io import load_recipe
 from hf_sysgen.evaluation.decoding import greedy_decode
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 from hf_sysgen.results.environment import environment
 from hf_sysgen.tables import table
 from hf_sysgen.training.batches import StepBatches
@@ -138,7 +138,7 @@ def main() -> None:
     setup = {**sizes, "rounds": rounds[0], "decode_rounds": rounds[1]}
     record = {**environment(), **setup, "load_average": [round(value, 1) for value in load], "results": results}
     if output is not None:
-        write_whole(output, json.dumps(record, indent=1) + "\n")
+        write_atomic(output, json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.sections import WithReplacement
 from hf_sysgen.data.c4.files import write_shards
 from hf_sysgen.data.text.byte_pairs import train_byte_pairs
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 from hf_sysgen.results.environment import environment
 from hf_sysgen.tables import table
 from hf_sysgen.training.run import attention_of, quiet_libraries
@@ -178,7 +178,7 @@ def main() -> None:
             rows.append(json.loads(done.stdout.splitlines()[-1]))
             print(show(rows[-1:], peak), flush=True)
             record = {**environment(), "measured_peak_flops": peak, "results": rows}
-            write_whole(arguments.output, json.dumps(record, indent=1) + "\n")
+            write_atomic(arguments.output, json.dumps(record, indent=1) + "\n")
     print(f"\n{show(rows, peak)}\n\n{plan(rows)}")
 
 

@@ -16,7 +16,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import RESULTS, Record, write_record
 from hf_sysgen.tables import table
@@ -81,7 +81,7 @@ def main() -> None:
     print(table(("variant", "split", "seeds", "mean", "std (n-1)"), rows))
     done = [record for record in records if record]
     content = [record.model_dump(mode="json") for record in done]
-    write_whole(arguments.output / "gpu_scan_row.json", json.dumps(content, indent=1) + "\n")
+    write_atomic(arguments.output / "gpu_scan_row.json", json.dumps(content, indent=1) + "\n")
     sys.exit(len(done) < len(jobs))
 
 

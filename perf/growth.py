@@ -29,7 +29,7 @@ import yaml
 from kept_records import HERE, kept_cells
 
 from hf_sysgen.config.io import load_recipe
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 from hf_sysgen.results.environment import environment
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import RESULTS, write_record
@@ -101,7 +101,7 @@ def sweep(folder: Path, rounds: int) -> Iterator[dict[str, Any]]:
         command = [*COMMAND, "sweep", "sweep.yaml", "--dry-run"]
         none, _ = timed(command, place, rounds)
         for seed in range(count // 2):
-            run = recipe.with_(seed=seed)
+            run = recipe.replace(seed=seed)
             of_run = {"seed": seed, "recipe": run, "recipe_hash": run.hash, "file": "recipe"}
             run_dir = place / "runs" / "recipe" / f"seed{seed}"
             write_record(run_dir / RESULTS, kept.model_copy(update=of_run))
@@ -179,7 +179,7 @@ def main() -> None:
                 print(name, json.dumps(row), flush=True)
                 measured[name].append(row)
         measured["setup"] = {"cores": os.cpu_count(), "rounds": options.rounds, "environment": environment()}
-        write_whole(options.output, json.dumps(measured, indent=1) + "\n")
+        write_atomic(options.output, json.dumps(measured, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.recipe import Recipe
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 from hf_sysgen.hub.publish_model import one_cell, run_card
 from hf_sysgen.reports.matching import collect
 from hf_sysgen.reports.papers import PRECISION
@@ -207,7 +207,7 @@ def main() -> None:
     keep_seeds(kept_cells())
     # an error leaves all files as they were
     for path, text in texts().items():
-        write_whole(path, text)
+        write_atomic(path, text)
     link_cards()
 
 

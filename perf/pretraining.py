@@ -33,7 +33,7 @@ from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 from hf_sysgen.models import DepthWidthConfig, DepthWidthForCausalLM
 from hf_sysgen.results.environment import environment
 from hf_sysgen.tables import table
@@ -261,7 +261,7 @@ def main() -> None:
                 "measured_peak_flops": peak,
                 "results": results,
             }
-            write_whole(arguments.output, json.dumps(record, indent=1) + "\n")
+            write_atomic(arguments.output, json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

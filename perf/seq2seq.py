@@ -32,7 +32,7 @@ from hf_sysgen.data import load_benchmark
 from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.data.text.vocabulary import build_vocabulary, encode_sources, encode_targets
 from hf_sysgen.evaluation.decoding import greedy_decode
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 from hf_sysgen.models import CONFIGS, MODELS
 from hf_sysgen.results.environment import environment
 from hf_sysgen.tables import table
@@ -262,7 +262,7 @@ def main() -> None:
             print(show([r for r in results if r["setup"] == setup_name and r["threads"] == count]), flush=True)
             record = {**environment(), "rounds": rounds, "results": results}
             if output is not None:
-                write_whole(output, json.dumps(record, indent=1) + "\n")
+                write_atomic(output, json.dumps(record, indent=1) + "\n")
 
 
 def show(results: list[dict]) -> str:

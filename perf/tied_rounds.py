@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from seq2seq import clock_of, in_turns
 
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 from hf_sysgen.models import EdgeTransformerConfig
 from hf_sysgen.models.edge_layers import EdgeRounds
 from hf_sysgen.results.environment import environment
@@ -94,7 +94,7 @@ def main() -> None:
     print(table(header, cells))
     if not options.quick:
         record = {**environment(), "repeats": options.repeats, "results": rows}
-        write_whole(options.output, json.dumps(record, indent=1) + "\n")
+        write_atomic(options.output, json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

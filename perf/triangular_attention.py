@@ -29,7 +29,7 @@ from pathlib import Path
 
 import torch
 
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 from hf_sysgen.models.triangular_attention import plain_triangular_attention
 from hf_sysgen.models.triangular_blocked import blocked_triangular_attention
 from hf_sysgen.results.environment import environment
@@ -168,7 +168,7 @@ def main() -> None:
         }  # fmt: skip
         known = setups_of_others(options.output, about) | measured
         record = {**about, "setups": {setup: known[setup] for setup in SETUPS if setup in known}}
-        write_whole(options.output, json.dumps(record, indent=1) + "\n")
+        write_atomic(options.output, json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ import hf_sysgen.evaluation.isolated
 PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from isolated import Absent
-sys.meta_path.insert(0, Absent())
+from isolated import ImportBlocker
+sys.meta_path.insert(0, ImportBlocker())
 code, sys.argv[1:] = sys.argv[2], sys.argv[3:]
 exec(code, {})
 assert "hf_sysgen" not in sys.modules

@@ -13,8 +13,8 @@ from tiny_runs import SMALL, small_scan
 from tiny_text import text_benchmark
 
 from hf_sysgen.data import load_benchmark
+from hf_sysgen.data.cfq.dependencies import derive_tree
 from hf_sysgen.data.cfq.dependencies import example as tree_example
-from hf_sysgen.data.cfq.dependencies import own
 from hf_sysgen.data.clutrr.kinship import EDGE_TYPES, compose
 from hf_sysgen.data.cogs.graph_forms import to_graph
 
@@ -85,7 +85,7 @@ def few_translations() -> Iterator[dict[str, Any]]:
 
 MADE = {
     "cfq": few_cfq,
-    "cfq_dependencies": lambda: (tree_example(own(question)) for question in few_questions()),
+    "cfq_dependencies": lambda: (tree_example(derive_tree(question)) for question in few_questions()),
     "clutrr": few_clutrr,
     "cogs_graph": few_cogs_graphs,
     "flores": few_translations,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_sysgen.config.io import read_recipe, shipped_files
-from hf_sysgen.config.recipe import Recipe, recipe_of
+from hf_sysgen.config.recipe import Recipe, build_recipe
 from hf_sysgen.results.predictions import ROW, Row
 from hf_sysgen.results.record import Record
 
@@ -39,9 +39,9 @@ def made_record(
         recipe_values: the same, of which the record does not say that they were overrides.
         fields: of the record.
     """
-    recipe = recipe or recipe_of(TINY, fields.pop("file", "cell"))
+    recipe = recipe or build_recipe(TINY, fields.pop("file", "cell"))
     file = fields.pop("file", recipe.file)
-    recipe = recipe.with_(**(overrides or {}), **(recipe_values or {}), seed=fields.get("seed", 0))
+    recipe = recipe.replace(**(overrides or {}), **(recipe_values or {}), seed=fields.get("seed", 0))
     measured = {
         split: {"examples": 10, "accuracy": value} if isinstance(value, float) else {"examples": 10, **value}
         for split, value in (splits or {}).items()

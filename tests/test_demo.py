@@ -44,7 +44,7 @@ def test_answers_and_right_ones() -> None:
 
 
 def test_samples_are_read() -> None:
-    for name in demo.of_the_zoo()[:2]:
+    for name in demo.zoo_checkpoints()[:2]:
         drawn = [demo.sample(name) for _ in range(20)]
         assert all(map(interpret, drawn))
         assert len(set(drawn)) > 1

@@ -93,7 +93,7 @@ def test_every_model_and_benchmark_has_a_page():
 @pytest.mark.parametrize("document", sorted(DOCS.rglob("*.md")), ids=name_of)
 def test_tables_are_made(document):
     """Every mark of a page becomes a table whose rows have as many cells as its head."""
-    filled = hook.filled(document.read_text(encoding="utf-8"))
+    filled = hook.render(document.read_text(encoding="utf-8"))
     assert "<!-- " not in filled
     text = re.sub(r"^ *```.*?^ *```", "", filled, flags=re.M | re.S)
     for table in re.findall(r"(?:^ *\|.*\n)+", text, flags=re.M):

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from hf_sysgen.errors import UserError, reported
+from hf_sysgen.errors import UserError, handle_user_errors
 
 FULL = Path("/dev/full")
 
 
 def told(work: Callable[[], object], capsys: pytest.CaptureFixture) -> tuple[int, str]:
-    with reported() as outcome:
+    with handle_user_errors() as outcome:
         work()
     (line,) = capsys.readouterr().err.splitlines()
     return outcome.status, line
@@ -53,7 +53,7 @@ def test_a_name_that_no_file_can_have_is_bad_input(capsys: pytest.CaptureFixture
 
 
 def test_other_errors_keep_their_traceback() -> None:
-    with pytest.raises(KeyError), reported():
+    with pytest.raises(KeyError), handle_user_errors():
         {}["x"]
 
 

@@ -24,7 +24,7 @@ from hf_sysgen.extensions import (
     extension_files,
     own_benchmarks,
 )
-from hf_sysgen.hub.model_card import what_is
+from hf_sysgen.hub.model_card import describe_model_type
 from hf_sysgen.models import CONFIGS, MODELS, register_own_models
 
 PACKAGE_MODELS = Path(hf_sysgen.__file__).parent / "models"
@@ -273,7 +273,7 @@ def test_a_checkpoint_says_where_its_variant_may_be(tmp_path):
 
 def test_a_card_says_where_its_variant_may_be():
     with pytest.raises(UserError, match=f"'linear_bias_transformer'.*{EXTENSIONS_VARIABLE}"):
-        what_is("linear_bias_transformer")
+        describe_model_type("linear_bias_transformer")
 
 
 def test_tests_know_no_models_of_the_machine(monkeypatch):

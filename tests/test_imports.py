@@ -27,7 +27,7 @@ MAY_USE = {
     "zoo": {"data"},
     "config": {"errors", "files", "extensions", "models", "model_types", "data"},
     "results": {"errors", "files", "config"},
-    "evaluation": {"cpu", "errors", "files", "tables", "data", "models", "model_types", "results", "zoo"},
+    "evaluation": {"errors", "files", "tables", "data", "models", "model_types", "results", "zoo"},
     "convert": {"errors", "evaluation", "models"},
     "analysis": {"errors", "files", "tables", "config", "data", "evaluation", "models", "results"},
     "reports": {"errors", "files", "tables", "analysis", "config", "data", "results"},
@@ -185,7 +185,7 @@ def test_the_picture_has_no_circle():
         "import hf_sysgen.errors",
         "import hf_sysgen; hf_sysgen.list_benchmarks()",
         "import hf_sysgen.results.record, hf_sysgen.evaluation.metrics.summary, hf_sysgen.reports.report",
-        "import hf_sysgen.reports.comparison as r; r.reproduce('all', [])",
+        "import hf_sysgen.reports.comparison as r; r.compare_with_papers('all', [])",
         "import hf_sysgen; hf_sysgen.load_recipe",
     ],
 )

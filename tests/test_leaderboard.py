@@ -8,7 +8,7 @@ from pathlib import Path
 from documents import ROOT
 from made_records import made_record
 
-from hf_sysgen.config.recipe import recipe_of
+from hf_sysgen.config.recipe import build_recipe
 
 sys.path.insert(0, str(ROOT / "docs" / "_generate"))
 from leaderboard import FINE_TUNED, IN_CONTEXT, TRAINED, best, kind_of, standings
@@ -27,7 +27,7 @@ def of(name: str, test: float, values: dict | None = None, **fields):
 
 def test_kinds_stand_apart_and_the_best_is_first():
     tuned = {"model.type": "t5", "model.pretrained": "google-t5/t5-small", "peft": {"r": 4}}
-    prompted = made_record(recipe_of(IN_PROMPT, "prompted"), {"test": 0.125}, seed=3)
+    prompted = made_record(build_recipe(IN_PROMPT, "prompted"), {"test": 0.125}, seed=3)
     found = standings(
         [
             of("weak", 0.25),

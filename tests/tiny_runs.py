@@ -22,7 +22,7 @@ import yaml
 import hf_sysgen
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.registry
-from hf_sysgen.config.fields import FIELDS, SECTIONS, merged, nested
+from hf_sysgen.config.fields import FIELDS, SECTIONS, merge, nest
 from hf_sysgen.config.io import parse_recipe
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.sections import MaxTokens
@@ -69,7 +69,7 @@ def dotted(word: str) -> str:
 
 def tiny_sections(**changes: Any) -> dict[str, Any]:
     """`TINY` with other values, by the fields' own names; sizes that the model lacks are left out, as is `...`."""
-    sections = merged(TINY, nested({dotted(word): value for word, value in changes.items()}))
+    sections = merge(TINY, nest({dotted(word): value for word, value in changes.items()}))
     fields = CONFIGS[sections["model"]["type"]].__dataclass_fields__
     for key in SIZES:
         if key not in fields:

@@ -13,7 +13,7 @@ import pytest
 
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.data.builder import BenchmarkBuilder
-from hf_sysgen.data.fetch import DATA_DIR_VARIABLE, as_found, open_file
+from hf_sysgen.data.fetch import DATA_DIR_VARIABLE, open_file, with_found_checksum
 from hf_sysgen.data.registry import benchmark_builder
 
 SAMPLE = Path(__file__).parent / "fixtures" / "upstream"
@@ -51,7 +51,7 @@ class Files:
         with pytest.MonkeyPatch.context() as patch:
             for config in () if self.whole else configs:
                 info = benchmark_info(name).configs[config]
-                found = {role: as_found(source, self.folder) for role, source in info.sources.items()}
+                found = {role: with_found_checksum(source, self.folder) for role, source in info.sources.items()}
                 sources = {role: source for role, source in found.items() if source is not None}
                 assert sources.keys() == info.sources.keys()
                 sizes = dict.fromkeys(info.num_examples)

@@ -43,16 +43,16 @@ README = re.compile(r"^<!-- readme: (.+) -->$", re.MULTILINE)
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.+?)\\[)\]]</\1>', re.DOTALL)
 
 
-def of_readme(title: str) -> str:
+def readme_section(title: str) -> str:
     """The text of one of README's sections, with its links as on the site. Raises KeyError: there is none."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     sections = dict(part.partition("\n")[::2] for part in re.split(r"^#{1,2} ", text, flags=re.MULTILINE)[1:])
     return sections[title].strip().replace("](docs/", "](")
 
 
-def filled(markdown: str) -> str:
+def render(markdown: str) -> str:
     """A page's Markdown with README's sections and its tables. Raises KeyError: there is no such section or table."""
-    markdown = README.sub(lambda found: of_readme(found[1]), markdown)
+    markdown = README.sub(lambda found: readme_section(found[1]), markdown)
     return MARK.sub(lambda found: TABLES[found[1]](*found[2].split()), markdown)
 
 
@@ -77,7 +77,7 @@ def on_config(config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     try:
-        return filled(markdown).replace("](../CONTRIBUTING.md", "](contributing.md")
+        return render(markdown).replace("](../CONTRIBUTING.md", "](contributing.md")
     except KeyError as error:
         raise PluginError(f"{page.file.src_uri}: no table or entry {error}") from error
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.recipe import Recipe
-from hf_sysgen.reports.comparison import TableReport, reproduce
+from hf_sysgen.reports.comparison import TableReport, compare_with_papers
 from hf_sysgen.reports.matching import Collection, collect
 from hf_sysgen.results.cells import by_cell
 from hf_sysgen.results.record import Record
@@ -28,7 +28,7 @@ def kept() -> Collection:
 @cache
 def reports() -> list[TableReport]:
     """The papers' tables with the kept records beside them."""
-    return reproduce("all", [record for _, record in kept().records])
+    return compare_with_papers("all", [record for _, record in kept().records])
 
 
 @cache

@@ -37,7 +37,7 @@ def switches(config: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-class Standing(NamedTuple):
+class LeaderboardRow(NamedTuple):
     """
     The runs of one recipe on a split.
 
@@ -83,7 +83,7 @@ class Standing(NamedTuple):
 SHOWN = ("model.type", "model.pretrained", "data.benchmark", "data.config")
 
 
-def standings(records: Iterable[tuple[Path, Record]]) -> list[Standing]:
+def standings(records: Iterable[tuple[Path, Record]]) -> list[LeaderboardRow]:
     """
     A standing for each recipe on the test split of its benchmark, or where that has none, on its compositional splits;
     by benchmark, config, split and kind, the best first. Pretraining has none, as its perplexities depend on the text.
@@ -107,10 +107,10 @@ def standings(records: Iterable[tuple[Path, Record]]) -> list[Standing]:
                 kind = kind_of(runs[0][1].recipe)
                 scores = tuple(value * (1 if metric == "bleu" else 100) for _, value in scored)
                 kept = tuple(one for one, _ in scored)
-                found.append(Standing(kind, data.benchmark, data.config, split, metric, scores, kept))
+                found.append(LeaderboardRow(kind, data.benchmark, data.config, split, metric, scores, kept))
     return sorted(found, key=lambda one: (one.benchmark, one.config, one.split, KINDS.index(one.kind), -one.mean))
 
 
-def best(found: Sequence[Standing], kind: str) -> Standing | None:
+def best(found: Sequence[LeaderboardRow], kind: str) -> LeaderboardRow | None:
     """The best of a kind; `None` if there is none."""
     return max((one for one in found if one.kind == kind), key=lambda one: one.mean, default=None)

@@ -9,7 +9,7 @@ import statistics
 from functools import cache
 
 from kept import cells, kept
-from leaderboard import FINE_TUNED, IN_CONTEXT, KINDS, TRAINED, Standing, best, standings
+from leaderboard import FINE_TUNED, IN_CONTEXT, KINDS, TRAINED, LeaderboardRow, best, standings
 
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import UserError
@@ -23,11 +23,11 @@ TITLES = {TRAINED: "Trained from scratch", FINE_TUNED: "Fine-tuned", IN_CONTEXT:
 
 
 @cache
-def _standings() -> list[Standing]:
+def _standings() -> list[LeaderboardRow]:
     return standings(kept().records)
 
 
-def _groups() -> list[tuple[tuple[str, str, str], list[Standing]]]:
+def _groups() -> list[tuple[tuple[str, str, str], list[LeaderboardRow]]]:
     grouped = itertools.groupby(_standings(), key=lambda one: (one.benchmark, one.config, one.split))
     return [(key, list(found)) for key, found in grouped]
 
@@ -76,14 +76,14 @@ def leaderboard() -> str:
     return "\n\n".join(parts)
 
 
-def _row(one: Standing) -> tuple[str, ...]:
+def _row(one: LeaderboardRow) -> tuple[str, ...]:
     record = one.records[0][1]
     name, file = record.file.rpartition("/")[2], _card_names()[record.cell_key]
     card = f"[{name}](cards/{file})" if file in cards() else name
     return (one.model, _score(one), str(len(one.scores)), f"{record.num_parameters:,}", f"{record.steps:,}", card)
 
 
-def _score(one: Standing) -> str:
+def _score(one: LeaderboardRow) -> str:
     spread = f" ± {statistics.stdev(one.scores):.1f}" if len(one.scores) > 1 else ""
     return f"{one.mean:.1f}{spread}{' BLEU' * (one.metric == 'bleu')}"
 

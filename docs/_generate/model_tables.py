@@ -12,7 +12,7 @@ from kept import ROOT, shipped
 from hf_sysgen.cli.listing import num_parameters, size_classes_text
 from hf_sysgen.config.model_fields import from_data
 from hf_sysgen.data import list_benchmarks
-from hf_sysgen.hub.model_card import what_is
+from hf_sysgen.hub.model_card import describe_model_type
 from hf_sysgen.models import CONFIGS, MODELS
 from hf_sysgen.tables import markdown
 from hf_sysgen.training.tasks.registry import TASKS, has_needed
@@ -36,7 +36,7 @@ def models() -> str:
     rows = [
         (
             f"[`{name}`]({page_of(name)}#{name})",
-            what_is(name),
+            describe_model_type(name),
             f"{num_parameters(config):,}",
         )
         for name, config in CONFIGS.items()

@@ -58,7 +58,7 @@ def by_length(records: Sequence[Record]) -> dict[int, list[float]]:
 def printed(file: str) -> dict[int, Cell]:
     """k -> the paper's number for a recipe without overrides, where it prints one."""
     cells = (cell for _, table in find_tables("bergen2021-table5") for cell in table)
-    return {int(cell.column.removeprefix("test k=")): cell for cell in cells if cell.run and cell.run.is_of(file, {})}
+    return {int(cell.column.removeprefix("test k=")): cell for cell in cells if cell.run and cell.run.matches(file, {})}
 
 
 def clutrr_by_k(path: Path) -> None:

@@ -13,7 +13,7 @@ from pictures import CLUTRR, MAIN_JOB, SLOG, by_length, printed
 from hf_sysgen.data.slog.files import CASES as SLOG_CASES
 from hf_sysgen.reports.comparison import CHOSEN, NO_NUMBER, REACHED, SMALLER, Comparison, TableReport
 from hf_sysgen.reports.papers import PRECISION, papers
-from hf_sysgen.reports.report import HEADER, SUMMARY, document, remarks, rows_of, rule, summary_rows
+from hf_sysgen.reports.report import HEADER, SUMMARY, markdown_report, remarks, rows_of, rule, summary_rows
 from hf_sysgen.results.record import Record
 from hf_sysgen.tables import markdown
 
@@ -106,7 +106,7 @@ def _coverage(own: Sequence[TableReport]) -> str:
         (
             report.table.name,
             report.table.caption,
-            str(sum(cell.cell.able for cell in report)) if report.table.compared else "-",
+            str(sum(cell.cell.has_recipe for cell in report)) if report.table.compared else "-",
             str(len(report.measured)) if report.table.compared else "not compared",
         )
         for report in own
@@ -117,7 +117,7 @@ def _coverage(own: Sequence[TableReport]) -> str:
 def other_runs() -> str:
     """Runs that belong to no cell of a paper."""
     title = "## Runs outside the papers' tables"
-    return document([], kept()).partition(title)[2].strip()
+    return markdown_report([], kept()).partition(title)[2].strip()
 
 
 def _both_precisions() -> list[tuple[list[Record], list[Record]]]:

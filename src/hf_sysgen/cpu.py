@@ -30,7 +30,8 @@ def keep_memory() -> None:
 @contextlib.contextmanager
 def fast_products() -> Iterator[None]:
     """
-    Float32 products by oneDNN in place of MKL, which on AMD processors leaves half of the vector width unused.
+    Float32 products by oneDNN in place of MKL, which on AMD processors leaves half of the vector width unused. For
+    training: oneDNN prepares each new shape, and in decoding nearly every step has one.
 
     PyTorch chooses oneDNN where it may compute with bfloat16 inside. Only AMX does that; other processors stay with
     float32. So a processor on which a product is not float32's own keeps MKL. So does a machine with a GPU, whose

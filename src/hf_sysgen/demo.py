@@ -12,7 +12,7 @@ from hf_sysgen.data.english_passivization import grammar as english_passivizatio
 from hf_sysgen.data.pcfg_set import grammar as pcfg_set
 from hf_sysgen.data.scan import grammar as scan
 from hf_sysgen.errors import UserError
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 from hf_sysgen.results.predictions import Row, read_predictions
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import PREDICTIONS, RESULTS, Record
@@ -213,7 +213,7 @@ def examples(checkpoint: str, label: str | None) -> list[list[str]]:
     ]
 
 
-def of_the_zoo() -> list[str]:
+def zoo_checkpoints() -> list[str]:
     """All models of the zoo, first those of the benchmark of its default model, which answer the same inputs."""
     return sorted(zoo_names(), key=lambda name: _benchmark(name) != _benchmark(DEFAULT))
 
@@ -232,7 +232,7 @@ def page(checkpoints: Sequence[str]) -> gradio.Blocks:
     """
     import gradio
 
-    def said(checkpoint: str, text: str) -> str:
+    def on_answer(checkpoint: str, text: str) -> str:
         try:
             found, right = answer(checkpoint, text), right_answer(checkpoint, text)
         except UserError as error:
@@ -242,7 +242,7 @@ def page(checkpoints: Sequence[str]) -> gradio.Blocks:
             return found if near is None else f"{found}\n\nnearest known input: {near[0]}\nits answer: {near[1]}"
         return f"{found}\n\nright" if found == right else f"{found}\n\nwrong, right is: {right}"
 
-    def attended(checkpoint: str, text: str) -> tuple[Any, Any]:
+    def on_attention(checkpoint: str, text: str) -> tuple[Any, Any]:
         try:
             names = [*layers(checkpoint, text)]
             chosen = gradio.Dropdown(choices=names, value=names[-1] if names else None, visible=bool(names))
@@ -250,7 +250,7 @@ def page(checkpoints: Sequence[str]) -> gradio.Blocks:
         except UserError:
             return gradio.Dropdown(visible=False), None
 
-    def shown(checkpoint: str) -> tuple[Any, Any]:
+    def on_checkpoint(checkpoint: str) -> tuple[Any, Any]:
         found = bars(checkpoint)
         drawing = draw_bars(found, "accuracy of its run by length or case") if found else None
         labels = [bar.label for bar in found] if rows_of(checkpoint) else []
@@ -275,10 +275,10 @@ def page(checkpoints: Sequence[str]) -> gradio.Blocks:
                     bar = gradio.Dropdown([], label="examples behind a bar", elem_id=f"bar{side}")
                     table = gradio.Dataframe(headers=["input", "prediction", "right"], wrap=True)
                 # drawing takes longer
-                told = gradio.on([asked.click, text.submit], said, [chosen, text], written)
-                told.then(attended, [chosen, text], [layer, attention])
+                told = gradio.on([asked.click, text.submit], on_answer, [chosen, text], written)
+                told.then(on_attention, [chosen, text], [layer, attention])
                 layer.input(draw_attention, [chosen, text, layer], attention)
-                gradio.on([blocks.load, chosen.change], shown, chosen, [scores, bar])
+                gradio.on([blocks.load, chosen.change], on_checkpoint, chosen, [scores, bar])
                 bar.change(examples, [chosen, bar], table)
                 if side == 0:
                     sampled.click(sample, chosen, text)
@@ -291,7 +291,7 @@ def launch(checkpoints: Sequence[str], port: int | None = None, block: bool = Tr
 
     # fonts of the machine: none is fetched
     theme = gradio.themes.Base(font=["sans-serif"], font_mono=["monospace"])
-    _, address, _ = page(checkpoints or of_the_zoo()).launch(
+    _, address, _ = page(checkpoints or zoo_checkpoints()).launch(
         server_port=port, theme=theme, prevent_thread_lock=not block, quiet=not block, show_error=True
     )
     return address
@@ -310,7 +310,7 @@ Two checkpoints of hf-sysgen side by side. For a wheel that no index has, name i
 def write_space(folder: Path, checkpoints: Sequence[str]) -> None:
     """The page as a Space of the hub: `hf upload OWNER/NAME FOLDER --repo-type space`."""
     names = ", ".join(map(repr, checkpoints))
-    imports = "from hf_sysgen.demo import of_the_zoo, page\n\n"
-    app = f"{imports}page([{names}] or of_the_zoo()).launch()\n"
+    imports = "from hf_sysgen.demo import page, zoo_checkpoints\n\n"
+    app = f"{imports}page([{names}] or zoo_checkpoints()).launch()\n"
     for name, content in (("app.py", app), ("README.md", SPACE_CARD), ("requirements.txt", "hf-sysgen[demo]\n")):
-        write_whole(folder / name, content)
+        write_atomic(folder / name, content)

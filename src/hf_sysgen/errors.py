@@ -37,7 +37,7 @@ class RunFailed(_OneLine, RuntimeError):
 
 
 @dataclass
-class Outcome:
+class ExitStatus:
     """Exit status of a command: 0 done, 2 bad input, 1 failed later."""
 
     status: int = 0
@@ -82,12 +82,12 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def no_space(error: BaseException) -> bool:
+def is_disk_full(error: BaseException) -> bool:
     """Whether a file could not be written because the disk or the user's quota is full."""
     return isinstance(error, OSError) and error.errno in _NO_SPACE
 
 
-def of_the_system(error: BaseException) -> str | None:
+def describe_os_error(error: BaseException) -> str | None:
     """One line for an error of the operating system, e.g. a full disk; None for any other error."""
     for one in causes(error):
         said = None
@@ -113,7 +113,7 @@ def of_the_system(error: BaseException) -> str | None:
 
 
 @contextmanager
-def reported(interrupted: str = "interrupted") -> Iterator[Outcome]:
+def handle_user_errors(interrupted: str = "interrupted") -> Iterator[ExitStatus]:
     """
     Print user errors, and those of the system, as one line on standard error and set the exit status. Other errors keep
     their traceback.
@@ -121,24 +121,24 @@ def reported(interrupted: str = "interrupted") -> Iterator[Outcome]:
     Args:
         interrupted: the message after Ctrl-C.
     """
-    outcome = Outcome()
+    exit_status = ExitStatus()
     try:
-        yield outcome
+        yield exit_status
     except KeyboardInterrupt:
         _tell(interrupted)
-        outcome.status = INTERRUPTED
+        exit_status.status = INTERRUPTED
     except (UserError, RunFailed) as error:
         _tell(str(error))
-        outcome.status = error.status
+        exit_status.status = error.status
     except BrokenPipeError:
         # the reader of the output has closed it, e.g. `head`
         raise
     except Exception as error:
-        if (said := of_the_system(error)) is None:
+        if (said := describe_os_error(error)) is None:
             raise
         _tell(said)
         long = any(isinstance(one, OSError) and one.errno == errno.ENAMETOOLONG for one in causes(error))
-        outcome.status = UserError.status if long else RunFailed.status
+        exit_status.status = UserError.status if long else RunFailed.status
 
 
 def _tell(message: str) -> None:

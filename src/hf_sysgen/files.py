@@ -1,4 +1,4 @@
-"""Atomic writes, marks of complete folders, and locks."""
+"""Atomic writes, manifests of complete folders, and locks."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
-# the file that marks a folder as complete; its lines: bytes, sha256 and name of each other file
+# the manifest, which marks a folder as complete; its lines: bytes, sha256 and name of each other file
 COMPLETE = "complete"
 _LINE = re.compile(r"\d+ (?:([0-9a-f]{64}) )?(.+)")
 
 
-def write_whole(path: str | Path, content: str | bytes) -> None:
+def write_atomic(path: str | Path, content: str | bytes) -> None:
     """
     Write a file atomically: if the process dies, it is either the old or the new one. Text is UTF-8; parent folders are
-    created. It has normal permissions. Raises OSError: also as `written_to`.
+    created. It has normal permissions. Raises OSError: also as `resolve_output_path`.
     """
-    path = written_to(path)
+    path = resolve_output_path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     # not `tempfile`, whose files only their owner can read
     partial = path.with_name(f"{_prefix(path)}{uuid.uuid4().hex}")
@@ -36,7 +36,7 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
         partial.unlink(missing_ok=True)
 
 
-def written_to(path: str | Path) -> Path:
+def resolve_output_path(path: str | Path) -> Path:
     """
     The file to write for a path: symbolic links are followed.
 
@@ -69,15 +69,15 @@ def read_whole(path: str | Path) -> bytes:
 
 
 def is_unfinished(path: Path, file: Path) -> bool:
-    """Whether `file` is an unfinished file of `write_whole(path)`, perhaps left by a kill."""
+    """Whether `file` is an unfinished file of `write_atomic(path)`, perhaps left by a kill."""
     return file.parent == path.parent and file.name.startswith(_prefix(path))
 
 
-def mark_complete(folder: Path, pattern: str = "*") -> None:
+def write_manifest(folder: Path, pattern: str = "*") -> None:
     """Write the folder's files to disk, then a list of those that match `pattern`, with sizes and checksums."""
     flush_to_disk(folder)
     names = (path.relative_to(folder).as_posix() for path in folder.rglob(pattern) if path.is_file())
-    write_whole(folder / COMPLETE, _lines(folder, sorted(name for name in names if name != COMPLETE)))
+    write_atomic(folder / COMPLETE, _lines(folder, sorted(name for name in names if name != COMPLETE)))
 
 
 def is_complete(folder: Path) -> bool:
@@ -85,18 +85,18 @@ def is_complete(folder: Path) -> bool:
 
 
 def replace_marked(folder: Path, name: str, content: str) -> None:
-    """Replace one file of a marked folder. Until it is written, the mark does not list it, so a kill does no harm."""
+    """Replace one file of a folder with a manifest. Until it is written, it is not listed, so a kill does no harm."""
     lines = (folder / COMPLETE).read_text(encoding="utf-8").splitlines(keepends=True)
     others = "".join(line for line in lines if not line.endswith(f" {name}\n"))
-    write_whole(folder / COMPLETE, others)
-    write_whole(folder / name, content)
-    write_whole(folder / COMPLETE, others + _lines(folder, [name]))
+    write_atomic(folder / COMPLETE, others)
+    write_atomic(folder / name, content)
+    write_atomic(folder / COMPLETE, others + _lines(folder, [name]))
 
 
-def unlike_mark(folder: Path, suffixes: Collection[str] | None = None) -> tuple[str, str] | None:
+def first_difference_from_manifest(folder: Path, suffixes: Collection[str] | None = None) -> tuple[str, str] | None:
     """
-    The first file that differs from its folder's mark, and how; None if all agree or there is no mark. Of marks of
-    older versions, which have no checksums, only that the files are there.
+    The first file that differs from its folder's manifest, and how; None if all agree or there is no manifest. Of
+    manifests of older versions, which have no checksums, only that the files are there.
 
     Args:
         suffixes: endings of the files that are compared; None for all.
@@ -128,10 +128,10 @@ def _lines(folder: Path, names: Collection[str]) -> str:
 def _checksums(folder: Path, names: Collection[str]) -> dict[str, str]:
     # weights and optimizer at the same time
     with ThreadPoolExecutor(max_workers=4) as pool:
-        return dict(zip(names, pool.map(lambda name: digest_of(folder / name), names), strict=True))
+        return dict(zip(names, pool.map(lambda name: sha256_of(folder / name), names), strict=True))
 
 
-def digest_of(path: Path) -> str:
+def sha256_of(path: Path) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):
@@ -174,7 +174,7 @@ def file_name(text: str) -> str:
 def flush_to_disk(folder: Path) -> None:
     """Flush everything below a folder to the disk, so that after a power cut no later file exists without it."""
     for path in [*folder.rglob("*"), folder, folder.parent]:
-        # another process may mark the same folder: its unfinished mark goes at any moment
+        # another process may write the same folder's manifest: the unfinished file goes at any moment
         if not is_unfinished(folder / COMPLETE, path):
             _flush(path)
 

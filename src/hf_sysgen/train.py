@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from hf_sysgen.errors import reported
+from hf_sysgen.errors import handle_user_errors
 
 INTERRUPTED = "interrupted; the same command resumes from the last checkpoint"
 USAGE = """usage: python -m hf_sysgen.train recipe.yaml [dotted.key=value ...]
@@ -22,21 +22,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE, __doc__, sep="\n")
         return 0 if arguments else 2
-    with reported(INTERRUPTED) as outcome:
+    with handle_user_errors(INTERRUPTED) as exit_status:
         train(arguments[0], arguments[1:])
-    return outcome.status
+    return exit_status.status
 
 
 def train(recipe_file: str, overrides: Sequence[str]) -> None:
     """Run the recipe and say on the first process where the results are. Errors as `run_recipe`."""
-    from hf_sysgen.config.io import find_shipped, load_recipe, named
+    from hf_sysgen.config.io import add_path_to_errors, find_shipped, load_recipe
 
     recipe = load_recipe(recipe_file, overrides)  # before the imports that take seconds
     from hf_sysgen.training.run import finished_results, quiet_libraries, run_recipe
 
     is_first = os.environ.get("RANK", "0") == "0"
     quiet_libraries()
-    with named(find_shipped(recipe_file)):
+    with add_path_to_errors(find_shipped(recipe_file)):
         if finished_results(recipe) is not None:
             if is_first:
                 print(f"{recipe.run_dir} is finished already, nothing to do; its results are in results.json")

@@ -35,7 +35,7 @@ from hf_sysgen.analysis.plotting import (
 from hf_sysgen.cli.main import app
 from hf_sysgen.errors import UserError
 from hf_sysgen.results.evaluations import Evaluation, read_evaluations, write_evaluation
-from hf_sysgen.results.record import Logged, Record, write_record
+from hf_sysgen.results.record import LogEntry, Record, write_record
 
 
 def made(file: str = "cell", seed: int = 0, recipe: dict | None = None, splits: dict | None = None, **curves: list):
@@ -45,7 +45,7 @@ def made(file: str = "cell", seed: int = 0, recipe: dict | None = None, splits: 
     for key, points in curves.items():
         for step, number in points:
             by_step.setdefault(step, {"step": step})[f"eval_{key}"] = number
-    history = [Logged.of(entry, ("validation", "test")) for entry in by_step.values()]
+    history = [LogEntry.of(entry, ("validation", "test")) for entry in by_step.values()]
     fields = {"steps": max(by_step, default=1), "num_parameters": 7, **fields}
     values = {dotted(key): value for key, value in (recipe or {}).items()}
     return made_record(file=file, seed=seed, splits=splits, recipe_values=values, history=history, **fields)

@@ -14,7 +14,7 @@ from tiny_runs import SIZES, TINY, tiny_sections, write_recipe
 
 import hf_sysgen.config.io
 from hf_sysgen.config.errors import RecipeError
-from hf_sysgen.config.fields import FIELDS, SECTIONS, UNDECLARED, changes_of, in_hashes, merged, nested
+from hf_sysgen.config.fields import FIELDS, SECTIONS, UNDECLARED, effect_of, in_hashes, merge, nest
 from hf_sysgen.config.io import (
     dump_recipe,
     load_recipe,
@@ -27,8 +27,8 @@ from hf_sysgen.config.io import (
     write_override,
 )
 from hf_sysgen.config.migrate import KEYS, migrate_file, migrate_keys, migrate_text
-from hf_sysgen.config.model_fields import filled, from_data, names_of, own_fields
-from hf_sysgen.config.recipe import recipe_of
+from hf_sysgen.config.model_fields import flat_with_defaults, from_data, names_of, own_fields
+from hf_sysgen.config.recipe import build_recipe
 from hf_sysgen.config.trainer_fields import OWNED
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.models.checked_config import CheckedConfig
@@ -36,7 +36,7 @@ from hf_sysgen.models.checked_config import CheckedConfig
 
 def changed(**changes: Any) -> dict[str, Any]:
     """The tiny recipe's sections with other values by dotted key, in which `__` stands for a dot."""
-    return merged(TINY, nested({key.replace("__", "."): value for key, value in changes.items()}))
+    return merge(TINY, nest({key.replace("__", "."): value for key, value in changes.items()}))
 
 
 def refused(sections: dict[str, Any]) -> RecipeError:
@@ -67,8 +67,8 @@ def refused(sections: dict[str, Any]) -> RecipeError:
 )
 def test_unknown_keys_name_the_closest(wrong, right):
     parts = {"evaluation": {"early_stopping": {"metric": "loss"}}, "schedule": {"type": "linear", "warmup_steps": 1}}
-    sections = merged(TINY, parts)
-    error = refused(merged(sections, nested({wrong: 1})))
+    sections = merge(TINY, parts)
+    error = refused(merge(sections, nest({wrong: 1})))
     assert error.key == wrong
     assert f"did you mean {right!r}" in str(error)
 
@@ -138,7 +138,7 @@ def test_unknown_keys_name_the_closest(wrong, right):
     ids=ascii,
 )
 def test_wrong_values_are_one_line_that_names_the_key(key, value):
-    error = refused(merged(TINY, nested({key: value})))
+    error = refused(merge(TINY, nest({key: value})))
     assert error.key == key
     assert key in str(error)
 
@@ -155,7 +155,7 @@ def test_wrong_values_are_one_line_that_names_the_key(key, value):
     ],
 )
 def test_wrong_words_name_the_closest(key, value, right):
-    error = refused(merged(TINY, nested({key: value})))
+    error = refused(merge(TINY, nest({key: value})))
     assert error.key == key
     assert f"did you mean {right!r}" in str(error)
 
@@ -168,7 +168,7 @@ def test_an_unknown_key_comes_before_a_missing_one():
 
 def test_modes_of_other_compilers_are_not_known():
     other = {"training.torch_compile_backend": "cudagraphs", "training.torch_compile_mode": "fast"}
-    assert parse_recipe(merged(TINY, nested(other))).training.passed_through["torch_compile_mode"] == "fast"
+    assert parse_recipe(merge(TINY, nest(other))).training.passed_through["torch_compile_mode"] == "fast"
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_fields_without_effect_make_no_other_cell(file, override):
 def test_fields_at_their_default_are_no_mistake():
     """A sweep may give all of its recipes what only some of them make use of, as long as it changes nothing."""
     file = "chaabouni2021/scan_sag.yaml"
-    assert filled(load_recipe(file, ["model.attention_span=2"])) == filled(load_recipe(file))
+    assert flat_with_defaults(load_recipe(file, ["model.attention_span=2"])) == flat_with_defaults(load_recipe(file))
 
 
 def test_fields_that_another_one_gives_an_effect():
@@ -256,11 +256,11 @@ def test_tables_of_fields_without_effect_are_of_fields():
 def test_fields_of_the_trainer_pass_through():
     recipe = parse_recipe(changed(training__torch_compile_mode="reduce-overhead", training__hub_model_id="me/mine"))
     assert recipe.training.passed_through == {"torch_compile_mode": "reduce-overhead", "hub_model_id": "me/mine"}
-    assert changes_of("training.torch_compile_mode") == "rounding"
-    assert changes_of("model.triangular_implementation") == "rounding"
-    assert changes_of("training.hub_model_id") == "nothing"
+    assert effect_of("training.torch_compile_mode") == "rounding"
+    assert effect_of("model.triangular_implementation") == "rounding"
+    assert effect_of("training.hub_model_id") == "nothing"
     # nobody said otherwise
-    assert changes_of("training.neftune_noise_alpha") == "result"
+    assert effect_of("training.neftune_noise_alpha") == "result"
 
 
 def test_tables_of_fields_are_of_fields():
@@ -339,7 +339,7 @@ def test_files_that_cannot_be_read_and_overrides_that_are_none(tmp_path):
 def test_values_are_written_as_they_are_read(value, tmp_path):
     assert parse_overrides([write_override("data.config", value)])["data.config"] == value
     if isinstance(value, str):
-        recipe = recipe_of(changed(data__config=value))
+        recipe = build_recipe(changed(data__config=value))
         assert read_recipe(write(tmp_path, dump_recipe(recipe))).to_dict() == recipe.to_dict()
 
 
@@ -446,8 +446,8 @@ def test_what_a_checkpoint_decides_is_not_known(tmp_path):
 )
 def test_hash_and_cell_derive_from_what_a_field_changes(key, value, change):
     recipe = parse_recipe(TINY)
-    other = recipe.with_(**{key: value})
-    assert changes_of(key) == change
+    other = recipe.replace(**{key: value})
+    assert effect_of(key) == change
     assert (other.hash == recipe.hash) == (change == "nothing")
     assert (other.cell == recipe.cell) == (change != "result")
     assert set(recipe.differences(other, change)) == {key}
@@ -596,7 +596,7 @@ unknown = st.text("abcdefg_", min_size=1, max_size=12).map(lambda word: f"traini
 def test_any_mapping_is_a_recipe_or_one_clear_line(changes):
     recipe, message = None, ""
     try:
-        recipe = parse_recipe(merged(TINY, nested(changes)))
+        recipe = parse_recipe(merge(TINY, nest(changes)))
     except RecipeError as error:
         message = str(error)
     if recipe is None:

@@ -16,7 +16,7 @@ from tiny_runs import short_scan, shrunk
 from tiny_text import write_tokenizer
 
 import hf_sysgen.training.tasks.registry
-from hf_sysgen.config.fields import flattened
+from hf_sysgen.config.fields import flatten
 from hf_sysgen.config.io import load_recipe, read_recipe, shipped_files, shipped_recipes
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.models import CONFIGS, DepthWidthConfig
@@ -41,8 +41,8 @@ def test_every_recipe_runs_two_steps(path, tmp_path, monkeypatch):
     monkeypatch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", any_benchmark)
     # whose outputs are short: a model that has learned nothing writes as far as it may
     monkeypatch.setattr(made_examples, "small_scan", short_scan)
-    search = functools.partial(translation_task.search_settings, max_length=8)
-    monkeypatch.setattr(translation_task, "search_settings", search)
+    search = functools.partial(translation_task.fairseq_generation_kwargs, max_length=8)
+    monkeypatch.setattr(translation_task, "fairseq_generation_kwargs", search)
     head = path.read_text(encoding="utf-8").splitlines()
     assert head[0].startswith("# ")
     assert any(line.startswith("# Paper:") for line in head)
@@ -264,7 +264,7 @@ def test_the_paper_s_setup_of_gated_attention_in_translation():
             assert (pre_norm in sweep.get("cells", [])) == searched
             for recipe in recipes:
                 keys = load_recipe(folder / f"{recipe}.yaml").flat()
-                assert {**flattened(usual), **flattened(setup)}.items() <= keys.items(), recipe
+                assert {**flatten(usual), **flatten(setup)}.items() <= keys.items(), recipe
                 assert all(keys[key] in values for key, values in grid.items()), recipe
 
 
@@ -341,7 +341,7 @@ def test_mean_words_of_dependency_batches_are_those_the_recipes_name(data_dir):
     assert len(files) >= 3
     overrides = [f"data.data_dir={data_dir}", "data.config=mcd1_own_heads"]
     task = prepare_task(load_recipe(files[0], overrides))
-    lengths = task.splits["train"].side_lengths()[0]
+    lengths = task.splits["train"].source_target_lengths()[0]
     for path in files:
         said = re.search(r"max_tokens: .*, ([0-9]+) in the mean", path.read_text())
         task.recipe = load_recipe(path, overrides)

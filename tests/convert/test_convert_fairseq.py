@@ -13,7 +13,7 @@ from transformers.trainer_pt_utils import LabelSmoother
 
 from hf_sysgen.convert.authors import from_authors
 from hf_sysgen.convert.fairseq import EOS, PAD
-from hf_sysgen.evaluation.translation import search_settings
+from hf_sysgen.evaluation.translation import fairseq_generation_kwargs
 
 FILES = ["a_plain_postnorm", "b_derived_sag_t5_postnorm"]
 IMPLEMENTATIONS = ["eager", "sdpa"]
@@ -86,7 +86,7 @@ def test_search(golden: SimpleNamespace, use_cache: bool) -> None:
     model = model_of(golden)
     for run, expected in golden.hypotheses.items():
         beams, penalty = run.removeprefix("beam").split("_lenpen")
-        settings = search_settings(EOS, int(beams), float(penalty), max_length=16)
+        settings = fairseq_generation_kwargs(EOS, int(beams), float(penalty), max_length=16)
         out = model.generate(
             **golden.source, **settings, suppress_tokens=[PAD], use_cache=use_cache, return_dict_in_generate=True,
             output_scores=True,

@@ -28,12 +28,12 @@ import hf_sysgen.data.fetch
 from hf_sysgen.data.errors import DamagedData, DataError
 from hf_sysgen.data.fetch import (
     DATA_DIR_VARIABLE,
-    as_found,
     locate,
     open_file,
+    with_found_checksum,
 )
 from hf_sysgen.data.info import Source
-from hf_sysgen.errors import no_space
+from hf_sysgen.errors import is_disk_full
 
 CONTENT = b"IN: jump OUT: I_JUMP\n" * 1009
 SOURCE = Source(
@@ -182,7 +182,7 @@ def test_mirror_that_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     message = refused(replace(SOURCE, rebuild=lambda: CONTENT), cache_dir=tmp_path)
     assert f"{DATA_DIR_VARIABLE}={tmp_path / 'absent'}" in message
     with pytest.raises(DataError, match="absent"):
-        as_found(SOURCE)
+        with_found_checksum(SOURCE)
 
 
 @pytest.mark.parametrize("zipped", [False, True])
@@ -419,9 +419,9 @@ def test_full_disk(
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-def test_no_space(number: int) -> None:
-    assert no_space(OSError(number, "full"))
-    assert not no_space(OSError(errno.EACCES, "forbidden"))
+def test_disk_full(number: int) -> None:
+    assert is_disk_full(OSError(number, "full"))
+    assert not is_disk_full(OSError(errno.EACCES, "forbidden"))
 
 
 def test_cache_that_cannot_be_written(tmp_path: Path) -> None:

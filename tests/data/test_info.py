@@ -61,7 +61,7 @@ def test_rows_and_references(tmp_path: Path) -> None:
     assert (three.name, five.name) == ("up_to_3", "up_to_5")
     assert three.description == "At most 3 letters."
     assert three.citation == "@misc{braces}"
-    assert three.tests == {"train": "Up to 3."}
+    assert three.what_it_tests == {"train": "Up to 3."}
     assert (three.num_examples, five.num_examples) == ({"train": 7, "test": 2}, {"train": None, "test": 2})
     assert three.kinds == {"test": "compositional"}
     assert (three.of_kind("compositional"), three.of_kind("other")) == (("test",), ())

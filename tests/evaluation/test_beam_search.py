@@ -12,7 +12,7 @@ from transformers import AutoModelForSeq2SeqLM, LogitsProcessor, LogitsProcessor
 
 import hf_sysgen.evaluation.translation as translation
 from hf_sysgen.data.text.splits import TokenizedSplit
-from hf_sysgen.evaluation.translation import search_settings
+from hf_sysgen.evaluation.translation import fairseq_generation_kwargs
 from hf_sysgen.models import UniversalTransformerConfig
 
 A, B, C, EOS = 0, 1, 2, 3
@@ -44,7 +44,7 @@ def test_length_penalty(model, penalty, words):
     scores = {(A,): math.log(0.25) / 2**penalty, (B, C): math.log(0.216) / 3**penalty}
     assert max(scores, key=scores.__getitem__) == tuple(words)
     done = model.generate(
-        torch.tensor([[4, 5, EOS]]), **search_settings(EOS, 2, penalty, 5), return_dict_in_generate=True,
+        torch.tensor([[4, 5, EOS]]), **fairseq_generation_kwargs(EOS, 2, penalty, 5), return_dict_in_generate=True,
         output_scores=True, logits_processor=LogitsProcessorList([Known()]),
     )  # fmt: skip
     assert done.sequences[0, 1:].tolist()[: len(words) + 1] == [*words, EOS]

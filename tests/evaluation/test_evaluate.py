@@ -186,7 +186,7 @@ def test_given_tokens_are_gone_on_from(model, split):
     source = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
     ids, logits = greedy_decode(model, **source, num_steps=11)
     for given in (0, 1, 7, 10):
-        again, its_logits = greedy_decode(model, **source, num_steps=11, given=ids[:, :given])
+        again, its_logits = greedy_decode(model, **source, num_steps=11, prefix=ids[:, :given])
         assert torch.equal(again, ids)
         torch.testing.assert_close(its_logits, logits, rtol=0, atol=1e-12)
 

@@ -55,8 +55,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     hf_sysgen.training.run.quiet_libraries()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", any_benchmark)
-        search = functools.partial(translation_task.search_settings, max_length=8)
-        patch.setattr(translation_task, "search_settings", search)
+        search = functools.partial(translation_task.fairseq_generation_kwargs, max_length=8)
+        patch.setattr(translation_task, "fairseq_generation_kwargs", search)
         for name, folder in folders.items():
             own = {"tokenizer": str(write_tokenizer(folder / "tokenizer"))} if name == "text" else {}
             run_recipe(tiny_recipe(folder, **CASES[name], **own, max_steps=2, eval_steps=None))
@@ -127,7 +127,7 @@ def test_what_a_model_goes_on_from(runs: dict[str, Path]) -> None:
     """The hub links to what is on the hub; a folder it would refuse."""
     record = read_record(runs["decoder"] / "results.json")
     for pretrained, link in (("runs/pretrain_41M_2/seed0/model", None), ("someone/decoder", "someone/decoder")):
-        made = record.model_copy(update={"recipe": record.recipe.with_(**{"model.pretrained": pretrained})})
+        made = record.model_copy(update={"recipe": record.recipe.replace(**{"model.pretrained": pretrained})})
         card = model_card([made], made, 'checkpoint = "x"')
         assert ModelCard(card).data.base_model == link
         assert f"trained from the pretrained `{pretrained}` for 2 steps on `scan`" in " ".join(card.split())

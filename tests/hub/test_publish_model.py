@@ -284,7 +284,7 @@ HOSTILE = "<script>alert(1)</script> | a\n```\n<b>"
 def test_what_a_record_says_is_text_on_its_card(records: list[Record]) -> None:
     """Of every text in a record and its recipe: no tag opens, no table row and no block of code ends."""
     paper = {"paper.cell": HOSTILE, "data.data_dir": HOSTILE}
-    recipe = records[0].recipe.with_(**paper)
+    recipe = records[0].recipe.replace(**paper)
     hostile = records[0].model_copy(
         update={
             "file": f"x{HOSTILE}", "overrides": {"model.note": HOSTILE}, "recipe": recipe, "example": HOSTILE,

@@ -239,7 +239,7 @@ def test_greedy_decoding_of_the_evaluation(variant: str) -> None:
     with torch.no_grad():
         torch.testing.assert_close(logits, model(**source, decoder_input_ids=read).logits, **CLOSE)
     assert torch.equal(ids, logits.argmax(-1))
-    again, its_logits = greedy_decode(model, **source, num_steps=TARGET, given=ids[:, :4])
+    again, its_logits = greedy_decode(model, **source, num_steps=TARGET, prefix=ids[:, :4])
     assert torch.equal(again, ids)
     torch.testing.assert_close(its_logits, logits, **CLOSE)
 

@@ -41,7 +41,7 @@ def test_rows_that_end_early_leave(model_and_source, num_given):
     whole_ids, whole_logits = greedy_decode(model, **source, num_steps=STEPS)
     given = whole_ids[:, :num_given] if num_given else None
     seen.clear()
-    ids, logits = greedy_decode(model, **source, num_steps=STEPS, given=given, lengths=lengths)
+    ids, logits = greedy_decode(model, **source, num_steps=STEPS, prefix=given, lengths=lengths)
     handle.remove()
     assert seen == [sum(length > step for length in lengths) for step in range(num_given, max(lengths))]
     assert ids.shape == whole_ids.shape
@@ -65,4 +65,4 @@ def test_lengths_that_are_no_lengths(lengths):
     given = torch.zeros(5, 2, dtype=torch.long)
     message = "lengths of 5 rows must fall from num_steps=13 to more than the 2 given tokens"
     with pytest.raises(ValueError, match=message):
-        greedy_decode(model, **source, num_steps=STEPS, given=given, lengths=lengths)
+        greedy_decode(model, **source, num_steps=STEPS, prefix=given, lengths=lengths)

@@ -22,11 +22,11 @@ from hf_sysgen.config.io import load_recipe, shipped_files, write_override
 from hf_sysgen.config.sweep import load_sweep
 from hf_sysgen.errors import UserError
 from hf_sysgen.reports import comparison as reproduction
-from hf_sysgen.reports.comparison import compare, difference_interval, reproduce, summarize
+from hf_sysgen.reports.comparison import compare, compare_with_papers, difference_interval, summarize
 from hf_sysgen.reports.curves import Curve, Point, draw_comparison, draw_curves
-from hf_sysgen.reports.matching import Collection, Measurement, collect, unplaced
-from hf_sysgen.reports.papers import Cell, Run, Table, find_tables, papers, whole_of
-from hf_sysgen.reports.report import document, measured_cells, number, rule, terminal
+from hf_sysgen.reports.matching import Collection, Measurement, collect, runs_without_cell
+from hf_sysgen.reports.papers import Cell, Run, Table, find_tables, full_budget_recipe, papers
+from hf_sysgen.reports.report import markdown_report, measured_cells, number, rule, terminal_report
 from hf_sysgen.reports.write import write_report
 from hf_sysgen.results.cells import labels
 from hf_sysgen.results.record import Record, write_record
@@ -55,7 +55,7 @@ def kept(folder: Path, records: list[Record]) -> Path:
 
 
 def found(table: str, row: str, column: str, records: list[Record]):
-    report = reproduce(table, records)[0]
+    report = compare_with_papers(table, records)[0]
     return next(one for one in report if (one.cell.row, one.cell.column) == (row, column))
 
 
@@ -66,7 +66,7 @@ def found(table: str, row: str, column: str, records: list[Record]):
 def test_every_run_of_a_cell_is_one_of_a_recipe(run):
     """Its recipe holds what the cell names, and its overrides are those that the recipe says it has."""
     recipe = load_recipe(FILES[run.recipe], [write_override(key, value) for key, value in run.overrides.items()])
-    assert run.is_of(recipe.file, recipe.overrides)
+    assert run.matches(recipe.file, recipe.overrides)
     assert recipe.overrides.keys() == run.overrides.keys()
     assert run.setup(load_recipe(FILES[run.recipe])).cell == recipe.cell
     assert run.measure == "num_parameters" or run.measure.partition(".")[0] in ("test", "validation", "test_iid")
@@ -80,7 +80,7 @@ def test_every_printed_number_is_made_by_a_sweep():
         for paper in papers()
         for table in paper.tables
         for cell in table
-        if cell.run and cell.mean is not None and not any(cell.run.is_of(one.file, one.overrides) for one in recipes)
+        if cell.run and cell.mean is not None and not any(cell.run.matches(one.file, one.overrides) for one in recipes)
     ]
     assert left_out == []
 
@@ -91,7 +91,7 @@ def test_recipes_have_names_of_their_own():
 
 def cells_of(recipe: str) -> list[tuple[Table, Cell]]:
     """The tables and cells that a recipe without overrides makes, of a smaller budget too."""
-    whole = whole_of(recipe)
+    whole = full_budget_recipe(recipe)
     return [
         (table, cell)
         for paper in papers()
@@ -170,7 +170,7 @@ def test_recorded_runs_have_their_cells():
         "cfq_dependencies_edge",
         "scan_length26_random_t5",
     )
-    assert all(cell[0].name.startswith(others) for cell in unplaced(records))
+    assert all(cell[0].name.startswith(others) for cell in runs_without_cell(records))
     one = found("csordas2021-table3", "SCAN (length cutoff=26)", "Uni. Trafo", records)
     record = next(r for r in records if r.name == "scan_length26_quick_universal")
     assert one.ours[0].values == (record.splits["test"].accuracy,)
@@ -196,8 +196,8 @@ def test_a_run_with_a_long_name_is_found(tmp_path):
     assert [record.overrides for record in back] == [record.overrides for record in records]
     assert len(back[0].name) > 160
     assert found("csordas2021-table9", "CFQ MCD 2, Small", "Transformer", back).ours[0].values == (0.05,)
-    assert unplaced(back) == [[back[0]]]
-    assert unplaced([long]) == [[long]]
+    assert runs_without_cell(back) == [[back[0]]]
+    assert runs_without_cell([long]) == [[long]]
 
 
 def test_overrides_in_any_order_and_runs_of_no_cell():
@@ -206,7 +206,7 @@ def test_overrides_in_any_order_and_runs_of_no_cell():
     mixed = dict(reversed({"data.config": "mcd2", **small}.items()))
     records = [made("cfq_transformer", 0, 0.05, mixed), made("cfq_transformer", 0, 0.5, {"model.dropout": 0.3})]
     assert found("csordas2021-table9", *cell, records).ours[0].values == (0.05,)
-    assert unplaced(records) == [[records[1]]]
+    assert runs_without_cell(records) == [[records[1]]]
     pretrained = {"model.pretrained": "runs/pretrain_41M_7/seed0/model"}
     one = found("petty2023-table3", "COGS", "41M, 7", [made("cogs", 0, 0.7, pretrained)])
     assert (one.cell.printed, one.ours[0].values) == ("72.3", (70.0,))
@@ -216,7 +216,7 @@ def test_overrides_in_any_order_and_runs_of_no_cell():
 def test_runs_of_one_name_with_an_edited_recipe_are_not_pooled():
     cell = "csordas2021-table3", "SCAN (length cutoff=26)", "Uni. Trafo"
     # a field that the file leaves out
-    edited = shipped("scan_length26_universal").with_(**{"model.layer_norm_eps": 1e-3})
+    edited = shipped("scan_length26_universal").replace(**{"model.layer_norm_eps": 1e-3})
     records = [
         made("scan_length26_universal", 0, 0.2),
         made_record(edited, {"test": 0.9}, seed=1),
@@ -226,13 +226,13 @@ def test_runs_of_one_name_with_an_edited_recipe_are_not_pooled():
     assert {one.values for one in found(*cell, records).ours} == {(0.2, 0.4), (0.9,)}
     # nor outside the papers' tables, and the names of both are told apart
     outside = [
-        made_record(edited.with_(seed=seed), {"test": 0.5}, file="mine", recipe_values={RATE: rate}, seed=seed)
+        made_record(edited.replace(seed=seed), {"test": 0.5}, file="mine", recipe_values={RATE: rate}, seed=seed)
         for seed, rate in enumerate((0.1, 0.2, 0.1))
     ]
-    assert [[record.seed for record in runs] for runs in unplaced(outside)] == [[0, 2], [1]]
-    assert len(set(labels(unplaced(outside)))) == 2
-    text = document([], Collection(tuple((Path(), record) for record in outside), ()))
-    assert all(label in text for label in labels(unplaced(outside)))
+    assert [[record.seed for record in runs] for runs in runs_without_cell(outside)] == [[0, 2], [1]]
+    assert len(set(labels(runs_without_cell(outside)))) == 2
+    text = markdown_report([], Collection(tuple((Path(), record) for record in outside), ()))
+    assert all(label in text for label in labels(runs_without_cell(outside)))
 
 
 def test_every_cell_of_the_depth_table_is_a_run_of_a_sweep():
@@ -244,8 +244,8 @@ def test_every_cell_of_the_depth_table_is_a_run_of_a_sweep():
     records = [
         record.model_copy(update={"overrides": one.overrides}) for record, one in zip(records, recipes, strict=True)
     ]
-    assert unplaced(records) == []
-    cells = list(reproduce("petty2023-table3", records)[0])
+    assert runs_without_cell(records) == []
+    cells = list(compare_with_papers("petty2023-table3", records)[0])
     assert len(cells) == len(recipes) == 5 * 22
     for cell in cells:
         (one,) = cell.ours
@@ -283,8 +283,8 @@ def test_mean_and_spread():
     assert one.ours[0].budget == 1
     assert one.ours[0].changes == ()
     assert number(one.ours[0].std, one.cell) == "0.144"
-    report = reproduce("csordas2021-table3", records)
-    assert "0.30 ± 0.02  0.375  0.144  0.072     4  " in terminal(report, collect([]))
+    report = compare_with_papers("csordas2021-table3", records)
+    assert "0.30 ± 0.02  0.375  0.144  0.072     4  " in terminal_report(report, collect([]))
 
 
 def test_the_rule_is_in_the_whole_report_alone(tmp_path):
@@ -389,7 +389,7 @@ def test_precision_is_marked_and_makes_no_other_cell():
         made("clutrr_edge_234", 0, 0.5, test={"by_category": {"k=10": [5, 0.75]}}),
         made("clutrr_edge_234", 1, 0.5, half, test={"by_category": {"k=10": [5, 0.5]}}),
     ]
-    assert unplaced(records) == []
+    assert runs_without_cell(records) == []
     (one,) = found(*cell, records).ours
     assert (one.seeds, one.values, one.changes) == ((0, 1), (75.0, 50.0), ())
     assert one.precision.startswith("1 of 2 runs in bfloat16")
@@ -397,7 +397,7 @@ def test_precision_is_marked_and_makes_no_other_cell():
     assert alone.precision == ""
     # the paper's is mixed precision, of another kind
     records = [made("pcfg_transformer", 0, 0.5, {"training.fp16": False, **half})]
-    cells = [one for table in reproduce("csordas2021", records) for one in table.measured]
+    cells = [one for table in compare_with_papers("csordas2021", records) for one in table.measured]
     assert cells
     assert {ours.precision for one in cells for ours in one.ours} == {""}
 
@@ -421,7 +421,7 @@ def test_the_other_embedding_scaling_stands_beside_the_cell_and_the_better_is_ch
     other = next(scaling for scaling in ("none", "ped") if scaling != stated)
     own = [made(name, seed, 0.25) for seed in (0, 1)]
     changed = [made(name, seed, 0.5, {"model.embedding_scaling": other}) for seed in (0, 1)]
-    assert unplaced(changed) == []
+    assert runs_without_cell(changed) == []
     first, second, chosen = found(*cell, [*own, *changed]).ours
     assert (first.mean, first.changes) == (0.25, ())
     assert (second.mean, second.changes) == (0.5, (f"model.embedding_scaling: {other} for {stated}",))
@@ -450,12 +450,12 @@ def test_a_mean_of_cells_is_over_the_seeds_that_all_have():
 def test_cases_without_the_papers_numbers():
     """They are found by the benchmark's name, show ours alone, and count in no summary."""
     record = made("slog_transformer", 0, 0.25, test={"by_category": {"CP_3": [4, 0.5]}})
-    (report,) = reproduce("slog", [record])
+    (report,) = compare_with_papers("slog", [record])
     values = {(one.cell.row, one.cell.column): one.centres for one in report.measured}
     assert values == {("Transformer", "all"): (25.0,), ("Transformer", "CP_3"): (50.0,)}
     assert {one.verdict for one in report.measured} == {reproduction.NO_NUMBER}
     assert report.table.name == "SLOG"
-    assert all(cell.able and cell.mean is None for cell in report.table)
+    assert all(cell.has_recipe and cell.mean is None for cell in report.table)
     assert summarize([report]) == []
 
 
@@ -464,12 +464,12 @@ def test_summary_counts_cells_by_verdict():
     records = [
         made("scan_length26_transformer", seed, value) for seed, value in enumerate((0.30, 0.31, 0.29, 0.3, 0.3))
     ]
-    reports = reproduce("csordas2021-table3", records)
+    reports = compare_with_papers("csordas2021-table3", records)
     (one,) = summarize(reports)
-    assert one.with_recipe == sum(cell.able for cell in table)
+    assert one.with_recipe == sum(cell.has_recipe for cell in table)
     verdict = found("csordas2021-table3", "SCAN (length cutoff=26)", "Trafo", records).verdict
     assert (one.measured, dict(one.verdicts), one.counts) == (1, {verdict: 1}, 0)
-    *papers_, whole = summarize(reproduce("all", records))
+    *papers_, whole = summarize(compare_with_papers("all", records))
     assert len(papers_) == sum(any(table.numbers == "printed" for table in paper.tables) for paper in papers())
     assert whole.measured == sum(paper.measured for paper in papers_)
     assert whole.with_recipe == sum(paper.with_recipe for paper in papers_)
@@ -619,10 +619,10 @@ def test_folders_within_one_another_and_kept_records(tmp_path):
 
 
 def test_numbers_that_a_record_lacks_leave_the_cell_unmeasured():
-    report = reproduce("bergen2021-table5", [made("clutrr_edge_234", 0, 0.9)])[0]
+    report = compare_with_papers("bergen2021-table5", [made("clutrr_edge_234", 0, 0.9)])[0]
     assert {one.cell.column for one in report.measured} == {"test k=6", "test k=10"}
     record = made("clutrr_edge_234", 0, 0.9, test={"accuracy": None})
-    assert not reproduce("bergen2021-table4", [record])[0].measured
+    assert not compare_with_papers("bergen2021-table4", [record])[0].measured
 
 
 # ----- command
@@ -790,8 +790,10 @@ def test_runs_are_shown_by_what_they_are_judged_by(tmp_path):
 def test_a_report_of_no_runs_says_so(tmp_path):
     tmp_path.joinpath("runs").mkdir()
     assert ": 0 runs" in write_report("all", [tmp_path / "runs"], tmp_path / "r.html")
-    assert not [report for report in reproduce("all", []) if report.measured]
-    assert "Bergen et al. 2021, Table 2" in document(reproduce("all", []), collect([tmp_path / "runs"]))
+    assert not [report for report in compare_with_papers("all", []) if report.measured]
+    assert "Bergen et al. 2021, Table 2" in markdown_report(
+        compare_with_papers("all", []), collect([tmp_path / "runs"])
+    )
 
 
 # ----- in a browser

@@ -15,8 +15,8 @@ from made_records import made_record, made_rows, shipped
 from pydantic import ValidationError
 
 from hf_sysgen.errors import UserError
-from hf_sysgen.files import write_whole
-from hf_sysgen.reports.curves import plot_accuracies, told_apart
+from hf_sysgen.files import write_atomic
+from hf_sysgen.reports.curves import distinct_labels, plot_accuracies
 from hf_sysgen.results import environment as surroundings
 from hf_sysgen.results.environment import starts_of, write_starts
 from hf_sysgen.results.predictions import (
@@ -29,7 +29,7 @@ from hf_sysgen.results.predictions import (
     write_predictions,
 )
 from hf_sysgen.results.reading import read_record
-from hf_sysgen.results.record import Logged, Record, write_record
+from hf_sysgen.results.record import LogEntry, Record, write_record
 from hf_sysgen.tables import table
 
 KEPT = Path(__file__).parents[2] / "results"
@@ -191,7 +191,7 @@ def test_unreadable_files(record, content, tmp_path):
 
 def test_numbers_that_json_lacks_become_null(tmp_path):
     splits = {"test": {"accuracy": 0.5, "loss": math.inf, "other": math.nan}}
-    history = [Logged.of({"step": 9, "loss": math.nan, "eval_test_loss": math.inf}, ["test"])]
+    history = [LogEntry.of({"step": 9, "loss": math.nan, "eval_test_loss": math.inf}, ["test"])]
     write_record(tmp_path / "r.json", made_record(splits=splits, history=history))
     text = (tmp_path / "r.json").read_text()
     assert "NaN" not in text
@@ -201,7 +201,7 @@ def test_numbers_that_json_lacks_become_null(tmp_path):
 
 def test_logged_metrics_belong_to_their_split():
     entry = {"step": 5, "eval_test_iid_accuracy": 0.5, "eval_test_loss_teacher": 1.0, "eval_new_loss": 2.0, "note": "x"}
-    logged = Logged.of(entry, ["test", "test_iid", "validation"])
+    logged = LogEntry.of(entry, ["test", "test_iid", "validation"])
     assert logged.evaluations == {"test_iid": {"accuracy": 0.5}, "test": {"loss_teacher": 1.0}, "new": {"loss": 2.0}}
     assert logged.model_extra == {}
 
@@ -368,14 +368,14 @@ def test_a_row_has_the_type_of_its_task(tmp_path):
 
 def test_a_failed_write_leaves_the_old_file_alone(tmp_path, monkeypatch):
     path = tmp_path / "file.txt"
-    write_whole(path, "old")
+    write_atomic(path, "old")
 
     def fail(*args):
         raise OSError("no space left")
 
     monkeypatch.setattr("hf_sysgen.files.os.replace", fail)
     with pytest.raises(OSError, match="no space"):
-        write_whole(path, "new")
+        write_atomic(path, "new")
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["file.txt"]
 
@@ -385,7 +385,7 @@ def test_a_link_is_written_through(tmp_path):
     link = tmp_path / "link.json"
     link.symlink_to(tmp_path / "elsewhere" / "file.json")
     for text in ("one", "two"):
-        write_whole(link, text)
+        write_atomic(link, text)
         assert link.is_symlink()
         assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["file.json"]
         assert (tmp_path / "elsewhere" / "file.json").read_text() == text
@@ -400,7 +400,7 @@ def test_what_is_no_file_is_not_replaced(tmp_path):
     before = {path.name: path.lstat() for path in tmp_path.iterdir()}
     for name in ("folder", "pipe", "loop", "null", "nul\0", "surrogate\ud800", "a" * 300):
         with pytest.raises(OSError) as caught:  # noqa: PT011  whichever the system has
-            write_whole(tmp_path / name, "new")
+            write_atomic(tmp_path / name, "new")
         assert isinstance(caught.value.errno, int)
     assert {path.name: path.lstat() for path in tmp_path.iterdir()} == before
 
@@ -419,6 +419,6 @@ def test_plot(record, tmp_path):
 
 def test_runs_of_one_model_are_called_by_their_names():
     records = [made_record(file=file, seed=seed, splits={}) for file, seed in (("a", 0), ("b", 0), ("b", 1))]
-    assert told_apart(["x", "y"], records[:2]) == ["x", "y"]
-    assert told_apart(["x", "x"], records[:2]) == ["a", "b"]
-    assert told_apart(["x", "x", "x"], records) == ["a seed 0", "b seed 0", "b seed 1"]
+    assert distinct_labels(["x", "y"], records[:2]) == ["x", "y"]
+    assert distinct_labels(["x", "x"], records[:2]) == ["a", "b"]
+    assert distinct_labels(["x", "x", "x"], records) == ["a seed 0", "b seed 0", "b seed 1"]

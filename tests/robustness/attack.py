@@ -460,14 +460,16 @@ def upstream_configs() -> list[tuple[str, str]]:
     """Benchmarks and configs of whose files the repository has at least a part."""
     from upstream_files import SAMPLE
 
-    from hf_sysgen.data.fetch import as_found
+    from hf_sysgen.data.fetch import with_found_checksum
     from hf_sysgen.data.registry import list_benchmarks
 
     return [
         (benchmark.name, config.name)
         for benchmark in list_benchmarks()
         for config in benchmark.configs.values()
-        if config.sources and benchmark.name != "c4" and all(as_found(one, SAMPLE) for one in config.sources.values())
+        if config.sources
+        and benchmark.name != "c4"
+        and all(with_found_checksum(one, SAMPLE) for one in config.sources.values())
     ]
 
 
@@ -524,7 +526,7 @@ def whole_checkpoint() -> Path:
 
     import torch
 
-    from hf_sysgen.files import mark_complete
+    from hf_sysgen.files import write_manifest
 
     kept = tempfile.TemporaryDirectory(prefix="attack-")
     atexit.register(kept.cleanup)
@@ -535,7 +537,7 @@ def whole_checkpoint() -> Path:
     torch.save({"state": {0: {"exp_avg": torch.ones(50)}}}, folder / "optimizer.pt")
     torch.save({"cpu": torch.get_rng_state()}, folder / "rng_state.pth")
     (folder / "trainer_state.json").write_text(json.dumps({"global_step": 4, "best_global_step": None}))
-    mark_complete(folder)
+    write_manifest(folder)
     return folder
 
 
@@ -564,7 +566,7 @@ def contents(folder: Path, without: str = "") -> dict[str, bytes]:
 def checkpoints(rng: random.Random, folder: Path) -> None:
     """A checkpoint that was changed after it was written, and is then resumed, evaluated or published."""
     from hf_sysgen.evaluation.checkpoints import check_unchanged
-    from hf_sysgen.training.checkpointing import check_whole
+    from hf_sysgen.training.checkpointing import check_intact
 
     checkpoint = Path(shutil.copytree(whole_checkpoint(), folder / "checkpoint-4"))
     spoil_one(rng, checkpoint)
@@ -573,7 +575,7 @@ def checkpoints(rng: random.Random, folder: Path) -> None:
         # a checkpoint without a mark counts as unfinished
         return
     try:
-        check_whole(checkpoint)
+        check_intact(checkpoint)
     except UserError:
         if differing:
             with contextlib.suppress(UserError):
@@ -645,27 +647,27 @@ def kills(rng: random.Random, folder: Path) -> None:
 
 
 def _killed_writing(rng: random.Random, folder: Path) -> None:
-    from hf_sysgen.files import write_whole
+    from hf_sysgen.files import write_atomic
 
     path, old, new = folder / "deep" / "file.json", "o" * 5000, "n" * 7000
     if existed := rng.random() < 0.5:
-        write_whole(path, old)
-    killed_at(rng.randrange(1, 8), lambda: write_whole(path, new))
+        write_atomic(path, old)
+    killed_at(rng.randrange(1, 8), lambda: write_atomic(path, new))
     if (existed or path.exists()) and path.read_text() not in (old, new):
         raise Lost("a file is neither the old one nor the new one")
-    write_whole(path, new)
+    write_atomic(path, new)
     if path.read_text() != new:
         raise Lost("the file was not written again")
 
 
 def _killed_marking(rng: random.Random, folder: Path) -> None:
-    from hf_sysgen.files import mark_complete, replace_marked
-    from hf_sysgen.training.checkpointing import check_whole
+    from hf_sysgen.files import replace_marked, write_manifest
+    from hf_sysgen.training.checkpointing import check_intact
 
     checkpoint = Path(shutil.copytree(whole_checkpoint(), folder / "checkpoint-4"))
     if rng.random() < 0.3:
         (checkpoint / "complete").unlink()
-        killed_at(rng.randrange(1, 20), lambda: mark_complete(checkpoint))
+        killed_at(rng.randrange(1, 20), lambda: write_manifest(checkpoint))
     else:
         killed_at(rng.randrange(1, 20), lambda: replace_marked(checkpoint, "trainer_state.json", "{}"))
         if (checkpoint / "trainer_state.json").read_text() not in (
@@ -673,7 +675,7 @@ def _killed_marking(rng: random.Random, folder: Path) -> None:
         ):  # fmt: skip
             raise Lost("the state is neither the old one nor the new one")
     if (checkpoint / "complete").exists():
-        check_whole(checkpoint)
+        check_intact(checkpoint)
 
 
 def _killed_preparing(rng: random.Random, folder: Path) -> None:

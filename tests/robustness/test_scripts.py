@@ -71,7 +71,7 @@ def whole_record() -> Record:
         "by_length": [[1, 5, 0.5], [2, 5, 0.5]], "by_category": {"k=2": [5, 0.25], "rest": [5, 0.75]},
     }  # fmt: skip
     logged = [{"step": step, "evaluations": {"test": {"accuracy": 0.1 * step}}, "more": 1.0} for step in (1, 2)]
-    recipe = shipped("cogs_transformer").with_(
+    recipe = shipped("cogs_transformer").replace(
         **{"output_dir": "runs/x", "data.data_dir": "data", "model.pretrained": "some/model"}
     )
     start = {"commit": "0" * 40, "versions": {"torch": "2"}, "step": 0}

@@ -22,9 +22,9 @@ from safetensors.torch import load_file, save_file
 from tiny_runs import command, environment, snapshot, train_process, weights, write_recipe
 
 import hf_sysgen.files as files
-from hf_sysgen.files import mark_complete
+from hf_sysgen.files import write_manifest
 from hf_sysgen.train import main
-from hf_sysgen.training.checkpointing import going_on_from
+from hf_sysgen.training.checkpointing import report_damage
 
 # one evaluation is of two splits: calls 1 and 2 are at step 3, 3 and 4 at step 6, then come the final ones
 MOMENTS = {
@@ -213,7 +213,7 @@ def test_a_checkpoint_is_on_the_disk_before_its_mark(tmp_path, monkeypatch):
     (tmp_path / "model.safetensors").write_bytes(b"weights")
     # another process's unfinished mark, which is gone when it is looked at
     (tmp_path / ".complete.0").symlink_to("gone")
-    mark_complete(tmp_path)
+    write_manifest(tmp_path)
     (tmp_path / ".complete.0").unlink()
     assert done[0] == "model.safetensors"
     assert done[-1].startswith(".complete.")
@@ -230,14 +230,14 @@ def test_no_mark_without_the_disk(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(files.os, "fsync", lambda handle, number=number: (_ for _ in ()).throw(OSError(number, "")))
             with contextlib.nullcontext() if marked else pytest.raises(OSError, match=f"Errno {number}"):
-                mark_complete(folder)
+                write_manifest(folder)
         assert (folder / "complete").exists() == marked
 
 
 def test_errors_are_not_blamed_on_a_checkpoint_that_was_replaced(tmp_path):
     (tmp_path / "checkpoint-4").mkdir()
     (tmp_path / "checkpoint-4" / "left").touch()
-    with pytest.raises(RuntimeError, match="out of memory"), going_on_from(tmp_path / "checkpoint-4"):
+    with pytest.raises(RuntimeError, match="out of memory"), report_damage(tmp_path / "checkpoint-4"):
         raise RuntimeError("out of memory")
 
 
@@ -282,7 +282,7 @@ def test_a_file_that_may_not_be_read_is_not_called_damaged(
 
 
 def test_an_error_of_another_cause_is_not_called_damage(interrupted):
-    with pytest.raises(ZeroDivisionError), going_on_from(interrupted / "checkpoint-4"):
+    with pytest.raises(ZeroDivisionError), report_damage(interrupted / "checkpoint-4"):
         raise ZeroDivisionError
 
 

@@ -121,7 +121,7 @@ def test_examples_are_resampled_once():
     assert [batch.tolist() for batch in again.batches] == [batch.tolist() for batch in batches.batches]
     other = np.concatenate(MaxTokensBatches(split, 30, 99, seed=5, resample=1000).batches)
     assert sorted(other) != sorted(drawn)
-    lengths = np.maximum(*split.side_lengths())
+    lengths = np.maximum(*split.source_target_lengths())
     # what is carried over may be longer than counted, see `pack`
     assert all(len(batch) * lengths[batch].max() <= 30 for batch in batches.batches if len(batch) > 8)
     # an epoch is one pass over what was drawn

@@ -25,12 +25,12 @@ from hf_sysgen.errors import RunFailed, UserError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint
 from hf_sysgen.evaluation.evaluate import evaluate_split
 from hf_sysgen.evaluation.metrics.summary import summarize
-from hf_sysgen.files import unlike_mark, write_whole
+from hf_sysgen.files import first_difference_from_manifest, write_atomic
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.train import main
 from hf_sysgen.training.batches import StepBatches
-from hf_sysgen.training.callbacks import Milestones, Progress
+from hf_sysgen.training.callbacks import Progress, UpdateHooks
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.registry import prepare_task
 from hf_sysgen.training.trainer import SysgenTrainer, last_checkpoint, training_arguments
@@ -435,7 +435,7 @@ def test_a_run_that_was_moved_keeps_its_best_weights(tmp_path, few_examples, mon
     (tmp_path / "run" / "checkpoint-3").mkdir(parents=True)
     assert run_recipe(recipe).best_step == 3
     # although the newest one's state now says where the best one is
-    assert unlike_mark(moved / "checkpoint-6") is None
+    assert first_difference_from_manifest(moved / "checkpoint-6") is None
     assert weights(moved / "model") == weights(moved / "checkpoint-3")
 
 
@@ -494,13 +494,13 @@ def test_divergence_between_checkpoints(tmp_path, few_examples, monkeypatch, cap
 @pytest.mark.parametrize("hook", ["on_step_end", "on_save"])
 def test_the_public_hooks_are_called(hook, tmp_path, few_examples, monkeypatch):
     """Once for each update or checkpoint, at which the Trainer has not moved on."""
-    steps, called = [], getattr(Milestones, hook)
+    steps, called = [], getattr(UpdateHooks, hook)
 
     def noted(self, args, state, control, **kwargs):
         steps.append(state.global_step)
         called(self, args, state, control, **kwargs)
 
-    monkeypatch.setattr(Milestones, hook, noted)
+    monkeypatch.setattr(UpdateHooks, hook, noted)
     run_recipe(tiny_recipe(tmp_path, save_steps=2, max_steps=4, length_buckets=2))
     assert steps == ([1, 2, 3, 4] if hook == "on_step_end" else [2, 4])
 
@@ -533,7 +533,7 @@ def test_what_is_no_checkpoint_of_the_run_is_left_alone(tmp_path, few_examples):
     (run / "checkpoint-98").symlink_to(tmp_path / "elsewhere")
     recipe = tiny_recipe(tmp_path, save_steps=1, max_steps=3)
     before = snapshot(run)
-    write_whole(run / "recipe.yaml", dump_recipe(recipe))
+    write_atomic(run / "recipe.yaml", dump_recipe(recipe))
     assert run_recipe(recipe).steps == 3
     after = snapshot(run)
     assert {name: after[name] for name in before} == before

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hf_sysgen.analysis.plotting import check_picture, save
 from hf_sysgen.errors import UserError
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import RESULTS, Record
 from hf_sysgen.tables import table
@@ -71,13 +71,13 @@ def analyse(paths: Sequence[Path], output: Path, find: Callable[[list[tuple[Path
     for note in finding.notes:
         print(note, file=sys.stderr)
     written = [output / f"{finding.name}.csv"]
-    write_whole(written[0], _csv(finding))
+    write_atomic(written[0], _csv(finding))
     if finding.draw is not None:
         written.append(output / f"{finding.name}.png")
         save(finding.draw(), written[-1])
     if finding.script:
         written.append(output / f"{finding.name}.sh")
-        write_whole(written[-1], "\n".join(finding.script) + "\n")
+        write_atomic(written[-1], "\n".join(finding.script) + "\n")
     return f"{table(finding.header, [[_shown(cell) for cell in row] for row in finding.rows])}\n{_listed(written)}"
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError, safe_open
 
 from hf_sysgen.analysis.csordas2021 import Curve, benchmark_of, curve
-from hf_sysgen.config.fields import changes_of
+from hf_sysgen.config.fields import effect_of
 from hf_sysgen.data.cogs.files import STRUCTURAL
 from hf_sysgen.errors import UserError
 from hf_sysgen.results.reading import read_record
@@ -127,7 +127,7 @@ def _cell(record: Record) -> dict[str, Any]:
         fields["training.max_steps"] = record.steps
     if (pretrained := record.recipe.model.pretrained) is not None:
         fields["model.pretrained"] = _came_from(pretrained)
-    return {key: value for key, value in fields.items() if changes_of(key) == "result"}
+    return {key: value for key, value in fields.items() if effect_of(key) == "result"}
 
 
 def _came_from(pretrained: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hf_sysgen.errors import UserError
-from hf_sysgen.files import write_whole, written_to
+from hf_sysgen.files import resolve_output_path, write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,7 +40,7 @@ def check_picture(path: str | Path) -> None:
     if path.suffix.lower() not in ENDINGS:
         raise UserError(f"{path}: a picture's name ends in one of {', '.join(ENDINGS)}")
     try:
-        path = written_to(path)
+        path = resolve_output_path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):
             pass
@@ -53,7 +53,7 @@ def save(figure: Figure, path: str | Path) -> None:
     try:
         picture = io.BytesIO()
         figure.savefig(picture, format=Path(path).suffix[1:].lower(), dpi=150)
-        write_whole(path, picture.getvalue())
+        write_atomic(path, picture.getvalue())
     except OSError as error:
         raise UserError(f"{path}: cannot be written to: {error}") from error
 

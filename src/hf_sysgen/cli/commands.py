@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from hf_sysgen.errors import UserError, did_you_mean, reported
+from hf_sysgen.errors import UserError, did_you_mean, handle_user_errors
 
 
 def command(
@@ -35,9 +35,9 @@ def command(
         @app.command(name, help=text, cls=None if below is None else _with_text(below))
         @functools.wraps(function)
         def run(*args: Any, **options: Any) -> None:
-            with reported(interrupted) as outcome:
-                outcome.status = function(*args, **options) or 0
-            raise typer.Exit(outcome.status)
+            with handle_user_errors(interrupted) as exit_status:
+                exit_status.status = function(*args, **options) or 0
+            raise typer.Exit(exit_status.status)
 
         return run
 

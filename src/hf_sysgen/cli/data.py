@@ -13,7 +13,7 @@ import typer
 
 from hf_sysgen.cli.commands import command
 from hf_sysgen.data.errors import DamagedData, DataError
-from hf_sysgen.errors import INTERRUPTED, reported
+from hf_sysgen.errors import INTERRUPTED, handle_user_errors
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -63,7 +63,7 @@ def prepare(
     for benchmark, one in _chosen(name, config, every):
         from hf_sysgen.data.registry import benchmark_builder
 
-        with quiet(), reported() as outcome:
+        with quiet(), handle_user_errors() as exit_status:
             builder = benchmark_builder(benchmark, one, data_dir=data_dir, cache_dir=cache_dir)
             known, start = builder.is_prepared, time.perf_counter()
             if builder.STREAMED:
@@ -74,8 +74,8 @@ def prepare(
             rows = sum(split.num_examples for split in builder.info.splits.values())
             took = "was prepared" if known else f"{seconds:.1f} s, {rows / seconds:,.0f} rows/s"
             print(f"{benchmark} {one}: {rows:,} examples, {took}, {builder.cache_dir}", flush=True)
-        status = max(status, outcome.status)
-        if outcome.status == INTERRUPTED:
+        status = max(status, exit_status.status)
+        if exit_status.status == INTERRUPTED:
             break
     return status
 

@@ -110,11 +110,11 @@ def evaluate(
     if shots is None and given != ("random", None, False, None, 0):
         raise typer.BadParameter("--shot-rule, --examples, --constrained, --prompt and --seed need --shots")
     if shots is not None:
-        from hf_sysgen.training.in_context import judge_in_context
+        from hf_sysgen.training.in_context import evaluate_in_context
 
         how = {"shots": shots, "rule": shot_rule, "examples": examples, "constrained": constrained}
         how["splits"], size = split or None, batch_size or 16
-        print(judge_in_context(checkpoint, benchmark, config, how, prompt, seed, data_dir, output, size))
+        print(evaluate_in_context(checkpoint, benchmark, config, how, prompt, seed, data_dir, output, size))
     else:
         from hf_sysgen.evaluation.commands import evaluate_checkpoint
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from transformers import AutoModelForCausalLM
 
-from hf_sysgen.config.errors import RecipeError, cut
+from hf_sysgen.config.errors import RecipeError, shorten
 from hf_sysgen.config.fields import FIELDS
 from hf_sysgen.config.model_fields import (
     check_model_fields,
@@ -44,7 +44,7 @@ def check_recipe(recipe: Recipe) -> Recipe:
     for field in FIELDS:
         if field.tasks and task not in field.tasks and flat.get(field.key, field.default) != field.default:
             raise RecipeError(
-                f"{field.key}={cut(flat[field.key])} has no effect on data.benchmark={recipe.data.benchmark}, "
+                f"{field.key}={shorten(flat[field.key])} has no effect on data.benchmark={recipe.data.benchmark}, "
                 f"whose task is {task}; remove it",
                 field.key,
             )
@@ -97,7 +97,7 @@ def _check_data(recipe: Recipe, config_class: Any, task: str) -> None:
     if data.role_scheme is not None:
         if not reads_roles:
             raise RecipeError(
-                f"data.role_scheme={cut(data.role_scheme)} has no effect on model.type={model.type}; remove it",
+                f"data.role_scheme={shorten(data.role_scheme)} has no effect on model.type={model.type}; remove it",
                 "data.role_scheme",
             )
         if data.joint_vocabulary or data.tokenization != "words":
@@ -127,7 +127,7 @@ def _check_data(recipe: Recipe, config_class: Any, task: str) -> None:
                 "data.prompt",
             )
         if data.prompt.count("{input}") != 1:
-            raise RecipeError(f"data.prompt={cut(data.prompt)} must contain {{input}} exactly once", "data.prompt")
+            raise RecipeError(f"data.prompt={shorten(data.prompt)} must contain {{input}} exactly once", "data.prompt")
     if task == "language_modeling":
         if recipe.batches.sampling != "with_replacement":
             raise RecipeError(

@@ -23,7 +23,7 @@ class RecipeError(UserError):
         self.key = key
 
 
-def cut(value: Any) -> str:
+def shorten(value: Any) -> str:
     """A value for a message of one line."""
     text = " ".join(value.split()) if isinstance(value, str) else repr(value)
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
@@ -33,4 +33,4 @@ def none_of(key: str, value: Any, choices: Iterable[Any]) -> RecipeError:
     """The error for a value that is none of the few that a key has."""
     words = [str(one) for one in choices]
     meant = did_you_mean(str(value), words)
-    return RecipeError(f"{key}={cut(value)} is none of {', '.join(words)}{meant}", key)
+    return RecipeError(f"{key}={shorten(value)} is none of {', '.join(words)}{meant}", key)

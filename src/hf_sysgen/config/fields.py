@@ -150,7 +150,7 @@ def in_hashes(key: str, value: Any) -> bool:
     return key not in _ADDED or value != _ADDED[key]
 
 
-def changes_of(key: str) -> Change:
+def effect_of(key: str) -> Change:
     """What another value of a dotted key changes (see [`Note`])."""
     if key in BY_KEY:
         return BY_KEY[key].changes
@@ -160,19 +160,19 @@ def changes_of(key: str) -> Change:
 # dotted keys
 
 
-def flattened(sections: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(sections: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Values by dotted key; a mapping that is the value of a model's field stays whole."""
     flat: dict[str, Any] = {}
     for key, value in sections.items():
         dotted = f"{prefix}{key}"
         if isinstance(value, Mapping) and dotted in SECTIONS:
-            flat |= flattened(value, f"{dotted}.")
+            flat |= flatten(value, f"{dotted}.")
         else:
             flat[dotted] = value
     return flat
 
 
-def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+def nest(values: Mapping[str, Any]) -> dict[str, Any]:
     """Sections of values by dotted key."""
     sections: dict[str, Any] = {}
     for dotted, value in values.items():
@@ -190,7 +190,7 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     return sections
 
 
-def merged(
+def merge(
     base: Mapping[str, Any],
     changes: Mapping[str, Any],
     known_fields: Callable[[str], Container[str]] | None = None,
@@ -216,6 +216,6 @@ def merged(
             if dotted == "model" and known_fields is not None and value.get("type", old.get("type")) != old.get("type"):
                 fields = known_fields(value["type"])
                 old = {one: given for one, given in old.items() if one in Model.model_fields or one in fields}
-            value = merged(old, value, known_fields, f"{dotted}.")
+            value = merge(old, value, known_fields, f"{dotted}.")
         result[key] = value
     return result

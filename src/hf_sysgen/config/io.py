@@ -10,9 +10,9 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.config.errors import RecipeError, cut
-from hf_sysgen.config.fields import changes_of, flattened, merged, nested
-from hf_sysgen.config.recipe import Recipe, recipe_of
+from hf_sysgen.config.errors import RecipeError, shorten
+from hf_sysgen.config.fields import effect_of, flatten, merge, nest
+from hf_sysgen.config.recipe import Recipe, build_recipe
 from hf_sysgen.config.sections import Paper
 from hf_sysgen.errors import did_you_mean
 
@@ -50,7 +50,7 @@ class RecipeFile:
         from hf_sysgen.config.model_fields import known_fields
 
         self.path, self.file = path, file_of(path)
-        with named(path):
+        with add_path_to_errors(path):
             self.sections = _resolved(path, known_fields)
 
     def recipe(self, overrides: Mapping[str, Any]) -> Recipe:
@@ -58,8 +58,8 @@ class RecipeFile:
         from hf_sysgen.config.check import check_recipe
         from hf_sysgen.config.model_fields import known_fields
 
-        with named(self.path):
-            recipe = check_recipe(recipe_of(merged(self.sections, nested(overrides), known_fields), self.file))
+        with add_path_to_errors(self.path):
+            recipe = check_recipe(build_recipe(merge(self.sections, nest(overrides), known_fields), self.file))
             return _as_cell(recipe, self._original, overrides) if overrides else recipe
 
     @cached_property
@@ -68,7 +68,7 @@ class RecipeFile:
         from hf_sysgen.config.check import check_recipe
 
         with contextlib.suppress(RecipeError):
-            return check_recipe(recipe_of(self.sections, self.file))
+            return check_recipe(build_recipe(self.sections, self.file))
         return None
 
 
@@ -76,18 +76,18 @@ def _as_cell(recipe: Recipe, original: Recipe | None, overrides: Mapping[str, An
     """
     The recipe with the overrides that make it another cell, to which the paper's numbers in the file do not apply.
     """
-    from hf_sysgen.config.model_fields import filled
+    from hf_sysgen.config.model_fields import flat_with_defaults
 
-    ours, theirs = filled(recipe), filled(original) if original is not None else {}
-    given = flattened(nested(overrides))
-    another = {key: ours.get(key) for key in given if changes_of(key) == "result" and ours.get(key) != theirs.get(key)}
+    ours, theirs = flat_with_defaults(recipe), flat_with_defaults(original) if original is not None else {}
+    given = flatten(nest(overrides))
+    another = {key: ours.get(key) for key in given if effect_of(key) == "result" and ours.get(key) != theirs.get(key)}
     if not another:
         return recipe
     sections = recipe.to_dict()
     # `metric`, which is never null, is what the run is measured in, as before
     numbers = [name for name, info in Paper.model_fields.items() if info.default is None]
     sections["paper"] |= {name: None for name in numbers if f"paper.{name}" not in given}
-    return recipe_of(sections, recipe.file, another)
+    return build_recipe(sections, recipe.file, another)
 
 
 def read_recipe(path: str | Path) -> Recipe:
@@ -99,19 +99,19 @@ def read_recipe(path: str | Path) -> Recipe:
         RecipeError: as `load_recipe`.
     """
     path = find_shipped(path)
-    with named(path):
-        return recipe_of(_resolved(path), file_of(path))
+    with add_path_to_errors(path):
+        return build_recipe(_resolved(path), file_of(path))
 
 
 def parse_recipe(sections: Mapping[str, Any], file: str = "recipe") -> Recipe:
     """A checked recipe of sections, e.g. of a record. Errors as `load_recipe`."""
     from hf_sysgen.config.check import check_recipe
 
-    return check_recipe(recipe_of(sections, file))
+    return check_recipe(build_recipe(sections, file))
 
 
 @contextlib.contextmanager
-def named(path: Path) -> Iterator[None]:
+def add_path_to_errors(path: Path) -> Iterator[None]:
     """Put the file's path before errors of its recipe."""
     try:
         yield
@@ -134,7 +134,7 @@ def _resolved(path: Path, known_fields: Any = None, above: tuple[Path, ...] = ()
         return sections
     name = sections.pop(BASE)
     if not isinstance(name, str):
-        raise RecipeError(f"{BASE}: expected a file, got {cut(name)}", BASE)
+        raise RecipeError(f"{BASE}: expected a file, got {shorten(name)}", BASE)
     try:
         base_path = (path.parent / name).resolve(strict=True)
     except (OSError, ValueError, RuntimeError) as error:
@@ -144,7 +144,7 @@ def _resolved(path: Path, known_fields: Any = None, above: tuple[Path, ...] = ()
         raise RecipeError(f"{BASE}: {name} starts from this file itself", BASE)
     base = _resolved(base_path, known_fields, (*above, path.resolve()))
     base.pop("paper", None)
-    return merged(base, sections, known_fields)
+    return merge(base, sections, known_fields)
 
 
 def require_sections(sections: Mapping[str, Any]) -> None:
@@ -215,10 +215,10 @@ def read_yaml(path: Path, what: str = "recipe") -> dict[str, Any]:
         raise RecipeError(f"{path}: cannot read the {what}: {error}") from error
     keys = parse_yaml(text, str(path))
     if not isinstance(keys, dict):
-        raise RecipeError(f"{path}: a {what} is a mapping of keys to values, this is {cut(keys)}")
+        raise RecipeError(f"{path}: a {what} is a mapping of keys to values, this is {shorten(keys)}")
     for key in _keys(keys):
         if not isinstance(key, str):
-            raise RecipeError(f"{path}: key {cut(key)} must be text")
+            raise RecipeError(f"{path}: key {shorten(key)} must be text")
     return keys
 
 
@@ -271,8 +271,8 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals or not all(key.split(".")):
-            raise RecipeError(f"{cut(override)!r}: an override is key=value, e.g. training.max_steps=100")
-        given[key] = parse_yaml(value, repr(cut(override)))
+            raise RecipeError(f"{shorten(override)!r}: an override is key=value, e.g. training.max_steps=100")
+        given[key] = parse_yaml(value, repr(shorten(override)))
     return given
 
 

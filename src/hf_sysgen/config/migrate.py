@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.config.errors import RecipeError, cut
-from hf_sysgen.config.fields import FIELDS, KINDS, SECTIONS, nested
+from hf_sysgen.config.errors import RecipeError, shorten
+from hf_sysgen.config.fields import FIELDS, KINDS, SECTIONS, nest
 from hf_sysgen.config.io import parse_yaml
-from hf_sysgen.files import read_whole, write_whole
+from hf_sysgen.files import read_whole, write_atomic
 
 # old key -> dotted key; what is not here and has no rule below is a field of the model
 KEYS = {
@@ -83,7 +83,7 @@ def migrate_keys(flat: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         RecipeError: `static_batches` is true, which is no longer offered.
     """
-    return nested(migrated_values(flat, whole=True))
+    return nest(migrated_values(flat, whole=True))
 
 
 def migrated_values(flat: Mapping[str, Any], whole: bool = False) -> dict[str, Any]:
@@ -284,4 +284,4 @@ def migrate_file(path: Path) -> None:
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path}: cannot read it: {error}") from error
     is_sweep = re.search(r"(?m)^recipes:", text) is not None
-    write_whole(path, (migrate_sweep_text if is_sweep else migrate_text)(text, cut(str(path))))
+    write_atomic(path, (migrate_sweep_text if is_sweep else migrate_text)(text, shorten(str(path))))

@@ -10,9 +10,9 @@ from typing import Any, Literal
 from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedConfig
 
-from hf_sysgen.config.errors import RecipeError, cut, none_of
+from hf_sysgen.config.errors import RecipeError, none_of, shorten
 from hf_sysgen.config.fields import FIELDS
-from hf_sysgen.config.recipe import Recipe, recipe_of, unknown_key
+from hf_sysgen.config.recipe import Recipe, build_recipe, unknown_key
 from hf_sysgen.errors import did_you_mean, one_line
 from hf_sysgen.extensions import EXTENSIONS_VARIABLE
 from hf_sysgen.model_types import config_class_of, is_other
@@ -40,7 +40,7 @@ def known_fields(model_type: str) -> set[str]:
     return own_fields(CONFIGS[model_type]) if isinstance(model_type, str) and model_type in CONFIGS else set()
 
 
-def filled(recipe: Recipe) -> dict[str, Any]:
+def flat_with_defaults(recipe: Recipe) -> dict[str, Any]:
     """`flat` with the fields of the model's config that are left out, where their defaults hold."""
     # a checkpoint to fine-tune decides what is left out
     return (_defaults(recipe) if recipe.model.pretrained is None else {}) | recipe.flat()
@@ -73,19 +73,19 @@ def with_type(recipe: Recipe) -> Recipe:
         found = PreTrainedConfig.get_config_dict(folder, revision=recipe.model.revision)[0].get("model_type")
     except (OSError, ValueError) as error:
         raise RecipeError(
-            f"model.pretrained={cut(name)}: its config.json cannot be read ({one_line(error)}); give a folder or hub "
-            "id with the model's config, safetensors and tokenizer",
+            f"model.pretrained={shorten(name)}: its config.json cannot be read ({one_line(error)}); give a folder or "
+            "hub id with the model's config, safetensors and tokenizer",
             "model.pretrained",
         ) from error
     if not isinstance(found, str) or (found not in CONFIGS and not is_other(found)):
         raise RecipeError(
-            f"model.pretrained={cut(name)}: is a {cut(found)}, and neither this package nor transformers has a model "
-            "of that type that writes text without code of the checkpoint's own",
+            f"model.pretrained={shorten(name)}: is a {shorten(found)}, and neither this package nor transformers has a "
+            "model of that type that writes text without code of the checkpoint's own",
             "model.pretrained",
         )
     sections: dict[str, Any] = recipe.to_dict()
     sections["model"]["type"] = found
-    return recipe_of(sections, recipe.file, recipe.overrides)
+    return build_recipe(sections, recipe.file, recipe.overrides)
 
 
 def checked_config_class(recipe: Recipe) -> Any:
@@ -93,7 +93,7 @@ def checked_config_class(recipe: Recipe) -> Any:
     given = recipe.model.type
     if given not in CONFIGS and not is_other(given):
         raise RecipeError(
-            f"model.type={cut(given)} is no model{did_you_mean(given, CONFIGS)} Valid: "
+            f"model.type={shorten(given)} is no model{did_you_mean(given, CONFIGS)} Valid: "
             f"{', '.join(CONFIGS)}, those in the folder that {EXTENSIONS_VARIABLE} names, and beside model.pretrained "
             "those of transformers that write text",
             "model.type",
@@ -190,4 +190,4 @@ def with_size_class(recipe: Recipe, config_class: Any) -> Recipe:
             )
     sections: dict[str, Any] = recipe.to_dict()
     sections["model"] |= decided
-    return recipe_of(sections, recipe.file, recipe.overrides)
+    return build_recipe(sections, recipe.file, recipe.overrides)

@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import PrivateAttr, ValidationError
 
-from hf_sysgen.config.errors import RecipeError, cut, none_of
-from hf_sysgen.config.fields import BY_KEY, FIELDS, KINDS, SECTIONS, changes_of, flattened, in_hashes, merged, nested
+from hf_sysgen.config.errors import RecipeError, none_of, shorten
+from hf_sysgen.config.fields import BY_KEY, FIELDS, KINDS, SECTIONS, effect_of, flatten, in_hashes, merge, nest
 from hf_sysgen.config.sections import Change, Sections
 from hf_sysgen.errors import closest
 from hf_sysgen.files import file_name
@@ -57,7 +57,7 @@ class Recipe(Sections):
 
     def flat(self) -> dict[str, Any]:
         """All fields by dotted key, defaults included."""
-        return flattened(self.to_dict())
+        return flatten(self.to_dict())
 
     def differences(self, other: Recipe, *changes: Change) -> dict[str, tuple[Any, Any]]:
         """Fields with one of these effects whose values differ: dotted key -> (this recipe's value, the other's)."""
@@ -65,12 +65,12 @@ class Recipe(Sections):
         return {
             key: (ours.get(key), theirs.get(key))
             for key in sorted({*ours, *theirs})
-            if changes_of(key) in changes and ours.get(key) != theirs.get(key)
+            if effect_of(key) in changes and ours.get(key) != theirs.get(key)
         }
 
-    def with_(self, **values: Any) -> Recipe:
-        """A copy with other values by dotted key: `recipe.with_(**{"training.max_steps": 5})`. Raises RecipeError."""
-        return recipe_of(merged(self.to_dict(), nested(values)), self._file, self._overrides)
+    def replace(self, **values: Any) -> Recipe:
+        """A copy with other values by dotted key: `recipe.replace(**{"training.max_steps": 5})`. Raises RecipeError."""
+        return build_recipe(merge(self.to_dict(), nest(values)), self._file, self._overrides)
 
     @property
     def hash(self) -> str:
@@ -95,12 +95,14 @@ class Recipe(Sections):
         content = {
             key: value
             for key, value in self.flat().items()
-            if key not in without and wanted(changes_of(key)) and in_hashes(key, value)
+            if key not in without and wanted(effect_of(key)) and in_hashes(key, value)
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def recipe_of(sections: Mapping[str, Any], file: str = "recipe", overrides: Mapping[str, Any] | None = None) -> Recipe:
+def build_recipe(
+    sections: Mapping[str, Any], file: str = "recipe", overrides: Mapping[str, Any] | None = None
+) -> Recipe:
     """
     A recipe from its sections as a file has them, `base` resolved. The model's fields and those passed through to the
     Trainer are not checked (see `hf_sysgen.config.check`).
@@ -129,8 +131,8 @@ def unknown_key(key: str, known: Iterable[str]) -> RecipeError:
     for keys in (same, known, [one.key for one in FIELDS]):
         by_word = {last_word(one): one for one in reversed(keys)}
         if (found := closest(word, by_word)) is not None:
-            return RecipeError(f"unknown key {cut(key)!r}, did you mean {by_word[found]!r}?", key)
-    return RecipeError(f"unknown key {cut(key)!r}.", key)
+            return RecipeError(f"unknown key {shorten(key)!r}, did you mean {by_word[found]!r}?", key)
+    return RecipeError(f"unknown key {shorten(key)!r}.", key)
 
 
 def _explained(error: ValidationError, sections: Mapping[str, Any]) -> RecipeError:
@@ -155,7 +157,9 @@ def _explained(error: ValidationError, sections: Mapping[str, Any]) -> RecipeErr
             chosen = dict(sections.get(section, {})).get(name)
             known = [one.key for one in FIELDS if one.key in known and one.kind == chosen]
             if key in BY_KEY:
-                return RecipeError(f"{key}={cut(value)} has no effect under {section}.{name}={chosen}; remove it", key)
+                return RecipeError(
+                    f"{key}={shorten(value)} has no effect under {section}.{name}={chosen}; remove it", key
+                )
         return unknown_key(key, known)
     if kind == "missing":
         return RecipeError(f"{key} is missing", key)
@@ -175,6 +179,6 @@ def _explained(error: ValidationError, sections: Mapping[str, Any]) -> RecipeErr
             choices = [*map(str, BY_KEY[key].choices)] or [first["ctx"]["expected"]]
         return none_of(key, value, choices)
     if kind in ("model_type", "model_attributes_type", "dict_type"):
-        return RecipeError(f"{key or 'recipe'}: expected a section with keys of its own, got {cut(value)}", key)
+        return RecipeError(f"{key or 'recipe'}: expected a section with keys of its own, got {shorten(value)}", key)
     said = first["msg"].removeprefix("Value error, ")
-    return RecipeError(f"{key}={cut(value)}: {said[0].lower()}{said[1:]}", key)
+    return RecipeError(f"{key}={shorten(value)}: {said[0].lower()}{said[1:]}", key)

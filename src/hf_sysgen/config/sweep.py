@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from hf_sysgen.config.errors import RecipeError, cut
+from hf_sysgen.config.errors import RecipeError, shorten
 from hf_sysgen.config.io import RecipeFile, find_shipped, parse_overrides, read_yaml, write_override
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.sections import Below32Bits
@@ -45,7 +45,7 @@ class SweepFile(BaseModel):
     def _distinct(cls, value: Any) -> Any:
         for values in value.values() if isinstance(value, dict) else [value]:
             if len(distinct(values)) < len(values):
-                raise ValueError(f"a value is repeated in {cut(values)}")
+                raise ValueError(f"a value is repeated in {shorten(values)}")
         return value
 
     @model_validator(mode="after")
@@ -94,7 +94,7 @@ class Selection:
     metric: str
 
     @property
-    def lowest(self) -> bool:
+    def lower_is_better(self) -> bool:
         return "loss" in self.metric or "perplexity" in self.metric
 
 
@@ -185,7 +185,7 @@ def _parsed(keys: Mapping[str, Any]) -> SweepFile:
             raise RecipeError(f"`{key}` is missing", key) from None
         said = first["msg"].removeprefix("Value error, ")
         where = ".".join(map(str, first["loc"]))
-        raise RecipeError(f"{where}: {said}, got {cut(first['input'])}" if where else said, key) from None
+        raise RecipeError(f"{where}: {said}, got {shorten(first['input'])}" if where else said, key) from None
 
 
 def _runs(path: Path, file: SweepFile, given: Mapping[str, Any]) -> Iterator[Run]:
@@ -206,7 +206,7 @@ def _runs(path: Path, file: SweepFile, given: Mapping[str, Any]) -> Iterator[Run
             texts = tuple(write_override(key, value) for key, value in cell.items())
             recipe = recipe_file.recipe(cell)
             for seed in file.seeds:
-                yield Run(recipe_file.path, (*texts, f"seed={seed}"), recipe.with_(seed=seed))
+                yield Run(recipe_file.path, (*texts, f"seed={seed}"), recipe.replace(seed=seed))
 
 
 def check_folders(runs: Sequence[Run]) -> None:
@@ -225,7 +225,7 @@ def _selection(text: str | None, runs: Sequence[Run]) -> Selection | None:
     words = text.split()
     if len(words) != 2:
         raise RecipeError(
-            f"select: expected a split and a metric, such as `validation accuracy`, got {cut(text)}", "select"
+            f"select: expected a split and a metric, such as `validation accuracy`, got {shorten(text)}", "select"
         )
     if words[0] == "train":
         raise RecipeError("select: the training split is not measured; name another split", "select")

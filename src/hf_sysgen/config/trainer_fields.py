@@ -14,7 +14,7 @@ from transformers import Seq2SeqTrainingArguments
 from transformers.integrations import INTEGRATION_TO_CALLBACK
 from transformers.trainer_utils import FSDPOption
 
-from hf_sysgen.config.errors import RecipeError, cut, none_of
+from hf_sysgen.config.errors import RecipeError, none_of, shorten
 from hf_sysgen.config.fields import FIELDS
 from hf_sysgen.config.recipe import Recipe, unknown_key
 
@@ -71,7 +71,7 @@ def check_trainer_fields(recipe: Recipe) -> None:
             _adapter(name).validate_python(value, strict=True)
         except ValidationError as error:
             said = error.errors(include_url=False)[0]["msg"]
-            raise RecipeError(f"{key}={cut(value)}: {said[0].lower()}{said[1:]}", key) from None
+            raise RecipeError(f"{key}={shorten(value)}: {said[0].lower()}{said[1:]}", key) from None
     given = recipe.training.model_dump()
     for name in THEIRS.keys() & given.keys():
         words = given[name].split(" ") if isinstance(given[name], str) else given[name]

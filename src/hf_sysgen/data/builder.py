@@ -15,9 +15,9 @@ import datasets
 
 from hf_sysgen.data.errors import DamagedData, DataError
 from hf_sysgen.data.fetch import locate, mirror_folder
-from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo, unknown
-from hf_sysgen.errors import causes, no_space, one_line
-from hf_sysgen.files import is_complete, mark_complete, unlike_mark
+from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo, unknown_name_error
+from hf_sysgen.errors import causes, is_disk_full, one_line
+from hf_sysgen.files import first_difference_from_manifest, is_complete, write_manifest
 
 # no permission for a folder, or a file in its place
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
@@ -152,7 +152,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
             folder = Path(self.cache_dir)
             # data of an older version has no checksums: they are taken now, if the folder can be written to
             if self.is_prepared and not is_complete(folder) and os.access(folder, os.W_OK):
-                mark_complete(folder, f"{self.BENCHMARK.name}-*.arrow")
+                write_manifest(folder, f"{self.BENCHMARK.name}-*.arrow")
         except (datasets.exceptions.DatasetGenerationError, ImportError, OSError) as error:
             # `datasets` wraps what a generator raises
             for cause in causes(error):
@@ -171,7 +171,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         names = self.benchmark_config.splits
         for part in split.split("+") if split is not None else ():
             if (name := part.partition("[")[0].strip()) not in (*names, "all"):
-                raise unknown(f"split of {self._what}", name, names)
+                raise unknown_name_error(f"split of {self._what}", name, names)
             if streaming and "[" in part:
                 raise DataError(
                     f"{self._what}: split {split!r}: a stream has no parts; leave streaming out, or use `take` and "
@@ -208,7 +208,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
 
     def check_prepared(self) -> None:
         """Compare prepared data with its checksums. Raises DamagedData: it is not what was prepared."""
-        if (found := unlike_mark(Path(self.cache_dir))) is not None:
+        if (found := first_difference_from_manifest(Path(self.cache_dir))) is not None:
             raise self._damaged(" ".join(found))
 
     @contextmanager
@@ -235,7 +235,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         if isinstance(error, DataError):
             return type(error)(str(error))
         # `datasets` checks the space before it writes and has its own message
-        if no_space(error) or (isinstance(error, OSError) and "Not enough disk space" in str(error)):
+        if is_disk_full(error) or (isinstance(error, OSError) and "Not enough disk space" in str(error)):
             return DataError(
                 f"{what}: no space left in {self.cache_dir} ({one_line(error)}): its files have {self._num_bytes}; "
                 "free some, or set HF_DATASETS_CACHE to a folder on another disk"

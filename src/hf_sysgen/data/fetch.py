@@ -27,8 +27,8 @@ import filelock
 from hf_sysgen.data.archives import open_member
 from hf_sysgen.data.errors import DamagedData, DataError
 from hf_sysgen.data.info import Source
-from hf_sysgen.errors import no_space, one_line
-from hf_sysgen.files import write_whole
+from hf_sysgen.errors import is_disk_full, one_line
+from hf_sysgen.files import write_atomic
 
 DATA_DIR_VARIABLE = "HF_SYSGEN_DATA_DIR"
 # attempts if the server has an error, and seconds before the second one, which double each time
@@ -87,7 +87,7 @@ def mirror_folder(what: str) -> Path | None:
     return folder
 
 
-def as_found(source: Source, data_dir: Dir = None) -> Source | None:
+def with_found_checksum(source: Source, data_dir: Dir = None) -> Source | None:
     """The source, with the checksum of the file in the mirror folder; None without that file. For files that users
     make themselves, so that their content is not known in advance.
 
@@ -185,7 +185,7 @@ def _recorded(source: Source, found: str, cache_dir: Dir) -> tuple[str, Path]:
     try:
         if not record.is_file():
             record.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(record, f"{found}  {path.name}\n".encode())
+            write_atomic(record, f"{found}  {path.name}\n".encode())
         return record.read_text(encoding="utf-8").split()[0], record
     except OSError as error:
         raise _unwritable(source, record.parent, error) from error
@@ -338,7 +338,7 @@ def _fetch(url: str, path: Path, title: str) -> None:
 
 
 def _unwritable(source: Source, folder: Path, error: OSError) -> DataError:
-    if no_space(error):
+    if is_disk_full(error):
         size = "its size is not known" if source.num_bytes is None else f"it has {source.num_bytes:,} bytes"
         return DataError(
             f"{source.name}: no space left in {folder} ({one_line(error)}): {size}; free some, "

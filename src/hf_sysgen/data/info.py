@@ -109,7 +109,7 @@ class ConfigInfo:
             data is made.
         sources: role to file; the role is the split's name if the file holds just that split.
         citation: BibTeX of the papers that add this split family.
-        tests: split name to one sentence on what the split tests, beside its kind.
+        what_it_tests: split name to one sentence on what the split tests, beside its kind.
         errata: known errors of upstream or the paper in this split family, one sentence each.
         withheld: split name to why it is never published anew, of splits that upstream keeps out of the open.
         kinds: name of each split but `train` to what it is.
@@ -120,7 +120,7 @@ class ConfigInfo:
     num_examples: Mapping[str, int | None]
     sources: Mapping[str, Source]
     citation: str = ""
-    tests: Mapping[str, str] = field(default_factory=dict)
+    what_it_tests: Mapping[str, str] = field(default_factory=dict)
     errata: tuple[str, ...] = ()
     withheld: Mapping[str, str] = field(default_factory=dict)
     kinds: Mapping[str, SplitKind] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class ConfigInfo:
     def meaning(self, split: str) -> str:
         """What a page says of a split: its kind, and what it tests."""
         kind = KIND_WORDS[self.kinds[split]] if split in self.kinds else ""
-        return " ".join(filter(None, (kind, self.tests.get(split, ""))))
+        return " ".join(filter(None, (kind, self.what_it_tests.get(split, ""))))
 
     @property
     def licence(self) -> str:
@@ -195,7 +195,7 @@ class BenchmarkInfo:
         if name is None:
             raise DataError(f"{self.name} has several configs, name one of: {', '.join(self.configs)}")
         if name not in self.configs:
-            raise unknown(f"config of {self.name}", name, self.configs)
+            raise unknown_name_error(f"config of {self.name}", name, self.configs)
         return self.configs[name]
 
 
@@ -248,7 +248,8 @@ class SplitEntry(Entry):
     Attributes:
         examples: how many, null if unknown.
         kind: see `SplitKind`; of every split but `train`.
-        tests, withheld: see `ConfigInfo`.
+        tests: `what_it_tests` of `ConfigInfo`.
+        withheld: see `ConfigInfo`.
     """
 
     examples: int | None
@@ -447,7 +448,7 @@ def _bibliography(entries: Iterable[str]) -> str:
     return "\n".join(entry if entry.startswith("@") else bibtex(entry) for entry in entries)
 
 
-def unknown(kind: str, name: str, valid: Collection[str]) -> DataError:
+def unknown_name_error(kind: str, name: str, valid: Collection[str]) -> DataError:
     """The error for a wrong name: it suggests the closest valid one and lists all."""
     return DataError(f"unknown {kind} {name!r}{did_you_mean(name, valid)} Valid: {', '.join(valid)}")
 

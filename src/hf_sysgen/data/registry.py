@@ -9,7 +9,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from hf_sysgen.data.info import FILE, BenchmarkInfo, read_benchmarks, unknown
+from hf_sysgen.data.info import FILE, BenchmarkInfo, read_benchmarks, unknown_name_error
 from hf_sysgen.extensions import own_benchmarks
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def benchmark_info(name: str) -> BenchmarkInfo:
         DataError: there is none.
     """
     if name not in benchmarks():
-        raise unknown("benchmark", name, benchmarks())
+        raise unknown_name_error("benchmark", name, benchmarks())
     return benchmarks()[name]
 
 

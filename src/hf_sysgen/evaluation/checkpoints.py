@@ -18,9 +18,9 @@ from transformers import AutoTokenizer
 
 from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.errors import UserError, one_line
-from hf_sysgen.evaluation.decoding import is_own
+from hf_sysgen.evaluation.decoding import is_sysgen_model
 from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, prompts_of
-from hf_sysgen.files import COMPLETE, read_whole, unlike_mark
+from hf_sysgen.files import COMPLETE, first_difference_from_manifest, read_whole
 from hf_sysgen.model_types import heads_of, is_other, writer_of
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.results.record import MODEL
@@ -106,7 +106,7 @@ def read_checkpoint(
     if not weight_files(folder):
         raise _missing(folder, "model.safetensors")
     check_unchanged(folder)
-    with usable(f"{folder}: cannot be loaded, it may be cut short"):
+    with wrap_library_errors(f"{folder}: cannot be loaded, it may be cut short"):
         try:
             model, report = model_class.from_pretrained(
                 folder,
@@ -118,7 +118,7 @@ def read_checkpoint(
         except StrictDataclassError as error:
             config_type = model_class.config_class.model_type
             raise UserError(f"{folder / 'config.json'}: not a {config_type}'s: {error}") from error
-    own = is_own(model)
+    own = is_sysgen_model(model)
     tokenizer = _tokenizer_of(folder) if (folder / "tokenizer.json").exists() or not own else None
     for kind, said in _UNLIKE.items():
         if kind == "unexpected_keys" and not own:
@@ -150,7 +150,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def _tokenizer_of(folder: Path) -> Any:
-    with usable(f"{folder / 'tokenizer.json'}: cannot be loaded, it may be cut short"):
+    with wrap_library_errors(f"{folder / 'tokenizer.json'}: cannot be loaded, it may be cut short"):
         try:
             # without False, transformers asks on standard input whether to run such code
             return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
@@ -164,7 +164,9 @@ def _tokenizer_of(folder: Path) -> Any:
 
 
 @contextlib.contextmanager
-def usable(otherwise: str = "the checkpoint's tokenizer or generation config cannot be used") -> Iterator[None]:
+def wrap_library_errors(
+    otherwise: str = "the checkpoint's tokenizer or generation config cannot be used",
+) -> Iterator[None]:
     """
     Raises UserError: a library failed on a checkpoint's files; each library has its own errors. What they print first,
     such as a backtrace of Rust, is dropped.
@@ -204,7 +206,7 @@ def check_unchanged(folder: Path) -> None:
     Raises:
         UserError: one is absent or has another content.
     """
-    if (found := unlike_mark(folder, (".json", ".safetensors"))) is not None:
+    if (found := first_difference_from_manifest(folder, (".json", ".safetensors"))) is not None:
         name, what = found
         raise UserError(
             f"{folder / name} {what}: copy the whole folder again; if you changed it yourself, remove "
@@ -310,7 +312,7 @@ def source_ids(model: Seq2SeqLM) -> range:
 
 def encoded_sources(model: Any, tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> list[list[int]]:
     """Ids of texts as the model reads them. Errors as `encode_sources`."""
-    if is_own(model):
+    if is_sysgen_model(model):
         encoded = encode_sources(tokenizer, texts, source_ids(model))
         # of a decoder the separator; older ones have it in the tokenizer
         template = getattr(model.config, TEMPLATE_FIELD, None) or INPUT
@@ -331,9 +333,9 @@ def predict(
         options: options of `generate`, e.g. `num_beams=5`, `max_new_tokens=60`.
 
     Raises:
-        DataError: a text is empty or has a word outside the vocabulary. UserError: see [`usable`].
+        DataError: a text is empty or has a word outside the vocabulary. UserError: see [`wrap_library_errors`].
     """
-    with usable():
+    with wrap_library_errors():
         encoded = encoded_sources(model, tokenizer, texts)
         alone = not model.config.is_encoder_decoder
         side = "left" if alone else "right"

@@ -20,14 +20,20 @@ from hf_sysgen.data.text.subwords import encode_subwords
 from hf_sysgen.data.text.vocabulary import encode_targets
 from hf_sysgen.errors import RunFailed, UserError, printable
 from hf_sysgen.evaluation import isolated
-from hf_sysgen.evaluation.checkpoints import checkpoint_folder, encoded_sources, load_checkpoint, predict, usable
-from hf_sysgen.evaluation.decoding import is_own
+from hf_sysgen.evaluation.checkpoints import (
+    checkpoint_folder,
+    encoded_sources,
+    load_checkpoint,
+    predict,
+    wrap_library_errors,
+)
+from hf_sysgen.evaluation.decoding import is_sysgen_model
 from hf_sysgen.evaluation.evaluate import Decoded, evaluate_split, mark_teacher_forced, with_texts
 from hf_sysgen.evaluation.metrics.bleu import bleu_setup
 from hf_sysgen.evaluation.metrics.summary import summarize, summarize_translations
-from hf_sysgen.evaluation.prompts import by_words, prompts_of
+from hf_sysgen.evaluation.prompts import prompts_of, to_word_level
 from hf_sysgen.evaluation.translation import Translation, evaluate_translations, has_comp, translation_rows
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 from hf_sysgen.models import RoleFillerTransformerConfig
 from hf_sysgen.results.predictions import Row, write_predictions
 from hf_sysgen.results.record import METRICS, PREDICTIONS, new_folder
@@ -92,7 +98,7 @@ def evaluate_checkpoint(
                 rows += found_texts
     if output is not None:
         write_predictions(output / PREDICTIONS, rows)
-        write_whole(output / METRICS, json.dumps(metrics, indent=1) + "\n")
+        write_atomic(output / METRICS, json.dumps(metrics, indent=1) + "\n")
     columns: tuple[str, ...] = ("examples", "accuracy", "exact_teacher", "accuracy_oracle", "loss", "loss_teacher")
     if translates:
         columns = ("examples", "bleu", "comp", "comp_same_form", "accuracy", "loss")
@@ -117,7 +123,7 @@ def _decoded(
 ) -> list[Decoded]:
     """Records of examples that are scored by exact match, in order."""
     inputs, targets = examples["input"][:], examples["target"][:]
-    if is_own(model):
+    if is_sysgen_model(model):
         sources = encoded_sources(model, tokenizer, inputs)
         ids = encode_targets(tokenizer, targets, range(model.config.vocab_size))
     else:
@@ -125,8 +131,8 @@ def _decoded(
         sources, ids = prompts.encode_pairs([prompts.prompt(text) for text in inputs], targets)
     split = TokenizedSplit(sources, ids, pad_id=tokenizer.pad_token_id)
     records = evaluate_split(model, split, batch_size=batch_size, oracle=True, on_batch=on_batch)
-    if not is_own(model):
-        records = by_words(records, tokenizer, targets)
+    if not is_sysgen_model(model):
+        records = to_word_level(records, tokenizer, targets)
     if isinstance(model.config, RoleFillerTransformerConfig):
         # as in its paper
         mark_teacher_forced(model, split, records, batch_size)
@@ -199,7 +205,7 @@ def _lengths(model: Any, tokenizer: Any, texts: list[str]) -> list[int]:
     """How many tokens each text has. Raises DataError."""
     if not texts:
         raise DataError("nothing to translate: give sentences as arguments, or one per line on standard input")
-    with usable():
+    with wrap_library_errors():
         lengths = list(map(len, encoded_sources(model, tokenizer, texts)))
     if max(lengths) > LONGEST_INPUT:
         number = lengths.index(max(lengths))

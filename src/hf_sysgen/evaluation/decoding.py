@@ -58,12 +58,12 @@ def left_padded(ids: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, to
     return ids.gather(1, order), mask.gather(1, order)
 
 
-def is_own(model: Any) -> bool:
+def is_sysgen_model(model: Any) -> bool:
     """Whether the model is one of this package, not of transformers."""
     return type(model.config) in MODELS
 
 
-def numbered(model: Any, mask: torch.Tensor, count: int) -> dict[str, torch.Tensor]:
+def position_ids_from_mask(model: Any, mask: torch.Tensor, count: int) -> dict[str, torch.Tensor]:
     """
     Positions of the last `count` columns of left-padded rows, counted from each row's first token, as a decoder of
     transformers needs them. Those of this package count by the mask.
@@ -71,7 +71,7 @@ def numbered(model: Any, mask: torch.Tensor, count: int) -> dict[str, torch.Tens
     Args:
         mask: (B, L), 1 = real.
     """
-    if is_own(model):
+    if is_sysgen_model(model):
         return {}
     return {"position_ids": (mask.cumsum(1) - 1).clamp(min=0)[:, -count:]}
 
@@ -97,7 +97,7 @@ def teacher_forced_logits(
     return model(
         input_ids=torch.cat((prompt, read), dim=1),
         attention_mask=mask,
-        **numbered(model, mask, mask.shape[1]),
+        **position_ids_from_mask(model, mask, mask.shape[1]),
         use_cache=False,
         logits_to_keep=target.shape[1],
     ).logits
@@ -109,7 +109,7 @@ def greedy_decode(
     input_ids: torch.Tensor,
     attention_mask: torch.Tensor,
     num_steps: int,
-    given: torch.Tensor | None = None,
+    prefix: torch.Tensor | None = None,
     lengths: Sequence[int] | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """
@@ -121,7 +121,7 @@ def greedy_decode(
         model: an encoder-decoder model in evaluation mode, or a decoder that continues the source.
         input_ids: source ids (B, S); attention_mask (B, S), 1 = real.
         num_steps: T, at least 1.
-        given: the first P < T tokens of each row (B, P), known to be the most likely ones. They are read in one pass.
+        prefix: the first P < T tokens of each row (B, P), known to be the most likely ones. They are read in one pass.
         lengths: number of steps of each row, falling from T to at least P + 1; `None` for T each.
 
     Returns:
@@ -130,7 +130,7 @@ def greedy_decode(
     Raises:
         ValueError: `lengths` are not of this form.
     """
-    rows, num_given = input_ids.shape[0], 0 if given is None else given.shape[1]
+    rows, num_given = input_ids.shape[0], 0 if prefix is None else prefix.shape[1]
     lengths = [num_steps] * rows if lengths is None else list(lengths)
     falling = sorted(lengths, reverse=True) == lengths and len(lengths) == rows
     if not falling or max(lengths) != num_steps or min(lengths) <= num_given:
@@ -141,9 +141,9 @@ def greedy_decode(
     begin = read_source if model.config.is_encoder_decoder else read_prompt
     step, fed, cache = begin(model, input_ids, attention_mask, num_steps)
     ids, logits = [], []
-    if given is not None:
-        ids.append(given)
-        fed = torch.cat((fed, given), dim=1)
+    if prefix is not None:
+        ids.append(prefix)
+        fed = torch.cat((fed, prefix), dim=1)
     for done in range(num_given, num_steps):
         active = bisect.bisect_left(lengths, -done, key=operator.neg)
         if cache is not None and active < len(fed):
@@ -193,7 +193,7 @@ def read_source(
         )
 
     # a model with its own kind of cache makes it at the first step
-    own = is_own(model) and model._supports_default_dynamic_cache()
+    own = is_sysgen_model(model) and model._supports_default_dynamic_cache()
     cache = preallocated_cache(model, num_steps) if own else None
     return step, input_ids.new_full((input_ids.shape[0], 1), model.config.decoder_start_token_id), cache
 
@@ -211,14 +211,14 @@ def read_prompt(
         return model(
             input_ids=fed,
             attention_mask=mask[: len(fed), :end],
-            **numbered(model, mask[: len(fed), :end], fed.shape[1]),
+            **position_ids_from_mask(model, mask[: len(fed), :end], fed.shape[1]),
             past_key_values=cache,
             use_cache=True,
             # only the last position of the source, and all positions after it
             logits_to_keep=end - width + 1,
         )
 
-    if not is_own(model):
+    if not is_sysgen_model(model):
         # whose layers may be of several kinds
         return step, prompt, DynamicCache(config=model.config)
     layers: list = [PreallocatedLayer(width + num_steps) for _ in range(model.config.num_hidden_layers)]

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from hf_sysgen.cpu import fast_products
 from hf_sysgen.data.text.splits import IGNORED
 from hf_sysgen.evaluation.decoding import greedy_decode, teacher_forced_logits
 from hf_sysgen.results.predictions import AnyRow, TextRow
@@ -40,7 +39,7 @@ class Decoded:
         target_length: words of the reference.
         oracle_exact: whether it is right with oracle output length; `None` if not measured.
         exact_teacher: see [`mark_teacher_forced`].
-        tokens: pieces of the reference, see `by_words`.
+        tokens: pieces of the reference, see `to_word_level`.
     """
 
     row: int
@@ -61,24 +60,23 @@ class Decoded:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode, with fast products. Afterwards the model has its former mode again, even after an error."""
+    """Evaluation mode. Afterwards the model has its former mode again, even after an error."""
     was_training = model.training
     model.eval()
     try:
-        with fast_products():
-            yield
+        yield
     finally:
         model.train(was_training)
 
 
-def cut(rows: Any, size: int) -> list[Any]:
+def chunks(rows: Any, size: int) -> list[Any]:
     """A sequence in pieces of that size; the last one may be shorter."""
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
 def share_by_length(split: Any, rows: np.ndarray, size: int, rank: int, world: int) -> list[np.ndarray]:
     """The batches of one process. Rows of similar length go to different processes, so that all finish together."""
-    return cut(split.by_length(rows)[rank::world], size)
+    return chunks(split.by_length(rows)[rank::world], size)
 
 
 @torch.inference_mode()
@@ -131,7 +129,7 @@ def evaluate_split(
                 on_batch(len(read) - len(wrong))
         # batches by the step of the first wrong choice; a stable sort, so that lengths stay sorted within it
         remaining = np.array(sorted(first_wrong, key=first_wrong.__getitem__), dtype=np.int64)
-        for batch_rows in cut(remaining, batch_size):
+        for batch_rows in chunks(remaining, batch_size):
             _decode_from(model, split, batch_rows, first_wrong[int(batch_rows[0])], eos_id, records)
             if on_batch is not None:
                 on_batch(len(batch_rows))
@@ -145,7 +143,7 @@ def mark_teacher_forced(model: Seq2SeqLM, split: Any, records: Sequence[Decoded]
     right at every label. Records sorted by length need little padding.
     """
     with evaluating(model):
-        for some in cut(records, batch_size):
+        for some in chunks(records, batch_size):
             batch = split[np.array([record.row for record in some])]
             batch = {key: tensor.to(model.device) for key, tensor in batch.items()}
             hits = (model(**batch).logits.argmax(-1) == batch["labels"]) | (batch["labels"] == IGNORED)  # (B, T)
@@ -234,7 +232,7 @@ def _decode_from(
     rows = rows[np.argsort(-split.targets.lengths[rows], kind="stable")]
     source, source_mask, target, real = _batch(model, split, rows)
     lengths = real.sum(dim=1).tolist()
-    ids, logits = greedy_decode(model, source, source_mask, target.shape[1], given=target[:, :start], lengths=lengths)
+    ids, logits = greedy_decode(model, source, source_mask, target.shape[1], prefix=target[:, :start], lengths=lengths)
     losses = _row_losses(logits, target, real).tolist()
     for row, row_ids, loss in zip(rows.tolist(), ids.tolist(), losses, strict=True):
         # columns after a row's own reference and EOS belong to longer rows

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 
-class Absent:
+class ImportBlocker:
     """An import hook that hides this package, installed or not."""
 
     def find_spec(self, name, path=None, target=None):
@@ -17,7 +17,7 @@ class Absent:
 
 
 def main(folder, sentences):
-    sys.meta_path.insert(0, Absent())
+    sys.meta_path.insert(0, ImportBlocker())
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
     from transformers.utils import logging
 

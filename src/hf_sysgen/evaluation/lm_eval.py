@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hf_sysgen.data import benchmark_info, list_benchmarks, load_benchmark
 from hf_sysgen.data.registry import builder_class
 from hf_sysgen.evaluation.prompts import INPUT, PROMPT
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 
 if TYPE_CHECKING:
     import datasets
@@ -66,7 +66,7 @@ def tasks() -> Iterator[Task]:
 
 def write_tasks(folder: Path) -> int:
     """Write a YAML file for each task, and the functions that they name. Returns how many tasks there are."""
-    write_whole(folder / "sysgen.py", FUNCTIONS)
+    write_atomic(folder / "sysgen.py", FUNCTIONS)
     count = 0
     for task in tasks():
         metrics = [SCORE, *(metric_of(case) for case in cases_of(task.benchmark))]
@@ -74,7 +74,7 @@ def write_tasks(folder: Path) -> int:
         text = TASK.format(
             task=task.name, prompt=prompt, **{key: getattr(task, key) for key in ("benchmark", "config", "split")}
         )
-        write_whole(folder / f"{task.name}.yaml", text + "".join(map(METRIC.format, metrics)))
+        write_atomic(folder / f"{task.name}.yaml", text + "".join(map(METRIC.format, metrics)))
         count += 1
     return count
 

@@ -81,7 +81,9 @@ def prompts_of(model: Any, tokenizer: PreTrainedTokenizerFast) -> Prompts:
     return Prompts(tokenizer, not model.config.is_encoder_decoder, getattr(model.config, TEMPLATE_FIELD, None))
 
 
-def by_words(records: Iterable[Decoded], tokenizer: PreTrainedTokenizerFast, targets: Sequence[str]) -> list[Decoded]:
+def to_word_level(
+    records: Iterable[Decoded], tokenizer: PreTrainedTokenizerFast, targets: Sequence[str]
+) -> list[Decoded]:
     """
     Turn subword-level records (see `evaluate_split`) into word-level records. `exact`: whether the prediction has the
     target's words, however split into subwords. `target_length` counts words, `tokens` the reference's subwords.
@@ -96,7 +98,7 @@ def by_words(records: Iterable[Decoded], tokenizer: PreTrainedTokenizerFast, tar
     return found
 
 
-def unwritable(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str]) -> list[str]:
+def unencodable_words(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str]) -> list[str]:
     """Words of the texts that the tokenizer writes as unknown, sorted."""
     unknown = tokenizer.unk_token_id
     words = sorted({word for text in texts for word in text.split()})

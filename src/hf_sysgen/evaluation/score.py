@@ -11,7 +11,7 @@ from hf_sysgen.evaluation.metrics.bleu import bleu, bleu_setup
 from hf_sysgen.evaluation.metrics.cogs_match import renaming_match, semantic_match
 from hf_sysgen.evaluation.metrics.comp import comp
 from hf_sysgen.evaluation.metrics.sequences import exact_match, perplexity, shares
-from hf_sysgen.evaluation.metrics.summary import natural, summarize, summarize_text, summarize_translations
+from hf_sysgen.evaluation.metrics.summary import natural_sort_key, summarize, summarize_text, summarize_translations
 from hf_sysgen.results.predictions import GraphRow, ModelingRow, Row, read_predictions
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import PREDICTIONS, RESULTS, Record
@@ -172,7 +172,7 @@ def _grouped(rows: Rows, field: str) -> dict[Any, list[Row]]:
     for row in rows:
         if (value := getattr(row, field, None)) is not None:
             groups.setdefault(value, []).append(row)
-    return dict(sorted(groups.items(), key=lambda item: natural(str(item[0]))))
+    return dict(sorted(groups.items(), key=lambda item: natural_sort_key(str(item[0]))))
 
 
 def _setup_of(record: Record, split: str) -> str:

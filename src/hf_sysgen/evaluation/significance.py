@@ -37,7 +37,7 @@ class Significance(NamedTuple):
     p_value: float
 
 
-def match_test(first: Sequence[bool], second: Sequence[bool]) -> Significance:
+def mcnemar_test(first: Sequence[bool], second: Sequence[bool]) -> Significance:
     """
     McNemar's exact test of two models on the same examples (accuracy, COMP). Under the null hypothesis, if only one
     model is right, it is each of the two with probability 1/2.
@@ -130,15 +130,15 @@ def runs_test(first: str | Path, second: str | Path, metric: str = "accuracy", s
 
     Args:
         first, second: folders with `results.json` and `predictions.jsonl`, of one benchmark and config.
-        metric: `accuracy` or `comp`, by `match_test`; `bleu`, by `bleu_test` in the benchmark's setup; or a number per
-            example, such as `loss`, by `permutation_test`.
+        metric: `accuracy` or `comp`, by `mcnemar_test`; `bleu`, by `bleu_test` in the benchmark's setup; or a number
+            per example, such as `loss`, by `permutation_test`.
 
     Raises:
         UserError: the runs are not of the same examples, or these have no such metric; a folder holds no
             finished run.
     """
     if metric in MATCHED:
-        return match_test(*runs_hits(first, second, metric, split))
+        return mcnemar_test(*runs_hits(first, second, metric, split))
     names, before, after = _predictions(first, second, split)
     if metric == "bleu":
         _texts(before, after, split, metric)

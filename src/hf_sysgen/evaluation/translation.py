@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from hf_sysgen.data.text.splits import IGNORED
 from hf_sysgen.evaluation.decoding import teacher_forced_logits
-from hf_sysgen.evaluation.evaluate import Columns, cut, evaluating
+from hf_sysgen.evaluation.evaluate import Columns, chunks, evaluating
 from hf_sysgen.results.predictions import TranslationRow
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ def has_comp(benchmark: str, split: str) -> bool:
     return benchmark == "noun_adjective" and split == "test"
 
 
-def search_settings(eos_id: int, beams: int = 5, length_penalty: float = 1.0, max_length: int = 200) -> dict[str, Any]:
+def fairseq_generation_kwargs(
+    eos_id: int, beams: int = 5, length_penalty: float = 1.0, max_length: int = 200
+) -> dict[str, Any]:
     """
     Arguments of `generate` that search as fairseq's SequenceGenerator does (sequence_generator.py:294-425).
 
@@ -124,7 +126,7 @@ def evaluate_translations(
     order = rows[np.argsort(split.sources.lengths[rows], kind="stable")][rank::world]
     records = []
     with evaluating(model):
-        for batch_rows in cut(order, batch_size):
+        for batch_rows in chunks(order, batch_size):
             batch = _judged(model, split, batch_rows, label_smoothing)
             if decode:
                 texts = _translated(model, split, batch_rows, tokenizer, brief)

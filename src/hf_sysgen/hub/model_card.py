@@ -36,7 +36,7 @@ SCORES = {
 LENGTHS = 12
 
 
-def cell_mark(record: Record) -> str:
+def cell_tag(record: Record) -> str:
     """The tag of a repository with the checkpoints of this record's cell."""
     return f"{TAG}-{file_name(record.name)}"
 
@@ -74,7 +74,7 @@ def model_card(
         library_name="transformers",
         pipeline_tag=_pipeline(main, benchmark),
         base_model=_base_model(recipe),
-        tags=[TAG, cell_mark(main), recipe.model.type, "systematic-generalization", "compositional-generalization"],
+        tags=[TAG, cell_tag(main), recipe.model.type, "systematic-generalization", "compositional-generalization"],
         model_name=main.name,
         eval_results=list(eval_results(main, benchmark, dataset)) if is_last else None,
         datasets=[dataset] if dataset else None,
@@ -98,7 +98,7 @@ def model_card(
         batch=_batch(recipe),
         versions=", ".join(f"{name} {version}" for name, version in records[0].versions.items()),
         hash=main.recipe_hash,
-        recipe=dump_recipe(main.without_places().recipe),
+        recipe=dump_recipe(main.without_local_paths().recipe),
         licences=_licences(benchmark, config),
         origin=f"from {paper.authors}, {paper.title}" if paper else "of no paper that this package has",
         homepage=benchmark.homepage,
@@ -179,7 +179,7 @@ def _base_model(recipe: Recipe) -> str | None:
     return pretrained if pretrained and is_hub_id(pretrained) else None
 
 
-def what_is(model_type: str) -> str:
+def describe_model_type(model_type: str) -> str:
     """
     What the config class of a model type says that it is, in its `title`; for a user's own model without one, its
     model type. Raises UserError: no such model is known.
@@ -197,7 +197,7 @@ def what_is(model_type: str) -> str:
 
 
 def _about(record: Record, benchmark: BenchmarkInfo, config: ConfigInfo) -> str:
-    what, pretrained = what_is(record.recipe.model.type), record.recipe.model.pretrained
+    what, pretrained = describe_model_type(record.recipe.model.type), record.recipe.model.pretrained
     origin = f" from the pretrained `{pretrained}`" if pretrained else ""
     if (kept := record.pretrained) is not None:
         commit = f"commit {kept.commit}, " if kept.commit else ""

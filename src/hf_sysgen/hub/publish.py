@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_sysgen.data.info import unknown
+from hf_sysgen.data.info import unknown_name_error
 from hf_sysgen.data.registry import list_benchmarks
 from hf_sysgen.errors import UserError
 from hf_sysgen.hub.publish_dataset import publish_dataset
@@ -45,7 +45,7 @@ def publish(
     benchmarks = [benchmark.name for benchmark in list_benchmarks()]
     is_data = what in benchmarks
     if not is_data and what not in zoo_names() and not Path(what).is_dir():
-        raise unknown("benchmark, model of the zoo or folder of runs", what, [*benchmarks, *zoo_names()])
+        raise unknown_name_error("benchmark, model of the zoo or folder of runs", what, [*benchmarks, *zoo_names()])
     for key, value in ((for_models if is_data else for_data) or {}).items():
         if value:
             option = f"--{key.removesuffix('s') if key == 'configs' else key}".replace("_", "-")

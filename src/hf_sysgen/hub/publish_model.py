@@ -15,7 +15,7 @@ import yaml
 
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import file_name
-from hf_sysgen.hub.model_card import cell_mark, citations, leaderboard_entries, model_card
+from hf_sysgen.hub.model_card import cell_tag, citations, leaderboard_entries, model_card
 from hf_sysgen.hub.repository import CARD, CITATION, Published, Repository, space_for
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import MODEL, RESULTS, Record, write_record
@@ -92,7 +92,7 @@ def publish_model(
     runs = find_runs(run)
     records = sibling_records(runs)
     found = [one for path in reversed(runs) for one in _checkpoints(path, checkpoints)]
-    repository = Repository(repo_id, "model", cell_mark(records[0]), private, collection, dry_run, folder, api)
+    repository = Repository(repo_id, "model", cell_tag(records[0]), private, collection, dry_run, folder, api)
     names = {one.tag: _what(one) for one in reversed(found)}
     done = []
     for one in found:
@@ -232,4 +232,4 @@ def _write_files(one: Checkpoint, folder: Path, dataset: str | None) -> None:
         path = folder / ".eval_results" / f"{one.record.recipe.data.benchmark}.yaml"
         path.parent.mkdir()
         path.write_text(yaml.safe_dump(entries, sort_keys=False), encoding="utf-8")
-    write_record(folder / RESULTS, one.record.without_places())
+    write_record(folder / RESULTS, one.record.without_local_paths())

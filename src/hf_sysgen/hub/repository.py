@@ -15,7 +15,7 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, Repository
 from huggingface_hub.utils import validate_repo_id
 from huggingface_hub.utils.sha import sha_fileobj
 
-from hf_sysgen.errors import UserError, no_space, one_line
+from hf_sysgen.errors import UserError, is_disk_full, one_line
 from hf_sysgen.reports.papers import paper_of, papers
 from hf_sysgen.results.record import new_folder
 
@@ -207,7 +207,7 @@ def space_for(what: str, folder: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if not no_space(error):
+        if not is_disk_full(error):
             raise
         raise UserError(
             f"no space left in {folder} ({one_line(error)}) for {what}; set TMPDIR to a folder on another disk"

@@ -26,18 +26,18 @@ def eager_attention_forward(
     attention_mask: torch.Tensor | None,
     scaling: float,
     dropout: float = 0.0,
-    blind: torch.Tensor | None = None,
+    fully_masked: torch.Tensor | None = None,
     **kwargs,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """
     softmax(query key^T * scaling + attention_mask) value, with the weights: ((B, Q, H, D), (B, H, Q, K)). Queries that
-    are `blind` (B, H, Q, 1) have weights of zero.
+    are `fully_masked` (B, H, Q, 1) have weights of zero.
     """
     scores = torch.matmul(query * scaling, key.transpose(2, 3))  # (B, H, Q, K)
     scores = masked(scores, attention_mask)
     weights = softmax(scores)
-    if blind is not None:
-        weights = weights.masked_fill(blind, 0.0)
+    if fully_masked is not None:
+        weights = weights.masked_fill(fully_masked, 0.0)
     weights = apply_dropout(weights.to(query.dtype), dropout, module.training)
     return torch.matmul(weights, value).transpose(1, 2), weights
 

@@ -9,10 +9,10 @@ from transformers.modeling_utils import PreTrainedModel
 
 if TYPE_CHECKING:
     # so that a checkpoint includes pipelines.py, which is imported only to build a pipeline
-    from .pipelines import OwnPipeline as OwnPipeline
+    from .pipelines import SysgenPipeline as SysgenPipeline
 
 
-def answer_auto_model(config: PreTrainedConfig, headless: type[PreTrainedModel]):
+def set_auto_map(config: PreTrainedConfig, headless: type[PreTrainedModel]):
     """Let `AutoModel` load the model without its head from the remote code of a checkpoint with one."""
     config.auto_map = (getattr(config, "auto_map", None) or {}) | {
         "AutoModel": f"{headless.__module__.rpartition('.')[2]}.{headless.__name__}"
@@ -27,14 +27,14 @@ PIPELINES = {
 }
 
 
-def answer_pipeline(model: PreTrainedModel):
+def set_pipeline(model: PreTrainedModel):
     """Let `pipeline(model=..., trust_remote_code=True)` find the pipeline of a checkpoint of this model."""
     for ending, (task, pipeline, auto_class) in PIPELINES.items():
         if type(model).__name__.endswith(ending):
             model.config.custom_pipelines = {task: {"impl": f"pipelines.{pipeline}", "pt": [auto_class]}}
 
 
-def state_tying(model: PreTrainedModel):
+def record_tying(model: PreTrainedModel):
     """
     Set `config.tie_word_embeddings` to whether embeddings and head are really tied. Other tools overwrite the field:
     PEFT compares the head with the encoder's embeddings, but the head may be tied to the decoder's.
@@ -85,7 +85,7 @@ class SysgenPreTrainedModel(PreTrainedModel):
         the config says whether tables are tied as they are.
         """
         if self.base_model is not self:
-            answer_auto_model(self.config, type(self.base_model))
-            answer_pipeline(self)
-        state_tying(self)
+            set_auto_map(self.config, type(self.base_model))
+            set_pipeline(self)
+        record_tying(self)
         super().save_pretrained(*args, **kwargs)

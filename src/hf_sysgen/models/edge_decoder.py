@@ -86,7 +86,7 @@ class EdgeDecoder(EdgePreTrainedModel):
             state = self.first_state(inputs_embeds, encoder_hidden_states)
             if past_key_values is not None:
                 past_key_values.source_length = source
-            with_weights = self.asks_for("attentions", output_attentions)
+            with_weights = self.is_requested("attentions", output_attentions)
             state = self.rounds(state, mask, source, past_key_values, with_weights)
             read = loops(state)[:, source:] if loop else state[:, source, source:]
             return BaseModelOutputWithPast(last_hidden_state=read, past_key_values=past_key_values)

@@ -22,7 +22,7 @@ class EdgePreTrainedModel(SysgenPreTrainedModel):
     _no_split_modules = ["EdgeLayer"]  # noqa: RUF012
     _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
 
-    def asks_for(self, output: str, value: bool | None) -> bool:
+    def is_requested(self, output: str, value: bool | None) -> bool:
         """Whether a call asks for `"attentions"` or `"hidden_states"`: its argument, or else the config."""
         return bool(getattr(self.config, f"output_{output}") if value is None else value)
 
@@ -125,8 +125,8 @@ class EdgeEncoder(EdgePreTrainedModel):
         mask = attention_mask if node_mask is None else node_mask
         mask = None if mask is None else mask.bool()
         state = self.first_state(input_ids, edge_ids, inputs_embeds, mask)
-        with_weights = self.asks_for("attentions", output_attentions)
-        recording = with_weights or self.asks_for("hidden_states", output_hidden_states)
+        with_weights = self.is_requested("attentions", output_attentions)
+        recording = with_weights or self.is_requested("hidden_states", output_hidden_states)
         if self.config.length_buckets == 1 or mask is None or recording or torch.compiler.is_compiling():
             return BaseModelOutput(last_hidden_state=self.rounds(state, mask, with_weights=with_weights))
         whole = torch.zeros_like(state)

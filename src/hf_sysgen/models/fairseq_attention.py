@@ -91,11 +91,11 @@ class FixedSpanSelfAttention(PositionsWithoutWeights, FairseqSelfAttention):
         **kwargs,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         allowed = attention_mask if attention_mask.dtype == torch.bool else attention_mask >= 0
-        blind = ~allowed.any(-1)[..., None]  # (B, 1, Q, 1)
-        # blind queries see everything, so that no kernel divides by a sum of zero; what they read is dropped
-        output, weights = super().read(query, key, value, allowed | blind, blind=blind, **kwargs)
-        # where there are weights, those of the blind are zero
-        return output if weights is not None else output.masked_fill(blind.transpose(1, 2), 0.0), weights
+        fully_masked = ~allowed.any(-1)[..., None]  # (B, 1, Q, 1)
+        # fully masked queries see everything, so that no kernel divides by a sum of zero; what they read is dropped
+        output, weights = super().read(query, key, value, allowed | fully_masked, fully_masked=fully_masked, **kwargs)
+        # where there are weights, those of fully masked queries are zero
+        return output if weights is not None else output.masked_fill(fully_masked.transpose(1, 2), 0.0), weights
 
 
 class T5SelfAttention(PositionsWithoutWeights, FairseqSelfAttention):

@@ -56,7 +56,7 @@ class LstmCell(nn.RNNCellBase):
         return o.sigmoid() * cell.tanh(), cell
 
 
-def kept(real: torch.Tensor | None, after: State, before: State) -> State:
+def keep_padding_state(real: torch.Tensor | None, after: State, before: State) -> State:
     """The new state for real rows (B,), the previous state for padding."""
     if real is None:
         return after
@@ -64,7 +64,7 @@ def kept(real: torch.Tensor | None, after: State, before: State) -> State:
     return torch.where(moved, after[0], before[0]), torch.where(moved, after[1], before[1])
 
 
-def over_columns(
+def scan_columns(
     step: Callable[[States, torch.Tensor, torch.Tensor | None], tuple[States, Sequence[torch.Tensor]]],
     states: States,
     inputs: torch.Tensor,
@@ -117,11 +117,11 @@ class LstmLayer(GradientCheckpointingLayer):
         """
 
         def step(states: States, projected: torch.Tensor, moved: torch.Tensor | None):
-            state = kept(moved, self.cell(projected, states[0]), states[0])
+            state = keep_padding_state(moved, self.cell(projected, states[0]), states[0])
             return [state], state
 
         zeros = inputs.new_zeros(inputs.shape[0], self.cell.hidden_size)
-        hidden, cells = over_columns(step, [(zeros, zeros.clone())], self.cell(inputs), real)
+        hidden, cells = scan_columns(step, [(zeros, zeros.clone())], self.cell(inputs), real)
         return hidden, cells
 
 
@@ -198,15 +198,15 @@ class LstmDecoderStack(GradientCheckpointingLayer):
             if self.attention is not None:
                 found, weights = self.attention(states[-1][0], keys, values, source_real)
                 found_weights.append(weights)
-            states = [kept(moved, self.cells[0](projected, states[0], found), states[0]), *states[1:]]
+            states = [keep_padding_state(moved, self.cells[0](projected, states[0], found), states[0]), *states[1:]]
             for layer, cell in enumerate(self.cells[1:], start=1):
                 below = cell(dropout(states[layer - 1][0], self.dropout, self.training))
-                states[layer] = kept(moved, cell(below, states[layer]), states[layer])
+                states[layer] = keep_padding_state(moved, cell(below, states[layer]), states[layer])
             top = states[-1][0]
             output = top if found is None else torch.cat((top, found.to(top.dtype)), dim=-1)
             hidden, cells = (torch.stack(parts, dim=1) for parts in zip(*states, strict=True))
             return states, (output, hidden, cells, *found_weights)
 
         before = list(zip(hidden.unbind(1), cells.unbind(1), strict=True))
-        output, hidden, cells, *weights = over_columns(step, before, self.cells[0](inputs), real)
+        output, hidden, cells, *weights = scan_columns(step, before, self.cells[0](inputs), real)
         return output, weights[0][:, None] if weights else None, hidden.transpose(1, 2), cells.transpose(1, 2)

@@ -189,11 +189,11 @@ class LstmSeq2SeqForConditionalGeneration(LstmPreTrainedModel, Seq2SeqLM):
         if not self.training or self.config.teacher_forcing == 1:
             return given
         with torch.no_grad():
-            own = self.own_words(given[:, :1], given.shape[1], **source)
+            own = self.predicted_input(given[:, :1], given.shape[1], **source)
         is_taught = torch.rand(len(given), 1, device=given.device) < self.config.teacher_forcing
         return torch.where(is_taught, given, own)
 
-    def own_words(
+    def predicted_input(
         self,
         start: torch.Tensor,
         length: int,

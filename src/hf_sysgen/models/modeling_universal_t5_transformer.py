@@ -12,14 +12,14 @@ from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from transformers.utils import can_return_tuple
 
-from .base import answer_auto_model, answer_pipeline, state_tying
+from .base import record_tying, set_auto_map, set_pipeline
 from .configuration_universal_t5_transformer import UniversalT5TransformerConfig
 from .generation import SysgenGenerationMixin
 from .registry import register
 from .seq2seq import ShiftedLabels, token_loss
 
 
-class Slot:
+class CacheLayerView:
     """One depth's layer of a cache, shown as layer 0 to a block that always uses index 0."""
 
     def __init__(self, cache: Cache, depth: int):
@@ -38,15 +38,15 @@ class Slot:
 
 
 class DepthCache(EncoderDecoderCache):
-    """[`Slot`] of self-attention and of cross-attention."""
+    """[`CacheLayerView`] of self-attention and of cross-attention."""
 
     def __init__(self, cache: EncoderDecoderCache, depth: int):
-        self.self_attention_cache = Slot(cache.self_attention_cache, depth)
-        self.cross_attention_cache = Slot(cache.cross_attention_cache, depth)
+        self.self_attention_cache = CacheLayerView(cache.self_attention_cache, depth)
+        self.cross_attention_cache = CacheLayerView(cache.cross_attention_cache, depth)
         self.is_updated = {0: cache.is_updated.get(depth, False)}
 
 
-class OneBlock(nn.Module):
+class SharedBlock(nn.Module):
     """
     One shared block that acts as the list of a stack's blocks (`reuse_first_block`, cfq/train.py:163-169). It exists
     once, so adapters and quantization change it once. Iteration yields it once per depth, each time with its own cache
@@ -79,7 +79,7 @@ class OneBlock(nn.Module):
         return (partial(self.at, depth) for depth in range(self.depth))
 
 
-class Universal:
+class SharedBlockMixin:
     """Makes T5 universal: each of its stacks has one block."""
 
     encoder: Any
@@ -88,7 +88,7 @@ class Universal:
     def __init__(self, config):
         super().__init__(config)
         for stack in (self.encoder, self.decoder):
-            stack.block = OneBlock(stack.block[0], len(stack.block))
+            stack.block = SharedBlock(stack.block[0], len(stack.block))
 
     @classmethod
     def is_custom_code(cls) -> bool:
@@ -100,7 +100,7 @@ class Universal:
 
 
 @register
-class UniversalT5TransformerModel(Universal, T5Model):
+class UniversalT5TransformerModel(SharedBlockMixin, T5Model):
     """
     Identical to transformers' [`T5Model`] except:
     - one block per stack, applied at every depth.
@@ -113,7 +113,7 @@ class UniversalT5TransformerModel(Universal, T5Model):
 
 @register
 class UniversalT5TransformerForConditionalGeneration(
-    Universal, ShiftedLabels, SysgenGenerationMixin, T5ForConditionalGeneration
+    SharedBlockMixin, ShiftedLabels, SysgenGenerationMixin, T5ForConditionalGeneration
 ):
     """
     Identical to transformers' [`T5ForConditionalGeneration`] except:
@@ -179,9 +179,9 @@ class UniversalT5TransformerForConditionalGeneration(
 
     def save_pretrained(self, *args, **kwargs):
         """As in transformers; `AutoModel` also loads the remote code of the checkpoint."""
-        answer_auto_model(self.config, UniversalT5TransformerModel)
-        answer_pipeline(self)
-        state_tying(self)
+        set_auto_map(self.config, UniversalT5TransformerModel)
+        set_pipeline(self)
+        record_tying(self)
         super().save_pretrained(*args, **kwargs)
 
 

@@ -6,7 +6,7 @@ import torch
 from transformers.pipelines import Pipeline
 
 
-class OwnPipeline(Pipeline):
+class SysgenPipeline(Pipeline):
     """Texts in, answers out; other arguments are passed to the model."""
 
     _load_tokenizer = True
@@ -22,7 +22,7 @@ class OwnPipeline(Pipeline):
         return {**inputs, "words": self.tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())}
 
 
-class SequencePipeline(OwnPipeline):
+class SequencePipeline(SysgenPipeline):
     """What an encoder-decoder writes for a source: [{"generated_text": ...}]. Takes the arguments of `generate`."""
 
     def _forward(self, inputs: dict[str, Any], **options) -> torch.Tensor:
@@ -34,7 +34,7 @@ class SequencePipeline(OwnPipeline):
         return [{"generated_text": text} for text in texts]
 
 
-class GraphPipeline(OwnPipeline):
+class GraphPipeline(SysgenPipeline):
     """
     The semantic graph over a sentence: for each word its place, its label of each kind, and the place of its parent,
     which is its own where it has none.

@@ -15,7 +15,7 @@ PRODUCTS = {"cpu": 1 << 19, "cuda": 1 << 26}
 SCORES = {"cpu": 1 << 20, "cuda": 1 << 26}
 
 
-class Arena:
+class Workspace:
     """Buffers that every chunk reuses: allocating new memory takes longer than the computation."""
 
     def __init__(self, dtype: torch.dtype, device: torch.device):
@@ -34,11 +34,11 @@ class Arena:
         return self.take(name, *tensor.shape).copy_(tensor)
 
     def working(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
-        """In the arena's type; copied only if it has another one."""
+        """In the workspace's type; copied only if it has another one."""
         return tensor if tensor.dtype == self.dtype else self.gather(name, tensor)
 
     def total(self, name: str, summand: torch.Tensor, first: slice, nodes: int) -> torch.Tensor:
-        """The summand, added to those of earlier first nodes of these examples, in the arena's type."""
+        """The summand, added to those of earlier first nodes of these examples, in the workspace's type."""
         if first.stop - first.start == nodes:
             return summand
         total = self.take(name, *summand.shape)
@@ -70,11 +70,11 @@ def chunks(batch: int, nodes: int, heads: int, size: int) -> Iterator[tuple[slic
 
 
 def factors(
-    arena: Arena, part: torch.Tensor, first: slice, alpha: torch.Tensor
+    workspace: Workspace, part: torch.Tensor, first: slice, alpha: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """alpha (b, H, l, I, j) as (b, I, l, j, H, 1), and of part (b, N, N, 4, H, D) left (b, I, l, H, D) and right."""
-    left, right = arena.working("left", part[:, first, :, 2]), arena.working("right", part[:, :, :, 3])
-    return arena.gather("alpha", alpha.permute(0, 3, 2, 4, 1))[..., None], left, right
+    left, right = workspace.working("left", part[:, first, :, 2]), workspace.working("right", part[:, :, :, 3])
+    return workspace.gather("alpha", alpha.permute(0, 3, 2, 4, 1))[..., None], left, right
 
 
 def by_middle(
@@ -84,16 +84,16 @@ def by_middle(
     return zip(alpha.unbind(2), left.unsqueeze(2).unbind(3), right.unsqueeze(1).unbind(2), strict=True)
 
 
-def add_up(arena: Arena, part: torch.Tensor, first: slice, alpha: torch.Tensor, size: int) -> torch.Tensor:
+def add_up(workspace: Workspace, part: torch.Tensor, first: slice, alpha: torch.Tensor, size: int) -> torch.Tensor:
     """
     alpha (b, H, l, I, j) with both values of part (b, N, N, 4, H, D): sums over l, (b, I, j, H, D), with at most `size`
     numbers in a block, but of at least one i.
     """
     batch, nodes, _, _, heads, width = part.shape
-    alpha, left, right = factors(arena, part, first, alpha)
-    sums = arena.take("sums", batch, left.shape[1], nodes, heads, width)
+    alpha, left, right = factors(workspace, part, first, alpha)
+    sums = workspace.take("sums", batch, left.shape[1], nodes, heads, width)
     for a, u, o, w in blocks((alpha, left, sums), right, size // (nodes * heads * width)):
-        product = arena.take("product", *o.shape)
+        product = workspace.take("product", *o.shape)
         for middle, (a_l, u_l, w_l) in enumerate(by_middle(a, u, w)):
             torch.mul(u_l, w_l, out=product)
             if middle:
@@ -104,7 +104,7 @@ def add_up(arena: Arena, part: torch.Tensor, first: slice, alpha: torch.Tensor, 
 
 
 def gradients_of(
-    arena: Arena, part: torch.Tensor, first: slice, alpha: torch.Tensor, d_output: torch.Tensor, size: int
+    workspace: Workspace, part: torch.Tensor, first: slice, alpha: torch.Tensor, d_output: torch.Tensor, size: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """
     Gradients of left (b, I, l, H, D), of right (b, l, j, H, D) as far as these i go, and alpha dalpha (b, H, l, I, j).
@@ -118,21 +118,21 @@ def gradients_of(
         size: most numbers in a block, which has those of one l at least.
     """
     batch, some, nodes, heads, width = d_output.shape
-    alpha, left, right = factors(arena, part, first, alpha)
-    d_left = arena.take("d_left", batch, some, nodes, heads, width)
-    d_right = arena.take("d_right", batch, nodes, nodes, heads, width)
-    d_alpha = arena.take("d_alpha", batch, nodes, some, nodes, heads)
+    alpha, left, right = factors(workspace, part, first, alpha)
+    d_left = workspace.take("d_left", batch, some, nodes, heads, width)
+    d_right = workspace.take("d_right", batch, nodes, nodes, heads, width)
+    d_alpha = workspace.take("d_alpha", batch, nodes, some, nodes, heads)
     tensors = (alpha, left, right, d_output, d_left, d_right, d_alpha)
     rows = max(size // (some * nodes * heads * width), 1)
     for a, u, w, d_o, d_u, d_w, d_a in zip(*(tensor.split(rows) for tensor in tensors), strict=True):
-        s, product = arena.take("s", *d_o.shape), arena.take("product", *d_o.shape)  # (b, i, j, H, D), of one l
+        s, product = workspace.take("s", *d_o.shape), workspace.take("product", *d_o.shape)  # (b, i, j, H, D), of one l
         sums = zip(d_u.unbind(2), d_w.unbind(1), d_a.unbind(1), strict=True)  # of every l
         for (a_l, u_l, w_l), (d_u_l, d_w_l, d_a_l) in zip(by_middle(a, u, w), sums, strict=True):
             torch.mul(d_o, a_l, out=s)
             torch.sum(torch.mul(s, u_l, out=product), 1, out=d_w_l)
             torch.sum(s.mul_(w_l), 2, out=d_u_l)
             torch.sum(s.mul_(u_l), -1, out=d_a_l)
-    return d_left, d_right, arena.gather("d_scores", d_alpha.permute(0, 4, 1, 2, 3))
+    return d_left, d_right, workspace.gather("d_scores", d_alpha.permute(0, 4, 1, 2, 3))
 
 
 def plan(projected: torch.Tensor) -> tuple[list[tuple[slice, slice]], int]:
@@ -143,15 +143,15 @@ def plan(projected: torch.Tensor) -> tuple[list[tuple[slice, slice]], int]:
 
 
 def scores_of(
-    arena: Arena, part: torch.Tensor, first: slice, node_mask: torch.Tensor | None, source_length: int | None
+    workspace: Workspace, part: torch.Tensor, first: slice, node_mask: torch.Tensor | None, source_length: int | None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Scaled queries (G, I, D) and keys (G, j, D) of every l, and scores (b, H, l, I, j), of b examples."""
     nodes, heads, width = part.shape[1], *part.shape[4:]
-    query = arena.gather("query", part[:, first, :, 0].permute(0, 3, 2, 1, 4)).mul_(1 / math.sqrt(width))
-    key = arena.gather("key", part[:, :, :, 1].permute(0, 3, 1, 2, 4)).view(-1, nodes, width)
+    query = workspace.gather("query", part[:, first, :, 0].permute(0, 3, 2, 1, 4)).mul_(1 / math.sqrt(width))
+    key = workspace.gather("key", part[:, :, :, 1].permute(0, 3, 1, 2, 4)).view(-1, nodes, width)
     some = query.shape[3]
     query = query.view(-1, some, width)
-    scores = arena.take("scores", len(query), some, nodes)
+    scores = workspace.take("scores", len(query), some, nodes)
     torch.bmm(query, key.transpose(1, 2), out=scores)
     scores = scores.view(-1, heads, nodes, some, nodes)
     if node_mask is not None:
@@ -162,13 +162,13 @@ def scores_of(
     return query, key, scores
 
 
-def drop_mask(arena: Arena, weights: torch.Tensor, dropout: float, seed: int) -> torch.Tensor:
+def drop_mask(workspace: Workspace, weights: torch.Tensor, dropout: float, seed: int) -> torch.Tensor:
     """0 with probability `dropout`, rounded to a multiple of 2^-16, else 1 / the probability of the rest."""
     generator = torch.Generator(weights.device).manual_seed(seed)
     dropped, count = min(round(dropout * 65536), 65535), weights.numel()
     draws = torch.empty((count + 3) // 4, dtype=torch.int64, device=weights.device)
     draws = draws.random_(-(2**63), None, generator=generator).view(torch.int16)[:count]
-    kept = arena.take("kept", *weights.shape).copy_((draws >= dropped - 32768).view(weights.shape))
+    kept = workspace.take("kept", *weights.shape).copy_((draws >= dropped - 32768).view(weights.shape))
     return kept.mul_(65536 / (65536 - dropped))
 
 
@@ -196,12 +196,12 @@ def run_forward(
     """
     output, log_sums = empty_results(projected)
     batch = projected.shape[0]
-    arena = Arena(log_sums.dtype, projected.device)
+    workspace = Workspace(log_sums.dtype, projected.device)
     steps, size = plan(projected)
     with torch.autocast(projected.device.type, enabled=False):
         for some, first in steps:
             part, mask = projected[some], None if node_mask is None else node_mask[some]
-            _, _, alpha = scores_of(arena, part, first, mask, source_length)
+            _, _, alpha = scores_of(workspace, part, first, mask, source_length)
             largest = alpha.amax(2, keepdim=True)
             largest.masked_fill_(largest == -math.inf, 0)
             sums = alpha.sub_(largest).exp_().sum(2, keepdim=True)
@@ -209,8 +209,8 @@ def run_forward(
             log_sums[some, :, :, first] = largest.add_(sums.log())
             alpha.div_(sums)
             if dropout:
-                alpha.mul_(drop_mask(arena, alpha, dropout, int(seed) + some.start + batch * first.start))
-            output[some, first] = add_up(arena, part, first, alpha, size)
+                alpha.mul_(drop_mask(workspace, alpha, dropout, int(seed) + some.start + batch * first.start))
+            output[some, first] = add_up(workspace, part, first, alpha, size)
     return output, log_sums
 
 
@@ -226,28 +226,28 @@ def run_backward(
 ) -> torch.Tensor:
     """The gradient of `projected`; arguments and results as of `run_forward`. Scores are computed again."""
     batch, nodes, _, _, heads, width = projected.shape
-    arena = Arena(log_sums.dtype, projected.device)
+    workspace = Workspace(log_sums.dtype, projected.device)
     gradient = torch.empty_like(projected)
     steps, size = plan(projected)
     with torch.autocast(projected.device.type, enabled=False):
         for some, first in steps:
             part, target, mask = projected[some], gradient[some], None if node_mask is None else node_mask[some]
-            query, key, alpha = scores_of(arena, part, first, mask, source_length)
+            query, key, alpha = scores_of(workspace, part, first, mask, source_length)
             alpha.sub_(log_sums[some, :, :, first]).exp_()
             kept = alpha
             if dropout:
-                kept = drop_mask(arena, alpha, dropout, int(seed) + some.start + batch * first.start).mul_(alpha)
-            d_out = arena.gather("d_out", d_output[some, first])
-            d_left, d_right, d_scores = gradients_of(arena, part, first, kept, d_out, size)
+                kept = drop_mask(workspace, alpha, dropout, int(seed) + some.start + batch * first.start).mul_(alpha)
+            d_out = workspace.gather("d_out", d_output[some, first])
+            d_left, d_right, d_scores = gradients_of(workspace, part, first, kept, d_out, size)
             means = (d_out * output[some, first]).sum(-1).permute(0, 3, 1, 2)[:, :, None]
             d_scores = d_scores.sub_(alpha.mul_(means)).view(-1, d_out.shape[1], nodes)
-            d_query = torch.bmm(d_scores, key, out=arena.take("d_query", *query.shape))
-            d_key = torch.bmm(d_scores.transpose(1, 2), query, out=arena.take("d_key", *key.shape))
+            d_query = torch.bmm(d_scores, key, out=workspace.take("d_query", *query.shape))
+            d_key = torch.bmm(d_scores.transpose(1, 2), query, out=workspace.take("d_key", *key.shape))
             shape = (len(part), heads, nodes, -1, width)
             target[:, first, :, 0] = d_query.mul_(1 / math.sqrt(width)).view(shape).permute(0, 3, 2, 1, 4)
             target[:, first, :, 2] = d_left
-            target[:, :, :, 1] = arena.total("keys", d_key.view(shape).permute(0, 2, 3, 1, 4), first, nodes)
-            target[:, :, :, 3] = arena.total("rights", d_right, first, nodes)
+            target[:, :, :, 1] = workspace.total("keys", d_key.view(shape).permute(0, 2, 3, 1, 4), first, nodes)
+            target[:, :, :, 3] = workspace.total("rights", d_right, first, nodes)
     return gradient
 
 

@@ -13,7 +13,7 @@ from hf_sysgen.reports.papers import (
     Paper,
     Table,
     find_tables,
-    whole_of,
+    full_budget_recipe,
 )
 from hf_sysgen.results.record import Record
 
@@ -75,7 +75,7 @@ class Comparison:
         """The verdict of the runs with the largest share of the paper's budget, or why there is none."""
         if self.verdicts:
             return self.verdicts[0]
-        if self.cell.able:
+        if self.cell.has_recipe:
             return NOT_MEASURED
         return NO_RECIPE if self.cell.mean is not None else NO_NUMBER
 
@@ -138,10 +138,10 @@ def _summary(name: str, cells: Sequence[Comparison]) -> Summary:
     done = [cell for cell in cells if cell.ours]
     verdicts = Counter(cell.verdict for cell in done if cell.cell.unit != "count")
     counts = sum(cell.cell.unit == "count" for cell in done)
-    return Summary(name, sum(cell.cell.able for cell in cells), verdicts, counts)
+    return Summary(name, sum(cell.cell.has_recipe for cell in cells), verdicts, counts)
 
 
-def reproduce(name: str, records: Sequence[Record]) -> list[TableReport]:
+def compare_with_papers(name: str, records: Sequence[Record]) -> list[TableReport]:
     """
     Compare records with the papers' tables. The shipped recipes are the papers' setups; differences and budgets are
     relative to them.
@@ -155,7 +155,7 @@ def reproduce(name: str, records: Sequence[Record]) -> list[TableReport]:
     """
     by_recipe = defaultdict(list)
     for record in records:
-        by_recipe[whole_of(record.file)].append(record)
+        by_recipe[full_budget_recipe(record.file)].append(record)
     return [
         TableReport(paper, table, {row: _row(table, cells, by_recipe) for row, cells in table.cells.items()})
         for paper, table in find_tables(name)
@@ -240,12 +240,12 @@ def difference_interval(cell: Cell, table: Table, ours: Measurement) -> tuple[fl
         freedom = variance**2 / (parts[0] ** 2 / (count - 1) + parts[1] ** 2 / (theirs - 1))
     if table.statistic == "median":
         variance *= math.pi / 2
-    half = student(freedom) * math.sqrt(variance) + cell.rounding
+    half = t_quantile(freedom) * math.sqrt(variance) + cell.rounding
     centre = (ours.median if table.statistic == "median" else ours.mean) - cell.mean
     return centre - half, centre + half
 
 
-def student(freedom: float) -> float:
+def t_quantile(freedom: float) -> float:
     """The two-sided 95 % point of Student's t."""
     from scipy.special import stdtrit
 

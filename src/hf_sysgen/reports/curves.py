@@ -36,7 +36,7 @@ def plot_accuracies(records: Sequence[Record], path: str | Path) -> None:
         UserError: the file cannot be written.
     """
     check_picture(path)
-    called = told_apart([record.recipe.model.type.replace("_", " ") for record in records], records)
+    called = distinct_labels([record.recipe.model.type.replace("_", " ") for record in records], records)
     lines = [
         Line(name, points, dashed=split == "validation")
         for name, record in zip(called, records, strict=True)
@@ -52,7 +52,7 @@ def plot_accuracies(records: Sequence[Record], path: str | Path) -> None:
     save(draw_panels([panel], panel_size=(7.0, 4.0)), path)
 
 
-def told_apart(models: Sequence[str], records: Sequence[Record]) -> list[str]:
+def distinct_labels(models: Sequence[str], records: Sequence[Record]) -> list[str]:
     """Labels of runs: their models, or their names if two have the same model, with seeds if two have the same name."""
     if len(set(models)) == len(models):
         return list(models)

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.config.fields import SECTIONS, changes_of
+from hf_sysgen.config.fields import SECTIONS, effect_of
 from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.errors import UserError
@@ -124,10 +124,10 @@ def means(parts: Sequence[Sequence[Measurement]]) -> list[Measurement]:
     return [replace(firsts[0], values=values, seeds=tuple(seeds), records=records)]
 
 
-def unplaced(records: Iterable[Record]) -> list[list[Record]]:
+def runs_without_cell(records: Iterable[Record]) -> list[list[Record]]:
     """The runs that belong to no cell of any table, over seeds, in the order of their names."""
     runs = [cell.run for paper in papers() for table in paper.tables for cell in table if cell.run]
-    outside = (one for one in records if not any(run.is_of(one.file, one.overrides) for run in runs))
+    outside = (one for one in records if not any(run.matches(one.file, one.overrides) for run in runs))
     return sorted(by_cell(outside), key=lambda cell: cell[0].name)
 
 
@@ -139,13 +139,13 @@ def shipped_recipe(name: str) -> Recipe:
 
 def measurements(cell: Cell, table: Table, by_recipe: Mapping[str, Sequence[Record]]) -> list[Measurement]:
     run = cell.run
-    if run is None or not any(run.is_of(one.file, one.overrides) for one in by_recipe.get(run.recipe, ())):
+    if run is None or not any(run.matches(one.file, one.overrides) for one in by_recipe.get(run.recipe, ())):
         return []
     setup = run.setup(shipped_recipe(run.recipe))
     groups: dict[tuple[str, str, Any], dict[int, Record]] = defaultdict(dict)
     # the paper's precision last: of two runs of a seed that one counts
     for record in sorted(by_recipe[run.recipe], key=lambda one: not _other_precision(one, setup)):
-        if measured(record, run.measure) is not None and run.is_of(record.file, record.overrides):
+        if measured(record, run.measure) is not None and run.matches(record.file, record.overrides):
             # one run per seed: a copy of its record does not count
             length = f"{record.recipe.epochs} epochs" if _ended_by_epochs(record) else record.steps
             groups[record.file, record.recipe.cell_without(*PRECISION), length][record.seed] = record
@@ -231,7 +231,7 @@ def _changes(record: Record, setup: Recipe, choices: Sequence[str] = ()) -> tupl
     changes = [
         (key, ours, theirs)
         for key, ours, theirs in _differing(record.recipe.to_dict(), setup.to_dict())
-        if changes_of(key) == "result" and key not in (*PRECISION, *choices)
+        if effect_of(key) == "result" and key not in (*PRECISION, *choices)
     ]
     # the file may leave out a value that the run chose
     both = record.recipe.flat(), setup.flat()

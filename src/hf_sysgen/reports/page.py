@@ -11,7 +11,7 @@ from hf_sysgen import __version__
 from hf_sysgen.reports import comparison
 from hf_sysgen.reports.comparison import INTERVAL, RULE, Comparison, TableReport, summarize
 from hf_sysgen.reports.curves import SERIES, Curve, Point, draw_comparison, draw_curves
-from hf_sysgen.reports.matching import Collection, unplaced
+from hf_sysgen.reports.matching import Collection, runs_without_cell
 from hf_sysgen.reports.report import SUMMARY, UNITS, headline, label, measured_cells, number, remarks, summary_rows
 from hf_sysgen.results.cells import by_cell, labels
 from hf_sysgen.results.record import CategoryScore, Record
@@ -74,7 +74,7 @@ def page(reports: Sequence[TableReport], found: Collection) -> str:
         cell=_cell,
         remarks=remarks,
         runs=_runs(records),
-        unplaced=labels(unplaced(records)),
+        unplaced=labels(runs_without_cell(records)),
     )
 
 
@@ -152,7 +152,7 @@ class RunGroup:
 
 
 def _cell(report: TableReport, one: Comparison) -> Shown:
-    if not report.table.compared or (not one.cell.able and one.cell.mean is None):
+    if not report.table.compared or (not one.cell.has_recipe and one.cell.mean is None):
         return Shown(one.cell.printed)
     ours = None
     if one.ours:

@@ -17,7 +17,7 @@ from hf_sysgen.reports.comparison import (
     TableReport,
     summarize,
 )
-from hf_sysgen.reports.matching import Collection, Measurement, unplaced
+from hf_sysgen.reports.matching import Collection, Measurement, runs_without_cell
 from hf_sysgen.reports.papers import Cell, Table
 from hf_sysgen.results.cells import labels
 from hf_sysgen.results.record import Record, SplitMetrics
@@ -181,7 +181,7 @@ def rule() -> str:
     )
 
 
-def terminal(reports: Sequence[TableReport], found: Collection, with_rule: bool = False) -> str:
+def terminal_report(reports: Sequence[TableReport], found: Collection, with_rule: bool = False) -> str:
     """Tables for the terminal, with every cell; below, the rule or where it is; and the files that were skipped."""
     parts = []
     for report in reports:
@@ -193,7 +193,7 @@ def terminal(reports: Sequence[TableReport], found: Collection, with_rule: bool 
     return "\n\n".join([*parts, *_skipped(found)])
 
 
-def document(reports: Sequence[TableReport], found: Collection) -> str:
+def markdown_report(reports: Sequence[TableReport], found: Collection) -> str:
     """Markdown: the cells that were measured, table by table, which tables have none, and runs outside the tables."""
     parts = ["# Our results and the papers'"]
     if rows := summary_rows(reports):
@@ -201,7 +201,7 @@ def document(reports: Sequence[TableReport], found: Collection) -> str:
     parts.append(rule())
     for report in reports:
         if report.measured:
-            able = sum(cell.cell.able for cell in report)
+            able = sum(cell.cell.has_recipe for cell in report)
             parts += [
                 f"## {title(report)}",
                 report.table.caption,
@@ -222,7 +222,7 @@ def _plain(rows: Iterable[Sequence[str]]) -> Iterator[list[str]]:
 
 
 def _other_runs(records: Iterable[Record]) -> Iterator[tuple[str, ...]]:
-    cells = unplaced(records)
+    cells = runs_without_cell(records)
     for name, cell in zip(labels(cells), cells, strict=True):
         for split in cell[0].splits:
             found = headline([one.splits[split] for one in cell if split in one.splits])

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hf_sysgen.errors import UserError
-from hf_sysgen.files import write_whole
-from hf_sysgen.reports.comparison import reproduce
+from hf_sysgen.files import write_atomic
+from hf_sysgen.reports.comparison import compare_with_papers
 from hf_sysgen.reports.matching import collect
 from hf_sysgen.reports.page import page
-from hf_sysgen.reports.report import document, terminal
+from hf_sysgen.reports.report import markdown_report, terminal_report
 
 
 def write_report(name: str, folders: Sequence[Path], output: Path | None) -> str:
@@ -40,9 +40,9 @@ def write_report(name: str, folders: Sequence[Path], output: Path | None) -> str
         if not folder.is_dir():
             raise UserError(f"{folder}: is not a folder; give the folders of runs with --runs")
     found = collect(folders)
-    reports = reproduce(name, [record for _, record in found.records])
+    reports = compare_with_papers(name, [record for _, record in found.records])
     if output is None:
-        return terminal(reports, found)
+        return terminal_report(reports, found)
     texts = {}
     if output.suffix == ".html":
         if name != "all":
@@ -51,13 +51,13 @@ def write_report(name: str, folders: Sequence[Path], output: Path | None) -> str
             found = dataclasses.replace(found, records=kept)
         texts[output] = page(reports, found)
         if name == "all":
-            texts[output.with_suffix(".md")] = document(reports, found)
+            texts[output.with_suffix(".md")] = markdown_report(reports, found)
     else:
-        text = f"{terminal(reports, found, name == 'all')}\n" if output.suffix == ".txt" else document(reports, found)
-        texts[output] = text
+        text = f"{terminal_report(reports, found, name == 'all')}\n"
+        texts[output] = text if output.suffix == ".txt" else markdown_report(reports, found)
     for path, text in texts.items():
         try:
-            write_whole(path, text)
+            write_atomic(path, text)
         except OSError as error:
             raise UserError(f"{path}: cannot be written: {error}") from error
     cells = sum(len(report.measured) for report in reports)

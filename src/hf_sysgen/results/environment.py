@@ -11,12 +11,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from hf_sysgen import __version__
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 
 STARTS = "starts.json"
 
 
-class Start(BaseModel):
+class RunStart(BaseModel):
     """One start of a run whose updates are part of its weights."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
@@ -29,7 +29,7 @@ class Start(BaseModel):
     """The update after which it began; `None` if unknown: version 1 kept the last start without its step."""
 
 
-_STARTS = TypeAdapter(list[Start])
+_STARTS = TypeAdapter(list[RunStart])
 
 
 def environment() -> dict[str, Any]:
@@ -52,7 +52,7 @@ def environment() -> dict[str, Any]:
     }
 
 
-def starts_of(run_dir: Path, step: int, here: Mapping[str, Any]) -> list[Start]:
+def starts_of(run_dir: Path, step: int, here: Mapping[str, Any]) -> list[RunStart]:
     """
     The starts of a run that now starts after `step` updates, this start last. Starts whose updates are lost, because
     the run resumed from an earlier checkpoint, are left out.
@@ -64,14 +64,14 @@ def starts_of(run_dir: Path, step: int, here: Mapping[str, Any]) -> list[Start]:
         before = _STARTS.validate_json((run_dir / STARTS).read_bytes())
     except (OSError, ValidationError):
         # a run of an older version; of a new run it is left out below
-        before = [Start(commit=None, versions={}, step=0)]
+        before = [RunStart(commit=None, versions={}, step=0)]
     kept = [start for start in before if (start.step or 0) < step]
-    return [*kept, Start(commit=here["git_commit"], versions=here["versions"], step=step)]
+    return [*kept, RunStart(commit=here["git_commit"], versions=here["versions"], step=step)]
 
 
-def write_starts(run_dir: Path, starts: list[Start]) -> None:
+def write_starts(run_dir: Path, starts: list[RunStart]) -> None:
     """Save the starts for the next one."""
-    write_whole(run_dir / STARTS, _STARTS.dump_json(starts, indent=1).decode() + "\n")
+    write_atomic(run_dir / STARTS, _STARTS.dump_json(starts, indent=1).decode() + "\n")
 
 
 def cpu_name() -> str:

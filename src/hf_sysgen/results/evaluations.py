@@ -10,9 +10,9 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from hf_sysgen.errors import UserError
-from hf_sysgen.files import read_whole, write_whole
+from hf_sysgen.files import read_whole, write_atomic
 from hf_sysgen.results.predictions import Judged
-from hf_sysgen.results.record import fault
+from hf_sysgen.results.record import first_error
 
 EVALUATIONS = "evaluations"
 
@@ -45,7 +45,7 @@ def write_evaluation(run_dir: Path, split: str, step: int, records: Iterable[Jud
         "losses": [round(one["loss"], 6) for one in measured],
         "exact": [int(one["exact"]) for one in measured],
     }
-    write_whole(run_dir / EVALUATIONS / f"{split}-{step:08}.json", json.dumps(content) + "\n")
+    write_atomic(run_dir / EVALUATIONS / f"{split}-{step:08}.json", json.dumps(content) + "\n")
 
 
 def read_evaluations(run_dir: Path, split: str) -> list[Evaluation]:
@@ -65,7 +65,7 @@ def read_evaluations(run_dir: Path, split: str) -> list[Evaluation]:
         try:
             found.append(_EVALUATION.validate_json(read_whole(file)))
         except ValidationError as error:
-            raise UserError(f"{file}: {fault(error)}") from error
+            raise UserError(f"{file}: {first_error(error)}") from error
         except OSError as error:
             raise UserError(f"{file}: cannot be read: {error}") from error
     return found

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Protocol, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
 
 from hf_sysgen.errors import UserError
-from hf_sysgen.files import read_whole, write_whole
-from hf_sysgen.results.record import fault
+from hf_sysgen.files import read_whole, write_atomic
+from hf_sysgen.results.record import first_error
 
 
 class Judged(Protocol):
@@ -159,7 +159,7 @@ ROW: TypeAdapter[Row] = TypeAdapter(
 def write_predictions(path: str | Path, rows: Iterable[Row]) -> None:
     """Write one JSON object per line; a number that is not finite becomes null."""
     lines = (json.dumps(_finite(row.model_dump(exclude_unset=True)), allow_nan=False) + "\n" for row in rows)
-    write_whole(path, "".join(lines))
+    write_atomic(path, "".join(lines))
 
 
 def _finite(value: Any) -> Any:
@@ -186,7 +186,7 @@ def read_predictions(path: str | Path, split: str | None = None) -> list[Row]:
         try:
             rows.append(ROW.validate_json(line))
         except ValidationError as error:
-            raise UserError(f"{path}: line {number}: {fault(error)}") from error
+            raise UserError(f"{path}: line {number}: {first_error(error)}") from error
     found = [row for row in rows if split in (None, row.split)]
     if not found:
         there = ", ".join(dict.fromkeys(row.split for row in rows)) or "nothing"

@@ -10,8 +10,8 @@ from pydantic_core import from_json
 
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import read_whole
-from hf_sysgen.results.record import SCHEMA_VERSION, Record, cut, fault
-from hf_sysgen.results.version1 import converted
+from hf_sysgen.results.record import SCHEMA_VERSION, Record, first_error, shorten
+from hf_sysgen.results.version1 import from_version1
 
 
 def read_record(path: str | Path) -> Record:
@@ -25,15 +25,15 @@ def read_record(path: str | Path) -> Record:
         text = read_whole(path)
         content = from_json(text, allow_inf_nan=False)
     except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot read results: {cut(error)}") from error
+        raise UserError(f"{path}: cannot read results: {shorten(error)}") from error
     if not isinstance(content, dict):
         raise UserError(f"{path}: cannot read results: a record is a JSON object")
     version = content.get("schema_version")
     if version not in (1, SCHEMA_VERSION):
-        raise UserError(f"{path}: schema_version is {cut(version)}; this version reads 1 and {SCHEMA_VERSION}")
+        raise UserError(f"{path}: schema_version is {shorten(version)}; this version reads 1 and {SCHEMA_VERSION}")
     try:
-        return Record.model_validate_json(json.dumps(converted(content)) if version == 1 else text)
+        return Record.model_validate_json(json.dumps(from_version1(content)) if version == 1 else text)
     except ValidationError as error:
-        raise UserError(f"{path}: {fault(error)}") from error
+        raise UserError(f"{path}: {first_error(error)}") from error
     except UserError as error:
         raise UserError(f"{path}: {error}") from error

@@ -13,8 +13,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.errors import UserError
-from hf_sysgen.files import file_name, write_whole
-from hf_sysgen.results.environment import Start
+from hf_sysgen.files import file_name, write_atomic
+from hf_sysgen.results.environment import RunStart
 
 SCHEMA_VERSION = 2
 RESULTS, PREDICTIONS, METRICS, MODEL = "results.json", "predictions.jsonl", "metrics.json", "model"
@@ -81,7 +81,7 @@ class SplitMetrics(_Typed):
         return {key: getattr(self, key) for key in named if key in self.model_fields_set} | (self.model_extra or {})
 
 
-class Logged(_Typed):
+class LogEntry(_Typed):
     """The log entry of an update. Numbers that settings of the Trainer add are kept under their names."""
 
     model_config = ConfigDict(extra="allow")
@@ -96,7 +96,7 @@ class Logged(_Typed):
     """Split -> metric -> number, on the examples that evaluations during training take."""
 
     @classmethod
-    def of(cls, entry: Mapping[str, Any], splits: Iterable[str]) -> Logged:
+    def of(cls, entry: Mapping[str, Any], splits: Iterable[str]) -> LogEntry:
         """From an entry of the Trainer's log, where a metric of a split is `eval_SPLIT_METRIC`."""
         fields = {
             key: value
@@ -157,10 +157,10 @@ class Record(_Typed):
     example: str | None = None
     """An input for the model's card."""
     splits: dict[str, SplitMetrics]
-    history: list[Logged]
+    history: list[LogEntry]
     train_seconds: float
     num_processes: int
-    starts: Annotated[list[Start], Field(min_length=1)]
+    starts: Annotated[list[RunStart], Field(min_length=1)]
     """The starts that the weights come from, the last one last."""
     environment: Environment
 
@@ -218,26 +218,26 @@ class Record(_Typed):
         """Its path in a folder of kept records: PAPER/NAME-seedN.json, like the recipe's in recipes/."""
         return folder / Path(self.file).parent / f"{file_name(self.name)}-seed{self.seed}.json"
 
-    def without_places(self) -> Record:
+    def without_local_paths(self) -> Record:
         """The record without folders of this machine; no result depends on them."""
-        recipe = self.recipe.with_(**{"output_dir": None, "data.data_dir": None})
+        recipe = self.recipe.replace(**{"output_dir": None, "data.data_dir": None})
         return self.model_copy(update={"recipe": recipe})
 
 
 def write_record(path: str | Path, record: Record) -> None:
     """Write a record; a kill leaves the old file or the new one."""
-    write_whole(path, json.dumps(record.model_dump(mode="json"), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_atomic(path, json.dumps(record.model_dump(mode="json"), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def fault(error: ValidationError) -> str:
+def first_error(error: ValidationError) -> str:
     """The first error in one line: key, expected type, value."""
     first = error.errors(include_url=False)[0]
     key = _short(".".join(map(str, first["loc"]))) or "record"
     told = first["type"] in ("missing", "json_invalid")
-    return f"{key}: {_short(first['msg'])}" + ("" if told else f", got {cut(first['input'])}")
+    return f"{key}: {_short(first['msg'])}" + ("" if told else f", got {shorten(first['input'])}")
 
 
-def cut(value: Any) -> str:
+def shorten(value: Any) -> str:
     """A value or an error, cut to fit a one-line message."""
     try:
         text = str(value) if isinstance(value, Exception) else repr(value)

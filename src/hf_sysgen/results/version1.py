@@ -8,16 +8,16 @@ from typing import Any
 
 from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.migrate import migrate_keys, migrated_values
-from hf_sysgen.config.recipe import Recipe, recipe_of
+from hf_sysgen.config.recipe import Recipe, build_recipe
 from hf_sysgen.errors import UserError
-from hf_sysgen.results.record import SCHEMA_VERSION, Logged, cut
+from hf_sysgen.results.record import SCHEMA_VERSION, LogEntry, shorten
 
 # longer names end in a hash
 LONGEST_NAME = 160
 TYPES = {"name": str, "recipe": dict, "splits": dict, "history": list, "versions": dict}
 
 
-def converted(old: Mapping[str, Any]) -> dict[str, Any]:
+def from_version1(old: Mapping[str, Any]) -> dict[str, Any]:
     """
     A record of version 1 as one of version 2; its values are not checked yet.
 
@@ -27,18 +27,18 @@ def converted(old: Mapping[str, Any]) -> dict[str, Any]:
     """
     for key, kind in TYPES.items():
         if not isinstance(old.get(key), kind):
-            raise UserError(f"{key}: is {cut(old[key]) if key in old else 'missing'}, not a {kind.__name__}")
+            raise UserError(f"{key}: is {shorten(old[key]) if key in old else 'missing'}, not a {kind.__name__}")
     for index, entry in enumerate(old["history"]):
         if not isinstance(entry, dict):
-            raise UserError(f"history.{index}: is {cut(entry)}, not an object")
+            raise UserError(f"history.{index}: is {shorten(entry)}, not an object")
     try:
         sections = migrate_keys(old["recipe"])
-        recipe = recipe_of(sections)
+        recipe = build_recipe(sections)
         overrides = _overrides(old["name"], old["recipe"], recipe)
     except (LookupError, TypeError, AttributeError) as error:
-        raise UserError(f"recipe: is not a recipe of version 1 ({cut(error)})") from error
+        raise UserError(f"recipe: is not a recipe of version 1 ({shorten(error)})") from error
     kept = ("seed", "steps", "best_step", "num_parameters", "example", "train_seconds", "num_processes")
-    entries = [Logged.of(entry, old["splits"]) for entry in old["history"]]
+    entries = [LogEntry.of(entry, old["splits"]) for entry in old["history"]]
     return {
         "schema_version": SCHEMA_VERSION,
         "file": _file(old["name"]),

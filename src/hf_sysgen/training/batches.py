@@ -23,7 +23,7 @@ class Split(Protocol):
     def by_length(self, rows: np.ndarray) -> np.ndarray:
         """The rows, sorted so that neighbours need about equally much padding."""
 
-    def side_lengths(self) -> tuple[np.ndarray, np.ndarray]:
+    def source_target_lengths(self) -> tuple[np.ndarray, np.ndarray]:
         """Tokens (or nodes) of each example's source and of its target, (N,) each."""
 
 
@@ -104,7 +104,7 @@ class StepBatches:
             self._epoch = (epoch, np.random.default_rng((self.seed, epoch)).permutation(total))
         return self._epoch[1][index * self.batch_size : (index + 1) * self.batch_size]
 
-    def pieces(self, step: int) -> list[np.ndarray]:
+    def micro_batches(self, step: int) -> list[np.ndarray]:
         """The rows of update `step` cut into parts * world pieces; each process takes every world-th."""
         rows = self.rows(step)
         if self.parts > 1:
@@ -116,7 +116,7 @@ class StepBatches:
 
     def __iter__(self) -> Iterator[np.ndarray]:
         for step in range(self.first_step, self.steps):
-            yield from self.pieces(step)[self.rank :: self.world]
+            yield from self.micro_batches(step)[self.rank :: self.world]
 
     def save(self, folder: Path) -> None:
         """Nothing: batches are a function of the update."""
@@ -167,7 +167,7 @@ class MaxTokensBatches(StepBatches):
         rows = np.arange(len(split))
         if resample is not None:
             rows = np.random.default_rng((seed, resample)).integers(len(split), size=resample)
-        sources, targets = split.side_lengths()
+        sources, targets = split.source_target_lengths()
         self.batches = [rows[batch] for batch in pack(sources[rows], targets[rows], max_tokens, seed)]
         self._epoch = (-1, np.empty(0, np.int64))
 
@@ -188,7 +188,7 @@ class MaxTokensBatches(StepBatches):
     def rows(self, step: int) -> np.ndarray:
         return np.concatenate(self.batches_of(step))
 
-    def pieces(self, step: int) -> list[np.ndarray]:
+    def micro_batches(self, step: int) -> list[np.ndarray]:
         batches = self.batches_of(step)
         batches += [np.empty(0, np.int64)] * (self.batches_per_update - len(batches))
         count = self.parts * self.world // self.batches_per_update

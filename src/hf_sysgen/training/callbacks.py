@@ -100,7 +100,7 @@ class Progress(TrainerCallback):
             self.bar = None
 
 
-class Milestones(TrainerCallback):
+class UpdateHooks(TrainerCallback):
     """Calls the trainer after each update and each checkpoint."""
 
     def __init__(self, trainer: SysgenTrainer):

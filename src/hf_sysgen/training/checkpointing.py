@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hf_sysgen.errors import RunFailed, UserError
-from hf_sysgen.files import unlike_mark
+from hf_sysgen.files import first_difference_from_manifest
 
 # what the Trainer calls them; whatever else is in a run's folder is its user's
 _NAME = re.compile(r"checkpoint-(?:0|[1-9][0-9]*)")
@@ -20,14 +20,14 @@ def checkpoints_of(run_dir: Path) -> list[Path]:
     return sorted(found, key=step_of)
 
 
-def check_whole(checkpoint: Path) -> None:
+def check_intact(checkpoint: Path) -> None:
     """
-    Compare a checkpoint's files with what its mark lists, if anything.
+    Compare a checkpoint's files with what its manifest lists, if anything.
 
     Raises:
         UserError: one is absent or has another content.
     """
-    if (found := unlike_mark(checkpoint)) is not None:
+    if (found := first_difference_from_manifest(checkpoint)) is not None:
         name, what = found
         raise UserError(
             f"{checkpoint / name} {what}: remove {checkpoint}, and the run resumes from the one before it, or begins "
@@ -36,8 +36,8 @@ def check_whole(checkpoint: Path) -> None:
 
 
 def check_best(checkpoint: Path) -> None:
-    """As `check_whole`, of one that holds the best weights, which no other can replace."""
-    if (found := unlike_mark(checkpoint)) is not None:
+    """As `check_intact`, of one that holds the best weights, which no other can replace."""
+    if (found := first_difference_from_manifest(checkpoint)) is not None:
         name, what = found
         raise UserError(
             f"{checkpoint / name}, of the best weights so far, {what}: restore an intact copy, or remove "
@@ -46,14 +46,14 @@ def check_best(checkpoint: Path) -> None:
 
 
 @contextlib.contextmanager
-def going_on_from(checkpoint: Path) -> Iterator[None]:
-    """After an error, `check_whole`. Errors of an unchanged checkpoint, or of one without a mark, stay as they are."""
+def report_damage(checkpoint: Path) -> Iterator[None]:
+    """After an error, `check_intact`. Errors of an unchanged checkpoint, or one with no manifest, stay as they are."""
     try:
         yield
     except (UserError, RunFailed):
         raise
     except Exception:  # each kind of file has errors of its own
-        check_whole(checkpoint)
+        check_intact(checkpoint)
         raise
 
 

@@ -12,7 +12,7 @@ from hf_sysgen.evaluation.commands import metrics_table
 from hf_sysgen.training.run import quiet_libraries, run_recipe
 
 
-def judge_in_context(
+def evaluate_in_context(
     checkpoint: str,
     benchmark: str,
     config: str | None,

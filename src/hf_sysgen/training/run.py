@@ -20,18 +20,18 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.integrations import get_available_reporting_integrations
 
-from hf_sysgen.config.errors import RecipeError, cut
-from hf_sysgen.config.fields import BY_KEY, changes_of
+from hf_sysgen.config.errors import RecipeError, shorten
+from hf_sysgen.config.fields import BY_KEY, effect_of
 from hf_sysgen.config.io import dump_recipe, read_recipe
-from hf_sysgen.config.model_fields import filled, own_fields
+from hf_sysgen.config.model_fields import flat_with_defaults, own_fields
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.trainer_fields import THEIRS
-from hf_sysgen.cpu import fast_products, keep_memory
+from hf_sysgen.cpu import keep_memory
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import RunFailed, UserError, one_line
 from hf_sysgen.evaluation.checkpoints import checkpoint_folder, is_hub_id, weight_files
 from hf_sysgen.evaluation.evaluate import evaluating
-from hf_sysgen.files import digest_of, is_complete, is_unfinished, locked, write_whole
+from hf_sysgen.files import is_complete, is_unfinished, locked, sha256_of, write_atomic
 from hf_sysgen.model_types import heads_of
 from hf_sysgen.results.environment import environment, starts_of, write_starts
 from hf_sysgen.results.predictions import Row, write_predictions
@@ -41,14 +41,14 @@ from hf_sysgen.results.record import (
     PREDICTIONS,
     RESULTS,
     SCHEMA_VERSION,
-    Logged,
+    LogEntry,
     Pretrained,
     Record,
     write_record,
 )
 from hf_sysgen.training.adapters import with_adapters
 from hf_sysgen.training.batches import Batches
-from hf_sysgen.training.checkpointing import checkpoints_of, going_on_from, step_of
+from hf_sysgen.training.checkpointing import checkpoints_of, report_damage, step_of
 from hf_sysgen.training.tasks.base import Task
 from hf_sysgen.training.tasks.pretraining import require_text_of_run
 from hf_sysgen.training.tasks.registry import prepare_task
@@ -67,11 +67,11 @@ RECIPE_COPY = "recipe.yaml"
 LOCK = ".lock"
 # the task of benchmarks that are streams of text
 TEXT = "language_modeling"
-# `being_trained` itself holds the lock, for a moment
+# `is_training` itself holds the lock, for a moment
 ATTEMPTS, WAIT_SECONDS = 5, 0.1
 
 
-def being_trained(run_dir: Path) -> bool:
+def is_training(run_dir: Path) -> bool:
     """Whether a process trains in this folder, however it was started."""
     if not (run_dir / LOCK).exists():
         return False
@@ -98,7 +98,7 @@ def attention_of(recipe: Recipe) -> str:
         raise RecipeError(f"{key}=sdpa: {recipe.model.type} has no such attention; use auto or eager", key)
     if recipe.model.attn_implementation != "auto":
         return recipe.model.attn_implementation
-    fields = filled(recipe)
+    fields = flat_with_defaults(recipe)
     # None where the checkpoint to fine-tune decides it
     rate = fields.get("model.attention_dropout", fields.get("model.dropout"))
     # PyTorch has no fused CPU kernel with dropout; its fallback is slower than the plain form
@@ -143,7 +143,7 @@ def naming_fields(recipe: Recipe, usual: str | None = None) -> Iterator[None]:
         found += [name for name, value in given.items() if isinstance(value, str) and len(value) > 4 and value in said]
         if (name := next(iter(found), usual)) is not None:
             value = getattr(recipe.training, name, None)
-            raise RecipeError(f"training.{name}={cut(value)}: {said}", f"training.{name}") from error
+            raise RecipeError(f"training.{name}={shorten(value)}: {said}", f"training.{name}") from error
         if isinstance(error, ValueError):
             raise RecipeError(f"training: {said}", "training") from error
         raise
@@ -163,14 +163,14 @@ def check_optimizer(trainer: SysgenTrainer) -> None:
         trainer.create_optimizer()
 
 
-def check_reads(trainer: SysgenTrainer) -> None:
+def check_longest_examples(trainer: SysgenTrainer) -> None:
     """
     Run the model on the longest examples of each split, so that an error shows before hours of training.
 
     Raises:
         RecipeError: it cannot.
     """
-    model = trainer.plain_model
+    model = trainer.unwrapped_model
     device = next(model.parameters()).device
     if device.type != trainer.args.device.type or benchmark_info(trainer.recipe.data.benchmark).task == TEXT:
         # weights that are yet to be shared out; text whose length is the recipe's own
@@ -178,7 +178,7 @@ def check_reads(trainer: SysgenTrainer) -> None:
     gpus = [device] if device.type == "cuda" else []
     with torch.no_grad(), evaluating(model), torch.random.fork_rng(gpus):
         for name, split in trainer.splits.items():
-            longest = np.unique([lengths.argmax() for lengths in split.side_lengths()])
+            longest = np.unique([lengths.argmax() for lengths in split.source_target_lengths()])
             batch = {key: tensor.to(device) for key, tensor in split[longest].items()}
             try:
                 model(**batch)
@@ -199,14 +199,16 @@ def check_run_dir(recipe: Recipe) -> Path:
     copy = run_dir / RECIPE_COPY
     if copy.exists():
         other = read_recipe(copy)
-        ours, theirs = filled(recipe), filled(other)
+        ours, theirs = flat_with_defaults(recipe), flat_with_defaults(other)
         pretraining = benchmark_info(recipe.data.benchmark).task == TEXT
         free = ("nothing", "rounding") if pretraining else ("nothing",)
         differing = sorted(
-            key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key) and changes_of(key) not in free
+            key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key) and effect_of(key) not in free
         )
         if differing:
-            changes = ", ".join(f"{key}: {cut(theirs.get(key))} there, {cut(ours.get(key))} here" for key in differing)
+            changes = ", ".join(
+                f"{key}: {shorten(theirs.get(key))} there, {shorten(ours.get(key))} here" for key in differing
+            )
             raise RecipeError(
                 f"output_dir: {run_dir} holds a run of another recipe ({changes}); choose another output_dir, or "
                 "remove that folder",
@@ -216,7 +218,7 @@ def check_run_dir(recipe: Recipe) -> Path:
         if recipe.data.data_dir != other.data.data_dir and checkpoints:
             # also for a finished run; the same text may have been moved
             checkpoint = checkpoints[-1]
-            with going_on_from(checkpoint):
+            with report_damage(checkpoint):
                 require_text_of_run(recipe, checkpoint)
         if recipe.evaluation.save_example_losses and not other.evaluation.save_example_losses:
             key = "evaluation.save_example_losses"
@@ -278,9 +280,9 @@ def run_recipe(recipe: Recipe) -> Record:
                 f"{recipe.data.config} lacks; use null",
                 "evaluation.early_stopping",
             )
-        if stopping.metric not in task.monitored:
+        if stopping.metric not in task.eval_metrics:
             key = "evaluation.early_stopping.metric"
-            known = [name for name in task.monitored if name in ("loss", "accuracy", "bleu")]
+            known = [name for name in task.eval_metrics if name in ("loss", "accuracy", "bleu")]
             raise RecipeError(
                 f"{key}={stopping.metric} is not measured on {recipe.data.benchmark} during training; use one of "
                 f"{', '.join(known)}",
@@ -302,7 +304,7 @@ def run_recipe(recipe: Recipe) -> Record:
         raise RecipeError(f"output_dir: cannot write to {recipe.run_dir}: {error}", "output_dir") from error
     if recipe.in_context is None:
         check_optimizer(trainer)
-        check_reads(trainer)
+        check_longest_examples(trainer)
     with _locked_folder(recipe.run_dir, trainer):
         # another process may have finished it meanwhile; the first process decides for all, since views of a shared
         # folder may differ
@@ -339,7 +341,6 @@ def _locked_folder(run_dir: Path, trainer: SysgenTrainer) -> Iterator[None]:
         yield
 
 
-@fast_products()
 def _train_and_judge(
     recipe: Recipe, model: PreTrainedModel, task: Task, trainer: SysgenTrainer, batches: Batches
 ) -> Record:
@@ -347,14 +348,14 @@ def _train_and_judge(
         checkpoint = last_checkpoint(recipe.run_dir)
     if checkpoint is not None:
         # raises before anything is written, if the checkpoint is of other text
-        with going_on_from(checkpoint):
+        with report_damage(checkpoint):
             batches.load(checkpoint)
     try:
         # now, because the checkout may change during training
         surroundings = environment()
         starts = starts_of(recipe.run_dir, step_of(checkpoint) if checkpoint else 0, surroundings)
         if trainer.args.should_save:
-            write_whole(recipe.run_dir / RECIPE_COPY, dump_recipe(recipe))
+            write_atomic(recipe.run_dir / RECIPE_COPY, dump_recipe(recipe))
             write_starts(recipe.run_dir, starts)
     except OSError as error:
         raise RecipeError(f"output_dir: cannot write to {recipe.run_dir}: {error}", "output_dir") from error
@@ -368,7 +369,7 @@ def _train_and_judge(
     for name in task.splits:
         if not len(judged := task.final_rows(name)):
             continue
-        records = task.readable(trainer.predict_split(name, judged, final=True), name)
+        records = task.to_rows(trainer.predict_split(name, judged, final=True), name)
         summaries[name] = task.summarize(records, name)
         rows += records
     if recipe.in_context is None:
@@ -392,7 +393,7 @@ def _train_and_judge(
             "trained_parameters": None if recipe.peft is None else model.num_parameters(only_trainable=True),
             "example": _example(rows),
             "splits": summaries,
-            "history": [Logged.of(entry, task.splits) for entry in read_history(trainer.state)],
+            "history": [LogEntry.of(entry, task.splits) for entry in read_history(trainer.state)],
             "train_seconds": round(trainer.clock.seconds, 2),
             "num_processes": trainer.args.world_size,
             "starts": starts,
@@ -413,7 +414,7 @@ def _pretrained(recipe: Recipe) -> Pretrained | None:
     if name is None:
         return None
     folder = checkpoint_folder(name, recipe.model.revision)
-    hashes = [digest_of(file) for file in weight_files(folder)]
+    hashes = [sha256_of(file) for file in weight_files(folder)]
     whole = hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
     return Pretrained(name=name, commit=folder.name if is_hub_id(name) else None, sha256=whole)
 

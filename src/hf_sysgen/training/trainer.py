@@ -32,15 +32,16 @@ from transformers.trainer_callback import PrinterCallback
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.sections import MaxTokens
+from hf_sysgen.cpu import fast_products
 from hf_sysgen.errors import RunFailed, one_line
-from hf_sysgen.files import COMPLETE, is_complete, mark_complete, replace_marked
+from hf_sysgen.files import COMPLETE, is_complete, replace_marked, write_manifest
 from hf_sysgen.models.seq2seq import SOURCE_INPUTS
 from hf_sysgen.results.evaluations import write_evaluation
 from hf_sysgen.results.predictions import Judged
 from hf_sysgen.training.adapters import merged
 from hf_sysgen.training.batches import Batches, StepBatches, parts_of_max_tokens
-from hf_sysgen.training.callbacks import Clock, Milestones, Progress
-from hf_sysgen.training.checkpointing import check_best, check_whole, checkpoints_of, going_on_from, step_of
+from hf_sysgen.training.callbacks import Clock, Progress, UpdateHooks
+from hf_sysgen.training.checkpointing import check_best, check_intact, checkpoints_of, report_damage, step_of
 from hf_sysgen.training.schedules import learning_rate_of
 from hf_sysgen.training.tasks.base import Task
 
@@ -73,9 +74,9 @@ class SysgenTrainer(Seq2SeqTrainer):
                 f"training.kept_steps={list(kept)} must end by step {steps}, where batches.epochs={recipe.epochs} do",
                 "training.kept_steps",
             )
-        recipe = recipe.with_(**{"training.max_steps": steps})
+        recipe = recipe.replace(**{"training.max_steps": steps})
         self.recipe, self.task, self.splits = recipe, task, task.splits
-        callbacks: list[TrainerCallback] = [Clock(), Progress(), Milestones(self)]
+        callbacks: list[TrainerCallback] = [Clock(), Progress(), UpdateHooks(self)]
         if (stopping := recipe.evaluation.early_stopping) is not None:
             callbacks.append(EarlyStoppingCallback(stopping.patience))
         super().__init__(
@@ -88,7 +89,7 @@ class SysgenTrainer(Seq2SeqTrainer):
         )
         for unwanted in (ProgressCallback, PrinterCallback):
             self.remove_callback(unwanted)
-        model.register_load_state_dict_post_hook(forget_tied)
+        model.register_load_state_dict_post_hook(drop_tied_keys)
         self.loss_sum = torch.tensor(0.0, device=self.args.device)
 
     def smoothed_loss(self, outputs, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int) -> torch.Tensor:
@@ -114,6 +115,7 @@ class SysgenTrainer(Seq2SeqTrainer):
             inputs = {**inputs, "decoder_input_ids": read}
         return super().compute_loss(model, inputs, *args, **kwargs)
 
+    @fast_products()
     def training_step(self, *args, **kwargs) -> torch.Tensor:
         loss = super().training_step(*args, **kwargs)
         # NaN and infinity stay in the sum, which is read only now and then, because reading waits for the device
@@ -121,7 +123,7 @@ class SysgenTrainer(Seq2SeqTrainer):
         return loss
 
     @property
-    def plain_model(self) -> Any:
+    def unwrapped_model(self) -> Any:
         """The model without wrappers. Sharded and compiled, `model` is the compiled wrapper."""
         return self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
 
@@ -167,8 +169,8 @@ class SysgenTrainer(Seq2SeqTrainer):
             return super().train(**kwargs)
         checkpoint = Path(resume_from_checkpoint)
         # first, because the Trainer ignores some missing files
-        check_whole(checkpoint)
-        with going_on_from(checkpoint):
+        check_intact(checkpoint)
+        with report_damage(checkpoint):
             state: Any = state_to_resume(checkpoint)
             with self.accelerator.main_process_first():
                 point_to_best(checkpoint, state)
@@ -184,7 +186,7 @@ class SysgenTrainer(Seq2SeqTrainer):
         rows = np.arange(len(split)) if rows is None else rows
         attention, compiled = self.recipe.model.attn_implementation, self.recipe.training.torch_compile
         with (
-            without_autocast(self.plain_model) as model,
+            without_autocast(self.unwrapped_model) as model,
             # training chose for its dropout; without dropout another one is fastest
             with_attention(model, fastest_attention(model) if attention == "auto" else attention),
             # calling the wrapper gathers sharded weights, but would compile the model again
@@ -206,13 +208,13 @@ class SysgenTrainer(Seq2SeqTrainer):
         self.clock.pause()
         metrics: dict[str, float] = {}
         for name, split in self.splits.items():
-            if name == "train" or (self.task.watched is not None and name not in self.task.watched):
+            if name == "train" or (self.task.eval_splits is not None and name not in self.task.eval_splits):
                 continue
             records = self.predict_split(name, self._evaluated_rows(len(split)))
             if self.recipe.evaluation.save_example_losses and self.args.should_save:
                 write_evaluation(self.recipe.run_dir, name, self.state.global_step, records)
             summary = self.task.summarize(records, name)
-            for metric in self.task.monitored:
+            for metric in self.task.eval_metrics:
                 metrics[f"{metric_key_prefix}_{name}_{metric}"] = summary[metric]
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
@@ -254,13 +256,13 @@ class SysgenTrainer(Seq2SeqTrainer):
         self.batches.save(checkpoint)
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
-            mark_complete(checkpoint)
+            write_manifest(checkpoint)
             # only now: a run that is killed before needs the older ones
             remove_old_checkpoints(checkpoint.parent, self.state.best_global_step)
 
     def save_weights(self, folder: Path) -> None:
         """Save the model as a checkpoint that loads anywhere, with what its task adds; completely or not at all."""
-        model, weights = merged(self.plain_model), None
+        model, weights = merged(self.unwrapped_model), None
         if self.is_fsdp_enabled:
             # gathered by all processes. A sharded model has a class of torch's, whose code would be saved
             weights = self.accelerator.get_state_dict(self.model_wrapped)
@@ -275,12 +277,12 @@ class SysgenTrainer(Seq2SeqTrainer):
                 shutil.rmtree(old, ignore_errors=True)
             model.save_pretrained(unfinished, state_dict=weights)
             self.task.save(unfinished)
-            mark_complete(unfinished)
+            write_manifest(unfinished)
             unfinished.rename(folder)
         self.accelerator.wait_for_everyone()
 
 
-def forget_tied(model: PreTrainedModel, incompatible: Any) -> None:
+def drop_tied_keys(model: PreTrainedModel, incompatible: Any) -> None:
     """Take tied weights out of the missing keys: each is stored once, under its other name."""
     tied = model.all_tied_weights_keys
     incompatible.missing_keys[:] = [key for key in incompatible.missing_keys if key not in tied]

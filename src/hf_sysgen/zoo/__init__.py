@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hf_sysgen.data.info import unknown
+from hf_sysgen.data.info import unknown_name_error
 
 ZOO = Path(__file__).parent
 # larger ones, in a checkout of the repository only
@@ -30,5 +30,5 @@ def zoo_folder(name: str) -> Path:
     """
     folders = _folders()
     if name not in folders:
-        raise unknown("model of the zoo", name, sorted(folders))
+        raise unknown_name_error("model of the zoo", name, sorted(folders))
     return folders[name]

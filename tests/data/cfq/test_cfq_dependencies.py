@@ -16,7 +16,7 @@ from tarballs import pack
 from upstream_files import Files
 
 from hf_sysgen.data import DataError, benchmark_info, load_benchmark
-from hf_sysgen.data.cfq.dependencies import OWN_HEADS, CfqDependencies, example, own, published
+from hf_sysgen.data.cfq.dependencies import OWN_HEADS, CfqDependencies, derive_tree, example, read_published_trees
 from hf_sysgen.data.cfq.files import DATASET, QUERY, QUESTION
 from hf_sysgen.data.cfq.splits import FAMILIES
 from hf_sysgen.data.cfq.trees import Sentence, is_content, is_tree, read_trees
@@ -106,15 +106,15 @@ def test_published(tmp_path: Path) -> None:
     path.write_text(FRAGMENT)
     # in the order of the questions, whatever is one token in the file
     questions = ["Was M0 M1 's child", "Did M0 marry M1"]
-    assert list(published(questions, str(path))) == [SECOND, FIRST]
+    assert list(read_published_trees(questions, str(path))) == [SECOND, FIRST]
     with pytest.raises(DataError, match=r"a\.conllu: .*'Who married M0'"):
-        list(published([*questions, "Who married M0"], str(path)))
+        list(read_published_trees([*questions, "Who married M0"], str(path)))
 
 
 def test_own() -> None:
-    assert own("Did M0 marry M1") == FIRST
+    assert derive_tree("Did M0 marry M1") == FIRST
     with pytest.raises(DataError, match="'Did M0 kiss M1'"):
-        own("Did M0 kiss M1")
+        derive_tree("Did M0 kiss M1")
 
 
 def test_example() -> None:

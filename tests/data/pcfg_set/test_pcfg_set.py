@@ -143,8 +143,8 @@ def test_the_validation_set_is_of_base(read_whole: Read) -> None:
     sources = read_whole("pcfgset/dev.src")
     assert sum(len(functions(source)) >= 9 for source in sources) == 611
     assert sum(map(is_held_out, sources)) == 521
-    assert "611 of its 4,860" in PCFG_SET.configs["productivity"].tests["validation"]
-    assert "521 of its 4,860" in PCFG_SET.configs["systematicity"].tests["validation"]
+    assert "611 of its 4,860" in PCFG_SET.configs["productivity"].what_it_tests["validation"]
+    assert "521 of its 4,860" in PCFG_SET.configs["systematicity"].what_it_tests["validation"]
 
 
 def test_vocabulary(read_whole: Read) -> None:

@@ -11,7 +11,13 @@ from upstream_files import Files
 
 from hf_sysgen.data import DataError
 from hf_sysgen.data.text import subwords as module
-from hf_sysgen.data.text.subwords import UNKNOWN, bpe_vocabulary, encode_subwords, learned, sentencepiece_vocabulary
+from hf_sysgen.data.text.subwords import (
+    UNKNOWN,
+    bpe_vocabulary,
+    encode_subwords,
+    load_or_learn,
+    sentencepiece_vocabulary,
+)
 from hf_sysgen.data.text.translation import bpe_encoder, learn_bpe, learn_sentencepiece, sentencepiece_encoder
 
 PREPARED = Path("mt", "iwslt14.tokenized.de-en")
@@ -144,7 +150,7 @@ def test_learned_once(tmp_path: Path) -> None:
         return b"codes"
 
     def get(size: int, text: str) -> bytes:
-        return learned("bpe", "subword-nmt", size, [text], learn, tmp_path)
+        return load_or_learn("bpe", "subword-nmt", size, [text], learn, tmp_path)
 
     assert [get(3, "a"), get(3, "a")] == [b"codes"] * 2
     assert len(calls) == 1

@@ -19,7 +19,7 @@ from hf_sysgen.evaluation.metrics.comp import LEXICON, comp, comp_match, words
 from hf_sysgen.evaluation.metrics.modules import load_metric
 from hf_sysgen.evaluation.significance import (
     bleu_test,
-    match_test,
+    mcnemar_test,
     permutation_test,
     right_where_wrong,
     runs_hits,
@@ -201,9 +201,9 @@ def test_comp_as_a_metric(tmp_path):
 def test_match_test_is_mcnemar_s():
     """Nine examples gained and one lost: 2 * (1 + 10) / 2^10."""
     first, second = [True] + [False] * 9 + [True] * 30, [False] + [True] * 9 + [True] * 30
-    assert match_test(first, second) == (pytest.approx(8 / 40), pytest.approx(22 / 1024))
-    assert match_test(second, first) == (pytest.approx(-8 / 40), pytest.approx(22 / 1024))
-    assert match_test([True, False], [False, True]) == (0.0, 1.0)
+    assert mcnemar_test(first, second) == (pytest.approx(8 / 40), pytest.approx(22 / 1024))
+    assert mcnemar_test(second, first) == (pytest.approx(-8 / 40), pytest.approx(22 / 1024))
+    assert mcnemar_test([True, False], [False, True]) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -227,14 +227,14 @@ def test_match_test_of_many_examples():
     """Equals the sum of binomials; with very many examples, slow summing would be seen to hang."""
     first, second = [True] * 40 + [False] * 61, [False] * 40 + [True] * 61
     expected = 2 * sum(math.comb(101, count) for count in range(41)) / 2**101
-    assert match_test(first, second).p_value == pytest.approx(expected, rel=1e-12)
-    assert match_test([True] * 9_900 + [False] * 10_100, [False] * 9_900 + [True] * 10_100).p_value > 0.1
+    assert mcnemar_test(first, second).p_value == pytest.approx(expected, rel=1e-12)
+    assert mcnemar_test([True] * 9_900 + [False] * 10_100, [False] * 9_900 + [True] * 10_100).p_value > 0.1
 
 
 def test_permutation_test_of_right_and_wrong_is_mcnemar_s():
     first, second = [1.0] + [0.0] * 9, [0.0] + [1.0] * 9
     exact = permutation_test(first, second)
-    assert exact == match_test(first, second)
+    assert exact == mcnemar_test(first, second)
     # not all 1,024 assignments: the standard error of 1,000 draws is 0.005
     sampled = permutation_test(first, second, samples=1000, seed=1)
     assert sampled.p_value != exact.p_value
@@ -280,7 +280,7 @@ def written_run(folder, predictions, benchmark="flores", config="en-ne", **colum
 
 def test_two_runs_are_compared_by_their_predictions(tmp_path):
     first, second = written_run(tmp_path / "a", PREDICTIONS * 4), written_run(tmp_path / "b", REFERENCES * 4)
-    assert runs_test(first, second) == match_test([False, False, True] * 4, [True] * 12)
+    assert runs_test(first, second) == mcnemar_test([False, False, True] * 4, [True] * 12)
     found = runs_test(first, second, "bleu")
     assert found == bleu_test(PREDICTIONS * 4, REFERENCES * 4, REFERENCES * 4, "flores_from_english")
     assert found.difference > 10
@@ -349,7 +349,7 @@ def test_right_where_the_other_is_wrong(tmp_path):
 
 
 def test_what_no_test_can_do():
-    for test in (match_test, permutation_test):
+    for test in (mcnemar_test, permutation_test):
         with pytest.raises(UserError, match="2 and 1 examples: a paired test"):
             test([1, 0], [1])
         with pytest.raises(UserError, match="0 and 0 examples"):

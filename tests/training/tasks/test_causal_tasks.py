@@ -46,7 +46,7 @@ from hf_sysgen.evaluation.evaluate import evaluate_split
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.training.tasks.causal import CausalSeq2SeqTask, PromptedSplit, put_nothing_behind
+from hf_sysgen.training.tasks.causal import CausalSeq2SeqTask, PromptedSplit, without_special_tokens
 from hf_sysgen.training.tasks.registry import prepare_task
 
 DECODER = {
@@ -86,7 +86,7 @@ def test_batches_by_hand():
     assert batch["labels"].tolist() == [[-100, -100, -100, 1, 8, -100], [-100, -100, 2, 3, 4, 8]]
     assert split[np.array([], np.int64)]["labels"].tolist() == [[-100] * 5]
     assert split.by_length(np.array([1, 0])).tolist() == [0, 1]
-    assert [lengths.tolist() for lengths in split.side_lengths()] == [[5, 6], [5, 6]]
+    assert [lengths.tolist() for lengths in split.source_target_lengths()] == [[5, 6], [5, 6]]
     without = PromptedSplit([[5, 6, 9], [7, 9]], [[1, 8], [2, 3, 4, 8]], pad_id=8, train_eos=False)
     assert without[np.array([0, 1])]["labels"].tolist() == [[-100] * 3 + [1, -100, -100], [-100, -100, 2, 3, 4, -100]]
 
@@ -126,7 +126,7 @@ def test_nothing_stands_behind_a_text_after_loading(tmp_path):
     tokenizer = T5Tokenizer(vocab=pieces, extra_ids=3)
     ids = tokenizer("a b")["input_ids"]
     assert ids[-1] == tokenizer.eos_token_id
-    put_nothing_behind(tokenizer).save_pretrained(tmp_path)
+    without_special_tokens(tokenizer).save_pretrained(tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
     assert loaded("a b")["input_ids"] == ids[:-1]
     assert loaded.get_vocab() == tokenizer.get_vocab()

@@ -129,7 +129,7 @@ def test_neighbours_are_of_similar_length(name, tmp_path, few_examples):
     assert lengths == sorted(lengths)
     assert len(set(lengths)) > 1
     assert sorted(rows.tolist()) == list(range(SMALL["train"]))
-    assert all(np.array_equal(side, split.lengths) for side in split.side_lengths())
+    assert all(np.array_equal(side, split.lengths) for side in split.source_target_lengths())
 
 
 def test_the_model_of_the_paper_has_its_size(few_examples):

@@ -19,13 +19,13 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 import hf_sysgen.training.tasks.registry
 from hf_sysgen.config.errors import RecipeError
-from hf_sysgen.config.fields import merged
+from hf_sysgen.config.fields import merge
 from hf_sysgen.config.io import parse_recipe
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.evaluate import Decoded
-from hf_sysgen.evaluation.prompts import PROMPT, Prompts, by_words
+from hf_sysgen.evaluation.prompts import PROMPT, Prompts, to_word_level
 from hf_sysgen.hub.model_card import snippet
 from hf_sysgen.hub.publish_model import run_card
 from hf_sysgen.results.reading import read_record
@@ -44,7 +44,7 @@ def recipe_of(checkpoint: Path, folder: Path, **sections: Any) -> Recipe:
     tiny = {key: value for key, value in tiny_sections().items() if key != "model"}
     tiny["training"] |= {"max_steps": 2, "eval_steps": 1}
     tiny |= {"model": {"pretrained": str(checkpoint)}, "output_dir": str(folder / "run")}
-    return parse_recipe(merged(tiny, sections), "tiny")
+    return parse_recipe(merge(tiny, sections), "tiny")
 
 
 def auto_class(kind: str) -> Any:
@@ -85,7 +85,7 @@ def test_exact_if_the_words_are_right_in_other_pieces(checkpoints, tmp_path, few
         Decoded(row=0, prediction=ids, exact=False, loss=1.0, loss_teacher=1.0, target_length=length)
         for ids, length in ((letters, 12), (letters, 9), (letters[:-1], 12))
     ]
-    found = by_words(records, tokenizer, ["JUMP WALK"])
+    found = to_word_level(records, tokenizer, ["JUMP WALK"])
     assert [one.exact for one in found] == [True, False, False]
     assert [(one.target_length, one.tokens) for one in found] == [(2, 12), (2, 9), (2, 12)]
 

@@ -52,8 +52,8 @@ def recipe_of(folder: Path, benchmark: str, config: str, **changes: Any):
 
 @pytest.fixture(autouse=True)
 def short_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    search = functools.partial(translation_task.search_settings, max_length=12)
-    monkeypatch.setattr(translation_task, "search_settings", search)
+    search = functools.partial(translation_task.fairseq_generation_kwargs, max_length=12)
+    monkeypatch.setattr(translation_task, "fairseq_generation_kwargs", search)
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ class PackedTokens(IterableDataset):
         self._start = self._here = self._beginning
 
     @property
-    def place(self) -> dict[str, Any]:
+    def position(self) -> dict[str, Any]:
         """The place, without a copy; it never changes later. `plain` makes it a state."""
         return self._here
 

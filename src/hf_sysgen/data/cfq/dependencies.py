@@ -64,7 +64,9 @@ class CfqDependencies(BenchmarkBuilder):
 
     def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, Any]]]:
         questions = self.part(split, lambda: _questions(self.config.name.removesuffix(OWN_HEADS), files))
-        sentences = published(questions, files["parses"]) if "parses" in files else map(own, questions)
+        sentences = (
+            read_published_trees(questions, files["parses"]) if "parses" in files else map(derive_tree, questions)
+        )
         for row, sentence in enumerate(sentences):
             yield row, example(sentence)
 
@@ -84,7 +86,7 @@ def _questions(config: str, files: dict[str, str]) -> dict[str, list[str]]:
     return {split: [original_question(question) for question, _ in pairs] for split, pairs in parts.items()}
 
 
-def own(question: str) -> Sentence:
+def derive_tree(question: str) -> Sentence:
     """A question with the tree of our grammar.
 
     Raises:
@@ -96,7 +98,7 @@ def own(question: str) -> Sentence:
     return Sentence(tuple(question.split()), tree.heads, tree.labels)
 
 
-def published(questions: Sequence[str], path: str) -> Iterator[Sentence]:
+def read_published_trees(questions: Sequence[str], path: str) -> Iterator[Sentence]:
     """The questions with their trees in a CoNLL-U file, in the order of the questions.
 
     Blanks are ignored, as the file may separate "'s" in another way. Only the trees of these questions are in memory.

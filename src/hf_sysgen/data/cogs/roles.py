@@ -109,7 +109,7 @@ def _scheme(name: str, closed: Mapping[str, Mapping[str, str]], dataset: Mapping
         side: {word: closed.get(side, {}).get(role, role) for word, role in words.items()}
         for side, words in found.items()
     }
-    return RoleScheme.of_names(roles["source"], roles["target"], name)
+    return RoleScheme.from_names(roles["source"], roles["target"], name)
 
 
 SCHEMES = {

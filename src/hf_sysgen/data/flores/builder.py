@@ -12,7 +12,7 @@ import datasets
 from hf_sysgen.data.archives import open_member
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
 from hf_sysgen.data.errors import DamagedData, DataError
-from hf_sysgen.data.fetch import as_found, open_file
+from hf_sysgen.data.fetch import open_file, with_found_checksum
 from hf_sysgen.data.info import ConfigInfo, Source, read_info
 from hf_sysgen.data.text.translation import indic_tokenizer, paired, split_lines
 
@@ -46,7 +46,7 @@ class Flores(BenchmarkBuilder):
         config = super().config_info(config_name, data_dir)
         foreign = config.name.replace("en", "").strip("-")
         wanted = {f"train.{language}": training_source(foreign, language) for language in (foreign, "en")}
-        found = {role: source for role, file in wanted.items() if (source := as_found(file, data_dir))}
+        found = {role: source for role, file in wanted.items() if (source := with_found_checksum(file, data_dir))}
         if not found:
             return config
         if missing := [file.mirror for role, file in wanted.items() if role not in found]:
@@ -55,7 +55,7 @@ class Flores(BenchmarkBuilder):
             config,
             num_examples={"train": None, **config.num_examples},
             sources={**config.sources, **found},
-            tests={"train": "Made by users. Other text than the other splits.", **config.tests},
+            what_it_tests={"train": "Made by users. Other text than the other splits.", **config.what_it_tests},
         )
 
     def _info(self) -> datasets.DatasetInfo:

@@ -13,7 +13,7 @@ import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
 from hf_sysgen.data.errors import DamagedData, DataError
-from hf_sysgen.data.fetch import DATA_DIR_VARIABLE, as_found, open_file
+from hf_sysgen.data.fetch import DATA_DIR_VARIABLE, open_file, with_found_checksum
 from hf_sysgen.data.info import ConfigInfo, read_info
 from hf_sysgen.data.mathematics.files import Pair, longest_number, read_pairs, solve, split_module
 
@@ -85,7 +85,7 @@ def _with_checksums(config: ConfigInfo, data_dir: str | Path | None) -> ConfigIn
     """The config with the checksums of the generated files, which are known only now."""
     sources = {}
     for role, source in config.sources.items():
-        found = as_found(source, data_dir)
+        found = with_found_checksum(source, data_dir)
         if found is None:
             folder = data_dir or os.environ.get(DATA_DIR_VARIABLE) or "any folder"
             raise DataError(

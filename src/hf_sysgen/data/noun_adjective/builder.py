@@ -14,7 +14,7 @@ import numpy as np
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
 from hf_sysgen.data.conllu import Word
 from hf_sysgen.data.errors import DataError
-from hf_sysgen.data.fetch import DATA_DIR_VARIABLE, as_found
+from hf_sysgen.data.fetch import DATA_DIR_VARIABLE, with_found_checksum
 from hf_sysgen.data.info import ConfigInfo, Source, read_info
 from hf_sysgen.data.noun_adjective.parses import ConlluParser, europarl_pairs, sentences_to_parse
 from hf_sysgen.data.noun_adjective.rule import HELD_OUT, TRAIN_PAIRS, nouns, pairs_of, split_of, uses
@@ -61,7 +61,7 @@ class NounAdjective(BenchmarkBuilder):
     @classmethod
     def config_info(cls, config_name: str | None, data_dir: str | Path | None) -> ConfigInfo:
         config = super().config_info(config_name, data_dir)
-        if parses := as_found(PARSES, data_dir):
+        if parses := with_found_checksum(PARSES, data_dir):
             return replace(config, sources={**config.sources, "parses": parses})
         folder = data_dir or os.environ.get(DATA_DIR_VARIABLE) or "any folder"
         raise DataError(

@@ -26,7 +26,7 @@ from hf_sysgen.data.conllu import Word, read_conllu
 from hf_sysgen.data.errors import DamagedData, DataError
 from hf_sysgen.data.fetch import open_file
 from hf_sysgen.data.noun_adjective.rule import nouns
-from hf_sysgen.errors import one_line, reported
+from hf_sysgen.errors import handle_user_errors, one_line
 
 # brackets in the Penn Treebank
 _BRACKET = re.compile("-[LR][RSC]B-")
@@ -192,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsing.add_argument("sentences")
     parsing.add_argument("output")
     options = parser.parse_args(arguments)
-    with reported() as outcome:
+    with handle_user_errors() as outcome:
         if options.command == "sentences":
             with _written(options.output) as output:
                 output.writelines(f"{sentence}\n" for sentence in sentences_to_parse(europarl_pairs(options.archive)))

@@ -30,7 +30,7 @@ TARGET_PAIRS: Groups = {name.upper(): tuple(PRIMITIVES[word] for word in words) 
 
 def _scheme(name: str, source: Groups, target: Groups) -> RoleScheme:
     """The words of a group share a role; every other word has its own."""
-    return RoleScheme.of_names(_roles(SOURCE_WORDS, source), _roles(TARGET_WORDS, target), name)
+    return RoleScheme.from_names(_roles(SOURCE_WORDS, source), _roles(TARGET_WORDS, target), name)
 
 
 def _roles(words: Sequence[str], groups: Groups) -> dict[str, str]:

@@ -73,7 +73,7 @@ class RoleScheme:
                 raise ValueError(f"two {side} roles have the name {twice[0]!r}")
 
     @classmethod
-    def of_names(cls, source: Mapping[str, str], target: Mapping[str, str], name: str = "custom") -> RoleScheme:
+    def from_names(cls, source: Mapping[str, str], target: Mapping[str, str], name: str = "custom") -> RoleScheme:
         """A scheme from the name of each word's role. Roles are numbered in order of first occurrence."""
         sides = []
         for words in (source, target):
@@ -245,7 +245,7 @@ def read_role_scheme(path: Path) -> RoleScheme:
         raise DataError(f"{path}: not YAML{line}: {error.problem}") from error
     except (OSError, ValueError, RecursionError, YAMLError) as error:
         raise DataError(f"{path}: cannot read the role scheme: {one_line(error)}") from error
-    return RoleScheme.of_names(**sides, name=path.stem)
+    return RoleScheme.from_names(**sides, name=path.stem)
 
 
 def _json(text: str) -> Any:

@@ -87,6 +87,6 @@ class TokenizedSplit(Dataset):
         """The rows, sorted by target length, then source length."""
         return rows[np.lexsort((self.sources.lengths[rows], self.targets.lengths[rows]))]
 
-    def side_lengths(self) -> tuple[np.ndarray, np.ndarray]:
+    def source_target_lengths(self) -> tuple[np.ndarray, np.ndarray]:
         """Number of tokens of each source and of each target, (N,) each."""
         return self.sources.lengths, self.targets.lengths

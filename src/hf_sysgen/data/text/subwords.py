@@ -16,7 +16,7 @@ import filelock
 from hf_sysgen.data.errors import DataError
 from hf_sysgen.data.text.translation import learn_bpe, learn_sentencepiece, library
 from hf_sysgen.data.text.vocabulary import EOS, Vocabulary
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -50,7 +50,7 @@ def bpe_vocabulary(
     Args:
         sources, targets: tokens of the training split, joined by single spaces.
         num_merges: 10,000 for IWSLT14, 40,000 for WMT14 English-French.
-        cache_dir: see `learned`.
+        cache_dir: see `load_or_learn`.
 
     Raises:
         DataError: too little text for so many merges, or the extra is not installed.
@@ -63,7 +63,7 @@ def bpe_vocabulary(
         except (ValueError, IndexError) as error:  # subword-nmt has no error for this
             raise DataError(f"subwords={num_merges}: cannot be learned from {len(sources):,} pairs: {error}") from error
 
-    codes = learned("bpe", "subword-nmt", num_merges, lines, learn, cache_dir).decode()
+    codes = load_or_learn("bpe", "subword-nmt", num_merges, lines, learn, cache_dir).decode()
     merges = [tuple(code.split(" ")) for code in codes.splitlines()[1:]]
     if len(merges) < num_merges:
         raise DataError(
@@ -105,7 +105,7 @@ def sentencepiece_vocabulary(
     Args:
         sources, targets: text of the training split.
         size: number of pieces, with sentencepiece's three symbols: 5,000 for FLoRes.
-        cache_dir: see `learned`.
+        cache_dir: see `load_or_learn`.
 
     Raises:
         DataError: too little text for so many pieces, or the extra is not installed.
@@ -119,7 +119,7 @@ def sentencepiece_vocabulary(
             reason = " ".join(str(error).split())
             raise DataError(f"subwords={size}: cannot be learned from {len(sources):,} pairs: {reason}") from error
 
-    model = learned("sentencepiece", "sentencepiece", size, lines, learn, cache_dir)
+    model = load_or_learn("sentencepiece", "sentencepiece", size, lines, learn, cache_dir)
     parsed = library("sentencepiece.sentencepiece_model_pb2", "sentencepiece").ModelProto.FromString(model)
     pieces = [piece.piece for piece in parsed.pieces if piece.type == piece.NORMAL]
     known = set(pieces)
@@ -186,7 +186,7 @@ def encode_subwords(
     return encoded
 
 
-def learned(
+def load_or_learn(
     kind: str,
     package: str,
     size: int,
@@ -219,7 +219,7 @@ def learned(
             path.parent.mkdir(parents=True, exist_ok=True)
             with filelock.FileLock(f"{path}.lock"):
                 if not path.is_file():
-                    write_whole(path, learn())
+                    write_atomic(path, learn())
         return path.read_bytes()
     except OSError as error:
         raise DataError(f"{path}: cannot be kept: {error}; set HF_DATASETS_CACHE to another folder") from error

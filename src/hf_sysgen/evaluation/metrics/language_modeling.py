@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from hf_sysgen.evaluation.evaluate import cut, evaluating
+from hf_sysgen.evaluation.evaluate import chunks, evaluating
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -58,7 +58,7 @@ def evaluate_text(
     Returns:
         a record for each of this process's examples.
     """
-    batches = cut(rows, batch_size)
+    batches = chunks(rows, batch_size)
     records = []
     with evaluating(model):
         for index in range(rank, -(-len(batches) // world) * world, world):

@@ -14,7 +14,7 @@ from hf_sysgen.evaluation.metrics.cogs_match import renaming_match, semantic_mat
 from hf_sysgen.evaluation.metrics.comp import Rule, comp
 from hf_sysgen.evaluation.metrics.parsing import attachment_scores
 from hf_sysgen.evaluation.metrics.sequences import exact_match, oracle_length_match, perplexity, shares
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 
 if TYPE_CHECKING:
     import evaluate
@@ -163,4 +163,4 @@ def write_space(name: str, folder: Path) -> None:
     for file, content in (
         (f"{name}.py", module), ("README.md", f"{about}\n"), ("requirements.txt", "hf-sysgen\n"),
     ):  # fmt: skip
-        write_whole(folder / name / file, content)
+        write_atomic(folder / name / file, content)

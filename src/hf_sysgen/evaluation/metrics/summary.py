@@ -140,7 +140,7 @@ def by_length(rows: Iterable[Judged]) -> dict[int, list[Judged]]:
 
 def by_category(rows: Iterable[Judged]) -> dict[str, list[Judged]]:
     """The records by `category`, sorted by name and by the numbers in it; records without it are left out."""
-    return dict(sorted(_grouped(rows, "category").items(), key=lambda item: natural(item[0])))
+    return dict(sorted(_grouped(rows, "category").items(), key=lambda item: natural_sort_key(item[0])))
 
 
 def _grouped(rows: Iterable[Judged], field: str) -> dict[Any, list[Judged]]:
@@ -155,7 +155,7 @@ def _accuracy(rows: Iterable[Judged]) -> float:
     return _mean(bool(row.exact) for row in rows)
 
 
-def natural(name: str) -> list[tuple[bool, int, str]]:
+def natural_sort_key(name: str) -> list[tuple[bool, int, str]]:
     """A sort key that puts "k=10" after "k=2"."""
     parts = re.split(r"(\d+)", name)
     return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]

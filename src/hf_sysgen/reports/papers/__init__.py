@@ -80,9 +80,9 @@ class Run:
         texts = (value if isinstance(value, str) else json.dumps(value) for value in self.overrides.values())
         return " ".join([self.recipe, *(f"{key}={text}" for key, text in zip(self.overrides, texts, strict=True))])
 
-    def is_of(self, file: str, overrides: Mapping[str, Any]) -> bool:
+    def matches(self, file: str, overrides: Mapping[str, Any]) -> bool:
         """Whether a run of this file with these overrides makes the cell; budget, precision and choices are free."""
-        if self.recipe != whole_of(file):
+        if self.recipe != full_budget_recipe(file):
             return False
         free = (BUDGET, *PRECISION, *self.choices)
         wanted, given = (
@@ -92,7 +92,7 @@ class Run:
 
     def setup(self, recipe: Recipe) -> Recipe:
         """The paper's setup of the cell, made of the file's recipe."""
-        return recipe.with_(**self.overrides)
+        return recipe.replace(**self.overrides)
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Cell:
     mean_of: tuple[str, ...] = ()
 
     @property
-    def able(self) -> bool:
+    def has_recipe(self) -> bool:
         """Whether our recipes make it."""
         return self.run is not None or bool(self.mean_of)
 
@@ -310,7 +310,7 @@ def _value(text: str) -> Any:
 
 
 @cache
-def whole_of(file: str) -> str:
+def full_budget_recipe(file: str) -> str:
     """The name of a recipe file; for a recipe with a smaller budget, the recipe of the cell."""
     name = Path(file).name
     return next((paper.reduced[name] for paper in papers() if name in paper.reduced), name)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hf_sysgen.config.sweep import Sweep
 from hf_sysgen.errors import RunFailed, UserError
-from hf_sysgen.files import write_whole
+from hf_sysgen.files import write_atomic
 from hf_sysgen.training.launch.states import state_of
 
 
@@ -67,7 +67,7 @@ def submit_sweep(
     command += ["--accelerate", str(accelerate)] if accelerate else []
     limit = f"%{at_once}" if at_once else ""
     script = sweep.folder / "array.sh"
-    write_whole(
+    write_atomic(
         script,
         f"""#!/bin/bash
 #SBATCH --job-name={sweep.path.stem}
@@ -86,5 +86,5 @@ exec {shlex.join(command)} --run "${{runs[$SLURM_ARRAY_TASK_ID]}}"
         raise RunFailed(f"sbatch refused {script}: {done.stderr.strip() or done.stdout.strip()}")
     # of a federation: number;cluster
     job = done.stdout.strip().partition(";")[0]
-    write_whole(sweep.folder / f"job-{job}.txt", "".join(f"{name}\n" for name in left))
+    write_atomic(sweep.folder / f"job-{job}.txt", "".join(f"{name}\n" for name in left))
     return f"job {job}: {len(left)} of {len(sweep.runs)} runs, as {script} says"

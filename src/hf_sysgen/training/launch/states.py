@@ -8,7 +8,7 @@ from pathlib import Path
 from hf_sysgen.config.sweep import Run
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import locked
-from hf_sysgen.training.run import RECIPE_COPY, being_trained, finished_results
+from hf_sysgen.training.run import RECIPE_COPY, finished_results, is_training
 
 # "waiting": in the queue of Slurm
 STATES = ("finished", "running", "waiting", "resumable", "failed", "new")
@@ -31,7 +31,7 @@ def state_of(run: Run, waiting: Container[str] = ()) -> tuple[str, str]:
         with locked(run.log) as file:
             if file is None:
                 return "running", last_line(run.log)
-    if being_trained(run.recipe.run_dir):
+    if is_training(run.recipe.run_dir):
         return "running", "by a command of its own"
     if run.name in waiting:
         return "waiting", ""

@@ -20,14 +20,14 @@ from hf_sysgen.analysis.plotting import check_picture
 from hf_sysgen.config.sweep import Run, Selection, Sweep, cells_of
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import locked
-from hf_sysgen.reports.curves import plot_accuracies, told_apart
+from hf_sysgen.reports.curves import distinct_labels, plot_accuracies
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import RESULTS, Record
 from hf_sysgen.tables import table
 from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
 from hf_sysgen.training.launch.slurm import waiting_runs
 from hf_sysgen.training.launch.states import ENDED, STATES, failure_of, last_line, state_of
-from hf_sysgen.training.run import being_trained, finished_results
+from hf_sysgen.training.run import finished_results, is_training
 
 # between checks of a run that another process trains
 WAIT_SECONDS = 1.0
@@ -96,7 +96,7 @@ def results_text(records: Sequence[Record]) -> str:
         return "-" if value is None else f"{value:.{digits}f}"
 
     rows, cells = [], []
-    called = told_apart([record.recipe.model.type for record in records], records)
+    called = distinct_labels([record.recipe.model.type for record in records], records)
     for name, record in zip(called, records, strict=True):
         paper, found = record.recipe.paper, []
         for split, number in (("validation", paper.validation), ("test", paper.test)):
@@ -145,7 +145,7 @@ class _Training:
             while not self.processes.stopping:
                 with locked(run.log) as log:
                     # a run that was started by `train` has no process that locks its log
-                    if log is not None and not being_trained(run.recipe.run_dir):
+                    if log is not None and not is_training(run.recipe.run_dir):
                         return self._attempt(run, slot, log)
                     said = last_line(run.log) if log is None else ""
                 self._show(run, slot, "trained by another process" + (f": {said}" if said else ""))
@@ -202,7 +202,7 @@ def selection_text(runs: Iterable[Run], select: Selection) -> str:
         groups.setdefault((cell[0].path, cell[0].recipe.data.config), []).append(
             (statistics.fmean(values), spread, cell)
         )
-    best = min if select.lowest else max
+    best = min if select.lower_is_better else max
     rows = []
     for cells in groups.values():
         # NaN is never the best
@@ -210,7 +210,7 @@ def selection_text(runs: Iterable[Run], select: Selection) -> str:
             (entry for entry in cells if entry[0] == entry[0]), default=cells[0], key=itemgetter(0)
         )
         rows.append((cell[0].recipe.name, len(cells), len(cell), f"{mean:.4f}", f"{spread:.4f}"))
-    rule = f"{'lowest' if select.lowest else 'highest'} mean {select.split} {select.metric}"
+    rule = f"{'lowest' if select.lower_is_better else 'highest'} mean {select.split} {select.metric}"
     return table((f"selected by the {rule}", "of cells", "seeds", "mean", "sd"), rows)
 
 

@@ -32,13 +32,13 @@ class Task(ABC):
 
     Attributes:
         splits: every split as the model reads it, by name.
-        monitored: the metrics that evaluations during training report, of those that `summarize` makes.
-        watched: the splits that are evaluated during training; None for all but `train`.
+        eval_metrics: the metrics that evaluations during training report, of those that `summarize` makes.
+        eval_splits: the splits that are evaluated during training; None for all but `train`.
     """
 
     splits: Mapping[str, Split]
-    monitored: tuple[str, ...] = ("accuracy", "loss")
-    watched: tuple[str, ...] | None = None
+    eval_metrics: tuple[str, ...] = ("accuracy", "loss")
+    eval_splits: tuple[str, ...] | None = None
     # (outputs, labels, num_items_in_batch) -> loss: a sum over the labels of a part of a batch, divided by the number
     # of labels that are not -100 in the whole of it; None where the model itself takes `num_items_in_batch`
     loss: Callable[..., torch.Tensor] | None = None
@@ -62,7 +62,7 @@ class Task(ABC):
             rank, world: each process takes its share of the rows.
 
         Returns:
-            a record for each example, with what `summarize` and `readable` read.
+            a record for each example, with what `summarize` and `to_rows` read.
         """
 
     def final_rows(self, name: str) -> np.ndarray:
@@ -94,7 +94,7 @@ class Task(ABC):
         )
 
     @abstractmethod
-    def readable(self, records: Sequence[Any], name: str) -> Sequence[Row]:
+    def to_rows(self, records: Sequence[Any], name: str) -> Sequence[Row]:
         """The records as written to `predictions.jsonl`, with the texts that a reader or another metric needs."""
 
     def save(self, folder: Path) -> None:  # noqa: B027  some need nothing else

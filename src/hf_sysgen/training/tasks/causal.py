@@ -24,7 +24,7 @@ from hf_sysgen.data.text.splits import IGNORED, RaggedIds, TokenizedSplit, unlab
 from hf_sysgen.data.text.vocabulary import Vocabulary, build_vocabulary
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import checkpoint_folder, read_checkpoint
-from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, unwritable
+from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, unencodable_words
 from hf_sysgen.model_types import config_class_of
 from hf_sysgen.training.tasks.seq2seq import Seq2SeqTask
 
@@ -69,7 +69,7 @@ class PromptedSplit(TokenizedSplit):
         """The rows, sorted by the length of both together, then by the target's."""
         return rows[np.lexsort((self.targets.lengths[rows], self.joined.lengths[rows]))]
 
-    def side_lengths(self) -> tuple[np.ndarray, np.ndarray]:
+    def source_target_lengths(self) -> tuple[np.ndarray, np.ndarray]:
         return self.joined.lengths, self.joined.lengths
 
 
@@ -100,8 +100,8 @@ class CausalSeq2SeqTask(Seq2SeqTask):
             tokenizer = build_vocabulary(sources, targets, joint=True, characters=characters).tokenizer
         else:
             tokenizer = load_tokenizer(str(pretrained_folder(self.recipe)))
-            require_written(tokenizer, targets, self.recipe.model.pretrained)
-        tokenizer = put_nothing_behind(tokenizer)
+            check_encodable(tokenizer, targets, self.recipe.model.pretrained)
+        tokenizer = without_special_tokens(tokenizer)
         # a tokenizer without padding pads with EOS: padding is known from masks
         tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
         self.separator = tokenizer.bos_token or tokenizer.eos_token
@@ -143,7 +143,7 @@ def pretrained_folder(recipe: Recipe) -> Path:
         raise RecipeError(f"model.pretrained: {error}", "model.pretrained") from error
 
 
-def put_nothing_behind(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
+def without_special_tokens(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
     """
     The tokenizer without special tokens around a text and with padding on the left, so that a decoder can continue the
     text. A tokenizer with its own class, such as T5's, is converted, because that class would add its special tokens
@@ -182,9 +182,9 @@ def load_tokenizer(name: str, unusable: Callable[[str, str], RecipeError] | None
     return tokenizer
 
 
-def require_written(tokenizer: PreTrainedTokenizerFast, texts: list[str], pretrained: str) -> None:
+def check_encodable(tokenizer: PreTrainedTokenizerFast, texts: list[str], pretrained: str) -> None:
     """Raises RecipeError: the tokenizer writes a word of the texts as unknown, so that no answer could be right."""
-    for word in unwritable(tokenizer, texts):
+    for word in unencodable_words(tokenizer, texts):
         raise _unusable(pretrained, f"its tokenizer cannot write {word!r}, which targets have")
 
 

@@ -141,7 +141,7 @@ class GraphParsingTask(SentenceTask):
         losses = [cross_entropies(scores, labels[..., index]) for index, scores in enumerate(logits)]
         return torch.stack(losses, dim=-1)
 
-    def judge(
+    def score(
         self, outputs: Any, labels: torch.Tensor, name: str, rows: list[int], losses: list[float]
     ) -> list[GraphRow]:
         """Beside `exact`, for each label set whether all words have the right one."""
@@ -161,7 +161,7 @@ class GraphParsingTask(SentenceTask):
             records.append(GraphRow(split=name, row=row, **judged))
         return records
 
-    def readable(self, records: Sequence[GraphRow], name: str) -> list[GraphRow]:
+    def to_rows(self, records: Sequence[GraphRow], name: str) -> list[GraphRow]:
         return Columns(self.benchmark[name], ("input", "target", "category", *COLUMNS.values())).added(records)
 
 
@@ -208,7 +208,7 @@ class DependencyParsingTask(SentenceTask):
         chooses_heads: the model learns the head and the label of each word, not the label of each pair of words.
     """
 
-    monitored = ("accuracy", "las", "uas", "loss")
+    eval_metrics = ("accuracy", "las", "uas", "loss")
     splits: Mapping[str, TreeSplit]
 
     def __init__(self, recipe: Recipe, benchmark: datasets.DatasetDict):
@@ -234,7 +234,7 @@ class DependencyParsingTask(SentenceTask):
         losses = head_losses if self.chooses_heads else cross_entropies
         return losses(outputs.logits, labels)
 
-    def judge(
+    def score(
         self, outputs: Any, labels: torch.Tensor, name: str, rows: list[int], losses: list[float]
     ) -> list[TreeRow]:
         scores = arc_scores(outputs.logits.float()).cpu().numpy()
@@ -263,5 +263,5 @@ class DependencyParsingTask(SentenceTask):
             )
         return records
 
-    def readable(self, records: Sequence[TreeRow], name: str) -> list[TreeRow]:
+    def to_rows(self, records: Sequence[TreeRow], name: str) -> list[TreeRow]:
         return Columns(self.benchmark[name], ("input", "target")).added(records)

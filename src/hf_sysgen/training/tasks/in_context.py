@@ -12,13 +12,13 @@ from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.sections import InContext
-from hf_sysgen.evaluation.evaluate import Columns, cut, evaluating
+from hf_sysgen.evaluation.evaluate import Columns, chunks, evaluating
 from hf_sysgen.evaluation.in_context import AllowedTokens, Shots
 from hf_sysgen.evaluation.prompts import Prompts
 from hf_sysgen.model_types import writer_of
 from hf_sysgen.results.predictions import TextRow
 from hf_sysgen.training.tasks.base import Task
-from hf_sysgen.training.tasks.causal import load_pretrained, require_written
+from hf_sysgen.training.tasks.causal import check_encodable, load_pretrained
 from hf_sysgen.training.tasks.pretrained import pretrained_tokenizer
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class InContextTask(Task):
         self.prompts = Prompts(tokenizer, self.decoder, recipe.data.prompt)
         self.targets = {name: split["target"][:] for name, split in benchmark.items()}
         texts = {text for name, found in self.targets.items() if name in self.judged for text in found}
-        require_written(tokenizer, sorted(texts), str(recipe.model.pretrained))
+        check_encodable(tokenizer, sorted(texts), str(recipe.model.pretrained))
         inputs, targets = self.train["input"][:], self.targets["train"]
         self.examples = list(zip(inputs, targets, strict=True))
         self.shots = Shots(inputs, self.how.rule, self.how.shots, recipe.seed)
@@ -113,7 +113,7 @@ class InContextTask(Task):
         order = sorted(range(len(rows)), key=lambda index: (len(references[index]), len(encoded[index])))[rank::world]
         records = []
         with evaluating(model):
-            for some in cut(order, self.recipe.evaluation.batch_size):
+            for some in chunks(order, self.recipe.evaluation.batch_size):
                 longest = max(len(references[index]) for index in some)
                 answers = self._answers(model, [encoded[index] for index in some], longest)
                 for index, answer in zip(some, answers, strict=True):
@@ -152,5 +152,5 @@ class InContextTask(Task):
         texts = tokenizer.batch_decode(written, skip_special_tokens=True)
         return [text.partition("\n")[0].strip() for text in texts]
 
-    def readable(self, records: Sequence[TextRow], name: str) -> list[TextRow]:
+    def to_rows(self, records: Sequence[TextRow], name: str) -> list[TextRow]:
         return Columns(self.benchmark[name]).added(records)

@@ -12,15 +12,15 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.text.splits import IGNORED, TokenizedSplit
 from hf_sysgen.data.text.vocabulary import Vocabulary
 from hf_sysgen.evaluation.evaluate import Decoded
-from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, Prompts, by_words, unwritable
+from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, Prompts, to_word_level, unencodable_words
 from hf_sysgen.model_types import writer_of
 from hf_sysgen.models.seq2seq import token_loss
 from hf_sysgen.training.tasks.causal import (
     PromptedSplit,
+    check_encodable,
     load_pretrained,
     load_tokenizer,
     pretrained_folder,
-    require_written,
 )
 from hf_sysgen.training.tasks.seq2seq import Seq2SeqTask
 
@@ -49,9 +49,9 @@ class PretrainedTask(Seq2SeqTask):
     def make_vocabulary(self, sources: list[str], targets: list[str]) -> Vocabulary:
         tokenizer = pretrained_tokenizer(self.recipe)
         if self.recipe.peft is not None:
-            require_written(tokenizer, targets, str(self.recipe.model.pretrained))
-        elif unknown := unwritable(tokenizer, targets):
-            letters = unwritable(tokenizer, {letter for word in unknown for letter in word})
+            check_encodable(tokenizer, targets, str(self.recipe.model.pretrained))
+        elif unknown := unencodable_words(tokenizer, targets):
+            letters = unencodable_words(tokenizer, {letter for word in unknown for letter in word})
             tokenizer.add_tokens(letters or unknown)
         self.prompts = Prompts(tokenizer, self.decoder, self.recipe.data.prompt)
         return Vocabulary(tokenizer, len(tokenizer), len(tokenizer), source_id_offset=0)
@@ -83,7 +83,7 @@ class PretrainedTask(Seq2SeqTask):
 
     def evaluate(self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int) -> list[Decoded]:
         records = super().evaluate(model, name, rows, final, rank, world)
-        return by_words(records, self.vocabulary.tokenizer, self.targets[name])
+        return to_word_level(records, self.vocabulary.tokenizer, self.targets[name])
 
 
 def pretrained_tokenizer(recipe: Recipe) -> Any:

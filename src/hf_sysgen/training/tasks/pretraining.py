@@ -26,7 +26,7 @@ from hf_sysgen.evaluation.metrics.language_modeling import Read, evaluate_text
 from hf_sysgen.evaluation.metrics.summary import summarize_text
 from hf_sysgen.results.predictions import ModelingRow
 from hf_sysgen.training.tasks.base import Task
-from hf_sysgen.training.tasks.causal import load_tokenizer, put_nothing_behind
+from hf_sysgen.training.tasks.causal import load_tokenizer, without_special_tokens
 
 if TYPE_CHECKING:
     import datasets
@@ -136,7 +136,7 @@ class StreamBatches:
                     f"shown twice; give more shards, or at most training.max_steps={step}"
                 )
             taken += found
-        return Update(torch.stack(taken), [packed.place for packed in self.packed])
+        return Update(torch.stack(taken), [packed.position for packed in self.packed])
 
     def save(self, folder: Path) -> None:
         """The positions of this process's streams, and their shards, as JSON."""
@@ -157,7 +157,7 @@ class StreamBatches:
         require_same_text(places, self.shards, folder.parent)
         for number, packed in zip(self.numbers, self.packed, strict=True):
             packed.load_state_dict({key: places[str(number)][key] for key in ("documents", "pending")})
-        self._places = [packed.place for packed in self.packed]
+        self._places = [packed.position for packed in self.packed]
 
 
 def by_stream(shards: Sequence[Shard], streams: int) -> dict[str, Sequence[Shard]]:
@@ -231,12 +231,12 @@ class PretrainingTask(Task):
     """
 
     splits: Any
-    monitored = ("loss", "perplexity", "accuracy")
+    eval_metrics = ("loss", "perplexity", "accuracy")
 
     def __init__(self, recipe: Recipe, benchmark: Any):
         super().__init__(recipe, benchmark)
         # which `check_recipe` wants
-        self.tokenizer = put_nothing_behind(load_tokenizer(str(recipe.data.tokenizer), _unusable_tokenizer))
+        self.tokenizer = without_special_tokens(load_tokenizer(str(recipe.data.tokenizer), _unusable_tokenizer))
         self.splits = {"train": benchmark["train"], "validation": self._first_examples(benchmark["validation"])}
 
     def _first_examples(self, documents: datasets.IterableDataset) -> torch.Tensor:
@@ -278,7 +278,7 @@ class PretrainingTask(Task):
     def summarize(self, records: Sequence[Any], name: str) -> dict[str, Any]:
         return summarize_text(records)
 
-    def readable(self, records: Sequence[Any], name: str) -> list[ModelingRow]:
+    def to_rows(self, records: Sequence[Any], name: str) -> list[ModelingRow]:
         texts = self.tokenizer.batch_decode([self.splits[name][record.row] for record in records])
         return [
             ModelingRow(split=name, **record.numbers(), input=text) for record, text in zip(records, texts, strict=True)

@@ -49,7 +49,7 @@ class GraphSplit(Dataset):
     def by_length(self, rows: np.ndarray) -> np.ndarray:
         return rows[np.argsort(self.lengths[rows], kind="stable")]
 
-    def side_lengths(self) -> tuple[np.ndarray, np.ndarray]:
+    def source_target_lengths(self) -> tuple[np.ndarray, np.ndarray]:
         return self.lengths, self.lengths
 
 
@@ -69,7 +69,7 @@ class GraphTask(Task):
         """The cross-entropy of every label in nats, 0 where it is -100; in the shape of `labels`."""
 
     @abstractmethod
-    def judge(
+    def score(
         self, outputs: Any, labels: torch.Tensor, name: str, rows: list[int], losses: list[float]
     ) -> Sequence[Row]:
         """The row of each of those examples, without its columns. Losses are in nats."""
@@ -89,7 +89,7 @@ class GraphTask(Task):
                 losses = self.label_losses(outputs, labels).reshape(len(batch_rows), -1).sum(1)
                 counts = (labels != IGNORED).reshape(len(batch_rows), -1).sum(1)
                 means = (self.label_sets * losses / counts).tolist()
-                records += self.judge(outputs, labels, name, batch_rows.tolist(), means)
+                records += self.score(outputs, labels, name, batch_rows.tolist(), means)
         return records
 
 
@@ -153,7 +153,7 @@ class RelationClassificationTask(GraphTask):
     def label_losses(self, outputs: Any, labels: torch.Tensor) -> torch.Tensor:
         return cross_entropies(outputs.logits, labels)
 
-    def judge(
+    def score(
         self, outputs: Any, labels: torch.Tensor, name: str, rows: list[int], losses: list[float]
     ) -> list[TextRow]:
         predicted = outputs.logits.argmax(-1)
@@ -163,7 +163,7 @@ class RelationClassificationTask(GraphTask):
             for row, label, exact, loss in zip(rows, predicted.tolist(), hits, losses, strict=True)
         ]
 
-    def readable(self, records: Sequence[TextRow], name: str) -> list[TextRow]:
+    def to_rows(self, records: Sequence[TextRow], name: str) -> list[TextRow]:
         """With the story, the right relation, and as `category` the number of relations to be composed."""
         examples = self.benchmark[name]
         composed = examples["k"][:]

@@ -34,7 +34,7 @@ class Seq2SeqTask(Task):
 
     splits: Mapping[str, TokenizedSplit]
     split_class = TokenizedSplit
-    monitored: tuple[str, ...] = ("accuracy", "loss", "loss_teacher")
+    eval_metrics: tuple[str, ...] = ("accuracy", "loss", "loss_teacher")
 
     def __init__(self, recipe: Recipe, benchmark: DatasetDict):
         super().__init__(recipe, benchmark)
@@ -111,7 +111,7 @@ class Seq2SeqTask(Task):
         size = self.recipe.evaluation.batch_size
         return evaluate_split(model, self.splits[name], rows, batch_size=size, oracle=final, rank=rank, world=world)
 
-    def readable(self, records: Sequence[Any], name: str) -> Sequence[Row]:
+    def to_rows(self, records: Sequence[Any], name: str) -> Sequence[Row]:
         return with_texts(records, name, self.benchmark[name], self.vocabulary.tokenizer)
 
     def save(self, folder: Path) -> None:

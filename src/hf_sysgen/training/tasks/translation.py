@@ -17,8 +17,8 @@ from hf_sysgen.evaluation.metrics.summary import summarize_translations
 from hf_sysgen.evaluation.translation import (
     Translation,
     evaluate_translations,
+    fairseq_generation_kwargs,
     has_comp,
-    search_settings,
     translation_rows,
 )
 from hf_sysgen.results.predictions import TranslationRow
@@ -62,16 +62,16 @@ class TranslationTask(Seq2SeqTask):
         RecipeError: no training pair is left; DataError: see `bpe_vocabulary`, `sentencepiece_vocabulary`.
     """
 
-    watched = ("validation",)
+    eval_splits = ("validation",)
 
     def __init__(self, recipe: Recipe, benchmark: DatasetDict):
         super().__init__(recipe, benchmark)
-        self.monitored = ("loss", "loss_teacher", "bleu") if self.decodes else ("loss", "loss_teacher")
+        self.eval_metrics = ("loss", "loss_teacher", "bleu") if self.decodes else ("loss", "loss_teacher")
         self.benchmark = datasets.DatasetDict(benchmark)
         lengths, names = kept_lengths(recipe.data.benchmark, recipe.data.config)
         for name in names:
             split = self.splits[name]
-            short, long = (pick(split.side_lengths(), axis=0) - 1 for pick in (np.min, np.max))
+            short, long = (pick(split.source_target_lengths(), axis=0) - 1 for pick in (np.min, np.max))
             rows = np.flatnonzero(
                 (short >= lengths.shortest) & (long <= np.minimum(lengths.longest, lengths.ratio * short))
             )
@@ -103,7 +103,7 @@ class TranslationTask(Seq2SeqTask):
         return encode_subwords(tokenizer, sources), encode_subwords(tokenizer, targets, self.vocabulary.vocab_size)
 
     def search(self, eos: int) -> dict[str, Any]:
-        return search_settings(eos, self.recipe.evaluation.num_beams, self.recipe.evaluation.length_penalty)
+        return fairseq_generation_kwargs(eos, self.recipe.evaluation.num_beams, self.recipe.evaluation.length_penalty)
 
     def evaluate(  # type: ignore[override]
         self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int
@@ -131,5 +131,5 @@ class TranslationTask(Seq2SeqTask):
             examples["pairs"][:] if has_comp(self.recipe.data.benchmark, name) else None,
         )
 
-    def readable(self, records: Sequence[Any], name: str) -> list[TranslationRow]:
+    def to_rows(self, records: Sequence[Any], name: str) -> list[TranslationRow]:
         return translation_rows(records, name, self.benchmark[name])
