@@ -41,7 +41,7 @@ def records_of(file: str, bf16: bool = False) -> list[Record]:
     """The records of a shipped recipe by seed, without overrides, or in bfloat16 and without others; `file` as
     csordas2021/cogs_relative."""
     recipe = shipped()[file]
-    return cells().get((recipe.with_(**{"training.bf16": True}) if bf16 else recipe).cell_key, [])
+    return cells().get((recipe.replace(**{"training.bf16": True}) if bf16 else recipe).cell_key, [])
 
 
 def learned(record: Record) -> bool:

@@ -1,4 +1,4 @@
-"""Base class of all models: initialisation of weights, resizing, and saving with code for `AutoModel`."""
+"""Base class of all models: initialization of weights, resizing, and saving with code for `AutoModel`."""
 
 from typing import TYPE_CHECKING
 

@@ -21,7 +21,7 @@ class EdgeTransformerConfig(CheckedConfig):
         decoder_layers: rounds in the decoder of sequences; `None` means `num_hidden_layers`.
         share_layers: one layer per stack, applied in every round (the paper's default, section 3). The released COGS
             code shares nothing, whatever its option says (cogs/model.py:240-241).
-        layer_form: `"released"` is what the code runs: attention adds to the normalised state, and the feed-forward
+        layer_form: `"released"` is what the code runs: attention adds to the normalized state, and the feed-forward
             block has a residual (clutrr/model.py:179-189). `"paper"` is equation 3, without that residual.
         value_ablation: a triangle's value is that of its first edge alone (section 4.5; `lesion_values`).
         attention_ablation: a triangle is scored by its first and the updated edge (section 4.5; `lesion_scores`).

@@ -11,7 +11,7 @@ from .configuration_encoder_decoder import StackSettings
 @strict
 class SentenceEncoderConfig(CheckedConfig):
     r"""
-    Sizes of an encoder of words, after the one in which Ontanon et al. 2021 ("Making Transformers Solve Compositional
+    Sizes of an encoder of words, after the one in which Ontañón et al. 2022 ("Making Transformers Solve Compositional
     Tasks") predict graphs: post-norm, biases everywhere, embeddings times sqrt(d).
 
     Args:
@@ -26,7 +26,7 @@ class SentenceEncoderConfig(CheckedConfig):
             (Shaw et al. 2018, without their values).
         max_relative_distance: distances beyond it share their vector and number.
         dropout: on embeddings and sub-layer outputs.
-        attention_dropout, activation_dropout: on attention weights, and inside the feed-forward block: Ontanon et al.
+        attention_dropout, activation_dropout: on attention weights, and inside the feed-forward block: Ontañón et al.
             have neither.
         layer_norm_eps: epsilon of every LayerNorm.
         pad_token_id: padding is read from masks, never from an id.
@@ -96,7 +96,7 @@ class SentenceEncoderConfig(CheckedConfig):
 @strict
 class TransformerGraphParserConfig(SentenceEncoderConfig):
     r"""
-    Transformer encoder with labels for every word and attention to its parent (Ontanon et al. 2021). Without arguments:
+    Transformer encoder with labels for every word and attention to its parent (Ontañón et al. 2022). Without arguments:
     the "Universal Transformer - Attention Decoder" of Bergen et al. 2021, Table 4; the plain Transformer is
     `share_layers=False`.
 

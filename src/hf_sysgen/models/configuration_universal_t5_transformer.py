@@ -23,7 +23,7 @@ class UniversalT5TransformerConfig(CheckedConfig):
             (tokens) from which all share the last bucket.
         dropout: on embeddings, attention weights, inside the feed-forward block, on sub-layer outputs and after the
             last norm.
-        layer_norm_eps: epsilon of every root mean square normalisation.
+        layer_norm_eps: epsilon of every root mean square normalization.
         pad_token_id, eos_token_id, decoder_start_token_id: the authors start with padding. Padding is read from
             attention masks, never from an id.
 

@@ -33,7 +33,7 @@ class EdgeFeedForward(nn.Module):
 class EdgeLayer(GradientCheckpointingLayer):
     """
     One round. As released (clutrr/model.py:179-189): `y = LN(x); y = LN(y + attention(y)); y + feed_forward(y)`, so
-    that the state before normalisation is dropped. Equation 3: `feed_forward(LN(x + attention(LN(x))))`. In both,
+    that the state before normalization is dropped. Equation 3: `feed_forward(LN(x + attention(LN(x))))`. In both,
     LayerNorm is the usual one over the channels of an edge, whatever the paper's wording.
     """
 

@@ -31,7 +31,7 @@ def scale_gradient(hidden: torch.Tensor, scale: float) -> torch.Tensor:
 
 
 class ConvPreTrainedModel(Seq2SeqPreTrainedModel):
-    """Initialisation and capabilities."""
+    """Initialization and capabilities."""
 
     config_class = ConvSeq2SeqConfig
     _no_split_modules = ["ConvEncoderLayer", "ConvDecoderLayer"]  # noqa: RUF012

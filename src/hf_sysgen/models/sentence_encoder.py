@@ -23,7 +23,7 @@ from .seq2seq import Encoder, Seq2SeqPreTrainedModel, Stack
 class ClippedDistances(nn.Embedding):
     """
     A vector (D,) and a number for every signed distance of a query from a key, clipped to +-R: row R + distance, the
-    number in the last column. They start from U(+-0.05), Keras' default, which Ontanon et al. 2021 use.
+    number in the last column. They start from U(+-0.05), Keras' default, which Ontañón et al. 2022 use.
     """
 
     def __init__(self, largest: int, width: int):

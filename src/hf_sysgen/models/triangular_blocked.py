@@ -23,7 +23,7 @@ class Workspace:
         self.memory: dict[str, torch.Tensor] = {}
 
     def take(self, name: str, *shape: int) -> torch.Tensor:
-        """Uninitialised numbers."""
+        """Uninitialized numbers."""
         count = math.prod(shape)
         if name not in self.memory or len(self.memory[name]) < count:
             self.memory[name] = torch.empty(count, dtype=self.dtype, device=self.device)
@@ -173,7 +173,7 @@ def drop_mask(workspace: Workspace, weights: torch.Tensor, dropout: float, seed:
 
 
 def empty_results(projected: torch.Tensor, *others) -> tuple[torch.Tensor, torch.Tensor]:
-    """What `run_forward` returns, uninitialised."""
+    """What `run_forward` returns, uninitialized."""
     batch, nodes, _, _, heads, width = projected.shape
     work = torch.promote_types(projected.dtype, torch.float32)
     output = projected.new_empty(batch, nodes, nodes, heads, width)

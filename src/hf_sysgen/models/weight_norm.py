@@ -9,7 +9,7 @@ from transformers import initialization as init
 
 class WeightNormLayer(nn.Module):
     """
-    A weight with one length for each output, stored as lengths and unnormalised directions. Directions start as
+    A weight with one length for each output, stored as lengths and unnormalized directions. Directions start as
     N(0, gain / fan-in), lengths as theirs, biases as 0 (fairseq's ConvS2S).
 
     Args:

@@ -53,12 +53,8 @@ def write_report(name: str, folders: Sequence[Path], output: Path | None) -> str
         if name == "all":
             texts[output.with_suffix(".md")] = markdown_report(reports, found)
     else:
-        text = (
-            f"{terminal_report(reports, found, name == 'all')}\n"
-            if output.suffix == ".txt"
-            else markdown_report(reports, found)
-        )
-        texts[output] = text
+        text = f"{terminal_report(reports, found, name == 'all')}\n"
+        texts[output] = text if output.suffix == ".txt" else markdown_report(reports, found)
     for path, text in texts.items():
         try:
             write_atomic(path, text)

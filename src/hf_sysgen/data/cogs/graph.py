@@ -21,7 +21,7 @@ GEN_DEV_FILE = Path(__file__).with_name("graph_gen_dev.npz")
 
 
 class CogsGraph(BenchmarkBuilder):
-    """The graph form of COGS (Ontanon et al. 2021, arXiv:2108.04378), as Bergen et al. 2021 (arXiv:2112.00578) use it.
+    """The graph form of COGS (Ontañón et al. 2022, arXiv:2108.04378), as Bergen et al. 2021 (arXiv:2112.00578) use it.
 
     Columns: those of `cogs.Cogs` (`target` is the logical form that the graph stands for), and lists with one entry
     for each word, see `graph_forms.Graph`:

@@ -1,4 +1,4 @@
-"""The graph form of COGS (Ontanon et al. 2021, arXiv:2108.04378), on which Bergen et al. 2021 (arXiv:2112.00578) train.
+"""The graph form of COGS (Ontañón et al. 2022, arXiv:2108.04378), on which Bergen et al. 2021 (arXiv:2112.00578) train.
 
 The nodes are the words of the sentence. A word has at most one parent, and four labels; together they stand for the
 logical form. Two things are lost: the agent of an infinitive ("to cook"), which is that of the verb above it, and the

@@ -48,7 +48,7 @@ class Task(ABC):
 
     @abstractmethod
     def build_model(self, attention: str) -> PreTrainedModel:
-        """The recipe's model in float32, freshly initialised from its seed, with that implementation of attention."""
+        """The recipe's model in float32, freshly initialized from its seed, with that implementation of attention."""
 
     @abstractmethod
     def evaluate(
