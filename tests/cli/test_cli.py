@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from importlib.metadata import version
 from pathlib import Path
@@ -90,7 +91,9 @@ def test_list():
     ):
         assert text in result.output
     assert "Recipes: none in nowhere" in invoke("list", "recipes", "--recipes", "nowhere").output
-    assert "none of models, benchmarks, recipes, sweeps, zoo, all" in invoke("list", "fruit").stderr
+    assert {"fruit", "models", "benchmarks", "recipes", "sweeps", "zoo"} <= set(
+        re.findall(r"\w+", invoke("list", "fruit").stderr)
+    )
 
 
 def test_train_says_where_results_are_and_not_twice(tmp_path, few_examples, monkeypatch):
@@ -254,7 +257,7 @@ def test_checkpoints_that_cannot_be_used(copied, tmp_path):
     whole = weights.read_bytes()
     for size in (0, 5, 100, len(whole) // 2, len(whole) - 1):
         weights.write_bytes(whole[:size])
-        assert_one_line_error(invoke("predict", "-c", copied, "jump"), str(copied), "cut short")
+        assert_one_line_error(invoke("predict", "-c", copied, "jump"), str(copied))
     weights.unlink()
     assert_one_line_error(invoke("predict", "-c", copied, "jump"), "model.safetensors is missing")
     weights.write_bytes(whole)
@@ -262,7 +265,7 @@ def test_checkpoints_that_cannot_be_used(copied, tmp_path):
     tokenizer = copied / "tokenizer.json"
     text = tokenizer.read_text()
     tokenizer.write_text(text[: len(text) // 2])
-    assert_one_line_error(invoke("predict", "-c", copied, "jump"), str(copied), "cut short")
+    assert_one_line_error(invoke("predict", "-c", copied, "jump"), str(copied))
     tokenizer.unlink()
     assert_one_line_error(invoke("predict", "-c", copied, "jump"), "tokenizer.json is missing")
     tokenizer.write_text(text)
@@ -279,7 +282,7 @@ def test_checkpoints_that_cannot_be_used(copied, tmp_path):
     others = ({"model_type": "relation_aware_transformer"}, {"architectures": ["EdgeTransformerForGraphParsing"]})
     for changes in others:
         config.write_text(json.dumps(keys | {"architectures": []} | changes))
-        assert_one_line_error(invoke("predict", "-c", copied, "jump"), "does not turn texts into texts")
+        assert_one_line_error(invoke("predict", "-c", copied, "jump"), "relation_aware_transformer", "results.json")
     # a model of another kind, whose fields these are not
     config.write_text(json.dumps(keys | {"architectures": [], "model_type": "depth_width_decoder"}))
     assert_one_line_error(invoke("predict", "-c", copied, "jump"), "not a depth_width_decoder's", "position_scheme")
@@ -379,9 +382,7 @@ def test_evaluate_is_for_models_that_write(run_dir, copied, monkeypatch):
     keys = json.loads(config.read_text())
     config.write_text(json.dumps(keys | {"architectures": ["EdgeTransformerForGraphParsing"]}))
     result = invoke("evaluate", copied, "cogs_graph", "current")
-    assert_one_line_error(
-        result, "EdgeTransformerForGraphParsing", "texts into texts; its scores are in the results.json"
-    )
+    assert_one_line_error(result, "EdgeTransformerForGraphParsing", "results.json")
 
 
 def test_missing_and_altered_data_files(tmp_path):
@@ -442,7 +443,7 @@ def test_output_directory_of_something_else(tmp_path, run_dir):
     foreign.mkdir()
     (foreign / "thesis.tex").write_text("important")
     recipe = write_recipe(tmp_path, output_dir=str(foreign))
-    assert_one_line_error(invoke("train", recipe), "no run of this package")
+    assert_one_line_error(invoke("train", recipe), "output_dir", str(foreign))
     assert [path.name for path in foreign.iterdir()] == ["thesis.tex"]
 
     (run_copy := tmp_path / "broken").mkdir()

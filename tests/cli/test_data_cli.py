@@ -241,8 +241,9 @@ def test_all(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             (line,) = [
                 line for line in result.output.splitlines() if re.search(rf"\b{benchmark.name} {config}[: ]", line)
             ]
-            # 305 GB
-            assert line.startswith("LEFT OUT " if benchmark.name == "c4" else ("error: ", "SKIPPED "))
+            assert line.startswith(("error: ", "SKIPPED "))
+            # 305 GB, which are not tried
+            assert "today" not in line or benchmark.name != "c4"
 
 
 @pytest.mark.parametrize("command", ["prepare", "verify"])

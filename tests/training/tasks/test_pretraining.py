@@ -416,7 +416,7 @@ def test_a_run_keeps_its_text(is_finished, recipe, keys, one, tmp_path):
     done = train_process([str(recipe), f"output_dir={run_dir}", f"data.data_dir={other}"], tmp_path)
     assert done.status == 2, done.err
     assert done.err.count("\n") == 1
-    for word in ("error: data.data_dir: ", str(run_dir), "c4-train.00000"):
+    for word in (f"error: {recipe}: ", "data.data_dir: ", str(run_dir), "c4-train.00000"):
         assert word in done.err
     assert (run_dir / "recipe.yaml").read_bytes() == before
     moved = shutil.copytree(keys["data_dir"], tmp_path / "moved")

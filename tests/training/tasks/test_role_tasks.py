@@ -256,7 +256,7 @@ def test_teacher_forcing_reads_the_roles_it_is_given(run_dir, tmp_path):
     rows = np.arange(len(task.splits["train"]))
     task.splits["train"].target_roles = task.splits["train"].target_roles.flip(0)
     records = task.evaluate(model, "train", rows, True, 0, 1)
-    hits, exact = (sum(record[key] for record in records) for key in ("exact_teacher", "exact"))
+    hits, exact = (sum(getattr(record, key) for record in records) for key in ("exact_teacher", "exact"))
     assert hits < exact
 
 
