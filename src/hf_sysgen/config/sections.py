@@ -168,6 +168,9 @@ class WithReplacement(FixedSize):
 
     sampling: Literal["with_replacement"]
     """How examples are drawn."""
+    length_power: Annotated[float, Note(tasks=TEXT.tasks, added=True)] = 0.0
+    """Ours: examples are drawn in proportion to this power of their target's length, end symbol included. 0 is uniform;
+    below 0, short examples are drawn more often."""
 
 
 class Epochs(FixedSize):
