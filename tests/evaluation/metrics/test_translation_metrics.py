@@ -307,7 +307,7 @@ def test_runs_of_other_tasks_are_compared_or_refused(tmp_path):
     graphs = [written_run(tmp_path / name, ["x", "y"], prediction=labels) for name in ("a", "b")]
     with pytest.raises(UserError, match="bleu"):
         runs_test(*graphs, "bleu")
-    with pytest.raises(UserError, match=r"'prediction'.*test"):
+    with pytest.raises(UserError, match=r"test.*'prediction'"):
         runs_test(*graphs, "prediction")
     for folder, nats in zip(graphs, (3.0, 1.0), strict=True):
         rows = [{"split": "validation", "row": row, "input": f"s {row}", "nats": nats + row} for row in range(3)]
