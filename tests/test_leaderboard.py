@@ -11,7 +11,7 @@ from made_records import made_record
 from hf_sysgen.config.recipe import build_recipe
 
 sys.path.insert(0, str(ROOT / "docs" / "_generate"))
-from leaderboard import FINE_TUNED, IN_CONTEXT, TRAINED, best, kind_of, standings
+from leaderboard import FINE_TUNED, IN_CONTEXT, TRAINED, best, kind_of, leaderboard_rows
 
 sys.path.pop(0)
 
@@ -28,7 +28,7 @@ def of(name: str, test: float, values: dict | None = None, **fields):
 def test_kinds_stand_apart_and_the_best_is_first():
     tuned = {"model.type": "t5", "model.pretrained": "google-t5/t5-small", "peft": {"r": 4}}
     prompted = made_record(build_recipe(IN_PROMPT, "prompted"), {"test": 0.125}, seed=3)
-    found = standings(
+    found = leaderboard_rows(
         [
             of("weak", 0.25),
             of("strong", 0.5),
@@ -54,7 +54,7 @@ def test_kinds_stand_apart_and_the_best_is_first():
 def test_models_of_one_type_differ_in_their_switches():
     """A threshold, whose default is a number, can be switched off; sizes and rates stand elsewhere."""
     filler = {"model.type": "role_filler_transformer", "model.role_loss": False, "model.dropout": 0.25}
-    found = standings([of("a", 0.5, {**filler, "model.attention_threshold": None}), of("b", 0.25, filler)])
+    found = leaderboard_rows([of("a", 0.5, {**filler, "model.attention_threshold": None}), of("b", 0.25, filler)])
     assert [one.model for one in found] == [
         "`role_filler_transformer`, `model.attention_threshold=None`, `model.role_loss=False`",
         "`role_filler_transformer`, `model.role_loss=False`",
@@ -63,4 +63,4 @@ def test_models_of_one_type_differ_in_their_switches():
 
 def test_pretraining_stands_nowhere():
     _, record = of("c4", 0.5, {"data.benchmark": "c4", "data.config": "en"})
-    assert standings([(Path("c4-seed0.json"), record)]) == []
+    assert leaderboard_rows([(Path("c4-seed0.json"), record)]) == []

@@ -83,9 +83,9 @@ class LeaderboardRow(NamedTuple):
 SHOWN = ("model.type", "model.pretrained", "data.benchmark", "data.config")
 
 
-def standings(records: Iterable[tuple[Path, Record]]) -> list[LeaderboardRow]:
+def leaderboard_rows(records: Iterable[tuple[Path, Record]]) -> list[LeaderboardRow]:
     """
-    A standing for each recipe on the test split of its benchmark, or where that has none, on its compositional splits;
+    A row for each recipe on the test split of its benchmark, or where that has none, on its compositional splits;
     by benchmark, config, split and kind, the best first. Pretraining has none, as its perplexities depend on the text.
     """
     cells: dict[tuple[str, str], list[tuple[Path, Record]]] = defaultdict(list)

@@ -9,7 +9,7 @@ import statistics
 from functools import cache
 
 from kept import cells, kept
-from leaderboard import FINE_TUNED, IN_CONTEXT, KINDS, TRAINED, LeaderboardRow, best, standings
+from leaderboard import FINE_TUNED, IN_CONTEXT, KINDS, TRAINED, LeaderboardRow, best, leaderboard_rows
 
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import UserError
@@ -23,12 +23,12 @@ TITLES = {TRAINED: "Trained from scratch", FINE_TUNED: "Fine-tuned", IN_CONTEXT:
 
 
 @cache
-def _standings() -> list[LeaderboardRow]:
-    return standings(kept().records)
+def _rows() -> list[LeaderboardRow]:
+    return leaderboard_rows(kept().records)
 
 
 def _groups() -> list[tuple[tuple[str, str, str], list[LeaderboardRow]]]:
-    grouped = itertools.groupby(_standings(), key=lambda one: (one.benchmark, one.config, one.split))
+    grouped = itertools.groupby(_rows(), key=lambda one: (one.benchmark, one.config, one.split))
     return [(key, list(found)) for key, found in grouped]
 
 
@@ -37,7 +37,7 @@ def cards() -> dict[str, str]:
     """The card of each row's recipe, without its front matter, by file name; none of records of older versions, which
     have no example for it."""
     found = {}
-    for one in _standings():
+    for one in _rows():
         path, record = one.records[0]
         with contextlib.suppress(UserError):
             text = run_card(path)

@@ -1,5 +1,5 @@
 """
-Models, benchmarks and training setups for systematic generalization, for Hugging Face Transformers.
+Models, benchmarks and training recipes for systematic generalization, for Hugging Face Transformers.
 
 Importing the package loads nothing heavy; `hf_sysgen.models` registers the models with the Auto classes.
 """

@@ -116,6 +116,7 @@ def test_unknown_keys_name_the_closest(wrong, right):
         ("data.subwords", 100),
         ("batches.sampling", "shuffled"),
         ("batches.length_buckets", 99),
+        ("batches.length_power", 1000),
         ("batches.max_tokens", 99),
         ("schedule.type", "cosine"),
         ("evaluation.examples", 0),

@@ -25,7 +25,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Models, benchmarks and training setups for systematic generalization.",
+    help="Models, benchmarks and training recipes for systematic generalization.",
 )
 app.add_typer(data_cli.app, name="data")
 app.add_typer(recipe_cli.app, name="recipe")
@@ -46,7 +46,7 @@ def main_options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Models, benchmarks and training setups for systematic generalization."""
+    """Models, benchmarks and training recipes for systematic generalization."""
 
 
 @command(app, "list")

@@ -26,6 +26,7 @@ class FieldNote:
         changes, tasks: see [`Note`].
         choices: its values, where they are few words.
         kind: the value of the section's `sampling` or `type` under which it exists; None for all.
+        added: see [`Note`].
     """
 
     key: str
@@ -36,6 +37,7 @@ class FieldNote:
     tasks: tuple[str, ...]
     choices: tuple[str, ...] = ()
     kind: str | None = None
+    added: bool = False
 
 
 def _parts(section: type[Section], prefix: str = "") -> Iterator[tuple[str, FieldInfo, list[type[Section]]]]:
@@ -80,7 +82,7 @@ def _field_note(key: str, info: FieldInfo, meaning: str | None, kind: str | None
     types = (info.annotation, *get_args(info.annotation))
     choices = next((get_args(one) for one in types if get_origin(one) is Literal), ())
     words = " ".join((meaning or "").split())
-    return FieldNote(key, _words(info.annotation), default, words, note.changes, note.tasks, choices, kind)
+    return FieldNote(key, _words(info.annotation), default, words, note.changes, note.tasks, choices, kind, note.added)
 
 
 def _note(info: FieldInfo) -> Note:
@@ -106,7 +108,9 @@ def _words(annotation: Any) -> str:
 
 FIELDS: tuple[FieldNote, ...] = tuple(_declared())
 # fields and sections that came after runs had been recorded, with their defaults
-_ADDED: dict[str, Any] = {key: info.default for key, info, _ in _PARTS if _note(info).added}
+_ADDED: dict[str, Any] = {key: info.default for key, info, _ in _PARTS if _note(info).added} | {
+    one.key: one.default for one in FIELDS if one.added
+}
 BY_KEY: dict[str, FieldNote] = {one.key: one for one in FIELDS}
 # what fields of a model's config and other ones of Seq2SeqTrainingArguments change, the first pattern that fits; all
 # others change the result

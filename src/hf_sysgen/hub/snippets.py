@@ -17,7 +17,7 @@ class Use(NamedTuple):
     Attributes:
         hub_task: the hub's name of the task.
         auto_class: finds the model.
-        code: uses `model`, and but for relation classification `tokenizer` and `text`.
+        code: uses `model`, and, except for relation classification, `tokenizer` and `text`.
     """
 
     hub_task: str

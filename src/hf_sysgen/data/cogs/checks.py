@@ -49,7 +49,7 @@ def check_categories(splits: Splits, copies: int) -> Iterator[Check]:
     train = [example.sentence for example in splits["train"]]
     # copies of an example may be the same sentence
     repeated.update(set(train) if copies > 1 else train)
-    fact = "no sentence is in two splits, or twice in one" + (" but for copies in train" if copies > 1 else "")
+    fact = "no sentence is in two splits, or twice in one" + (" except copies in train" if copies > 1 else "")
     yield check_none(fact, (sentence for sentence, times in repeated.items() if times > 1))
 
 
