@@ -26,12 +26,12 @@ def names_of(config_class: Any) -> set[str]:
 
 
 def from_data(config_class: Any) -> dict[str, str]:
-    """Fields that the data decides, and what of it; of a config class of transformers those that all of ours have."""
+    """Fields that the data decides -> what decides each. A config class of transformers has those of all of ours."""
     return dict(getattr(config_class, "from_data", CheckedConfig.from_data))
 
 
 def own_fields(config_class: Any) -> set[str]:
-    """Fields of a model's config class that a recipe may give: those of its own that the data does not decide."""
+    """Fields of a model's config class that a recipe may give: its own, without those that the data decides."""
     return names_of(config_class) - names_of(PreTrainedConfig) - set(from_data(config_class))
 
 

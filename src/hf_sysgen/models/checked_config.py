@@ -13,7 +13,7 @@ class CheckedConfig(PreTrainedConfig):
     Attributes:
         no_effect: by field, another field and those of its values under which the first has no effect. A recipe that
             sets such a field is refused.
-        from_data: fields that the data decides, and what of it. A recipe cannot set them.
+        from_data: fields that the data decides -> what decides each. A recipe cannot set them.
         paper: the paper of the model, by the name of its recipes' folder. Each class declares its own.
     """
 
