@@ -18,17 +18,20 @@ import typer
 import yaml
 from documents import DOCUMENTS, ROOT, blocks, commands, lines_of, written
 from elsewhere import run_elsewhere
-from made_records import made_record
+from made_records import made_record, shipped
 from tiny_runs import command, environment, forked, free_port, train_process
 from typer.testing import CliRunner
 
 from hf_sysgen.cli.main import app
 from hf_sysgen.config.fields import FIELDS, SECTIONS
+from hf_sysgen.config.io import read_recipe
 from hf_sysgen.data import benchmark_info, list_benchmarks, load_benchmark
 from hf_sysgen.extensions import EXTENSIONS_VARIABLE, own_benchmarks
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.reports.comparison import CHOSEN, NO_NUMBER, REACHED, SMALLER
-from hf_sysgen.results.record import Record
+from hf_sysgen.reports.matching import shipped_recipe
+from hf_sysgen.reports.papers import papers
+from hf_sysgen.results.record import Record, write_record
 
 DOCS = ROOT / "docs"
 ACCELERATE = ROOT / "recipes" / "accelerate"
@@ -43,6 +46,7 @@ import pictures  # noqa: E402
 import reliability_tables  # noqa: E402
 import result_tables  # noqa: E402
 import speed_tables  # noqa: E402
+import speedrun_tables  # noqa: E402
 
 sys.path.pop(0)
 
@@ -581,3 +585,45 @@ def test_the_sweep_of_the_page_on_recipes(tmp_path):
     (words,) = [words for words in commands(DOCS / "recipes.md") if "sweep" in words]
     done = forked(["-m", "hf_sysgen.cli", *words[1:]], tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_speedrun_differs_from_the_paper_s_recipe_in_its_training_alone():
+    """And fills no cell of a table."""
+    runs = [cell.run for paper in papers() for table in paper.tables for cell in table if cell.run]
+    paths = sorted((ROOT / "recipes" / "speedruns").glob("*.yaml"))
+    assert paths
+    for path in paths:
+        recipe = read_recipe(path)
+        assert not any(run.matches(recipe.file, {}) for run in runs)
+        _, cell = speedrun_tables.target(path.stem)
+        own = recipe.differences(cell.run.setup(shipped_recipe(cell.run.recipe)), "result")
+        assert {key.partition(".")[0] for key in own} <= {"batches", "training", "schedule"}, path
+
+
+def test_the_number_that_a_speedrun_is_to_reach(monkeypatch, tmp_path):
+    """A mean less one standard deviation; the mean of three seeds counts."""
+    recipe = "speedrun_clutrr_edge_234"
+    name, cell = speedrun_tables.target(recipe)
+    assert "k=2,3,4, Base, test k=10" in name
+    assert speedrun_tables.to_reach(cell) == pytest.approx(92.1 - 1.5 * 10**0.5)
+    _, cell = speedrun_tables.target("speedrun_scan_jump_role_loss_threshold")
+    assert speedrun_tables.to_reach(cell) == pytest.approx(92.7 - 3.3)
+    assert speedrun_tables.counts(cell, [89.0, 89.4, 89.8])
+    assert not speedrun_tables.counts(cell, [89.4, 89.4])
+    assert not speedrun_tables.counts(cell, [89.0, 89.0, 89.8])
+
+    rows = []
+    for seed, accuracy in enumerate((0.8, 0.9, 0.95)):
+        category = {"k=10": [100, accuracy]}
+        record = made_record(shipped(recipe), {"test": {"accuracy": 0.5, "by_category": category}}, seed=seed)
+        write_record(record.kept_at(tmp_path), record)
+        row = {"recipe": recipe, "seed": seed, "hash": record.recipe_hash, "seconds": 60.0 * seed}
+        rows.append(row | {"date": f"2026-01-0{seed + 1}", "commit": "0123456789"})
+    (tmp_path / "perf").mkdir()
+    (tmp_path / "perf" / "speedruns.json").write_text(json.dumps(rows))
+    monkeypatch.setattr(speedrun_tables, "ROOT", tmp_path)
+    monkeypatch.setattr(speedrun_tables, "RESULTS", tmp_path)
+    *_, row = speedrun_tables.speedruns().splitlines()
+    cells = [cell.strip() for cell in row.split("|")]
+    assert cells[2:7] == ["87.4", "88.3 ± 7.6", "3", "1.0", "yes"]
+    assert cells[8] == "2026-01-03, 0123456"

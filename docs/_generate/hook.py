@@ -26,13 +26,14 @@ import recipe_tables
 import reliability_tables
 import result_tables
 import speed_tables
+import speedrun_tables
 from kept import ROOT
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, InclusionLevel
 
 MODULES = (
     api_blocks, compat_tables, data_tables, growth_tables, leaderboard_tables, model_tables, recipe_tables,
-    reliability_tables, result_tables, speed_tables,
+    reliability_tables, result_tables, speed_tables, speedrun_tables,
 )  # fmt: skip
 TABLES: dict[str, Callable[..., str]] = {
     function.__name__: function for module in MODULES for function in module.TABLES

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 from documents import ROOT
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from hf_sysgen.config.io import load_recipe
 from hf_sysgen.models import DepthWidthConfig, DepthWidthForCausalLM
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.zoo import zoo_folder, zoo_names
@@ -96,3 +99,30 @@ def test_mutants_differ_in_one_place(scripts):
     assert {line for _, line, _ in made} == {1, 2, 4}
     assert mutant("x: list = []\n", random.Random(0)) is None
     assert tests_of(PACKAGE / "reports" / "comparison.py", 1) == ["tests/reports/test_report.py"]
+
+
+def test_a_speedrun_is_timed_once_and_again_after_an_edit(scripts, tmp_path, monkeypatch):
+    import speedruns
+
+    def timed(path: Path, seed: int) -> dict:
+        runs.append(seed)
+        return {"recipe": path.stem, "seed": seed, "hash": load_recipe(path, [f"seed={seed}"]).hash}
+
+    runs: list[int] = []
+    recipe = tmp_path / "fast.yaml"
+    recipe.write_text(f"base: {ROOT / 'recipes/csordas2021/scan_length26_relative.yaml'}\n", "utf-8")
+    monkeypatch.setattr(speedruns, "timed", timed)
+    monkeypatch.setattr(speedruns, "OUTPUT", tmp_path / "speedruns.json")
+    monkeypatch.setattr(sys, "argv", ["speedruns.py", str(recipe), "--seeds", "1", "0"])
+    speedruns.main()
+    speedruns.main()
+    assert runs == [1, 0]
+    recipe.write_text(recipe.read_text("utf-8") + "training:\n  max_steps: 7\n", "utf-8")
+    monkeypatch.setattr(sys, "argv", ["speedruns.py", str(recipe), "--seeds", "1"])
+    speedruns.main()
+    assert runs == [1, 0, 1]
+    kept = json.loads((tmp_path / "speedruns.json").read_text("utf-8"))
+    assert [(row["seed"], row["hash"]) for row in kept] == [
+        (0, load_recipe(recipe, ["seed=0", "training.max_steps=50000"]).hash),
+        (1, load_recipe(recipe, ["seed=1"]).hash),
+    ]

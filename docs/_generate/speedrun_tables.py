@@ -1,0 +1,84 @@
+"""Time to a paper's number, from perf/speedruns.json and the records in results/speedruns."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from typing import Any
+
+from kept import RESULTS, ROOT
+
+from hf_sysgen.reports.papers import MEASURE, Cell, find_tables, measured
+from hf_sysgen.results.reading import read_record
+from hf_sysgen.tables import markdown
+
+# recipe in recipes/speedruns -> table, row and column of the number to reach
+TARGETS = {
+    "speedrun_scan_length26_relative_universal": ("csordas2021-table3", "SCAN (length cutoff=26)", "Rel. Uni. Trafo"),
+    "speedrun_clutrr_edge_234": ("bergen2021-table5", "k=2,3,4, Base", "test k=10"),
+    "speedrun_cogs_graph_edge": ("bergen2021-table4", "Edge Transformer", "Generalization Accuracy"),
+    "speedrun_scan_jump_sag_t5": ("chaabouni2021-table3", "+ T5", "jump"),
+    "speedrun_scan_jump_role_loss_threshold": ("chakravarthy2022-table1", "Filler + Role loss, thresh", "Add jump"),
+}
+# of a run that counts
+SEEDS = 3
+
+
+def target(recipe: str) -> tuple[str, Cell]:
+    """The cell whose number a recipe is to reach, with its name."""
+    table, row, column = TARGETS[recipe]
+    ((paper, found),) = find_tables(table)
+    (cell,) = (one for one in found if (one.row, one.column) == (row, column))
+    return f"{paper.authors}, {found.name}: {row}, {column}", cell
+
+
+def to_reach(cell: Cell) -> float:
+    """The paper's number; of a mean with a spread the mean less one standard deviation."""
+    assert cell.mean is not None
+    if cell.spread is None:
+        return cell.mean
+    return cell.mean - cell.spread * (math.sqrt(cell.seeds or 1) if cell.deviation == "sem" else 1)
+
+
+def counts(cell: Cell, scores: list[float]) -> bool:
+    """Whether the mean of at least three seeds reaches the number, as far as the paper prints digits."""
+    return len(scores) >= SEEDS and statistics.fmean(scores) >= to_reach(cell) - cell.rounding
+
+
+def speedruns() -> str:
+    """A row for each recipe: the number to reach, what its seeds reached, and the processor time of a run."""
+    timed: dict[str, list[dict[str, Any]]] = {}
+    for row in json.loads((ROOT / "perf" / "speedruns.json").read_text(encoding="utf-8")):
+        timed.setdefault(row["recipe"], []).append(row)
+    table = []
+    for recipe, rows in timed.items():
+        name, cell = target(recipe)
+        scores = []
+        for row in rows:
+            record = read_record(RESULTS / "speedruns" / f"{recipe}-seed{row['seed']}.json")
+            if record.recipe_hash != row["hash"]:
+                raise ValueError(f"{record.title}: its record and its row in perf/speedruns.json are of two recipes")
+            score = measured(record, cell.run.measure if cell.run else MEASURE)
+            scores.append((100 if cell.unit == "percent" else 1) * (score or 0.0))
+        digits = 1 if cell.unit == "percent" else 3
+        spread = f" ± {statistics.stdev(scores):.{digits}f}" if len(scores) > 1 else ""
+        minutes = statistics.fmean(row["seconds"] for row in rows) / 60
+        last = max(rows, key=lambda row: row["date"])
+        table.append(
+            (
+                name,
+                f"{to_reach(cell):.{digits}f}",
+                f"{statistics.fmean(scores):.{digits}f}{spread}",
+                str(len(scores)),
+                f"{minutes:.1f}",
+                "yes" if counts(cell, scores) else "no",
+                f"`recipes/speedruns/{recipe}.yaml`",
+                f"{last['date']}, {(last['commit'] or '')[:7]}",
+            )
+        )
+    header = ("cell", "to reach", "reached", "seeds", "minutes on one core", "counts", "recipe", "date, commit")
+    return markdown(header, table)
+
+
+TABLES = (speedruns,)
