@@ -10,11 +10,14 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 INTERRUPTED = 130
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # characters of a message, which may quote a very long value
 LONGEST = 1500
+# characters of a value in a message
+LONGEST_VALUE = 80
 # a word must be more like another than this (`difflib`) to be suggested
 ALIKE = 0.6
 
@@ -56,6 +59,17 @@ def printable(text: str, longest: int = LONGEST) -> str:
 def one_line(error: BaseException) -> str:
     """Type and message of an error in one line."""
     return printable(f"{type(error).__name__}: {error}")
+
+
+def shorten(value: Any, quoted: bool = False) -> str:
+    """A value or an error for a message: one line, cut. Text has quotes only with `quoted`, where its type matters."""
+    try:
+        plain = isinstance(value, Exception) or (isinstance(value, str) and not quoted)
+        text = " ".join(str(value).split()) if plain else repr(value)
+    except ValueError:
+        # an integer with thousands of digits
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:

@@ -9,9 +9,9 @@ import signal
 import sys
 from pathlib import Path
 
+import hf_sysgen.evaluation.evaluate as evaluate
 import hf_sysgen.files as files
 import hf_sysgen.training.run as run
-import hf_sysgen.training.tasks.seq2seq as tasks
 import hf_sysgen.training.trainer as trainer
 
 
@@ -74,7 +74,7 @@ def inside_removal(step: int) -> None:
 
 def inside_evaluation(call: int) -> None:
     calls = iter(range(1, 1000))
-    _before(tasks, "evaluate_split", lambda *_: next(calls) == call)
+    _before(evaluate, "evaluate_split", lambda *_: next(calls) == call)
 
 
 def before_predictions() -> None:

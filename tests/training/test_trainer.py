@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from tiny_runs import read_lines, small_scan, snapshot, tiny_recipe, train_process, weights, write_recipe
 from transformers import Seq2SeqTrainingArguments, TrainerControl, TrainerState
 
+import hf_sysgen.evaluation.evaluate
 import hf_sysgen.training.callbacks
 import hf_sysgen.training.trainer
 from hf_sysgen.config.fields import FIELDS
@@ -267,7 +268,7 @@ def test_evaluations_see_the_chosen_examples(tmp_path, few_examples, monkeypatch
         seen.append(rows.tolist())
         return evaluate_split(model, split, rows, **kwargs)
 
-    monkeypatch.setattr(hf_sysgen.training.tasks.seq2seq, "evaluate_split", spy)
+    monkeypatch.setattr(hf_sysgen.evaluation.evaluate, "evaluate_split", spy)
     run_recipe(tiny_recipe(tmp_path))
     during, final = seen[:4], seen[4:]
     assert during[0] == during[2]
@@ -280,7 +281,7 @@ def test_evaluations_see_the_chosen_examples(tmp_path, few_examples, monkeypatch
 
 def test_a_lost_example_is_an_error(tmp_path, few_examples, monkeypatch):
     monkeypatch.setattr(
-        hf_sysgen.training.tasks.seq2seq, "evaluate_split", lambda *args, **kwargs: evaluate_split(*args, **kwargs)[1:]
+        hf_sysgen.evaluation.evaluate, "evaluate_split", lambda *args, **kwargs: evaluate_split(*args, **kwargs)[1:]
     )
     with pytest.raises(RuntimeError, match=r"validation.* 4 .* 5\b"):
         run_recipe(tiny_recipe(tmp_path))
@@ -315,7 +316,7 @@ def test_clock_leaves_evaluation_out(tmp_path, few_examples, monkeypatch):
         return now[0]
 
     monkeypatch.setattr(hf_sysgen.training.callbacks.time, "perf_counter", tick)
-    monkeypatch.setattr(hf_sysgen.training.tasks.seq2seq, "evaluate_split", slow)
+    monkeypatch.setattr(hf_sysgen.evaluation.evaluate, "evaluate_split", slow)
     assert 1 < run_recipe(tiny_recipe(tmp_path)).train_seconds < 1000
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from transformers import AutoModelForCausalLM
 
-from hf_sysgen.config.errors import RecipeError, shorten
+from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.fields import FIELDS
 from hf_sysgen.config.model_fields import (
     check_model_fields,
@@ -18,7 +18,7 @@ from hf_sysgen.config.model_fields import (
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.trainer_fields import check_trainer_fields
 from hf_sysgen.data import benchmark_info
-from hf_sysgen.errors import UserError
+from hf_sysgen.errors import UserError, shorten
 from hf_sysgen.model_types import is_other, writer_of
 from hf_sysgen.models import MODELS
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hf_sysgen.errors import UserError, did_you_mean
-
-LONGEST_VALUE = 80
+from hf_sysgen.errors import UserError, did_you_mean, shorten
 
 
 class RecipeError(UserError):
@@ -21,12 +19,6 @@ class RecipeError(UserError):
     def __init__(self, message: str, key: str | None = None):
         super().__init__(message)
         self.key = key
-
-
-def shorten(value: Any) -> str:
-    """A value for a message of one line."""
-    text = " ".join(value.split()) if isinstance(value, str) else repr(value)
-    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
 
 
 def none_of(key: str, value: Any, choices: Iterable[Any]) -> RecipeError:

@@ -10,11 +10,11 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.config.errors import RecipeError, shorten
+from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.fields import effect_of, flatten, merge, nest
 from hf_sysgen.config.recipe import Recipe, build_recipe
 from hf_sysgen.config.sections import Paper
-from hf_sysgen.errors import did_you_mean
+from hf_sysgen.errors import did_you_mean, shorten
 
 BASE = "base"
 # the longest text of YAML that is read, in characters, and the most values, where an alias counts as all that it

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.config.errors import RecipeError, shorten
+from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.fields import FIELDS, KINDS, SECTIONS, nest
 from hf_sysgen.config.io import parse_yaml
+from hf_sysgen.errors import shorten
 from hf_sysgen.files import read_whole, write_atomic
 
 # old key -> dotted key; what is not here and has no rule below is a field of the model

@@ -10,10 +10,10 @@ from typing import Any, Literal
 from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedConfig
 
-from hf_sysgen.config.errors import RecipeError, none_of, shorten
+from hf_sysgen.config.errors import RecipeError, none_of
 from hf_sysgen.config.fields import FIELDS
 from hf_sysgen.config.recipe import Recipe, build_recipe, unknown_key
-from hf_sysgen.errors import did_you_mean, one_line
+from hf_sysgen.errors import did_you_mean, one_line, shorten
 from hf_sysgen.extensions import EXTENSIONS_VARIABLE
 from hf_sysgen.model_types import config_class_of, is_other
 from hf_sysgen.models import CONFIGS

@@ -13,10 +13,10 @@ from typing import Any
 
 from pydantic import PrivateAttr, ValidationError
 
-from hf_sysgen.config.errors import RecipeError, none_of, shorten
+from hf_sysgen.config.errors import RecipeError, none_of
 from hf_sysgen.config.fields import BY_KEY, FIELDS, KINDS, SECTIONS, effect_of, flatten, in_hashes, merge, nest
 from hf_sysgen.config.sections import Change, Sections
-from hf_sysgen.errors import closest
+from hf_sysgen.errors import closest, shorten
 from hf_sysgen.files import file_name
 
 

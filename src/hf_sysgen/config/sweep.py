@@ -12,12 +12,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from hf_sysgen.config.errors import RecipeError, shorten
+from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.io import RecipeFile, find_shipped, parse_overrides, read_yaml, write_override
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.sections import Below32Bits
 from hf_sysgen.data import benchmark_info
-from hf_sysgen.errors import UserError, did_you_mean
+from hf_sysgen.errors import UserError, did_you_mean, shorten
 
 # seeds have a key of their own, and runs that share a folder would be one run
 NOT_AXES = {"seed": "`seeds`", "output_dir": "the folder that you start in"}

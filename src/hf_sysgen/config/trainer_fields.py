@@ -14,9 +14,10 @@ from transformers import Seq2SeqTrainingArguments
 from transformers.integrations import INTEGRATION_TO_CALLBACK
 from transformers.trainer_utils import FSDPOption
 
-from hf_sysgen.config.errors import RecipeError, none_of, shorten
+from hf_sysgen.config.errors import RecipeError, none_of
 from hf_sysgen.config.fields import FIELDS
 from hf_sysgen.config.recipe import Recipe, unknown_key
+from hf_sysgen.errors import shorten
 
 THEIRS = {field.name: field for field in dataclasses.fields(Seq2SeqTrainingArguments)}
 _OWNERS = {

@@ -7,9 +7,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import transformers
 from tqdm.auto import tqdm
@@ -28,19 +28,14 @@ from hf_sysgen.evaluation.checkpoints import (
     wrap_library_errors,
 )
 from hf_sysgen.evaluation.decoding import is_sysgen_model
-from hf_sysgen.evaluation.evaluate import Decoded, evaluate_split, mark_teacher_forced, with_texts
-from hf_sysgen.evaluation.metrics.bleu import bleu_setup
-from hf_sysgen.evaluation.metrics.summary import summarize, summarize_translations
-from hf_sysgen.evaluation.prompts import prompts_of, to_word_level
-from hf_sysgen.evaluation.translation import Translation, evaluate_translations, has_comp, translation_rows
+from hf_sysgen.evaluation.evaluate import judge_split, with_texts
+from hf_sysgen.evaluation.metrics.summary import summarize
+from hf_sysgen.evaluation.prompts import prompts_of
+from hf_sysgen.evaluation.translation import evaluate_translations, summarize_split, translation_rows
 from hf_sysgen.files import write_atomic
-from hf_sysgen.models import RoleFillerTransformerConfig
 from hf_sysgen.results.predictions import Row, write_predictions
 from hf_sysgen.results.record import METRICS, PREDICTIONS, new_folder
 from hf_sysgen.tables import table
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 # maximum tokens of a sentence; the memory of attention grows with the square
 LONGEST_INPUT = 2_000
@@ -85,17 +80,31 @@ def evaluate_checkpoint(
         examples = data[name]
         with tqdm(total=len(examples), desc=name, unit="example", disable=not sys.stderr.isatty()) as bar:
             if translates:
-                setup = bleu_setup(benchmark, config or "", name)
-                pairs = examples["pairs"][:] if has_comp(benchmark, name) else None
-                found = _translated(model, tokenizer, examples, batch_size, name == "validation", bar.update)
-                metrics[name] = summarize_translations(found, examples["target"][:], setup, pairs)
+                split = TokenizedSplit(
+                    encode_subwords(tokenizer, examples["input"][:]),
+                    encode_subwords(tokenizer, examples["target"][:], model.config.vocab_size),
+                    pad_id=tokenizer.pad_token_id,
+                )
+                found = evaluate_translations(
+                    model,
+                    split,
+                    tokenizer,
+                    examples["target"][:],
+                    batch_size=batch_size,
+                    brief=name == "validation",
+                    on_batch=bar.update,
+                )
+                found.sort(key=lambda record: record.row)
+                metrics[name] = summarize_split(found, examples, benchmark, config or "", name)
                 rows += translation_rows(found, name, examples)
             else:
-                found_texts = with_texts(
-                    _decoded(model, tokenizer, examples, batch_size, bar.update), name, examples, tokenizer
-                )
-                metrics[name] = summarize(found_texts)
-                rows += found_texts
+                ids = _encoded(model, tokenizer, examples["input"][:], examples["target"][:])
+                split = TokenizedSplit(*ids, pad_id=tokenizer.pad_token_id)
+                decoded = judge_split(model, split, examples, tokenizer, batch_size=batch_size, on_batch=bar.update)
+                decoded.sort(key=lambda record: record.row)
+                texts = with_texts(decoded, name, examples, tokenizer)
+                metrics[name] = summarize(texts)
+                rows += texts
     if output is not None:
         write_predictions(output / PREDICTIONS, rows)
         write_atomic(output / METRICS, json.dumps(metrics, indent=1) + "\n")
@@ -118,40 +127,15 @@ def _shown(value: float | None) -> str:
     return str(value) if isinstance(value, int) else f"{value:.4f}"
 
 
-def _decoded(
-    model: Any, tokenizer: Any, examples: Dataset, batch_size: int, on_batch: Callable[[int], None]
-) -> list[Decoded]:
-    """Records of examples that are scored by exact match, in order."""
-    inputs, targets = examples["input"][:], examples["target"][:]
+def _encoded(
+    model: Any, tokenizer: Any, inputs: list[str], targets: list[str]
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Ids of inputs as the model reads them, and of targets. Errors as `encode_sources`."""
     if is_sysgen_model(model):
-        sources = encoded_sources(model, tokenizer, inputs)
-        ids = encode_targets(tokenizer, targets, range(model.config.vocab_size))
-    else:
-        prompts = prompts_of(model, tokenizer)
-        sources, ids = prompts.encode_pairs([prompts.prompt(text) for text in inputs], targets)
-    split = TokenizedSplit(sources, ids, pad_id=tokenizer.pad_token_id)
-    records = evaluate_split(model, split, batch_size=batch_size, oracle=True, on_batch=on_batch)
-    if not is_sysgen_model(model):
-        records = to_word_level(records, tokenizer, targets)
-    if isinstance(model.config, RoleFillerTransformerConfig):
-        # as in its paper
-        mark_teacher_forced(model, split, records, batch_size)
-    return sorted(records, key=lambda record: record.row)
-
-
-def _translated(
-    model: Any, tokenizer: Any, examples: Dataset, batch_size: int, brief: bool, on_batch: Callable[[int], None]
-) -> list[Translation]:
-    """Records of translations, in order."""
-    split = TokenizedSplit(
-        encode_subwords(tokenizer, examples["input"][:]),
-        encode_subwords(tokenizer, examples["target"][:], model.config.vocab_size),
-        pad_id=tokenizer.pad_token_id,
-    )
-    records = evaluate_translations(
-        model, split, tokenizer, examples["target"][:], batch_size=batch_size, brief=brief, on_batch=on_batch
-    )
-    return sorted(records, key=lambda record: record.row)
+        ids = range(model.config.vocab_size)
+        return encoded_sources(model, tokenizer, inputs), encode_targets(tokenizer, targets, ids)
+    prompts = prompts_of(model, tokenizer)
+    return prompts.encode_pairs([prompts.prompt(text) for text in inputs], targets)
 
 
 def predict_isolated(checkpoint: str, texts: list[str]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,9 @@ import torch
 from torch import nn
 
 from hf_sysgen.data.text.splits import IGNORED
-from hf_sysgen.evaluation.decoding import greedy_decode, teacher_forced_logits
+from hf_sysgen.evaluation.decoding import greedy_decode, is_sysgen_model, teacher_forced_logits
+from hf_sysgen.evaluation.prompts import to_word_level
+from hf_sysgen.models import RoleFillerTransformerConfig
 from hf_sysgen.results.predictions import AnyRow, TextRow
 
 if TYPE_CHECKING:
@@ -25,8 +27,19 @@ if TYPE_CHECKING:
 TEXT_COLUMNS = ("input", "target", "category", "pairs")
 
 
+class Measured:
+    """Records of evaluation: dataclasses with slots."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def numbers(self) -> dict[str, Any]:
+        """What was measured, by name: numbers, and whether something is right."""
+        found = ((name, getattr(self, name)) for name in self.__slots__)
+        return {name: value for name, value in found if isinstance(value, int | float)}
+
+
 @dataclass(slots=True)
-class Decoded:
+class Decoded(Measured):
     """
     An example as [`evaluate_split`] leaves it.
 
@@ -51,11 +64,6 @@ class Decoded:
     oracle_exact: bool | None = None
     exact_teacher: bool | None = None
     tokens: int | None = None
-
-    def numbers(self) -> dict[str, Any]:
-        """What was measured, by name."""
-        found = ((one.name, getattr(self, one.name)) for one in fields(self))
-        return {name: value for name, value in found if value is not None and name != "prediction"}
 
 
 @contextmanager
@@ -136,11 +144,43 @@ def evaluate_split(
     return list(records.values())
 
 
+def judge_split(
+    model: Any,
+    split: Any,
+    examples: Dataset,
+    tokenizer: PreTrainedTokenizerFast,
+    rows: np.ndarray | None = None,
+    batch_size: int = 256,
+    final: bool = True,
+    **options: Any,
+) -> list[Decoded]:
+    """
+    The records of [`evaluate_split`], as models of that kind are judged: those of transformers by words, see
+    `to_word_level`.
+
+    Args:
+        examples: the columns of the split.
+        final: measure all: exact match with oracle length, and of role-filler Transformers also with teacher forcing,
+            see [`mark_teacher_forced`].
+        options: others of `evaluate_split`.
+    """
+    records = evaluate_split(model, split, rows, batch_size=batch_size, oracle=final, **options)
+    if not is_sysgen_model(model):
+        records = to_word_level(records, tokenizer, examples["target"][:])
+    if final and isinstance(model.config, RoleFillerTransformerConfig):
+        mark_teacher_forced(model, split, records, batch_size)
+    return records
+
+
 @torch.inference_mode()
 def mark_teacher_forced(model: Seq2SeqLM, split: Any, records: Sequence[Decoded], batch_size: int) -> None:
     """
     Add `exact_teacher` to the records of [`evaluate_split`]: whether under teacher forcing the most likely word is
     right at every label. Records sorted by length need little padding.
+
+    Chakravarthy et al. 2022 count so (test.py:63-104). As a word has one role in every scheme, that is `exact` measured
+    in another way; it can differ only where EOS is no label, or where a batch decides what a threshold does
+    (`renormalization`).
     """
     with evaluating(model):
         for some in chunks(records, batch_size):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,17 +12,14 @@ from torch.nn.functional import cross_entropy
 
 from hf_sysgen.data.text.splits import IGNORED
 from hf_sysgen.evaluation.decoding import teacher_forced_logits
-from hf_sysgen.evaluation.evaluate import Columns, chunks, evaluating
+from hf_sysgen.evaluation.evaluate import Columns, Measured, chunks, evaluating
+from hf_sysgen.evaluation.metrics.bleu import bleu_setup
+from hf_sysgen.evaluation.metrics.summary import Translated, summarize_translations
 from hf_sysgen.results.predictions import TranslationRow
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from transformers import PreTrainedTokenizerFast
-
-
-def has_comp(benchmark: str, split: str) -> bool:
-    """Whether a split tests pairs of noun and adjective that were held out."""
-    return benchmark == "noun_adjective" and split == "test"
 
 
 def fairseq_generation_kwargs(
@@ -55,7 +52,7 @@ def fairseq_generation_kwargs(
 
 
 @dataclass(slots=True)
-class Translation:
+class Translation(Measured):
     """
     An example as [`evaluate_translations`] leaves it.
 
@@ -74,11 +71,6 @@ class Translation:
     prediction: str | None = None
     exact: bool | None = None
 
-    def numbers(self) -> dict[str, Any]:
-        """What was measured, by name."""
-        found = ((one.name, getattr(self, one.name)) for one in fields(self))
-        return {name: value for name, value in found if isinstance(value, int | float)}
-
 
 def translation_rows(records: Iterable[Translation], name: str, split: Dataset) -> list[TranslationRow]:
     """The records as rows of the split of that name, with its text columns."""
@@ -87,6 +79,15 @@ def translation_rows(records: Iterable[Translation], name: str, split: Dataset) 
         TranslationRow(split=name, prediction=record.prediction or "", **record.numbers(), **columns[record.row])
         for record in records
     ]
+
+
+def summarize_split(
+    records: Sequence[Translated], examples: Dataset, benchmark: str, config: str, name: str
+) -> dict[str, Any]:
+    """The metrics of a split of a benchmark, see `summarize_translations`."""
+    # of the pairs of noun and adjective that were held out
+    pairs = examples["pairs"][:] if benchmark == "noun_adjective" and name == "test" else None
+    return summarize_translations(records, examples["target"][:], bleu_setup(benchmark, config, name), pairs)
 
 
 @torch.inference_mode()

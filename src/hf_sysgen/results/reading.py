@@ -8,9 +8,9 @@ from pathlib import Path
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from hf_sysgen.errors import UserError
+from hf_sysgen.errors import UserError, shorten
 from hf_sysgen.files import read_whole
-from hf_sysgen.results.record import SCHEMA_VERSION, Record, first_error, shorten
+from hf_sysgen.results.record import SCHEMA_VERSION, Record, first_error
 from hf_sysgen.results.version1 import from_version1
 
 
@@ -30,7 +30,9 @@ def read_record(path: str | Path) -> Record:
         raise UserError(f"{path}: cannot read results: a record is a JSON object")
     version = content.get("schema_version")
     if version not in (1, SCHEMA_VERSION):
-        raise UserError(f"{path}: schema_version is {shorten(version)}; this version reads 1 and {SCHEMA_VERSION}")
+        raise UserError(
+            f"{path}: schema_version is {shorten(version, quoted=True)}; this version reads 1 and {SCHEMA_VERSION}"
+        )
     try:
         return Record.model_validate_json(json.dumps(from_version1(content)) if version == 1 else text)
     except ValidationError as error:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_serializer, model_validator
 
 from hf_sysgen.config.recipe import Recipe
-from hf_sysgen.errors import UserError
+from hf_sysgen.errors import UserError, shorten
 from hf_sysgen.files import file_name, write_atomic
 from hf_sysgen.results.environment import RunStart
 
@@ -232,24 +232,9 @@ def write_record(path: str | Path, record: Record) -> None:
 def first_error(error: ValidationError) -> str:
     """The first error in one line: key, expected type, value."""
     first = error.errors(include_url=False)[0]
-    key = _short(".".join(map(str, first["loc"]))) or "record"
+    key = shorten(".".join(map(str, first["loc"]))) or "record"
     told = first["type"] in ("missing", "json_invalid")
-    return f"{key}: {_short(first['msg'])}" + ("" if told else f", got {shorten(first['input'])}")
-
-
-def shorten(value: Any) -> str:
-    """A value or an error, cut to fit a one-line message."""
-    try:
-        text = str(value) if isinstance(value, Exception) else repr(value)
-    except ValueError:
-        # an integer with thousands of digits
-        text = f"a {type(value).__name__}"
-    return _short(text)
-
-
-def _short(text: str) -> str:
-    text = " ".join(text.encode("utf-8", "backslashreplace").decode().split())
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return f"{key}: {shorten(first['msg'])}" + ("" if told else f", got {shorten(first['input'], quoted=True)}")
 
 
 def new_folder(folder: Path, files: Iterable[str]) -> None:

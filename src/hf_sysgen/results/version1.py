@@ -9,8 +9,8 @@ from typing import Any
 from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.migrate import migrate_keys, migrated_values
 from hf_sysgen.config.recipe import Recipe, build_recipe
-from hf_sysgen.errors import UserError
-from hf_sysgen.results.record import SCHEMA_VERSION, LogEntry, shorten
+from hf_sysgen.errors import UserError, shorten
+from hf_sysgen.results.record import SCHEMA_VERSION, LogEntry
 
 # longer names end in a hash
 LONGEST_NAME = 160
@@ -27,10 +27,12 @@ def from_version1(old: Mapping[str, Any]) -> dict[str, Any]:
     """
     for key, kind in TYPES.items():
         if not isinstance(old.get(key), kind):
-            raise UserError(f"{key}: is {shorten(old[key]) if key in old else 'missing'}, not a {kind.__name__}")
+            raise UserError(
+                f"{key}: is {shorten(old[key], quoted=True) if key in old else 'missing'}, not a {kind.__name__}"
+            )
     for index, entry in enumerate(old["history"]):
         if not isinstance(entry, dict):
-            raise UserError(f"history.{index}: is {shorten(entry)}, not an object")
+            raise UserError(f"history.{index}: is {shorten(entry, quoted=True)}, not an object")
     try:
         sections = migrate_keys(old["recipe"])
         recipe = build_recipe(sections)

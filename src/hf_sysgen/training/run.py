@@ -20,7 +20,7 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.integrations import get_available_reporting_integrations
 
-from hf_sysgen.config.errors import RecipeError, shorten
+from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.fields import BY_KEY, effect_of
 from hf_sysgen.config.io import dump_recipe, read_recipe
 from hf_sysgen.config.model_fields import flat_with_defaults, own_fields
@@ -28,7 +28,7 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.trainer_fields import THEIRS
 from hf_sysgen.cpu import keep_memory
 from hf_sysgen.data import benchmark_info
-from hf_sysgen.errors import RunFailed, UserError, one_line
+from hf_sysgen.errors import RunFailed, UserError, one_line, shorten
 from hf_sysgen.evaluation.checkpoints import checkpoint_folder, is_hub_id, weight_files
 from hf_sysgen.evaluation.evaluate import evaluating
 from hf_sysgen.files import is_complete, is_unfinished, locked, sha256_of, write_atomic

@@ -10,11 +10,12 @@ from collections import Counter
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from reference.cogs_logical_form import to_logical_form
 from upstream_files import Files
 
 from hf_sysgen.data.cogs.files import parse
 from hf_sysgen.data.cogs.forms import is_variable, parse_form
-from hf_sysgen.data.cogs.variable_free_forms import to_logical_form, to_variable_free
+from hf_sysgen.data.cogs.variable_free_forms import to_variable_free
 from hf_sysgen.evaluation.metrics.cogs_match import exact_match, renaming_match, semantic_match
 
 NEED = (

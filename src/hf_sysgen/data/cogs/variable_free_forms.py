@@ -1,4 +1,4 @@
-"""The variable-free form of COGS (Qiu et al. 2022, arXiv:2112.07610), from and to logical forms.
+"""The variable-free form of COGS (Qiu et al. 2022, arXiv:2112.07610), from logical forms.
 
     need . agent ( x _ 1 , Ava ) AND need . xcomp ( x _ 1 , x _ 3 ) AND cook . agent ( x _ 3 , Ava )
     need ( agent = Ava , xcomp = cook ( agent = Ava ) )
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
-from hf_sysgen.data.cogs.forms import Conjunct, is_name, is_variable, parse_form
+from hf_sysgen.data.cogs.forms import Conjunct, is_variable, parse_form
 
 
 def to_variable_free(target: str) -> str:
@@ -105,53 +105,6 @@ def parse_variable_free(text: str) -> Node:
     if tokens[at]:
         raise ValueError(f"token {at + 1} is {tokens[at]!r}, expected the end, in {text!r}")
     return root
-
-
-def to_logical_form(text: str) -> str:
-    """
-    The logical form of a sentence's variable-free form.
-
-    A variable-free form does not have the positions of its words in the sentence. So variables are numbered, and
-    conjuncts ordered, as they occur. Apart from that it is the original, and it gives the same variable-free form
-    again. If the agent of an "xcomp" has the same text as that of the verb above, both are one variable, as all control
-    verbs of COGS are subject control verbs.
-
-    Not defined for a primitive: a bare word does not have its arguments.
-
-    Raises:
-        ValueError: the text is not a variable-free form of a sentence.
-    """
-    root = parse_variable_free(text)
-    if not root.roles:
-        raise ValueError(f"a single word does not determine a logical form: {text!r}")
-    definite: list[str] = []
-    conjuncts: list[str] = []
-    count = 0
-
-    def write(node: Node, agent: tuple[Node | None, str]) -> str:
-        """Write the conjuncts of a node. Returns its variable or name. `agent` is the agent of the verb above, with its
-        variable."""
-        nonlocal count
-        if not node.roles and not node.definite and is_name(node.word):
-            return node.word
-        count += 1
-        variable = f"x _ {count}"
-        if all(role.startswith("nmod") for role, _ in node.roles):
-            (definite if node.definite else conjuncts).append(f"{'* ' * node.definite}{node.word} ( {variable} )")
-        own: tuple[Node | None, str] = (None, "")
-        for role, below in node.roles:
-            # a conjunct comes before those of its argument, which is numbered when they are written
-            place = len(conjuncts)
-            conjuncts.append("")
-            shared = role == "agent" and below == agent[0]
-            argument = agent[1] if shared else write(below, own if role == "xcomp" else (None, ""))
-            conjuncts[place] = f"{node.word} . {role} ( {variable} , {argument} )"
-            if role == "agent":
-                own = (below, argument)
-        return variable
-
-    write(root, (None, ""))
-    return " ; ".join([*definite, " AND ".join(conjuncts)])
 
 
 _SIGNS = frozenset({"", "*", "(", ")", ",", "=", "."})

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hf_sysgen.data.errors import DataError
+from hf_sysgen.errors import shorten
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -176,9 +177,9 @@ def _encode(tokenizer, texts, id_range, side, add_special_tokens) -> list[list[i
             text.encode()
         except UnicodeEncodeError as error:
             # Python's form of such bytes in arguments and input
-            raise DataError(f"{_shortened(text)!r}: is not UTF-8; convert it, e.g. with iconv") from error
+            raise DataError(f"{shorten(text)!r}: is not UTF-8; convert it, e.g. with iconv") from error
         if EOS in text or SOS in text:
-            raise DataError(f"{_shortened(text)!r}: {EOS} and {SOS} mark where a text ends and starts, leave them out")
+            raise DataError(f"{shorten(text)!r}: {EOS} and {SOS} mark where a text ends and starts, leave them out")
     vocabulary = tokenizer.get_vocab()
     known = [word for word, token in vocabulary.items() if id_range is None or token in id_range]
     try:
@@ -203,10 +204,6 @@ def _unknown_word(word: str, text: str, vocabulary: Iterable[str], side: str) ->
     # longer words, or a lower cutoff, would take minutes
     near = difflib.get_close_matches(word[:50], known, n=3, cutoff=0.4) or known[:3]
     return DataError(
-        f"{_shortened(word)!r} in {_shortened(text)!r} is not in the {side} vocabulary of {len(known):,} words; "
+        f"{shorten(word)!r} in {shorten(text)!r} is not in the {side} vocabulary of {len(known):,} words; "
         f"the closest: {', '.join(near)}"
     )
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= 80 else text[:77] + "..."

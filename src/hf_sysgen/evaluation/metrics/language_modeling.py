@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from hf_sysgen.evaluation.evaluate import chunks, evaluating
+from hf_sysgen.evaluation.evaluate import Measured, chunks, evaluating
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Read:
+class Read(Measured):
     """
     An example that a language model read.
 
@@ -34,10 +34,6 @@ class Read:
     correct: int
     tokens: int
     exact: None = None
-
-    def numbers(self) -> dict[str, float]:
-        """What was measured, by name."""
-        return {"row": self.row, "nats": self.nats, "correct": self.correct, "tokens": self.tokens}
 
 
 @torch.inference_mode()

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel, set_seed
 
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.text.splits import IGNORED, TokenizedSplit
 from hf_sysgen.data.text.vocabulary import Vocabulary
-from hf_sysgen.evaluation.evaluate import Decoded
-from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, Prompts, to_word_level, unencodable_words
+from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, Prompts, unencodable_words
 from hf_sysgen.model_types import writer_of
 from hf_sysgen.models.seq2seq import token_loss
 from hf_sysgen.training.tasks.causal import (
@@ -44,7 +42,6 @@ class PretrainedTask(Seq2SeqTask):
         self.decoder = writer_of(recipe.model.type) is AutoModelForCausalLM
         self.split_class = PromptedSplit if self.decoder else TokenizedSplit
         super().__init__(recipe, benchmark)
-        self.targets = {name: split["target"][:] for name, split in benchmark.items()}
 
     def make_vocabulary(self, sources: list[str], targets: list[str]) -> Vocabulary:
         tokenizer = pretrained_tokenizer(self.recipe)
@@ -80,10 +77,6 @@ class PretrainedTask(Seq2SeqTask):
         if self.decoder:
             labels = torch.nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
         return token_loss(outputs.logits, labels, num_items_in_batch)
-
-    def evaluate(self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int) -> list[Decoded]:
-        records = super().evaluate(model, name, rows, final, rank, world)
-        return to_word_level(records, self.vocabulary.tokenizer, self.targets[name])
 
 
 def pretrained_tokenizer(recipe: Recipe) -> Any:

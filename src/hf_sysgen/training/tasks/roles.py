@@ -14,7 +14,6 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.text.roles import RoleScheme, Side, role_scheme
 from hf_sysgen.data.text.splits import IGNORED, RaggedIds, TokenizedSplit
 from hf_sysgen.data.text.vocabulary import EOS, SOS
-from hf_sysgen.evaluation.evaluate import Decoded, mark_teacher_forced
 from hf_sysgen.models.seq2seq import shift_right
 from hf_sysgen.training.tasks.seq2seq import Seq2SeqTask
 
@@ -184,16 +183,3 @@ class RoleFillerTask(Seq2SeqTask):
 
     def model_config(self, **derived: Any) -> Any:
         return super().model_config(**derived, **self.role_fields)
-
-    def evaluate(self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int) -> list[Decoded]:
-        """
-        As of any text, where roles follow from the words that the model itself wrote.
-
-        With `final` also `exact_teacher`, as the authors count (test.py:63-104), see [`mark_teacher_forced`]. As a word
-        has one role in every scheme, that is `exact` measured in another way; it can differ only where EOS is no label,
-        or where a batch decides what a threshold does (`renormalization`).
-        """
-        records = super().evaluate(model, name, rows, final, rank, world)
-        if final:
-            mark_teacher_forced(model, self.splits[name], records, self.recipe.evaluation.batch_size)
-        return records

@@ -13,7 +13,7 @@ from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.data.text.vocabulary import Vocabulary, build_vocabulary, encode_sources, encode_targets
-from hf_sysgen.evaluation.evaluate import Decoded, evaluate_split, with_texts
+from hf_sysgen.evaluation.evaluate import Decoded, judge_split, with_texts
 from hf_sysgen.model_types import config_class_of
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.results.predictions import Row
@@ -109,7 +109,17 @@ class Seq2SeqTask(Task):
 
     def evaluate(self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int) -> list[Decoded]:
         size = self.recipe.evaluation.batch_size
-        return evaluate_split(model, self.splits[name], rows, batch_size=size, oracle=final, rank=rank, world=world)
+        return judge_split(
+            model,
+            self.splits[name],
+            self.benchmark[name],
+            self.vocabulary.tokenizer,
+            rows,
+            batch_size=size,
+            final=final,
+            rank=rank,
+            world=world,
+        )
 
     def to_rows(self, records: Sequence[Any], name: str) -> Sequence[Row]:
         return with_texts(records, name, self.benchmark[name], self.vocabulary.tokenizer)

@@ -12,13 +12,11 @@ from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.text.subwords import bpe_vocabulary, encode_subwords, sentencepiece_vocabulary
 from hf_sysgen.data.text.vocabulary import Vocabulary
-from hf_sysgen.evaluation.metrics.bleu import bleu_setup
-from hf_sysgen.evaluation.metrics.summary import summarize_translations
 from hf_sysgen.evaluation.translation import (
     Translation,
     evaluate_translations,
     fairseq_generation_kwargs,
-    has_comp,
+    summarize_split,
     translation_rows,
 )
 from hf_sysgen.results.predictions import TranslationRow
@@ -123,13 +121,8 @@ class TranslationTask(Seq2SeqTask):
         )
 
     def summarize(self, records: Sequence[Any], name: str) -> dict[str, Any]:
-        examples = self.benchmark[name]
-        return summarize_translations(
-            records,
-            examples["target"][:],
-            bleu_setup(self.recipe.data.benchmark, self.recipe.data.config, name),
-            examples["pairs"][:] if has_comp(self.recipe.data.benchmark, name) else None,
-        )
+        data = self.recipe.data
+        return summarize_split(records, self.benchmark[name], data.benchmark, data.config, name)
 
     def to_rows(self, records: Sequence[Any], name: str) -> list[TranslationRow]:
         return translation_rows(records, name, self.benchmark[name])
