@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -13,6 +14,11 @@ for _variable in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE
 
 import torch  # noqa: E402
 from upstream_files import FOLDERS, WHOLE, Files  # noqa: E402
+
+
+def pytest_collection_finish() -> None:
+    """The Trainer collects garbage, which would look through all that torch and transformers have made by now."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import json
 import multiprocessing
 import os
@@ -275,7 +276,8 @@ def _python(words: list[str], folder: Path, variables: Mapping[str, str]) -> Non
 
 
 def _enter(folder: Path, variables: Mapping[str, str], rank: int = 0) -> None:
-    """Be a new process: its variables, its folder, its output in files there."""
+    """Be a new process: its variables, its folder, its output in files there, and nothing of the fork to collect."""
+    gc.freeze()
     os.environ.clear()
     os.environ.update(variables)
     os.chdir(folder)
