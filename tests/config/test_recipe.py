@@ -91,6 +91,8 @@ def test_unknown_keys_name_the_closest(wrong, right):
         ("training.adam_beta2", 1),
         ("training.label_smoothing_factor", 1.0),
         ("training.bf16", "yes"),
+        ("training.bf16", 1),
+        ("training.report_to", 3),
         ("training.kept_steps", [2, 1]),
         ("training.kept_steps", [7]),
         ("training.torch_compile_mode", 3),
@@ -161,6 +163,11 @@ def test_wrong_words_name_the_closest(key, value, right):
     assert f"did you mean {right!r}" in str(error)
 
 
+def test_a_wrong_precision_names_the_right_ones():
+    error = refused(merge(TINY, nest({"training.bf16": "maybe"})))
+    assert all(f" {word}" in str(error) for word in ("true", "false", "auto"))
+
+
 def test_an_unknown_key_comes_before_a_missing_one():
     error = refused({**TINY, "schedule": {"warmup": 3}})
     assert error.key == "schedule.warmup"
@@ -186,6 +193,7 @@ def test_modes_of_other_compilers_are_not_known():
         ({"evaluation__early_stopping": "loss"}, "evaluation.early_stopping"),
         ({"evaluation__save_example_losses": True, "training__eval_steps": None}, "evaluation.save_example_losses"),
         ({"training__bf16": True, "training__fp16": True}, "training.fp16"),
+        ({"training__bf16": "auto", "training__fp16": True}, "training.fp16"),
         ({"training__optim": "sgd", "training__adam_beta1": 0.8}, "training.adam_beta1"),
         ({"model__type": "sysgen_transformer", "model__embedding_scaling": "pad"}, "model.embedding_scaling"),
         ({"model": 3}, "model"),

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import PrivateAttr, ValidationError
 
@@ -32,6 +32,8 @@ class Recipe(Sections):
 
     _file: str = PrivateAttr("recipe")
     _overrides: dict[str, Any] = PrivateAttr(default_factory=dict)
+    # the file's recipe without overrides, where one of them is `training.bf16=auto`
+    _original: Recipe | None = PrivateAttr(None)
 
     @property
     def file(self) -> str:
@@ -70,11 +72,37 @@ class Recipe(Sections):
 
     def replace(self, **values: Any) -> Recipe:
         """A copy with other values by dotted key: `recipe.replace(**{"training.max_steps": 5})`. Raises RecipeError."""
-        return build_recipe(merge(self.to_dict(), nest(values)), self._file, self._overrides)
+        recipe = build_recipe(merge(self.to_dict(), nest(values)), self._file, self._overrides)
+        recipe._original = self._original
+        return recipe
+
+    def settled(self, bf16: bool | Literal["auto"]) -> Recipe:
+        """The recipe as if it had been given this value where it has `training.bf16: auto`, and in the same folder."""
+        key = "training.bf16"
+        if self.training.bf16 != "auto":
+            return self
+        if key not in self._overrides:
+            return self.replace(**{key: bf16})
+        sections, overrides = self.to_dict(), {**self._overrides, key: bf16}
+        sections["training"]["bf16"] = bf16
+        # whose name has the `auto`, so that it is known before anything is measured
+        sections["output_dir"] = str(self.run_dir)
+        if self._original is not None and self._original.training.bf16 == bf16:
+            del overrides[key]
+            if not overrides:
+                # the file's own cell, to which its numbers apply
+                given = {name: number for name, number in sections["paper"].items() if number is not None}
+                sections["paper"] = self._original.paper.model_dump() | given
+        return build_recipe(sections, self._file, overrides)
 
     @property
     def hash(self) -> str:
-        """16 hex digits over all fields that change anything. Recipes with the same hash compute the same."""
+        """
+        16 hex digits over all fields that change anything. Recipes with the same hash compute the same.
+
+        Raises:
+            RecipeError: `training.bf16` is `auto`, which a run settles; so for `cell`.
+        """
         return self._digest(lambda change: change != "nothing")
 
     @property
@@ -92,6 +120,8 @@ class Recipe(Sections):
         return self._file, self.cell
 
     def _digest(self, wanted: Callable[[Change], bool], without: Container[str] = ()) -> str:
+        if self.training.bf16 == "auto" and "training.bf16" not in without:
+            raise RecipeError("training.bf16=auto has no hash before a run has settled it", "training.bf16")
         content = {
             key: value
             for key, value in self.flat().items()
@@ -144,6 +174,9 @@ def _explained(error: ValidationError, sections: Mapping[str, Any]) -> RecipeErr
     if place and place[0] in KINDS and len(place) > 1:
         # pydantic puts the kind of a section into the place too
         del place[1]
+    if (field := ".".join(place[:-1])) in BY_KEY and field not in SECTIONS and isinstance(first["loc"][-1], str):
+        # and of a value that may have several types, the first of these
+        del place[-1]
     key, kind, value = ".".join(place), first["type"], first["input"]
     if kind == "value_error" and "\n" in str(first["ctx"]["error"]):
         key, _, problem = str(first["ctx"]["error"]).partition("\n")
@@ -171,6 +204,9 @@ def _explained(error: ValidationError, sections: Mapping[str, Any]) -> RecipeErr
             if f"{key}.{one}" not in known:
                 return unknown_key(f"{key}.{one}", known)
         return RecipeError(f"{key}.{name} is missing; one of {', '.join(KINDS[key][name])}", f"{key}.{name}")
+    if kind == "bool_type" and key in BY_KEY and BY_KEY[key].choices:
+        # true, false, and words
+        return none_of(key, value, BY_KEY[key].type.split(" | "))
     if kind in ("literal_error", "union_tag_invalid"):
         if kind == "union_tag_invalid":
             name = next(iter(KINDS[key]))

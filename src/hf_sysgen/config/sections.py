@@ -231,8 +231,9 @@ class Training(Section):
     """Global L2 norm that gradients are clipped to; 0 for no clipping."""
     label_smoothing_factor: Annotated[Fraction, TEXT] = 0.0
     """Weight of the uniform distribution over the vocabulary in the loss."""
-    bf16: bool = False
-    """Autocast to bfloat16. Evaluation is always in float32."""
+    bf16: bool | Literal["auto"] = False
+    """Autocast to bfloat16. Evaluation is always in float32. `auto` measures at a run's start whether that is faster on
+    this machine, and keeps the answer; the record has true or false."""
     fp16: bool = False
     """Autocast to float16, with scaled gradients. Evaluation is always in float32."""
     torch_compile: Annotated[bool, ROUNDING] = False
@@ -262,7 +263,7 @@ class Training(Section):
         if sorted(set(kept)) != kept:
             _wrong("training.kept_steps", f"must be increasing numbers from 1 to training.max_steps={self.max_steps}")
         if self.bf16 and self.fp16:
-            _wrong("training.fp16", "contradicts training.bf16=true; give one of them")
+            _wrong("training.fp16", f"contradicts training.bf16={str(self.bf16).lower()}; give one of them")
         for name, info in type(self).model_fields.items():
             if self.optim == "sgd" and name.startswith("adam_") and getattr(self, name) != info.default:
                 _wrong(f"training.{name}", "has no effect under training.optim=sgd; remove it")

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import logging
 import re
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -49,6 +50,7 @@ from hf_sysgen.results.record import (
 from hf_sysgen.training.adapters import with_adapters
 from hf_sysgen.training.batches import Batches
 from hf_sysgen.training.checkpointing import checkpoints_of, report_damage, step_of
+from hf_sysgen.training.precision import faster_in_bf16
 from hf_sysgen.training.tasks.base import Task
 from hf_sysgen.training.tasks.pretraining import require_text_of_run
 from hf_sysgen.training.tasks.registry import prepare_task
@@ -199,6 +201,7 @@ def check_run_dir(recipe: Recipe) -> Path:
     copy = run_dir / RECIPE_COPY
     if copy.exists():
         other = read_recipe(copy)
+        recipe = recipe.settled(other.training.bf16)
         ours, theirs = flat_with_defaults(recipe), flat_with_defaults(other)
         pretraining = benchmark_info(recipe.data.benchmark).task == TEXT
         free = ("nothing", "rounding") if pretraining else ("nothing",)
@@ -249,6 +252,26 @@ def finished_results(recipe: Recipe) -> Record | None:
     return read_record(run_dir / RESULTS) if (run_dir / RESULTS).exists() else None
 
 
+def settle_precision(recipe: Recipe) -> Recipe:
+    """
+    The recipe with true or false in place of `training.bf16: auto`: what the run in its folder began with, or else what
+    is faster here. The first process decides for all.
+    """
+    if recipe.training.bf16 != "auto":
+        return recipe
+    # which also joins the processes
+    arguments, taken = training_arguments(recipe.settled(False)), None
+    # as measuring does, after which MKL may share work out otherwise: a resumed run rounds as it began
+    torch.set_num_threads(torch.get_num_threads())
+    if arguments.process_index == 0:
+        copy = recipe.run_dir / RECIPE_COPY
+        taken, why = read_recipe(copy).training.bf16 if copy.exists() else "auto", "as this run began"
+        if taken == "auto":
+            taken, why = faster_in_bf16(arguments.device)
+        print(f"training.bf16=auto takes {str(taken).lower()}: {why}", file=sys.stderr, flush=True)
+    return recipe.settled(broadcast_object_list([taken])[0])
+
+
 def run_recipe(recipe: Recipe) -> Record:
     """
     Train, evaluate on every split, and leave in the run's folder: `results.json`, `predictions.jsonl`, `recipe.yaml`
@@ -269,6 +292,7 @@ def run_recipe(recipe: Recipe) -> Record:
         return record
     check_trackers(recipe)
     with naming_fields(recipe):
+        recipe = settle_precision(recipe)
         # made again with the number of updates; here before minutes of preparing the data
         training_arguments(recipe)
     keep_memory()

@@ -1,0 +1,58 @@
+"""Which precision is the faster one on a device: what `training.bf16: auto` takes."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from hf_sysgen.cpu import fast_products
+
+# of the measured layer: tokens, and the width of a model. So small that other work on the machine leaves many alone
+TOKENS, WIDTH = 512, 256
+# rounds that are timed; fewer where they take more seconds of the processor, as in bfloat16 without instructions for it
+ROUNDS, SECONDS = 20, 0.2
+# an update is more than its products
+LEAST_GAIN = 1.2
+
+
+def faster_in_bf16(device: torch.device) -> tuple[bool, str]:
+    """
+    Whether training on a device is faster under autocast to bfloat16 than in float32, and why, in words. Draws no
+    random numbers.
+    """
+    if device.type == "cuda":
+        # nothing to time: tensor cores compute in bfloat16, and in float32 only if TF32 is asked for
+        able = torch.cuda.is_bf16_supported(including_emulation=False)
+        return able, f"{torch.cuda.get_device_name(device)} has {'' if able else 'no '}instructions for it"
+    if device.type != "cpu":
+        return False, f"it is not measured on {device.type}"
+    full, half = seconds_of_layer()
+    return full / half >= LEAST_GAIN, f"a layer is {full / half:.1f} times as fast with it as in float32"
+
+
+@fast_products()
+def seconds_of_layer() -> tuple[float, float]:
+    """
+    Seconds of a linear layer, forward and backward, on one thread of the CPU: in float32, and under autocast to
+    bfloat16. Both take turns, and the shortest times count: beside other work medians say nothing, nor do times of
+    several threads, which wait for each other.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        inputs = torch.ones(TOKENS, WIDTH, requires_grad=True)
+        weights = torch.ones(WIDTH, WIDTH, requires_grad=True)
+        times: dict[bool, list[float]] = {False: [], True: []}
+        began = time.process_time()
+        # the first round makes ready
+        while len(times[True]) < 2 or (len(times[True]) <= ROUNDS and time.process_time() - began < SECONDS):
+            for half, seconds in times.items():
+                start = time.perf_counter()
+                with torch.autocast("cpu", torch.bfloat16, enabled=half):
+                    outputs = torch.nn.functional.linear(inputs, weights)
+                outputs.sum().backward()
+                seconds.append(time.perf_counter() - start)
+    finally:
+        torch.set_num_threads(threads)
+    return min(times[False][1:]), min(times[True][1:])
