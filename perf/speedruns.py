@@ -76,8 +76,10 @@ def main() -> None:
     for path in given.recipes:
         for seed in given.seeds:
             same = {"recipe": path.stem, "seed": seed}
-            wanted = load_recipe(path, [f"seed={seed}"]).hash
-            if any(row["hash"] == wanted and same.items() <= row.items() for row in rows()):
+            recipe = load_recipe(path, [f"seed={seed}"])
+            # where `training.bf16` is auto, either may have been taken
+            wanted = {recipe.settled(bf16).hash for bf16 in (False, True)}
+            if any(row["hash"] in wanted and same.items() <= row.items() for row in rows()):
                 continue
             row = timed(path, seed)
             # read only now: another process may have added rows in the meantime

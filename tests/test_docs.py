@@ -596,6 +596,7 @@ def test_a_speedrun_differs_from_the_paper_s_recipe_in_its_training_alone():
         recipe = read_recipe(path)
         assert not any(run.matches(recipe.file, {}) for run in runs)
         _, cell = speedrun_tables.target(path.stem)
+        assert cell.run is not None
         own = recipe.differences(cell.run.setup(shipped_recipe(cell.run.recipe)), "result")
         assert {key.partition(".")[0] for key in own} <= {"batches", "training", "schedule"}, path
 

@@ -16,6 +16,7 @@ from hf_sysgen.tables import markdown
 # recipe in recipes/speedruns -> table, row and column of the number to reach
 TARGETS = {
     "speedrun_scan_length26_relative_universal": ("csordas2021-table3", "SCAN (length cutoff=26)", "Rel. Uni. Trafo"),
+    "speedrun_scan_length26_universal": ("csordas2021-table3", "SCAN (length cutoff=26)", "Uni. Trafo"),
     "speedrun_clutrr_edge_234": ("bergen2021-table5", "k=2,3,4, Base", "test k=10"),
     "speedrun_cogs_graph_edge": ("bergen2021-table4", "Edge Transformer", "Generalization Accuracy"),
     "speedrun_scan_jump_sag_t5": ("chaabouni2021-table3", "+ T5", "jump"),
