@@ -23,7 +23,7 @@ from hf_sysgen.analysis.petty2023 import (
     effective_rank,
     generalization,
     lexical_structural,
-    lowest_common_loss,
+    lowest_losses,
     matched_perplexity,
     perplexities,
     ranks,
@@ -428,7 +428,7 @@ def test_accuracy_at_equal_loss():
         sized(1, validation_loss_teacher=losses, test_accuracy=accuracy),
         sized(2, validation_loss_teacher=every(10, 0.5, 0.2, 0.3), test_accuracy=every(10, 0.1, 0.4, 0.9)),
     ]
-    assert lowest_common_loss(runs) == 0.2
+    assert lowest_losses(runs) == [0.1, 0.2]
     found = at_equal_loss(runs, 0.2)["cogs current"]["0.0k"]
     assert found == [(1, pytest.approx(0.2 + 0.4 * 2 / 3)), (2, 0.4)]
 

@@ -6,7 +6,7 @@ import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hf_sysgen.analysis import csordas2021 as devil_analyses
 from hf_sysgen.analysis import petty2023 as depth_analyses
@@ -27,9 +27,6 @@ from hf_sysgen.errors import UserError
 from hf_sysgen.results.cells import by_cell, labels
 from hf_sysgen.results.evaluations import read_evaluations
 from hf_sysgen.results.record import MODEL, Record
-
-if TYPE_CHECKING:
-    pass
 
 STEP = "training step"
 
@@ -228,7 +225,7 @@ def equal_loss(runs: Runs, loss: float | None = None) -> Finding:
         loss: on validation; default: the smallest that all runs have. The paper's is 0.0002.
     """
     records, notes = _fine_tuned(runs, depth_analyses.loss_and_accuracy)
-    loss = depth_analyses.lowest_common_loss(records) if loss is None else loss
+    loss = max(depth_analyses.lowest_losses(records)) if loss is None else loss
     found = depth_analyses.at_equal_loss(records, loss)
     return _against_depth("equal-loss", found, f"accuracy on test at loss {loss:.3g}", notes)
 

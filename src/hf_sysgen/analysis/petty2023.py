@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from safetensors import SafetensorError, safe_open
 
@@ -26,6 +26,9 @@ from hf_sysgen.results.record import RESULTS, Record, SplitMetrics
 if TYPE_CHECKING:
     import numpy as np
 
+# (depth, mean over seeds), the smallest depth first
+ByDepth: TypeAlias = list[tuple[int, float]]
+Measure = TypeVar("Measure")
 # name of a feed-forward weight -> the projections stacked in it
 PROJECTIONS = {"gate_up_proj": ("gate", "input"), "fc1": ("input",), "down_proj": ("output",), "fc2": ("output",)}
 
@@ -177,13 +180,10 @@ def perplexities(records: Sequence[Record]) -> dict[str, list[Pretrained]]:
     """
     found = {}
     for name, runs in classes(records).items():
-        values = []
-        ratios = {}
-        for record in runs:
-            depth = size(record, "num_hidden_layers")
-            values.append(final_perplexity(record))
-            ratios[depth] = size(record, "hidden_size") / size(record, "intermediate_size")
-        means = dict(_by_depth(runs, values))
+        ratios = {
+            size(one, "num_hidden_layers"): size(one, "hidden_size") / size(one, "intermediate_size") for one in runs
+        }
+        means = dict(_by_depth(runs, final_perplexity))
         best = min(means.values())
         found[name] = [Pretrained(depth, ratios[depth], mean, mean / best) for depth, mean in means.items()]
     return found
@@ -197,22 +197,17 @@ def final_perplexity(record: Record) -> float:
     return perplexity
 
 
-def generalization(records: Sequence[Record]) -> dict[str, dict[str, list[tuple[int, float]]]]:
+def generalization(records: Sequence[Record]) -> dict[str, dict[str, ByDepth]]:
     """
     Figure 4: benchmark -> size class -> (depth, accuracy on `test`, mean over seeds).
 
     Raises:
         UserError: a record has no such split, or see `check_seeds`.
     """
-    found: dict[str, dict[str, list[tuple[int, float]]]] = {}
-    for name, runs in classes(records).items():
-        for benchmark in dict.fromkeys(map(benchmark_of, runs)):
-            own = [record for record in runs if benchmark_of(record) == benchmark]
-            found.setdefault(benchmark, {})[name] = _by_depth(own, [on_test(record).accuracy or 0.0 for record in own])
-    return found
+    return _by_class(records, lambda runs: _by_depth(runs, lambda record: on_test(record).accuracy or 0.0))
 
 
-def by_structure(records: Sequence[Record]) -> dict[str, dict[str, dict[str, list[tuple[int, float]]]]]:
+def by_structure(records: Sequence[Record]) -> dict[str, dict[str, dict[str, ByDepth]]]:
     """
     Figure 5: benchmark -> size class -> "lexical" and "structural" -> (depth, accuracy, mean over seeds), over the
     examples of each kind of category: three of COGS test a structure, the other 18 a word.
@@ -220,16 +215,13 @@ def by_structure(records: Sequence[Record]) -> dict[str, dict[str, dict[str, lis
     Raises:
         UserError: a record has no such categories, or see `check_seeds`.
     """
-    found: dict[str, dict[str, dict[str, list[tuple[int, float]]]]] = {}
-    for name, runs in classes(records).items():
-        for benchmark in dict.fromkeys(map(benchmark_of, runs)):
-            own = [record for record in runs if benchmark_of(record) == benchmark]
-            shares = [lexical_structural(record) for record in own]
-            found.setdefault(benchmark, {})[name] = {
-                kind: _by_depth(own, [share[index] for share in shares])
-                for index, kind in enumerate(("lexical", "structural"))
-            }
-    return found
+    return _by_class(
+        records,
+        lambda runs: {
+            "lexical": _by_depth(runs, lambda record: lexical_structural(record)[0]),
+            "structural": _by_depth(runs, lambda record: lexical_structural(record)[1]),
+        },
+    )
 
 
 def lexical_structural(record: Record) -> tuple[float, float]:
@@ -250,11 +242,22 @@ def on_test(record: Record) -> SplitMetrics:
     return record.splits["test"]
 
 
-def _by_depth(records: Sequence[Record], values: Sequence[float]) -> list[tuple[int, float]]:
-    """Means over seeds. Raises UserError: see `check_seeds`."""
+def _by_class(records: Sequence[Record], measure: Callable[[list[Record]], Measure]) -> dict[str, dict[str, Measure]]:
+    """Benchmark -> size class -> the measure of its runs."""
+    found: dict[str, dict[str, Measure]] = {}
+    for name, runs in classes(records).items():
+        for benchmark in dict.fromkeys(map(benchmark_of, runs)):
+            own = [record for record in runs if benchmark_of(record) == benchmark]
+            found.setdefault(benchmark, {})[name] = measure(own)
+    return found
+
+
+def _by_depth(records: Sequence[Record], value: Callable[[Record], float | None]) -> ByDepth:
+    """Means over seeds, of the runs that have the value. Raises UserError: see `check_seeds`."""
     seeds: dict[int, list[tuple[Record, float]]] = {}
-    for record, value in zip(records, values, strict=True):
-        seeds.setdefault(size(record, "num_hidden_layers"), []).append((record, value))
+    for record in records:
+        if (found := value(record)) is not None:
+            seeds.setdefault(size(record, "num_hidden_layers"), []).append((record, found))
     for runs in seeds.values():
         check_seeds([record for record, _ in runs])
     return [(depth, statistics.fmean(y for _, y in runs)) for depth, runs in sorted(seeds.items())]
@@ -356,41 +359,34 @@ def accuracy_at_loss(losses: Curve, accuracies: Curve, loss: float) -> float | N
     return None
 
 
-def loss_and_accuracy(record: Record, metric: str = "loss_teacher") -> tuple[Curve, Curve]:
-    """In-distribution loss and generalization accuracy during fine-tuning. Raises UserError: see `curve`."""
-    return curve(record, "validation", metric), curve(record, "test", "accuracy")
+def loss_and_accuracy(record: Record) -> tuple[Curve, Curve]:
+    """
+    In-distribution loss of the language model, teacher-forced, and generalization accuracy during fine-tuning. Raises
+    UserError: see `curve`.
+    """
+    return curve(record, "validation", "loss_teacher"), curve(record, "test", "accuracy")
 
 
-def lowest_common_loss(records: Sequence[Record], metric: str = "loss_teacher") -> float:
-    """The smallest in-distribution loss that all runs have reached. Raises UserError: see `curve`."""
-    return max(min(value for _, value in curve(record, "validation", metric)) for record in records)
+def lowest_losses(records: Sequence[Record]) -> list[float]:
+    """The smallest in-distribution loss of each run. Raises UserError: see `curve`."""
+    return [min(value for _, value in loss_and_accuracy(record)[0]) for record in records]
 
 
-def at_equal_loss(
-    records: Sequence[Record], loss: float, metric: str = "loss_teacher"
-) -> dict[str, dict[str, list[tuple[int, float]]]]:
+def at_equal_loss(records: Sequence[Record], loss: float) -> dict[str, dict[str, ByDepth]]:
     """
     Figure 7: benchmark -> size class -> (depth, [`accuracy_at_loss`], mean over seeds) of the runs that reach it.
 
     Args:
         loss: loss on `validation`; the paper's is 0.0002 on COGS.
-        metric: the loss of the language model, teacher-forced.
 
     Raises:
         UserError: no run reaches it, or see `curve` and `check_seeds`.
     """
-    found: dict[str, dict[str, list[tuple[int, float]]]] = {}
-    for name, runs in classes(records).items():
-        for record_benchmark in dict.fromkeys(map(benchmark_of, runs)):
-            own, values = [], []
-            for record in (one for one in runs if benchmark_of(one) == record_benchmark):
-                value = accuracy_at_loss(*loss_and_accuracy(record, metric), loss)
-                if value is not None:
-                    own.append(record)
-                    values.append(value)
-            found.setdefault(record_benchmark, {})[name] = _by_depth(own, values)
+    found = _by_class(
+        records, lambda runs: _by_depth(runs, lambda record: accuracy_at_loss(*loss_and_accuracy(record), loss))
+    )
     if not any(points for by_class in found.values() for points in by_class.values()):
-        smallest = min(value for record in records for _, value in curve(record, "validation", metric))
+        smallest = min(lowest_losses(records))
         raise UserError(f"no run reaches a loss of {loss:g} on validation; the smallest is {smallest:g}")
     return found
 

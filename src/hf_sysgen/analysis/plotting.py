@@ -101,20 +101,23 @@ class Panel:
     smooth: bool = False
 
 
-def draw_panels(
-    panels: Sequence[Panel], title: str = "", across: int = 3, panel_size: tuple[float, float] = (3.9, 3.1)
-) -> Figure:
-    """Draw panels, `across` in a row, each of this size in inches, with one legend below."""
+def _figure(width: float, height: float) -> Figure:
+    """Of this size in inches."""
     from matplotlib.figure import Figure
 
-    columns = min(across, len(panels))
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def draw_panels(panels: Sequence[Panel], panel_size: tuple[float, float] = (3.9, 3.1)) -> Figure:
+    """Draw panels, three in a row, each of this size in inches, with one legend below."""
+    columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
     labels = list(dict.fromkeys(line.label for panel in panels for line in panel.lines))
     styles = {label: (colour, MARKERS[i % len(MARKERS)]) for i, (label, colour) in enumerate(_coloured(labels))}
     wide = 2 if max(map(len, labels), default=0) > 30 else 3
     legend = 0.2 * -(-len(labels) // wide) + 0.2
     width, height = panel_size
-    figure = Figure(figsize=(max(width * columns, 5.2), height * rows + legend + 0.3), layout="constrained")
+    figure = _figure(max(width * columns, 5.2), height * rows + legend + 0.3)
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
     handles: dict[str, Any] = {}
     for axes, panel in zip(grid, panels, strict=False):
@@ -139,8 +142,6 @@ def draw_panels(
         axes.set_axis_off()
     if handles:
         figure.legend(handles.values(), handles, loc="outside lower center", ncols=wide, fontsize=8, frameon=False)
-    if title:
-        figure.suptitle(title, fontsize=10)
     return figure
 
 
@@ -192,11 +193,9 @@ class Cloud:
     points: Sequence[tuple[float, float, float]]
 
 
-def draw_clouds(clouds: Sequence[Cloud], colour: str, title: str = "") -> Figure:
+def draw_clouds(clouds: Sequence[Cloud], colour: str) -> Figure:
     """Draw clouds side by side, with logarithmic x and one colour scale labelled `colour`."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(4.0 * len(clouds) + 0.8, 3.6), layout="constrained")
+    figure = _figure(4.0 * len(clouds) + 0.8, 3.6)
     grid = figure.subplots(1, len(clouds), squeeze=False)[0]
     values = [point[2] for cloud in clouds for point in cloud.points]
     image: Any = None
@@ -208,17 +207,13 @@ def draw_clouds(clouds: Sequence[Cloud], colour: str, title: str = "") -> Figure
         axes.set_title(cloud.title, fontsize=9)
         axes.grid(alpha=0.3)
     figure.colorbar(image, ax=list(grid), label=colour)
-    if title:
-        figure.suptitle(title, fontsize=10)
     return figure
 
 
-def draw_bars(groups: Mapping[str, Mapping[str, float]], y: str, title: str = "", rule: float | None = None) -> Figure:
+def draw_bars(groups: Mapping[str, Mapping[str, float]], y: str, rule: float) -> Figure:
     """Draw groups of bars (group -> label -> height), with a horizontal line at `rule`."""
-    from matplotlib.figure import Figure
-
     labels = list(dict.fromkeys(label for bars in groups.values() for label in bars))
-    figure = Figure(figsize=(max(4.5, 1.0 + 1.1 * len(groups)), 3.6), layout="constrained")
+    figure = _figure(max(4.5, 1.0 + 1.1 * len(groups)), 3.6)
     axes = figure.subplots()
     width = min(0.3, 0.8 / len(labels))
     for index, label in enumerate(labels):
@@ -227,14 +222,11 @@ def draw_bars(groups: Mapping[str, Mapping[str, float]], y: str, title: str = ""
         at = [place + (index - (len(labels) - 1) / 2) * width for place in places]
         drawn = axes.bar(at, heights, width, color=COLOURS[index % len(COLOURS)], label=label)
         axes.bar_label(drawn, fmt="%.2f", fontsize=7)
-    if rule is not None:
-        axes.axhline(rule, color=GREY, linestyle="--", linewidth=1)
+    axes.axhline(rule, color=GREY, linestyle="--", linewidth=1)
     axes.margins(x=0.2, y=0.1)
     axes.set_xticks(range(len(groups)), groups, rotation=25, ha="right", fontsize=8)
     axes.set(ylabel=y)
     figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
-    if title:
-        figure.suptitle(title, fontsize=10)
     return figure
 
 
@@ -248,11 +240,9 @@ class Histogram:
     counts: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
-def draw_with_histograms(panel: Panel, histograms: Sequence[Histogram], title: str = "") -> Figure:
+def draw_with_histograms(panel: Panel, histograms: Sequence[Histogram], title: str) -> Figure:
     """Draw a panel of lines, and histograms beside it."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(3.8 * (1 + len(histograms)), 3.6), layout="constrained")
+    figure = _figure(3.8 * (1 + len(histograms)), 3.6)
     first, *others = figure.subplots(1, 1 + len(histograms))
     for index, line in enumerate(panel.lines):
         _draw_line(first, line, COLOURS[index], MARKERS[index], smooth=False).set_label(line.label)
@@ -267,8 +257,7 @@ def draw_with_histograms(panel: Panel, histograms: Sequence[Histogram], title: s
     for axes in (first, *others):
         axes.grid(alpha=0.3)
         axes.legend(fontsize=7, frameon=False)
-    if title:
-        figure.suptitle(title, fontsize=10)
+    figure.suptitle(title, fontsize=10)
     return figure
 
 

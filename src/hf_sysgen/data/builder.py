@@ -6,10 +6,10 @@ import errno
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import datasets
 
@@ -23,6 +23,9 @@ from hf_sysgen.files import first_difference_from_manifest, is_complete, write_m
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
 
 
+TEXT, INT = datasets.Value("string"), datasets.Value("int32")
+# the number of each example in its split, and its columns
+Examples: TypeAlias = Iterator[tuple[int, dict[str, Any]]]
 # up to this size, in bytes, prepared data is compared with its checksums at each load, in under a second
 LOADED_BYTES = 200_000_000
 
@@ -50,10 +53,11 @@ def check_none(fact: str, exceptions: Iterable[object]) -> Check:
 class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
     """Prepares a benchmark from its pinned files.
 
-    A subclass sets `BENCHMARK` and `BUILDER_CONFIGS = builder_configs(BENCHMARK, version)`, and makes the examples of a
-    split in `_generate_examples(files, split)`, where `files` has the path of each of the config's files by role. The
-    version must rise when the subclass makes other examples of the same files: prepared data is kept by benchmark,
-    config, version and fingerprint. For a user's own benchmark the fingerprint also covers the code.
+    A subclass sets `BENCHMARK`, `BUILDER_CONFIGS = builder_configs(BENCHMARK, version)` and, if its columns are not the
+    texts `input` and `target`, `FEATURES`. It makes the examples of a split in `_generate_examples(files, split)`,
+    where `files` has the path of each of the config's files by role. The version must rise when the subclass makes
+    other examples of the same files: prepared data is kept by benchmark, config, version and fingerprint. For a user's
+    own benchmark the fingerprint also covers the code.
 
     Args:
         cache_dir: root of the cache, defaults to that of `datasets`.
@@ -68,6 +72,8 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
     """
 
     BENCHMARK: ClassVar[BenchmarkInfo]
+    # column -> its type
+    FEATURES: ClassVar[Mapping[str, Any]] = {"input": TEXT, "target": TEXT}
     # whether the data is streamed, because it is too large to prepare
     STREAMED: ClassVar[bool] = False
     # what `category` says in the compositional test, where it names generalization cases
@@ -296,6 +302,9 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
                 found = len(dataset[split])
                 fact = f"{split} has {expected:,} examples"
                 yield Check(fact, found == expected, "" if found == expected else f"{found:,}")
+
+    def _info(self) -> datasets.DatasetInfo:
+        return self.describe(datasets.Features(self.FEATURES))
 
     def describe(self, features: datasets.Features) -> datasets.DatasetInfo:
         """The config's `DatasetInfo`."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.metrics.bleu import bleu_setup, setup_of
 from hf_sysgen.evaluation.metrics.comp import comp_hits
+from hf_sysgen.evaluation.metrics.sequences import check_paired
 from hf_sysgen.results.predictions import GraphRow, Row, read_predictions
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import PREDICTIONS, RESULTS
@@ -48,7 +49,7 @@ def mcnemar_test(first: Sequence[bool], second: Sequence[bool]) -> Significance:
     Raises:
         UserError: there are no examples, or not as many on both sides.
     """
-    _paired(first, second)
+    check_paired(first, second, "results of the second model")
     gained = sum(1 for before, after in zip(first, second, strict=True) if after and not before)
     lost = sum(1 for before, after in zip(first, second, strict=True) if before and not after)
     from scipy.stats import binomtest
@@ -69,7 +70,7 @@ def permutation_test(
     """
     import numpy as np
 
-    _paired(first, second)
+    check_paired(first, second, "results of the second model")
     _finite(first, second)
     differences = np.asarray(second, np.float64) - np.asarray(first, np.float64)
     varying = differences[differences != 0]
@@ -108,8 +109,8 @@ def bleu_test(
     Raises:
         UserError: there are no examples, or not as many on both sides; DataError: a library is not installed.
     """
-    _paired(first, second)
-    _paired(first, references)
+    check_paired(first, second, "results of the second model")
+    check_paired(first, references)
     chosen = setup_of(setup)
     metric = chosen.metric()
     from sacrebleu.significance import PairedTest
@@ -235,8 +236,3 @@ def _examples(rows: Sequence[Row]) -> list[tuple[Any, Any]]:
 def _finite(*scores: Sequence[float]) -> None:
     if wrong := [value for some in scores for value in some if not math.isfinite(value)]:
         raise UserError(f"a score is {wrong[0]}: a test needs finite ones; leave out the run that diverged")
-
-
-def _paired(first: Sequence, second: Sequence) -> None:
-    if len(first) != len(second) or not len(first):
-        raise UserError(f"{len(first)} and {len(second)} examples: a paired test needs the same ones, at least one")

@@ -13,9 +13,9 @@ import yaml
 from huggingface_hub import HfApi, get_token, metadata_load
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, RepositoryNotFoundError
 from huggingface_hub.utils import validate_repo_id
-from huggingface_hub.utils.sha import sha_fileobj
 
 from hf_sysgen.errors import UserError, is_disk_full, one_line
+from hf_sysgen.files import sha256_of
 from hf_sysgen.reports.papers import paper_of, papers
 from hf_sysgen.results.record import new_folder
 
@@ -124,7 +124,7 @@ class Repository:
         """
         known = [tag for tag in tags if tag in self.tags]
         paths = [path for path in folder.rglob("*") if known and path.suffix in CONTENT]
-        content = {path.relative_to(folder).as_posix(): _sha256(path) for path in paths}
+        content = {path.relative_to(folder).as_posix(): sha256_of(path) for path in paths}
         for tag in known:
             with self.errors():
                 entries = self.api.get_paths_info(self.repo_id, list(content), repo_type=self.kind, revision=tag)
@@ -221,11 +221,6 @@ def _check_repo_id(repo_id: str) -> None:
             raise HFValidationError("it has no owner")
     except HFValidationError as error:
         raise UserError(f"{repo_id!r} is not a repository name ({one_line(error)}); give owner/name") from error
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return sha_fileobj(file).hex()
 
 
 def _tags(card: Path) -> list[str]:

@@ -14,7 +14,7 @@ from upstream_files import Files
 
 from hf_sysgen.data.cogs.files import parse
 from hf_sysgen.data.cogs.graph import CogsGraph, gen_dev_lines
-from hf_sysgen.data.cogs.graph_forms import Graph, graph_line, to_graph
+from hf_sysgen.data.cogs.graph_forms import Graph, to_graph
 
 UPSTREAM = {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv", "gen": "gen_2020.tsv"}
 PUBLISHED = {
@@ -37,6 +37,12 @@ def graphs(files: Files, split: str) -> Iterator[dict[str, Any]]:
 @pytest.fixture
 def whole(data_dir: Path) -> Files:
     return Files(data_dir, whole=True)
+
+
+def graph_line(graph: Graph, category: str) -> str:
+    """The line of a seqtag file (bergen/EdgeTransformer, cogs/data): JSON, `category` being that of the example."""
+    keys = ("tokens", "parent", "role", "category", "noun_type", "verb_name", "distribution")
+    return json.dumps(dict(zip(keys, (*graph, category), strict=True)))
 
 
 @pytest.mark.parametrize("name", UPSTREAM)

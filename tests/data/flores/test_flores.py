@@ -11,13 +11,14 @@ from typing import Any
 
 import datasets
 import pytest
+from reference.subword_encoders import sentencepiece_encoder
 from upstream_files import Files
 
 from hf_sysgen.data import DataError, benchmark_info, load_benchmark
 from hf_sysgen.data.archives import open_member
 from hf_sysgen.data.describe import measured_text
 from hf_sysgen.data.flores.builder import UPSTREAM_SPLITS, Flores
-from hf_sysgen.data.text.translation import learn_sentencepiece, sentencepiece_encoder
+from hf_sysgen.data.text.translation import learn_sentencepiece
 
 FLORES = benchmark_info("flores")
 

@@ -23,7 +23,6 @@ from hf_sysgen.data.mathematics.files import (
     DIFFICULTIES,
     PLACES,
     longest_number,
-    module_files,
     read_pairs,
     solve,
     split_module,
@@ -34,6 +33,13 @@ MATHEMATICS = benchmark_info("mathematics")
 ARCHIVE = next(iter(MATHEMATICS.config("numbers__place_value").sources.values())).archive
 
 MODULES = ["arithmetic__add_or_sub", "numbers__place_value"]
+
+
+def module_files(module: str) -> dict[str, str]:
+    """Role -> path, in the order in which repeated questions are removed: the first one stays."""
+    sources = MATHEMATICS.config(module).sources
+    return {role: "/".join(source.path.split("/")[-2:]) for role, source in sources.items()}
+
 
 # stands in for the generator's package and its flags, whose real ones need an environment of their own
 GENERATE = """

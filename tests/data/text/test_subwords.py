@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from reference.subword_encoders import bpe_encoder, sentencepiece_encoder
 from transformers import AutoTokenizer
 from upstream_files import Files
 
@@ -18,7 +19,7 @@ from hf_sysgen.data.text.subwords import (
     load_or_learn,
     sentencepiece_vocabulary,
 )
-from hf_sysgen.data.text.translation import bpe_encoder, learn_bpe, learn_sentencepiece, sentencepiece_encoder
+from hf_sysgen.data.text.translation import learn_bpe, learn_sentencepiece
 
 PREPARED = Path("mt", "iwslt14.tokenized.de-en")
 FILES = ("valid.de", "valid.en", "test.de", "test.en")

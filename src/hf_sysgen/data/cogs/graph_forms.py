@@ -7,7 +7,6 @@ arguments of a word alone ("primitive"), which keeps only its category.
 
 from __future__ import annotations
 
-import json
 from typing import NamedTuple
 
 from hf_sysgen.data.cogs.forms import LogicalForm, is_name, is_variable, parse_form, position
@@ -58,12 +57,6 @@ def to_graph(sentence: str, target: str) -> Graph:
     except IndexError as error:
         raise ValueError(f"a variable of {target!r} stands for no word of {sentence!r}") from error
     return graph
-
-
-def graph_line(graph: Graph, category: str) -> str:
-    """The line of a seqtag file (bergen/EdgeTransformer, cogs/data): JSON, `category` being that of the example."""
-    keys = ("tokens", "parent", "role", "category", "noun_type", "verb_name", "distribution")
-    return json.dumps(dict(zip(keys, (*graph, category), strict=True)))
 
 
 def _label_primitive(graph: Graph, target: str) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import datasets
 
-from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
+from hf_sysgen.data.builder import BenchmarkBuilder, Check, Examples, builder_configs, check_none
 from hf_sysgen.data.cogs.builder import COLUMNS, columns, examples, read
 from hf_sysgen.data.cogs.checks import check_categories
 from hf_sysgen.data.cogs.files import CATEGORIES
@@ -24,19 +23,14 @@ class CogsVf(BenchmarkBuilder):
     Configs: gen_2020 and current are made from the files of COGS; with current, each line is that of Wu et al. 2023
     (and of Qiu et al., as far as their files are available). recogs has the files of Wu et al., where 122 words alone
     keep their COGS target with LAMBDA.
-
-    Raises:
-        DataError: unknown config, or (on preparation) a file that is missing or not the expected one.
     """
 
     BENCHMARK = read_info(__file__, "cogs_vf")
     BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
     CASES = CATEGORIES
+    FEATURES = COLUMNS
 
-    def _info(self) -> datasets.DatasetInfo:
-        return self.describe(datasets.Features(COLUMNS))
-
-    def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _generate_examples(self, files: dict[str, str], split: str) -> Examples:
         for row, example in enumerate(read(files[split])):
             if self.config.name != "recogs":
                 alone = example.category == "primitive"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import datasets
 
-from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
+from hf_sysgen.data.builder import BenchmarkBuilder, Check, Examples, builder_configs, check_none
 from hf_sysgen.data.english_passivization.grammar import TASKS, Sentence, parse
 from hf_sysgen.data.errors import DamagedData
 from hf_sysgen.data.fetch import open_file
@@ -37,10 +37,7 @@ class EnglishPassivization(BenchmarkBuilder):
     BENCHMARK = read_info(__file__)
     BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
 
-    def _info(self) -> datasets.DatasetInfo:
-        return self.describe(datasets.Features({"input": datasets.Value("string"), "target": datasets.Value("string")}))
-
-    def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, str]]]:
+    def _generate_examples(self, files: dict[str, str], split: str) -> Examples:
         path = files[split]
         with open_file(path) as stream:
             for row, line in enumerate(stream):

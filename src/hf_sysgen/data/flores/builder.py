@@ -10,7 +10,7 @@ from pathlib import Path
 import datasets
 
 from hf_sysgen.data.archives import open_member
-from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
+from hf_sysgen.data.builder import TEXT, BenchmarkBuilder, Check, Examples, builder_configs, check_none
 from hf_sysgen.data.errors import DamagedData, DataError
 from hf_sysgen.data.fetch import open_file, with_found_checksum
 from hf_sysgen.data.info import ConfigInfo, Source, read_info
@@ -40,6 +40,7 @@ class Flores(BenchmarkBuilder):
 
     BENCHMARK = read_info(__file__)
     BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
+    FEATURES = dict.fromkeys(("input", "target", "document"), TEXT)
 
     @classmethod
     def config_info(cls, config_name: str | None, data_dir: str | Path | None) -> ConfigInfo:
@@ -58,10 +59,6 @@ class Flores(BenchmarkBuilder):
             what_it_tests={"train": "Made by users. Other text than the other splits.", **config.what_it_tests},
         )
 
-    def _info(self) -> datasets.DatasetInfo:
-        text = datasets.Value("string")
-        return self.describe(datasets.Features({"input": text, "target": text, "document": text}))
-
     def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
         files = self.locate_sources()
         archive = files.pop("archive")
@@ -71,9 +68,7 @@ class Flores(BenchmarkBuilder):
             for split, part in UPSTREAM_SPLITS.items()
         ]
 
-    def _generate_examples(
-        self, archive: str, part: str, files: dict[str, str] | None = None
-    ) -> Iterator[tuple[int, dict[str, str]]]:
+    def _generate_examples(self, archive: str, part: str, files: dict[str, str] | None = None) -> Examples:
         source, target = self.config.name.split("-")
         foreign = target if source == "en" else source
         tokenize = indic_tokenizer(foreign)
@@ -112,17 +107,9 @@ class Flores(BenchmarkBuilder):
         for column in ("input", "target"):
             for first, second in itertools.combinations(UPSTREAM_SPLITS, 2):
                 shared = set(dataset[first][column]) & set(dataset[second][column])
-                yield Check(
-                    f"no {column} is in both {first} and {second}",
-                    not shared,
-                    f"{len(shared):,} are, such as {min(shared)!r}" if shared else "",
-                )
+                yield check_none(f"no {column} is in both {first} and {second}", sorted(shared))
         shared = set(dataset["validation"]["document"]) & set(dataset["test"]["document"])
-        yield Check(
-            "no article is in both validation and test",
-            not shared,
-            f"{len(shared):,} are, such as {min(shared)!r}" if shared else "",
-        )
+        yield check_none("no article is in both validation and test", sorted(shared))
 
 
 def training_source(foreign: str, language: str) -> Source:

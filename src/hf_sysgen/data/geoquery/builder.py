@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import datasets
 
-from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
+from hf_sysgen.data.builder import TEXT, BenchmarkBuilder, Check, Examples, builder_configs
 from hf_sysgen.data.errors import DamagedData
 from hf_sysgen.data.fetch import open_file
 from hf_sysgen.data.geoquery.entities import convert
@@ -34,19 +33,13 @@ class Geoquery(BenchmarkBuilder):
         standard: the random split of Zettlemoyer & Collins 2005, which Petty et al. 2023 report (section 2.3).
         template, tmcd, length: Shaw et al. 2021, section 4 (their files template_1, tmcd_1, length_1).
         csl_length, csl_template_1, ..., csl_tmcd_3: Qiu et al. 2022 (arXiv:2112.07610), three draws of a split each.
-
-    Raises:
-        DataError: unknown config, or (on preparation) a file that is missing or not the expected one.
     """
 
     BENCHMARK = read_info(__file__)
     BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
+    FEATURES = datasets.Features({"input": TEXT, "target": TEXT, "entities": datasets.List(TEXT)})
 
-    def _info(self) -> datasets.DatasetInfo:
-        text = datasets.Value("string")
-        return self.describe(datasets.Features({"input": text, "target": text, "entities": datasets.List(text)}))
-
-    def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _generate_examples(self, files: dict[str, str], split: str) -> Examples:
         content = {}
         for role, path in files.items():
             with open_file(path) as stream:

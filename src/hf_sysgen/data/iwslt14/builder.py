@@ -7,7 +7,7 @@ from pathlib import Path
 
 import datasets
 
-from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
+from hf_sysgen.data.builder import BenchmarkBuilder, Check, Examples, builder_configs
 from hf_sysgen.data.fetch import open_file
 from hf_sysgen.data.info import read_info
 from hf_sysgen.data.iwslt14.files import LANGUAGES, MAX_LENGTH, RATIO, git_blob_id, prepare
@@ -33,16 +33,10 @@ class Iwslt14(BenchmarkBuilder):
 
     Known problems upstream: the script keeps titles and descriptions of talks as training sentences, and takes every
     23rd training pair as validation, so validation has the talks of train.
-
-    Raises:
-        DataError: unknown config, or (on preparation) a file that is missing or not the expected one.
     """
 
     BENCHMARK = read_info(__file__)
     BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
-
-    def _info(self) -> datasets.DatasetInfo:
-        return self.describe(datasets.Features({"input": datasets.Value("string"), "target": datasets.Value("string")}))
 
     def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
         files = self.locate_sources()
@@ -54,7 +48,7 @@ class Iwslt14(BenchmarkBuilder):
             datasets.SplitGenerator(name=split, gen_kwargs={"pairs": tuple(pairs)}) for split, pairs in parts.items()
         ]
 
-    def _generate_examples(self, pairs: tuple[Pair, ...]) -> Iterator[tuple[int, dict[str, str]]]:
+    def _generate_examples(self, pairs: tuple[Pair, ...]) -> Examples:
         for row, (source, target) in enumerate(pairs):
             yield row, {"input": source, "target": target}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import datasets
 
-from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs
+from hf_sysgen.data.builder import BenchmarkBuilder, Check, Examples, builder_configs
 from hf_sysgen.data.errors import DamagedData, DataError
 from hf_sysgen.data.fetch import DATA_DIR_VARIABLE, open_file, with_found_checksum
 from hf_sysgen.data.info import ConfigInfo, read_info
@@ -43,10 +43,7 @@ class Mathematics(BenchmarkBuilder):
         config = super().config_info(config_name, data_dir)
         return _with_checksums(config, data_dir) if config.name.endswith(SUFFIX) else config
 
-    def _info(self) -> datasets.DatasetInfo:
-        return self.describe(datasets.Features({"input": datasets.Value("string"), "target": datasets.Value("string")}))
-
-    def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, str]]]:
+    def _generate_examples(self, files: dict[str, str], split: str) -> Examples:
         for row, (question, answer) in enumerate(self.part(split, lambda: self._parts(files))):
             yield row, {"input": question, "target": answer}
 

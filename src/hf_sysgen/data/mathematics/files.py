@@ -11,11 +11,6 @@ from decimal import Decimal
 from itertools import zip_longest
 
 DIFFICULTIES = ("train-easy", "train-medium", "train-hard")
-# module -> its file of harder questions
-EXTRAPOLATION = {
-    "arithmetic__add_or_sub": "arithmetic__add_or_sub_big",
-    "numbers__place_value": "numbers__place_value_big",
-}
 # questions in each file of the published archive
 PER_DIFFICULTY, PER_TEST = 666_666, 10_000
 # maximum of questions of one difficulty held out for validation
@@ -39,16 +34,6 @@ PLACES = (
 Pair = tuple[str, str]
 
 
-def module_files(module: str) -> dict[str, str]:
-    """Role -> path, in the order in which repeated questions are removed: the first one stays."""
-    files = {difficulty: f"{difficulty}/{module}.txt" for difficulty in DIFFICULTIES}
-    return {
-        **files,
-        "interpolate": f"interpolate/{module}.txt",
-        "extrapolate": f"extrapolate/{EXTRAPOLATION[module]}.txt",
-    }
-
-
 def read_pairs(lines: Iterable[str]) -> Iterator[Pair]:
     """The (question, answer) pairs of a file.
 
@@ -65,11 +50,11 @@ def read_pairs(lines: Iterable[str]) -> Iterator[Pair]:
 def split_module(files: dict[str, Iterable[Pair]]) -> Iterator[tuple[str, Pair]]:
     """The splits of one module, as Csordas et al. 2021 make them (`dataset/text/dm_math.py` of their code).
 
-    Of equal questions only the first is kept, in the order of `module_files`, so no question is in a split twice or in
+    Of equal questions only the first is kept, in the order of the files, so no question is in a split twice or in
     two splits. 10,000 of each difficulty are held out, or a tenth if there are fewer than 100,000.
 
     Args:
-        files: pairs by role, all roles of `module_files`.
+        files: pairs by role, all roles of a config, in their order.
 
     Yields:
         Split ("train", "validation", "test_iid", "test") and pair, role by role, each in the order of its file.

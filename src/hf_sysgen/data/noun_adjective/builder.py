@@ -6,12 +6,11 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import datasets
 import numpy as np
 
-from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
+from hf_sysgen.data.builder import TEXT, BenchmarkBuilder, Check, Examples, builder_configs, check_none
 from hf_sysgen.data.conllu import Word
 from hf_sysgen.data.errors import DataError
 from hf_sysgen.data.fetch import DATA_DIR_VARIABLE, with_found_checksum
@@ -57,6 +56,7 @@ class NounAdjective(BenchmarkBuilder):
 
     BENCHMARK = read_info(__file__)
     BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
+    FEATURES = datasets.Features({"input": TEXT, "target": TEXT, "pairs": datasets.List(TEXT)})
 
     @classmethod
     def config_info(cls, config_name: str | None, data_dir: str | Path | None) -> ConfigInfo:
@@ -68,10 +68,6 @@ class NounAdjective(BenchmarkBuilder):
             f"noun_adjective {config.name}: no file {PARSES.mirror}[.gz] in {folder}; make it as "
             "python -m hf_sysgen.data.noun_adjective.parses --help says, then name the folder as data_dir"
         )
-
-    def _info(self) -> datasets.DatasetInfo:
-        text = datasets.Value("string")
-        return self.describe(datasets.Features({"input": text, "target": text, "pairs": datasets.List(text)}))
 
     def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
         files = self.locate_sources()
@@ -94,7 +90,7 @@ class NounAdjective(BenchmarkBuilder):
 
     def _generate_examples(
         self, archive: str, split: str, splits: tuple[str | None, ...], pairs: dict[int, list[str]]
-    ) -> Iterator[tuple[int, dict[str, Any]]]:
+    ) -> Examples:
         normalize = {language: moses_normalizer(language) for language in ("en", "fr")}
         tokenize = {language: moses_tokenizer(language, aggressive=True) for language in ("en", "fr")}
         for row, (sides, part) in enumerate(zip(europarl_pairs(archive), splits, strict=True)):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import datasets
 
-from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
+from hf_sysgen.data.builder import TEXT, BenchmarkBuilder, Check, Examples, builder_configs, check_none
 from hf_sysgen.data.errors import DamagedData
 from hf_sysgen.data.fetch import read_lines
 from hf_sysgen.data.info import read_info
@@ -64,9 +64,9 @@ class PcfgSet(BenchmarkBuilder):
     def _info(self) -> datasets.DatasetInfo:
         columns = ["input", "target"]
         columns += [column for role, column in _MORE_COLUMNS.items() if f"test_{role}" in self.benchmark_config.sources]
-        return self.describe(datasets.Features({column: datasets.Value("string") for column in columns}))
+        return self.describe(datasets.Features(dict.fromkeys(columns, TEXT)))
 
-    def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, str | None]]]:
+    def _generate_examples(self, files: dict[str, str], split: str) -> Examples:
         paths = {"input": files[split], "target": files[f"{split}_target"]}
         paths |= {column: path for role, column in _MORE_COLUMNS.items() if (path := files.get(f"{split}_{role}"))}
         columns = {column: read_lines(path) for column, path in paths.items()}

@@ -10,7 +10,7 @@ from pathlib import Path
 import datasets
 import numpy as np
 
-from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
+from hf_sysgen.data.builder import BenchmarkBuilder, Check, Examples, builder_configs, check_none
 from hf_sysgen.data.fetch import open_file
 from hf_sysgen.data.info import read_info
 from hf_sysgen.data.scan.files import LENGTH_TRAIN, TEMPLATES, examples, num_actions, parse
@@ -43,18 +43,12 @@ class Scan(BenchmarkBuilder):
         mcd1, mcd2, mcd3: the SCAN splits of Keysers et al. 2020 (arXiv:1912.09713).
         simple_chakravarthy2022, addprim_jump_chakravarthy2022: those of Lake & Baroni without the fifth of train that
             Chakravarthy et al. 2022 held out.
-
-    Raises:
-        DataError: unknown config, or (on preparation) a file that is missing or not the expected one.
     """
 
     BENCHMARK = read_info(__file__)
     BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
 
-    def _info(self) -> datasets.DatasetInfo:
-        return self.describe(datasets.Features({"input": datasets.Value("string"), "target": datasets.Value("string")}))
-
-    def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, str]]]:
+    def _generate_examples(self, files: dict[str, str], split: str) -> Examples:
         # all splits of a length cutoff come from one file, and validation from the file of train
         with open_file(files.get(split) or files.get("tasks") or files["train"]) as stream:
             pairs = parse(stream.read())

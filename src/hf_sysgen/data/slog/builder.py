@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import datasets
 
-from hf_sysgen.data.builder import BenchmarkBuilder, Check, builder_configs, check_none
-from hf_sysgen.data.cogs.builder import TEXT, examples, read
+from hf_sysgen.data.builder import TEXT, BenchmarkBuilder, Check, Examples, builder_configs, check_none
+from hf_sysgen.data.cogs.builder import examples, read
 from hf_sysgen.data.info import read_info
 from hf_sysgen.data.slog.files import (
     CASES,
@@ -35,20 +34,14 @@ class Slog(BenchmarkBuilder):
 
     Configs: varfree and cogs_lf have the same sentences. Upstream keeps the generalization set in an archive with a
     password, to keep it out of training text; it is read in memory.
-
-    Raises:
-        DataError: unknown config, or (on preparation) a file that is missing or not the expected one.
     """
 
     BENCHMARK = read_info(__file__)
     BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
     CASES = tuple(CASES)
+    FEATURES = dict.fromkeys(("input", "target", "category", "group"), TEXT)
 
-    def _info(self) -> datasets.DatasetInfo:
-        columns = dict.fromkeys(("input", "target", "category", "group"), TEXT)
-        return self.describe(datasets.Features(columns))
-
-    def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _generate_examples(self, files: dict[str, str], split: str) -> Examples:
         rows = generalization_set(files[split], self.config.name) if split == "test" else read(files[split])
         for row, example in enumerate(rows):
             yield (

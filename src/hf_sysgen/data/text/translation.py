@@ -10,12 +10,9 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hf_sysgen.data.errors import DamagedData, DataError
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 Pair = tuple[str, str]
 Step = Callable[[str], str]
@@ -138,16 +135,10 @@ def learn_bpe(lines: Iterable[str], num_merges: int) -> str:
         lines: tokenized text; for a joint code, of both languages one after the other.
         num_merges: 10,000 for IWSLT14, 40,000 for WMT14 English-French.
     """
-    module = _submodule("subword_nmt", "learn_bpe")
+    module = library("subword_nmt.learn_bpe", "subword-nmt")
     codes = io.StringIO()
     module.learn_bpe(io.StringIO("".join(f"{line}\n" for line in lines)), codes, num_merges)
     return codes.getvalue()
-
-
-def bpe_encoder(codes: str) -> Step:
-    """Tokens to subwords with subword-nmt's codes: a piece that does not end its word ends in "@@"."""
-    encoder = _submodule("subword_nmt", "apply_bpe").BPE(io.StringIO(codes))
-    return lambda line: encoder.process_line(line)
 
 
 def bpe_decoder(line: str) -> str:
@@ -170,7 +161,7 @@ def learn_sentencepiece(lines: Iterable[str], vocab_size: int) -> bytes:
         vocab_size: 5,000 in FLoRes.
 
     Returns:
-        The model, to save as a file or to give to `sentencepiece_encoder`.
+        The model's file.
     """
     sentencepiece = library("sentencepiece")
     with tempfile.TemporaryDirectory() as folder:
@@ -187,12 +178,6 @@ def learn_sentencepiece(lines: Iterable[str], vocab_size: int) -> bytes:
         return Path(folder, "bpe.model").read_bytes()
 
 
-def sentencepiece_encoder(model: bytes) -> Step:
-    """Text to pieces of a sentencepiece model, joined by single spaces; a piece that starts a word starts with "▁"."""
-    processor = library("sentencepiece").SentencePieceProcessor(model_proto=model)
-    return lambda line: " ".join(processor.encode(line, out_type=str))
-
-
 def sentencepiece_decoder(line: str) -> str:
     """Pieces back to text; text without pieces stays as it is."""
     return line.replace(" ", "").replace("▁", " ").strip() if "▁" in line else line
@@ -206,8 +191,3 @@ def library(module: str, package: str = "") -> Any:
         raise DataError(
             f"this needs {package or module}, which is not installed: pip install 'hf-sysgen[translation]'"
         ) from error
-
-
-def _submodule(module: str, name: str) -> ModuleType:
-    library(module, module.replace("_", "-"))
-    return library(f"{module}.{name}")
