@@ -180,9 +180,8 @@ def bars(checkpoint: str) -> list[Bar]:
     record = record_of(checkpoint)
     found = []
     for split, scores in record.splits.items() if record is not None else ():
-        groups = {name: (one.examples, one.accuracy) for name, one in scores.by_category.items()}
-        lengths = {one.length: (one.examples, one.accuracy) for one in scores.by_length}
-        found += [Bar(split, group, *numbers) for group, numbers in (groups or lengths).items()]
+        cases = [Bar(split, name, *one) for name, one in scores.by_category.items()]
+        found += cases or [Bar(split, *one) for one in scores.by_length]
     return found
 
 

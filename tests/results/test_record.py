@@ -18,7 +18,7 @@ from hf_sysgen.errors import UserError
 from hf_sysgen.files import write_atomic
 from hf_sysgen.reports.curves import distinct_labels, plot_accuracies
 from hf_sysgen.results import environment as surroundings
-from hf_sysgen.results.environment import starts_of, write_starts
+from hf_sysgen.results.environment import RunStart, starts_of, write_starts
 from hf_sysgen.results.predictions import (
     ROW,
     GraphRow,
@@ -277,21 +277,23 @@ def test_kept_records_are_of_this_version_and_in_their_place():
 
 
 def test_every_start_whose_updates_are_kept_is_named(tmp_path):
-    here = {"git_commit": "a", "versions": {"torch": "1"}}
-    write_starts(tmp_path, starts_of(tmp_path, 0, here))
+    def starts(step, commit):
+        return starts_of(tmp_path, RunStart(commit=commit, versions={"torch": "1"}, step=step))
+
+    write_starts(tmp_path, starts(0, "a"))
     # killed before its first checkpoint
-    write_starts(tmp_path, starts_of(tmp_path, 0, here | {"git_commit": "b"}))
-    write_starts(tmp_path, starts_of(tmp_path, 500, here | {"git_commit": "c"}))
-    write_starts(tmp_path, starts_of(tmp_path, 900, here | {"git_commit": "d"}))
+    write_starts(tmp_path, starts(0, "b"))
+    write_starts(tmp_path, starts(500, "c"))
+    write_starts(tmp_path, starts(900, "d"))
     # the last checkpoint was lost
-    found = starts_of(tmp_path, 500, here | {"git_commit": "e"})
+    found = starts(500, "e")
     assert [(start.commit, start.step) for start in found] == [("b", 0), ("e", 500)]
     # of a version that did not write the step
     (tmp_path / "starts.json").write_text('[{"commit": "old", "versions": {}, "step": null}]')
-    assert [start.commit for start in starts_of(tmp_path, 1, here)] == ["old", "a"]
+    assert [start.commit for start in starts(1, "a")] == ["old", "a"]
     (tmp_path / "starts.json").write_text("{")
     for step in (1, 500):
-        assert [start.commit for start in starts_of(tmp_path, step, here)] == [None, "a"]
+        assert [start.commit for start in starts(step, "a")] == [None, "a"]
 
 
 @pytest.mark.parametrize(

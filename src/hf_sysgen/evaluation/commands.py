@@ -114,17 +114,15 @@ def evaluate_checkpoint(
     return metrics_table(metrics, columns)
 
 
-def metrics_table(metrics: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> str:
+def metrics_table(metrics: Mapping[str, Mapping[str, object]], columns: Sequence[str]) -> str:
     """A table of the metrics of each split, with those of the columns that any has."""
     columns = tuple(column for column in columns if any(column in values for values in metrics.values()))
     cells = [(name, *(_shown(values.get(column)) for column in columns)) for name, values in metrics.items()]
     return table(("split", *columns), cells)
 
 
-def _shown(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return str(value) if isinstance(value, int) else f"{value:.4f}"
+def _shown(value: object) -> str:
+    return "-" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def _encoded(

@@ -11,7 +11,7 @@ from hf_sysgen.evaluation.metrics.bleu import bleu, bleu_setup
 from hf_sysgen.evaluation.metrics.cogs_match import renaming_match, semantic_match
 from hf_sysgen.evaluation.metrics.comp import comp
 from hf_sysgen.evaluation.metrics.sequences import exact_match, perplexity, shares
-from hf_sysgen.evaluation.metrics.summary import natural_sort_key, summarize, summarize_text, summarize_translations
+from hf_sysgen.evaluation.metrics.summary import grouped, scores, summarize, summarize_text, summarize_translations
 from hf_sysgen.results.predictions import GraphRow, ModelingRow, Row, read_predictions
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import PREDICTIONS, RESULTS, Record
@@ -43,7 +43,7 @@ def _recorded(rows: Rows, setup: str | None) -> dict[str, float]:
     texts = [row for row in rows if isinstance(row, ModelingRow)]
     for name in ("nats", "correct", "tokens") if texts else ("exact", *rows[0].numbers()):
         _column(rows, name)
-    return _shares(summarize_text(texts) if texts else summarize(rows))
+    return scores(summarize_text(texts) if texts else summarize(rows))
 
 
 def _recorded_translations(rows: Rows, setup: str, has_comp: bool) -> dict[str, float]:
@@ -53,11 +53,7 @@ def _recorded_translations(rows: Rows, setup: str, has_comp: bool) -> dict[str, 
     pairs = _column(rows, "pairs") if has_comp else None
     # the references of these rows
     numbered: list[Any] = [row.model_copy(update={"row": index}) for index, row in enumerate(rows)]
-    return _shares(summarize_translations(numbered, references, setup, pairs))
-
-
-def _shares(summary: Mapping[str, Any]) -> dict[str, float]:
-    return {name: value for name, value in summary.items() if isinstance(value, float)}
+    return scores(summarize_translations(numbered, references, setup, pairs))
 
 
 def _oracle(rows: Rows, setup: str | None) -> dict[str, float]:
@@ -160,19 +156,10 @@ def score_predictions(path: Path, metric: str = "recorded", setup: str | None = 
     parts = [measured("split", splits)]
     for split, members in splits.items():
         for what, field in (("category", "category"), ("output length", "target_length")):
-            groups = _grouped(members, field)
+            groups = grouped(members, field)
             if len(groups) > 1:
                 parts.append(measured(f"{split}, {what}", groups, split))
     return "\n\n".join(parts)
-
-
-def _grouped(rows: Rows, field: str) -> dict[Any, list[Row]]:
-    """The rows by a field, sorted by the numbers in it; rows without the field are left out."""
-    groups: dict[Any, list[Row]] = {}
-    for row in rows:
-        if (value := getattr(row, field, None)) is not None:
-            groups.setdefault(value, []).append(row)
-    return dict(sorted(groups.items(), key=lambda item: natural_sort_key(str(item[0]))))
 
 
 def _setup_of(record: Record, split: str) -> str:

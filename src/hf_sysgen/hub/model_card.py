@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCardData, eval_result_entries_to_yaml
 
@@ -19,7 +19,7 @@ from hf_sysgen.hub.repository import TAG
 from hf_sysgen.hub.snippets import USES, is_decoder, snippet
 from hf_sysgen.hub.templates import render
 from hf_sysgen.reports.papers import Paper, paper_of
-from hf_sysgen.results.record import Record, SplitMetrics
+from hf_sysgen.results.record import CategoryScore, Record, SplitMetrics
 
 # the scores in a split's summary: key to name
 SCORES = {
@@ -34,6 +34,14 @@ SCORES = {
 }
 # rows of a table over lengths; more lengths are joined
 LENGTHS = 12
+
+
+class Table(NamedTuple):
+    """A table of a card."""
+
+    header: list[str]
+    rows: Sequence[tuple[str, ...]]
+    title: str = ""
 
 
 def cell_tag(record: Record) -> str:
@@ -229,8 +237,8 @@ def _called(key: str, benchmark: BenchmarkInfo) -> str:
     return SCORES.get(key, key)
 
 
-def _scores(records: Sequence[Record], benchmark: BenchmarkInfo) -> dict[str, Any]:
-    rows = []
+def _scores(records: Sequence[Record], benchmark: BenchmarkInfo) -> Table:
+    rows: list[tuple[str, ...]] = []
     about = records[0].recipe.paper
     printed = {"validation": about.validation, "test": about.test}
     for split, found in records[0].splits.items():
@@ -247,35 +255,34 @@ def _scores(records: Sequence[Record], benchmark: BenchmarkInfo) -> dict[str, An
                 )
             )
     seeds = [f"seed {one.seed}" for one in records] + ["mean ± sd"] * (len(records) > 1)
-    return {"header": ["split: score", "examples", *seeds, "paper"], "rows": rows}
+    return Table(["split: score", "examples", *seeds, "paper"], rows)
 
 
 def _spread(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):.4f} ± {statistics.stdev(values):.4f}"
 
 
-def _cases(records: Sequence[Record]) -> Iterator[dict[str, Any]]:
+def _cases(records: Sequence[Record]) -> Iterator[Table]:
     """A table for each split by category, and by length where it has several."""
     for split in records[0].splits:
         for by, title in ((_by_category, "category"), (_by_length, "length of the target")):
             cases = [by(record.splits[split]) for record in records]
             if len(cases[0]) < 2:
                 continue
-            rows = []
+            rows: list[tuple[str, ...]] = []
             for case, (count, _) in cases[0].items():
                 values = [by_case[case][1] for by_case in cases if case in by_case]
                 rows.append((case, f"{count:,}", f"{values[0]:.4f}" if len(values) == 1 else _spread(values)))
             score = "exact match" + (f", {len(records)} seeds: mean ± sd" if len(records) > 1 else "")
-            yield {"title": f"{split}, by {title}", "header": [title, "examples", score], "rows": rows}
+            yield Table([title, "examples", score], rows, f"{split}, by {title}")
 
 
-def _by_category(split: SplitMetrics) -> dict[str, tuple[int, float]]:
-    """Case to number of examples and exact match."""
-    return {name: (one.examples, one.accuracy) for name, one in split.by_category.items()}
+def _by_category(split: SplitMetrics) -> dict[str, CategoryScore]:
+    return split.by_category
 
 
-def _by_length(split: SplitMetrics) -> dict[str, tuple[int, float]]:
-    """The same of lengths; neighbours are joined where there are many."""
+def _by_length(split: SplitMetrics) -> dict[str, CategoryScore]:
+    """By length; neighbours are joined where there are many."""
     lengths = split.by_length
     size = -(-len(lengths) // LENGTHS)
     found = {}
@@ -283,7 +290,7 @@ def _by_length(split: SplitMetrics) -> dict[str, tuple[int, float]]:
         part = lengths[start : start + size]
         count = sum(one.examples for one in part)
         name = str(part[0].length) if len(part) == 1 else f"{part[0].length} to {part[-1].length}"
-        found[name] = (count, sum(one.examples * one.accuracy for one in part) / count)
+        found[name] = CategoryScore(count, sum(one.examples * one.accuracy for one in part) / count)
     return found
 
 
@@ -321,7 +328,7 @@ def _batch(recipe: Recipe) -> str:
     return f"{batches.size} examples"
 
 
-def _runs(records: Sequence[Record]) -> dict[str, Any]:
+def _runs(records: Sequence[Record]) -> Table:
     rows = [
         (
             str(record.seed),
@@ -333,7 +340,7 @@ def _runs(records: Sequence[Record]) -> dict[str, Any]:
         )
         for record in records
     ]
-    return {"header": ["seed", "steps", "time", "device", "processes x threads", "commit"], "rows": rows}
+    return Table(["seed", "steps", "time", "device", "processes x threads", "commit"], rows)
 
 
 def _short(commit: str | None) -> str:

@@ -15,6 +15,11 @@ class CheckedConfig(PreTrainedConfig):
             sets such a field is refused.
         from_data: fields that the data decides -> what decides each. A recipe cannot set them.
         paper: the paper of the model, by the name of its recipes' folder. Each class declares its own.
+
+    Raises:
+        huggingface_hub.errors.StrictDataclassClassValidationError: for sizes or settings that contradict each other,
+            with both values.
+        huggingface_hub.errors.StrictDataclassFieldValidationError: for a value of the wrong type.
     """
 
     no_effect: ClassVar[Mapping[str, tuple[str, tuple[Any, ...]]]] = {}

@@ -59,10 +59,7 @@ class DepthWidthConfig(CheckedConfig):
         pad_token_id, bos_token_id, eos_token_id: for `generate`; padding is read from attention masks, never from an
             id.
 
-    Raises:
-        huggingface_hub.errors.StrictDataclassClassValidationError: for sizes or settings that contradict each other,
-            with both values.
-        huggingface_hub.errors.StrictDataclassFieldValidationError: for a value of the wrong type.
+    Errors as in [`CheckedConfig`].
     """
 
     model_type = "depth_width_decoder"

@@ -55,10 +55,7 @@ class EdgeTransformerConfig(CheckedConfig):
 
     The number of relation classes and of dependency labels is `num_labels`.
 
-    Raises:
-        huggingface_hub.errors.StrictDataclassClassValidationError: for sizes or settings that contradict each other,
-            with both values.
-        huggingface_hub.errors.StrictDataclassFieldValidationError: for a value of the wrong type.
+    Errors as in [`CheckedConfig`].
     """
 
     model_type = "edge_transformer"

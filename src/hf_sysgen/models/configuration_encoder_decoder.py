@@ -57,10 +57,7 @@ class Seq2SeqConfig(CheckedConfig):
         pad_token_id, eos_token_id, decoder_start_token_id: `None` means `vocab_size - 1`: the decoder starts with
             EOS. Padding is read from attention masks, never from an id.
 
-    Raises:
-        huggingface_hub.errors.StrictDataclassClassValidationError: for sizes or settings that contradict each other,
-            with both values.
-        huggingface_hub.errors.StrictDataclassFieldValidationError: for a value of the wrong type.
+    Errors as in [`CheckedConfig`].
     """
 
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012

@@ -29,10 +29,7 @@ class GraphAttentionNetworkConfig(CheckedConfig):
 
     The number of relation classes is `num_labels`.
 
-    Raises:
-        huggingface_hub.errors.StrictDataclassClassValidationError: for sizes that contradict each other, with both
-            values.
-        huggingface_hub.errors.StrictDataclassFieldValidationError: for a value of the wrong type.
+    Errors as in [`CheckedConfig`].
     """
 
     model_type = "graph_attention_network"

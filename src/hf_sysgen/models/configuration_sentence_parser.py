@@ -31,10 +31,7 @@ class SentenceEncoderConfig(CheckedConfig):
         layer_norm_eps: epsilon of every LayerNorm.
         pad_token_id: padding is read from masks, never from an id.
 
-    Raises:
-        huggingface_hub.errors.StrictDataclassClassValidationError: for sizes or settings that contradict each other,
-            with both values.
-        huggingface_hub.errors.StrictDataclassFieldValidationError: for a value of the wrong type.
+    Errors as in [`CheckedConfig`].
     """
 
     # names that an encoder-decoder's encoder uses

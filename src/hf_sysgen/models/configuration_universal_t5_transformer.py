@@ -27,10 +27,7 @@ class UniversalT5TransformerConfig(CheckedConfig):
         pad_token_id, eos_token_id, decoder_start_token_id: the authors start with padding. Padding is read from
             attention masks, never from an id.
 
-    Raises:
-        huggingface_hub.errors.StrictDataclassClassValidationError: for sizes or settings that contradict each other,
-            with both values.
-        huggingface_hub.errors.StrictDataclassFieldValidationError: for a value of the wrong type.
+    Errors as in [`CheckedConfig`].
     """
 
     model_type = "universal_t5_transformer"

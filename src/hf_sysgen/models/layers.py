@@ -41,6 +41,17 @@ class FeedForward(nn.Module):
         return self.fc2(dropout(hidden_states, self.dropout, self.training))
 
 
+class GlorotFeedForward(FeedForward):
+    """
+    Identical to [`FeedForward`] except:
+    - weights before the ReLU start without gain.
+    """
+
+    def weight_bounds(self, width: int, inner: int) -> tuple[float, float]:
+        bound = math.sqrt(6 / (width + inner))
+        return bound, bound
+
+
 class EncoderLayer(GradientCheckpointingLayer):
     """
     x = LN(x + dropout(sub-layer(x))), or x = x + dropout(sub-layer(LN(x))) where the stack normalizes before, for

@@ -5,7 +5,6 @@
 from typing import Any
 
 import torch
-from torch import nn
 from transformers.modeling_outputs import (
     BaseModelOutput,
     Seq2SeqLMOutput,
@@ -64,15 +63,6 @@ class EdgeTransformerForConditionalGeneration(ShiftedLabels, EdgePreTrainedModel
     def get_encoder(self, *args, **kwargs) -> EdgeTransformerModel:
         return self.model
 
-    def get_decoder(self) -> EdgeDecoder:
-        return self.decoder
-
-    def get_output_embeddings(self) -> nn.Module:
-        return self.lm_head
-
-    def set_output_embeddings(self, value: nn.Module):
-        self.lm_head = value
-
     @can_return_tuple
     def forward(
         self,
@@ -90,19 +80,12 @@ class EdgeTransformerForConditionalGeneration(ShiftedLabels, EdgePreTrainedModel
         **kwargs,
     ) -> Seq2SeqLMOutput:
         """
-        Args:
-            input_ids: source ids (B, S), ending in EOS; attention_mask (B, S) with 1 = real.
-            decoder_input_ids: target ids (B, T), starting with `decoder_start_token_id`; with a cache that holds a
-                beginning, the new ones only.
-            decoder_attention_mask: shape (B, all positions so far), 1 = real, with padding on the right alone.
-            encoder_outputs: what the encoder returned for this source, to skip it.
-            labels: target ids (B, T) ending in EOS, -100 where there is no loss; without decoder input they
-                are shifted right to make it.
-            num_items_in_batch: number of labels that count in the whole batch, of which this may be a part;
-                `None` means those here.
+        Arguments and outputs as in [`Seq2SeqLM`], except:
 
-        Returns:
-            logits (B, T, V) and, with labels, loss: cross-entropy summed over labels, divided by their number.
+        Args:
+            input_ids: source ids (B, S), ending in EOS, without a start symbol.
+            decoder_input_ids: (B, T); with a cache that holds a beginning, the new ones only.
+            decoder_attention_mask: shape (B, all positions so far), 1 = real, with padding on the right alone.
 
         Raises:
             ValueError: if the decoder gets no input, both of ids and embeddings, or a mask with padding before words.

@@ -9,7 +9,7 @@ from torch import nn
 
 from .attention import CrossAttention, MultiHeadAttention, SelfAttention
 from .configuration_torch_transformer import TorchTransformerConfig
-from .layers import DecoderLayer, EncoderLayer, FeedForward
+from .layers import DecoderLayer, EncoderLayer, GlorotFeedForward
 from .linear import uniform, uniform_linear
 from .registry import register
 from .seq2seq import Decoder, Encoder, Seq2SeqLM, Seq2SeqModel, table_head
@@ -43,17 +43,6 @@ class TorchCrossAttention(TorchProjections, CrossAttention):
         return super().forward(hidden_states, memory, attention_mask if self.mask_memory else None, **kwargs)
 
 
-class TorchFeedForward(FeedForward):
-    """
-    Identical to [`FeedForward`] except:
-    - weights start Glorot-uniform, without a gain.
-    """
-
-    def weight_bounds(self, width: int, inner: int) -> tuple[float, float]:
-        bound = math.sqrt(6 / (width + inner))
-        return bound, bound
-
-
 class TorchParts:
     """What both kinds of layers are built from."""
 
@@ -64,7 +53,7 @@ class TorchParts:
         return TorchCrossAttention(config)
 
     def make_feed_forward(self, config, is_decoder: bool) -> nn.Module:
-        return TorchFeedForward(config, is_decoder)
+        return GlorotFeedForward(config, is_decoder)
 
 
 class TorchEncoderLayer(TorchParts, EncoderLayer):

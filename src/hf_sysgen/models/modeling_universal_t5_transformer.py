@@ -141,19 +141,7 @@ class UniversalT5TransformerForConditionalGeneration(
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs,
     ) -> Seq2SeqLMOutput:
-        """
-        Args:
-            input_ids: source ids (B, S), ending in EOS; attention_mask (B, S) with 1 = real.
-            decoder_input_ids: target ids (B, T), starting with `decoder_start_token_id`.
-            encoder_outputs: what the encoder returned for this source, to skip it.
-            labels: target ids (B, T) ending in EOS, -100 where there is no loss; without decoder input they
-                are shifted right to make it.
-            num_items_in_batch: number of labels that count in the whole batch, of which this may be a part;
-                `None` means those here.
-
-        Returns:
-            logits (B, T, V) and, with labels, loss: cross-entropy summed over labels, divided by their number.
-        """
+        """Arguments and outputs as in [`Seq2SeqLM`], but a source (B, S) ends in EOS and has no start symbol."""
         if labels is not None:
             use_cache = False
             if decoder_input_ids is None and decoder_inputs_embeds is None:

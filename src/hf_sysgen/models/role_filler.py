@@ -11,7 +11,7 @@ from transformers import initialization as init
 
 from .attention import CrossAttention, MultiHeadAttention, SelfAttention, masked, softmax
 from .dropout import dropout
-from .layers import DecoderLayer, EncoderLayer, FeedForward
+from .layers import DecoderLayer, EncoderLayer, GlorotFeedForward
 from .linear import uniform_linear
 from .positions import TokenEmbedding, sinusoids
 from .relative_attention import RelativeSelfAttention
@@ -122,22 +122,12 @@ def threshold(weights: torch.Tensor, limit: float, each_row: bool) -> torch.Tens
     return divided if each_row else torch.where(empty.any(), kept, divided)
 
 
-class RoleFillerFeedForward(FeedForward):
-    """
-    Identical to [`FeedForward`] except:
-    - weights start Glorot-uniform, without a gain (642-646).
-    """
-
-    def weight_bounds(self, width: int, inner: int) -> tuple[float, float]:
-        bound = math.sqrt(6 / (width + inner))
-        return bound, bound
-
-
 class RoleFillerLayer(EncoderLayer):
     """
     What both kinds of layers share. Identical to [`EncoderLayer`] and [`DecoderLayer`] except:
     - a LayerNorm stands before self-attention and one after each residual, whose sum takes the states as they came.
-    - the feed-forward block reads what attention returned, not the sum (279-300).
+    - the feed-forward block reads what attention returned, not the sum (279-300). Its weights start without a gain
+      (642-646).
     - the roles that self-attention read ask the encoder's output, before they are added (436-465).
     """
 
@@ -153,7 +143,7 @@ class RoleFillerLayer(EncoderLayer):
         return RoleFillerCrossAttention(config)
 
     def make_feed_forward(self, config, is_decoder: bool) -> nn.Module:
-        return Streams(RoleFillerFeedForward(config, is_decoder), RoleFillerFeedForward(config, is_decoder))
+        return Streams(GlorotFeedForward(config, is_decoder), GlorotFeedForward(config, is_decoder))
 
     def make_norm(self, config, is_decoder: bool) -> nn.Module:
         width = config.stack_settings(is_decoder).hidden_size

@@ -13,7 +13,7 @@ from transformers.utils.output_capturing import capture_outputs
 
 from .attention import SelfAttention
 from .dropout import dropout
-from .layers import EncoderLayer, FeedForward
+from .layers import EncoderLayer, GlorotFeedForward
 from .linear import uniform_linear
 from .lstm import LstmLayer
 from .positions import TokenEmbedding, sinusoids
@@ -69,17 +69,6 @@ class ClippedRelativeSelfAttention(BiasedSelfAttention):
         self, query: torch.Tensor, position_keys: None, key_length: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
         return query, self.distances(query, key_length) * self.scaling
-
-
-class GlorotFeedForward(FeedForward):
-    """
-    Identical to [`FeedForward`] except:
-    - weights before the ReLU start without gain.
-    """
-
-    def weight_bounds(self, width: int, inner: int) -> tuple[float, float]:
-        bound = math.sqrt(6 / (width + inner))
-        return bound, bound
 
 
 class SentenceLayer(EncoderLayer):

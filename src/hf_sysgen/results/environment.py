@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
@@ -16,10 +14,19 @@ from hf_sysgen.files import write_atomic
 STARTS = "starts.json"
 
 
-class RunStart(BaseModel):
-    """One start of a run whose updates are part of its weights."""
-
+class _Typed(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+
+
+class Environment(_Typed):
+    """A machine."""
+
+    device: str
+    num_threads: int
+
+
+class RunStart(_Typed):
+    """One start of a run whose updates are part of its weights."""
 
     commit: str | None
     """Of this package's checkout, with "+" if files were changed; `None` where it is installed."""
@@ -32,8 +39,16 @@ class RunStart(BaseModel):
 _STARTS = TypeAdapter(list[RunStart])
 
 
-def environment() -> dict[str, Any]:
-    """`versions`, `git_commit`, `device` and `num_threads` of this process."""
+def environment() -> Environment:
+    """The machine of this process."""
+    import torch
+
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else cpu_name()
+    return Environment(device=device, num_threads=torch.get_num_threads())
+
+
+def start_after(step: int) -> RunStart:
+    """This process's start, after `step` updates."""
     import accelerate
     import datasets
     import numpy
@@ -42,31 +57,22 @@ def environment() -> dict[str, Any]:
     import transformers
 
     packages = (torch, transformers, datasets, accelerate, tokenizers, numpy)
-    versions = {package.__name__: package.__version__ for package in packages}
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else cpu_name()
-    return {
-        "versions": {"python": platform.python_version(), "hf_sysgen": __version__, **versions},
-        "git_commit": git_commit(),
-        "device": device,
-        "num_threads": torch.get_num_threads(),
-    }
+    ours = {"python": platform.python_version(), "hf_sysgen": __version__}
+    versions = {package.__name__: str(package.__version__) for package in packages}
+    return RunStart(commit=git_commit(), versions=ours | versions, step=step)
 
 
-def starts_of(run_dir: Path, step: int, here: Mapping[str, Any]) -> list[RunStart]:
+def starts_of(run_dir: Path, this: RunStart) -> list[RunStart]:
     """
-    The starts of a run that now starts after `step` updates, this start last. Starts whose updates are lost, because
-    the run resumed from an earlier checkpoint, are left out.
-
-    Args:
-        here: this process's [`environment`].
+    The starts of a run, this one last. Starts whose updates are lost, because the run resumed from an earlier
+    checkpoint, are left out.
     """
     try:
         before = _STARTS.validate_json((run_dir / STARTS).read_bytes())
     except (OSError, ValidationError):
         # a run of an older version; of a new run it is left out below
         before = [RunStart(commit=None, versions={}, step=0)]
-    kept = [start for start in before if (start.step or 0) < step]
-    return [*kept, RunStart(commit=here["git_commit"], versions=here["versions"], step=step)]
+    return [*(start for start in before if (start.step or 0) < (this.step or 0)), this]
 
 
 def write_starts(run_dir: Path, starts: list[RunStart]) -> None:

@@ -7,14 +7,14 @@ import math
 import tempfile
 from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_serializer, model_validator
 
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.errors import UserError, shorten
 from hf_sysgen.files import file_name, write_atomic
-from hf_sysgen.results.environment import RunStart
+from hf_sysgen.results.environment import Environment, RunStart
 
 SCHEMA_VERSION = 2
 RESULTS, PREDICTIONS, METRICS, MODEL = "results.json", "predictions.jsonl", "metrics.json", "model"
@@ -47,6 +47,10 @@ class CategoryScore(NamedTuple):
 
     examples: int
     accuracy: float
+
+
+# the measurements on a split as a task makes them, by the names of `SplitMetrics`
+Metrics: TypeAlias = dict[str, float | str | list[LengthScore] | dict[str, CategoryScore]]
 
 
 class SplitMetrics(_Typed):
@@ -113,13 +117,6 @@ class LogEntry(_Typed):
         return cls.model_validate(fields | ({"evaluations": evaluations} if evaluations else {}))
 
 
-class Environment(_Typed):
-    """The machine of the last start."""
-
-    device: str
-    num_threads: int
-
-
 class Pretrained(_Typed):
     """The checkpoint that a run started from."""
 
@@ -163,6 +160,7 @@ class Record(_Typed):
     starts: Annotated[list[RunStart], Field(min_length=1)]
     """The starts that the weights come from, the last one last."""
     environment: Environment
+    """The machine of the last start."""
 
     @model_validator(mode="after")
     def _of_its_file(self) -> Record:

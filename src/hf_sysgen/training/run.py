@@ -34,7 +34,7 @@ from hf_sysgen.evaluation.checkpoints import checkpoint_folder, is_hub_id, weigh
 from hf_sysgen.evaluation.evaluate import evaluating
 from hf_sysgen.files import is_complete, is_unfinished, locked, sha256_of, write_atomic
 from hf_sysgen.model_types import heads_of
-from hf_sysgen.results.environment import environment, starts_of, write_starts
+from hf_sysgen.results.environment import environment, start_after, starts_of, write_starts
 from hf_sysgen.results.predictions import Row, write_predictions
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import (
@@ -376,8 +376,7 @@ def _train_and_judge(
             batches.load(checkpoint)
     try:
         # now, because the checkout may change during training
-        surroundings = environment()
-        starts = starts_of(recipe.run_dir, step_of(checkpoint) if checkpoint else 0, surroundings)
+        starts = starts_of(recipe.run_dir, start_after(step_of(checkpoint) if checkpoint else 0))
         if trainer.args.should_save:
             write_atomic(recipe.run_dir / RECIPE_COPY, dump_recipe(recipe))
             write_starts(recipe.run_dir, starts)
@@ -421,7 +420,7 @@ def _train_and_judge(
             "train_seconds": round(trainer.clock.seconds, 2),
             "num_processes": trainer.args.world_size,
             "starts": starts,
-            "environment": {key: surroundings[key] for key in ("device", "num_threads")},
+            "environment": environment(),
         },
         strict=False,
     )

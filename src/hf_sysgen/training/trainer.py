@@ -34,6 +34,7 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.sections import MaxTokens
 from hf_sysgen.cpu import fast_products
 from hf_sysgen.errors import RunFailed, one_line
+from hf_sysgen.evaluation.metrics.summary import scores
 from hf_sysgen.files import COMPLETE, is_complete, replace_marked, write_manifest
 from hf_sysgen.models.seq2seq import SOURCE_INPUTS
 from hf_sysgen.results.evaluations import write_evaluation
@@ -213,9 +214,8 @@ class SysgenTrainer(Seq2SeqTrainer):
             records = self.predict_split(name, self._evaluated_rows(len(split)))
             if self.recipe.evaluation.save_example_losses and self.args.should_save:
                 write_evaluation(self.recipe.run_dir, name, self.state.global_step, records)
-            summary = self.task.summarize(records, name)
-            for metric in self.task.eval_metrics:
-                metrics[f"{metric_key_prefix}_{name}_{metric}"] = summary[metric]
+            found = scores(self.task.summarize(records, name))
+            metrics |= {f"{metric_key_prefix}_{name}_{metric}": found[metric] for metric in self.task.eval_metrics}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         self.clock.resume()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import torch
@@ -14,6 +14,13 @@ from torch.utils.data import IterableDataset
 if TYPE_CHECKING:
     import datasets
     from transformers import PreTrainedTokenizerBase
+
+
+class Place(TypedDict):
+    """Where a stream is: the state of its documents, and the tokens of them that are in no block yet."""
+
+    documents: dict[str, Any]
+    pending: Sequence[int] | np.ndarray
 
 
 class PackedTokens(IterableDataset):
@@ -59,24 +66,24 @@ class PackedTokens(IterableDataset):
         self.drop_last = drop_last
         self.batch_size = batch_size
         # where the next pass starts, and the place after the last block
-        self._beginning = {"documents": self.documents.state_dict(), "pending": []}
+        self._beginning: Place = {"documents": self.documents.state_dict(), "pending": []}
         self._start = self._here = self._beginning
 
     @property
-    def position(self) -> dict[str, Any]:
+    def position(self) -> Place:
         """The place, without a copy; it never changes later. `plain` makes it a state."""
         return self._here
 
     @staticmethod
-    def plain(place: dict[str, Any]) -> dict[str, Any]:
+    def plain(place: Place) -> Place:
         """A place as plain numbers, strings, lists and dicts."""
         return {"documents": copy.deepcopy(place["documents"]), "pending": [int(token) for token in place["pending"]]}
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> Place:
         """The place as plain numbers, strings, lists and dicts."""
         return self.plain(self._here)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Place) -> None:
         """Start the next pass at that place; later passes start at the beginning."""
         self._start = self._here = state
 

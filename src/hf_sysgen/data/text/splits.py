@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,11 +12,6 @@ from torch.utils.data import Dataset
 
 # the label of ignored positions, as everywhere in torch and transformers
 IGNORED = -100
-
-
-def unlabelled(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The batch without labels: every model accepts it, and its summed loss is zero."""
-    return {**batch, "labels": torch.full_like(batch["labels"], IGNORED)}
 
 
 class RaggedIds:
@@ -44,9 +40,25 @@ class RaggedIds:
         return torch.from_numpy(ids), torch.from_numpy(real)
 
 
-class TokenizedSplit(Dataset):
+class BatchedSplit(Dataset):
+    """A split of a benchmark, indexed by whole batches."""
+
+    @abstractmethod
+    def batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
+        """The model's inputs for at least one example, and `labels`, -100 where there is nothing to learn."""
+
+    def __getitem__(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
+        """The batch of those rows; for no rows the first example without labels, whose summed loss is zero."""
+        rows = np.atleast_1d(rows)
+        if len(rows):
+            return self.batch(rows)
+        first = self.batch(np.zeros(1, np.int64))
+        return {key: torch.full_like(ids, IGNORED) if key.endswith("labels") else ids for key, ids in first.items()}
+
+
+class TokenizedSplit(BatchedSplit):
     """
-    A split of a benchmark as token ids, indexed by whole batches.
+    A split of texts as token ids.
 
     Args:
         sources: `<s> words </s>` ids of every example, or `words </s>`; targets: `words </s>` ids.
@@ -63,14 +75,8 @@ class TokenizedSplit(Dataset):
     def __len__(self) -> int:
         return len(self.sources.lengths)
 
-    def __getitem__(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
-        """
-        The batch of those rows: `input_ids` and `attention_mask` (B, S), `labels` (B, T) with -100 after the target.
-        For no rows: the first example, without labels.
-        """
-        rows = np.atleast_1d(rows)
-        if not len(rows):
-            return unlabelled(self[np.zeros(1, np.int64)])
+    def batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
+        """`input_ids` and `attention_mask` (B, S), `labels` (B, T) with -100 after the target."""
         input_ids, mask = self.sources.padded(rows, self.pad_id)
         labels, _ = self.targets.padded(rows, IGNORED)
         if not self.train_eos:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from hf_sysgen.data.text.translation import bpe_decoder, library, moses_detokenizer, sentencepiece_decoder
 from hf_sysgen.errors import UserError
@@ -79,7 +79,18 @@ def setup_of(name: str) -> Setup:
     return SETUPS[name]
 
 
-def bleu(predictions: Sequence[str], references: Sequence[str], setup: str = "tokenized") -> dict[str, Any]:
+class Bleu(TypedDict):
+    """Corpus BLEU; both scores are between 0 and 100, lengths are in tokens."""
+
+    bleu: float
+    precisions: list[float]
+    brevity_penalty: float
+    prediction_length: int
+    reference_length: int
+    signature: str
+
+
+def bleu(predictions: Sequence[str], references: Sequence[str], setup: str = "tokenized") -> Bleu:
     """
     Corpus BLEU with one reference.
 
@@ -88,8 +99,7 @@ def bleu(predictions: Sequence[str], references: Sequence[str], setup: str = "to
         setup: one of `SETUPS`.
 
     Returns:
-        `bleu` (0 to 100), `precisions` of 1- to 4-grams (0 to 100), `brevity_penalty`, `prediction_length` and
-        `reference_length` in tokens, and sacrebleu's `signature`.
+        BLEU, its parts (`precisions` are of 1- to 4-grams), and sacrebleu's signature.
 
     Raises:
         UserError: no such setup, no predictions, or not as many references; DataError: a library is not installed.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Literal, TypedDict, get_args
 
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.metrics.sequences import check_paired
@@ -73,13 +73,21 @@ def comp_match(prediction: str, reference: str, pairs: Sequence[str], rule: Rule
     return found if complete else None
 
 
+class Comp(TypedDict):
+    """COMP of `examples` examples, 0 to 1. `other_references` of the references lack a word."""
+
+    comp: float
+    examples: int
+    other_references: int
+
+
 def comp(
     predictions: Sequence[str],
     references: Sequence[str],
     pairs: Sequence[Sequence[str]],
     rule: Rule = "any_inflection",
     drop: bool = False,
-) -> dict[str, Any]:
+) -> Comp:
     """
     COMP of a test set.
 
@@ -87,9 +95,6 @@ def comp(
         predictions, references, pairs, rule: see `comp_match`, for every example.
         drop: leave out examples whose reference lacks a word. Otherwise they count too, with any form of the lexicon: a
             model may use the word even if the reference does not.
-
-    Returns:
-        `comp` (0 to 1); `examples`: their number; `other_references`: number of references that lack a word.
 
     Raises:
         UserError: no such rule; not as many references and pairs as predictions; no example is left; see

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -11,7 +11,7 @@ from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.metrics.bleu import SETUPS, bleu
 from hf_sysgen.evaluation.metrics.cogs_match import exact_match as form_match
 from hf_sysgen.evaluation.metrics.cogs_match import renaming_match, semantic_match
-from hf_sysgen.evaluation.metrics.comp import Rule, comp
+from hf_sysgen.evaluation.metrics.comp import Comp, Rule, comp
 from hf_sysgen.evaluation.metrics.parsing import attachment_scores
 from hf_sysgen.evaluation.metrics.sequences import exact_match, oracle_length_match, perplexity, shares
 from hf_sysgen.files import write_atomic
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     import evaluate
 
 
-def _shares(**matches: Callable[[str, str], bool]) -> Callable[..., dict[str, Any]]:
+def _shares(**matches: Callable[[str, str], bool]) -> Callable[..., Mapping[str, object]]:
     """A metric of (predictions, references, categories=None): the share of examples that each function accepts."""
     return lambda predictions, references, categories=None: shares(matches, predictions, references, categories)
 
 
-def _comp(predictions: Any, references: Any, pairs: Any, drop: bool = False, config: Any = None) -> dict[str, Any]:
+def _comp(predictions: Any, references: Any, pairs: Any, drop: bool = False, config: Any = None) -> Comp:
     return comp(predictions, references, pairs, config or "any_inflection", drop)
 
 
@@ -43,7 +43,7 @@ class Spec:
     """
 
     about: str
-    compute: Callable[..., dict[str, Any]]
+    compute: Callable[..., Mapping[str, object]]
     features: dict[str, Any]
     configs: tuple[str, ...] = ()
     citation: str = ""
@@ -141,7 +141,7 @@ def metric_class(name: str) -> type[evaluate.Metric]:
         features = datasets.Features({column: feature(kind) for column, kind in spec.features.items()})
         return evaluate.MetricInfo(spec.about, spec.citation, features, inputs_description=spec.about)
 
-    def compute(self: Any, **columns: Any) -> dict[str, Any]:
+    def compute(self: Any, **columns: Any) -> Mapping[str, object]:
         config = {"config": None if self.config_name == "default" else self.config_name} if spec.configs else {}
         return spec.compute(**columns, **config)
 

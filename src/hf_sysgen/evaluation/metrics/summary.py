@@ -9,17 +9,19 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from hf_sysgen.evaluation.metrics.bleu import bleu
 from hf_sysgen.evaluation.metrics.comp import comp
 from hf_sysgen.results.predictions import Judged
+from hf_sysgen.results.record import CategoryScore, LengthScore, Metrics
 
 # names of means that differ from the name of the record's field
 NAMES = {"oracle_exact": "accuracy_oracle"}
 # shares over the tokens of all examples: name -> the fields whose sums are divided
 SHARES = {"las": ("correct_arcs", "tokens"), "uas": ("correct_heads", "tokens")}
 COUNTS = {field for fields in SHARES.values() for field in fields}
+AnyJudged = TypeVar("AnyJudged", bound=Judged)
 
 
 class Modeled(Protocol):
@@ -42,7 +44,7 @@ class Translated(Judged, Protocol):
     def target_length(self) -> int: ...
 
 
-def summarize(rows: Iterable[Judged]) -> dict[str, Any]:
+def summarize(rows: Iterable[Judged]) -> Metrics:
     """
     The metrics of a split from its prediction records.
 
@@ -60,7 +62,7 @@ def summarize(rows: Iterable[Judged]) -> dict[str, Any]:
         accuracy], if the benchmark has categories.
     """
     rows = list(rows)
-    summary: dict[str, Any] = {"examples": len(rows), "accuracy": _accuracy(rows)}
+    summary: Metrics = {"examples": len(rows), "accuracy": _accuracy(rows)}
     names = rows[0].numbers() if rows else {}
     for name in names:
         if name not in ("row", "exact", "target_length", *COUNTS):
@@ -68,13 +70,15 @@ def summarize(rows: Iterable[Judged]) -> dict[str, Any]:
     for name, (part, whole) in SHARES.items():
         if part in names:
             summary[name] = sum(getattr(row, part) for row in rows) / sum(getattr(row, whole) for row in rows)
-    summary["by_length"] = [[length, len(group), _accuracy(group)] for length, group in by_length(rows).items()]
-    if categories := by_category(rows):
-        summary["by_category"] = {name: [len(group), _accuracy(group)] for name, group in categories.items()}
+    summary["by_length"] = _by_length(rows)
+    if categories := grouped(rows, "category"):
+        summary["by_category"] = {
+            name: CategoryScore(len(group), _accuracy(group)) for name, group in categories.items()
+        }
     return summary
 
 
-def summarize_text(records: Sequence[Modeled]) -> dict[str, Any]:
+def summarize_text(records: Sequence[Modeled]) -> Metrics:
     """
     The metrics of a split from the records of `evaluate_text`: `examples`; over all predicted tokens together their
     number `tokens`, `loss` (nats per token), `perplexity` (its exponential) and `accuracy` (share of right first
@@ -97,7 +101,7 @@ def summarize_translations(
     references: Sequence[str],
     setup: str,
     pairs: Sequence[Sequence[str]] | None = None,
-) -> dict[str, Any]:
+) -> Metrics:
     """
     The metrics of a split from the records of `evaluate_translations`.
 
@@ -113,10 +117,9 @@ def summarize_translations(
         other words.
     """
     predictions = [record.prediction for record in records if record.prediction is not None]
-    summary: dict[str, Any] = {"examples": len(records)}
+    summary: Metrics = {"examples": len(records)}
     if len(predictions) == len(records):
-        summary |= {"accuracy": _accuracy(records)}
-        summary["by_length"] = [[length, len(group), _accuracy(group)] for length, group in by_length(records).items()]
+        summary |= {"accuracy": _accuracy(records), "by_length": _by_length(records)}
         expected = [references[record.row] for record in records]
         found = bleu(predictions, expected, setup)
         summary |= {"bleu": found["bleu"], "bleu_signature": found["signature"]}
@@ -133,22 +136,23 @@ def summarize_translations(
     return summary
 
 
-def by_length(rows: Iterable[Judged]) -> dict[int, list[Judged]]:
-    """The records by `target_length`, in increasing length; records without it are left out."""
-    return dict(sorted(_grouped(rows, "target_length").items()))
+def scores(summary: Metrics) -> dict[str, float]:
+    """The scores and losses of a split by name; no counts."""
+    return {name: value for name, value in summary.items() if isinstance(value, float)}
 
 
-def by_category(rows: Iterable[Judged]) -> dict[str, list[Judged]]:
-    """The records by `category`, sorted by name and by the numbers in it; records without it are left out."""
-    return dict(sorted(_grouped(rows, "category").items(), key=lambda item: natural_sort_key(item[0])))
+def _by_length(rows: Iterable[Judged]) -> list[LengthScore]:
+    groups = grouped(rows, "target_length")
+    return [LengthScore(length, len(group), _accuracy(group)) for length, group in groups.items()]
 
 
-def _grouped(rows: Iterable[Judged], field: str) -> dict[Any, list[Judged]]:
+def grouped(rows: Iterable[AnyJudged], field: str) -> dict[Any, list[AnyJudged]]:
+    """The records by a field, sorted by its text and by the numbers in it; records without it are left out."""
     groups = defaultdict(list)
     for row in rows:
         if (value := getattr(row, field, None)) is not None:
             groups[value].append(row)
-    return groups
+    return dict(sorted(groups.items(), key=lambda item: natural_sort_key(str(item[0]))))
 
 
 def _accuracy(rows: Iterable[Judged]) -> float:

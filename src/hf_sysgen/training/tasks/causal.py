@@ -20,7 +20,7 @@ from transformers import (
 
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.recipe import Recipe
-from hf_sysgen.data.text.splits import IGNORED, RaggedIds, TokenizedSplit, unlabelled
+from hf_sysgen.data.text.splits import IGNORED, RaggedIds, TokenizedSplit
 from hf_sysgen.data.text.vocabulary import Vocabulary, build_vocabulary
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import checkpoint_folder, read_checkpoint
@@ -49,14 +49,11 @@ class PromptedSplit(TokenizedSplit):
         super().__init__(sources, targets, pad_id, train_eos)
         self.joined = RaggedIds([[*source, *target] for source, target in zip(sources, targets, strict=True)])
 
-    def __getitem__(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
+    def batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
         """
-        The batch of those rows: `input_ids` and `labels` (B, L), for no rows as there. Padding is on the right, where
-        no real token attends to it, so that no mask is needed and faster kernels can be used.
+        `input_ids` and `labels` (B, L). Padding is on the right, where no real token attends to it, so that no mask is
+        needed and faster kernels can be used.
         """
-        rows = np.atleast_1d(rows)
-        if not len(rows):
-            return unlabelled(self[np.zeros(1, np.int64)])
         input_ids, _ = self.joined.padded(rows, self.pad_id)
         labels, _ = self.joined.padded(rows, IGNORED)
         prompts = torch.from_numpy(self.sources.lengths[rows])

@@ -19,12 +19,13 @@ from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.sections import WithReplacement
 from hf_sysgen.data.c4.files import Shard, known_shards
-from hf_sysgen.data.c4.packing import PackedTokens
+from hf_sysgen.data.c4.packing import PackedTokens, Place
 from hf_sysgen.data.errors import DataError
 from hf_sysgen.errors import RunFailed
 from hf_sysgen.evaluation.metrics.language_modeling import Read, evaluate_text
 from hf_sysgen.evaluation.metrics.summary import summarize_text
 from hf_sysgen.results.predictions import ModelingRow
+from hf_sysgen.results.record import Metrics
 from hf_sysgen.training.tasks.base import Task
 from hf_sysgen.training.tasks.causal import load_tokenizer, without_special_tokens
 
@@ -42,7 +43,7 @@ class Update(NamedTuple):
     """One process's examples (b, L) of an update, and the position of each of its streams after them."""
 
     examples: torch.Tensor
-    places: list[dict[str, Any]]
+    places: list[Place]
 
 
 class StreamBatches:
@@ -105,7 +106,7 @@ class StreamBatches:
             )
             for number in self.numbers
         ]
-        self._places: list[dict[str, Any]] = []
+        self._places: list[Place] = []
 
     def loader(self) -> StreamBatches:
         return self
@@ -156,7 +157,8 @@ class StreamBatches:
         places = saved_positions(folder)
         require_same_text(places, self.shards, folder.parent)
         for number, packed in zip(self.numbers, self.packed, strict=True):
-            packed.load_state_dict({key: places[str(number)][key] for key in ("documents", "pending")})
+            place = places[str(number)]
+            packed.load_state_dict({"documents": place["documents"], "pending": place["pending"]})
         self._places = [packed.position for packed in self.packed]
 
 
@@ -275,7 +277,7 @@ class PretrainingTask(Task):
     def evaluate(self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int) -> list[Read]:
         return evaluate_text(model, self.splits[name], rows, self.recipe.evaluation.batch_size, rank, world)
 
-    def summarize(self, records: Sequence[Any], name: str) -> dict[str, Any]:
+    def summarize(self, records: Sequence[Any], name: str) -> Metrics:
         return summarize_text(records)
 
     def to_rows(self, records: Sequence[Any], name: str) -> list[ModelingRow]:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.clutrr.kinship import EDGE_TYPES, TARGETS
-from hf_sysgen.data.text.splits import IGNORED, RaggedIds, unlabelled
+from hf_sysgen.data.text.splits import IGNORED, BatchedSplit, RaggedIds
 from hf_sysgen.evaluation.evaluate import Columns, evaluating, share_by_length
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.models.readout import cross_entropies
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
     import datasets
 
 
-class GraphSplit(Dataset):
+class GraphSplit(BatchedSplit):
     """
-    Examples with `lengths` nodes each, indexed by whole batches.
+    Examples with `lengths` nodes each.
 
     Attributes:
         lengths: nodes of each example (N,).
@@ -34,17 +33,8 @@ class GraphSplit(Dataset):
 
     lengths: np.ndarray
 
-    @abstractmethod
-    def batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
-        """The model's inputs for at least one example, and `labels`, -100 where there is nothing to learn."""
-
     def __len__(self) -> int:
         return len(self.lengths)
-
-    def __getitem__(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
-        """The batch of those rows; for no rows the first example without a label, as of any split."""
-        rows = np.atleast_1d(rows)
-        return self.batch(rows) if len(rows) else unlabelled(self.batch(np.zeros(1, np.int64)))
 
     def by_length(self, rows: np.ndarray) -> np.ndarray:
         return rows[np.argsort(self.lengths[rows], kind="stable")]

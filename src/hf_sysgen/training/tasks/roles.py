@@ -96,8 +96,8 @@ class RoleSplit(TokenizedSplit):
         self.source_roles, self.target_roles = source_roles, target_roles
         self.source_id_offset, self.start_id = source_id_offset, start_id
 
-    def __getitem__(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
-        batch = super().__getitem__(rows)
+    def batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
+        batch = super().batch(rows)
         labels = batch["labels"]
         unlabelled = labels == IGNORED
         return {
