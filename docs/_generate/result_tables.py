@@ -12,6 +12,7 @@ from pictures import CLUTRR, MAIN_JOB, SLOG, by_length, printed
 
 from hf_sysgen.data.slog.files import CASES as SLOG_CASES
 from hf_sysgen.reports.comparison import CHOSEN, NO_NUMBER, REACHED, SMALLER, Comparison, TableReport
+from hf_sysgen.reports.matching import Measurement
 from hf_sysgen.reports.papers import PRECISION, papers
 from hf_sysgen.reports.report import HEADER, SUMMARY, markdown_report, remarks, rows_of, rule, summary_rows
 from hf_sysgen.results.record import Record
@@ -31,14 +32,11 @@ def _part(report: TableReport, smaller: bool) -> TableReport:
 
 
 def _only(cell: Comparison, smaller: bool) -> Comparison:
-    with_less = [
-        verdict in (REACHED, SMALLER)
-        or (verdict in (NO_NUMBER, CHOSEN) and ours.budget is not None and ours.budget < 1)
-        for verdict, ours in zip(cell.verdicts, cell.ours, strict=True)
-    ]
-    kept = [number for number, less in enumerate(with_less) if less is smaller]
-    names = ("ours", "centres", "differences", "intervals", "verdicts")
-    return replace(cell, **{name: tuple(getattr(cell, name)[number] for number in kept) for name in names})
+    def with_less(ours: Measurement) -> bool:
+        less = ours.budget is not None and ours.budget < 1
+        return ours.verdict in (REACHED, SMALLER) or (ours.verdict in (NO_NUMBER, CHOSEN) and less)
+
+    return replace(cell, ours=tuple(one for one in cell.ours if with_less(one) is smaller))
 
 
 def _rows(report: TableReport, shown: Sequence[str]) -> list[list[str]]:

@@ -279,7 +279,7 @@ def test_mean_and_spread():
     assert one.ours[0].mean == 0.375
     assert math.isclose(one.ours[0].std, math.sqrt(1 / 48))
     assert math.isclose(one.ours[0].sem, math.sqrt(1 / 48) / 2)
-    assert math.isclose(one.differences[0], 0.075)
+    assert math.isclose(one.ours[0].difference, 0.075)
     assert one.ours[0].budget == 1
     assert one.ours[0].changes == ()
     assert number(one.ours[0].std, one.cell) == "0.144"
@@ -410,7 +410,7 @@ def test_the_authors_choice_on_the_test_set_has_a_row_of_its_own():
     assert (last.values, last.chosen) == ((5.0,), False)
     assert (chosen.values, chosen.chosen) == ((10.0,), True)
     one = found(*cell, [record])
-    assert (one.verdict, one.verdicts[1]) == (one.verdicts[0], reproduction.CHOSEN)
+    assert (one.verdict, one.ours[1].verdict) == (one.ours[0].verdict, reproduction.CHOSEN)
     sampled = made(name, 0, 0.05, recipe_values={"evaluation.examples": 1000})
     assert [one.chosen for one in found(*cell, [sampled]).ours] == [False]
 
@@ -426,8 +426,7 @@ def test_the_other_embedding_scaling_stands_beside_the_cell_and_the_better_is_ch
     assert (first.mean, first.changes) == (0.25, ())
     assert (second.mean, second.changes) == (0.5, (f"model.embedding_scaling: {other} for {stated}",))
     assert (chosen.mean, chosen.chosen) == (0.5, True)
-    verdicts = found(*cell, [*own, *changed]).verdicts
-    assert verdicts[1:] == (reproduction.OTHER, reproduction.CHOSEN)
+    assert (second.verdict, chosen.verdict) == (reproduction.OTHER, reproduction.CHOSEN)
     # of one scaling nothing is chosen
     assert [one.chosen for one in found(*cell, own).ours] == [False]
 
@@ -451,8 +450,8 @@ def test_cases_without_the_papers_numbers():
     """They are found by the benchmark's name, show ours alone, and count in no summary."""
     record = made("slog_transformer", 0, 0.25, test={"by_category": {"CP_3": [4, 0.5]}})
     (report,) = compare_with_papers("slog", [record])
-    values = {(one.cell.row, one.cell.column): one.centres for one in report.measured}
-    assert values == {("Transformer", "all"): (25.0,), ("Transformer", "CP_3"): (50.0,)}
+    values = {(one.cell.row, one.cell.column): [ours.centre for ours in one.ours] for one in report.measured}
+    assert values == {("Transformer", "all"): [25.0], ("Transformer", "CP_3"): [50.0]}
     assert {one.verdict for one in report.measured} == {reproduction.NO_NUMBER}
     assert report.table.name == "SLOG"
     assert all(cell.has_recipe and cell.mean is None for cell in report.table)
@@ -488,8 +487,8 @@ def test_a_difference_without_weight_is_reproduced_in_percent_and_not_in_share()
 def test_medians_are_compared_with_our_median():
     records = [made("scan_length26_relative", seed, value) for seed, value in enumerate((0.61, 0.1, 0.65))]
     one = found("csordas2021-table1", "Rel. Trafo", "26", records)
-    assert one.differences[0] == pytest.approx(0.0)
-    low, high = one.intervals[0]
+    assert one.ours[0].difference == pytest.approx(0.0)
+    low, high = one.ours[0].interval
     half = 4.3026527299 * statistics.stdev([0.61, 0.1, 0.65]) * math.sqrt((1 / 3 + 1 / 5) * math.pi / 2) + 0.005
     assert (low, high) == pytest.approx((-half, half))
 
@@ -530,7 +529,7 @@ def test_runs_with_other_steps_are_a_line_of_their_own():
     records += [made("cogs_transformer", 0, 0.2, short), made("cogs_transformer", 1, 0.3, short)]
     one = found("csordas2021-table3", "COGS", "Trafo", records)
     assert [len(ours.values) for ours in one.ours] == [3, 2]
-    assert one.verdicts == (reproduction.REPRODUCED, reproduction.SMALLER)
+    assert [ours.verdict for ours in one.ours] == [reproduction.REPRODUCED, reproduction.SMALLER]
     assert one.ours[1].budget == 0.01
 
 
@@ -551,7 +550,7 @@ def test_seeds_of_several_recipes_of_one_name_are_not_pooled():
         ((2,), 1.0, ("training.learning_rate: 0.01 for 0.0001",)),
         ((3,), 0.5, ("batches.size: 64 for 128",)),
     ]
-    assert one.verdicts[1:] == (reproduction.OTHER, reproduction.SMALLER)
+    assert [ours.verdict for ours in one.ours[1:]] == [reproduction.OTHER, reproduction.SMALLER]
 
 
 def test_the_budget_of_runs_that_epochs_end():

@@ -242,8 +242,10 @@ def test_losses_of_examples_that_are_never_right(tmp_path):
 def test_the_record_tells_of_the_checkout_that_the_process_began_with(tmp_path, few_examples, monkeypatch):
     recipe = tiny_recipe(tmp_path)
     commits = iter(["first", "second"])
-    found = hf_sysgen.training.run.environment()
-    monkeypatch.setattr(hf_sysgen.training.run, "environment", lambda: {**found, "git_commit": next(commits)})
+    begun = hf_sysgen.training.run.start_after(0)
+    monkeypatch.setattr(
+        hf_sysgen.training.run, "start_after", lambda step: begun.model_copy(update={"commit": next(commits)})
+    )
     train = SysgenTrainer.train
 
     def begin(*args, **kwargs):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hf_sysgen.reports.matching import Measurement, means, measurements
 from hf_sysgen.reports.papers import (
@@ -57,24 +57,16 @@ class Comparison:
     Attributes:
         cell: the paper's.
         ours: measurements for it, the largest share of the paper's budget first; empty if there are none.
-        centres: mean of each of `ours`, or its median if the paper prints medians.
-        differences: centre of each of `ours` minus the paper's number; `None` if the paper has none.
-        intervals: interval of each of `ours` by the rule; `None` if there is none.
-        verdicts: verdict of each of `ours`.
     """
 
     cell: Cell
     ours: tuple[Measurement, ...] = ()
-    centres: tuple[float, ...] = ()
-    differences: tuple[float | None, ...] = ()
-    intervals: tuple[tuple[float, float] | None, ...] = ()
-    verdicts: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> str:
         """The verdict of the runs with the largest share of the paper's budget, or why there is none."""
-        if self.verdicts:
-            return self.verdicts[0]
+        if self.ours:
+            return self.ours[0].verdict
         if self.cell.has_recipe:
             return NOT_MEASURED
         return NO_RECIPE if self.cell.mean is not None else NO_NUMBER
@@ -172,22 +164,22 @@ def _row(table: Table, cells: Sequence[Cell], by_recipe: Mapping[str, Sequence[R
 
 def compare(cell: Cell, table: Table, ours: Sequence[Measurement]) -> Comparison:
     """The cell with differences and verdicts by `RULE`."""
-    centres = tuple(one.median if table.statistic == "median" else one.mean for one in ours)
-    differences, intervals, verdicts = [], [], []
-    for one, centre in zip(ours, centres, strict=True):
+    compared = []
+    for one in ours:
+        centre = one.median if table.statistic == "median" else one.mean
         difference = None if cell.mean is None else centre - cell.mean
         interval = None if cell.unit == "count" else difference_interval(cell, table, one)
-        differences.append(difference)
-        intervals.append(interval)
-        verdicts.append(_verdict(cell, one, difference, interval))
-    return Comparison(cell, tuple(ours), centres, tuple(differences), tuple(intervals), tuple(verdicts))
+        one = replace(one, centre=centre, difference=difference, interval=interval)
+        compared.append(replace(one, verdict=_verdict(cell, one)))
+    return Comparison(cell, tuple(compared))
 
 
-def _verdict(cell: Cell, one: Measurement, difference: float | None, interval: tuple[float, float] | None) -> str:
-    if cell.mean is None or difference is None:
+def _verdict(cell: Cell, one: Measurement) -> str:
+    interval = one.interval
+    if cell.mean is None or one.difference is None:
         return NO_NUMBER
     if cell.unit == "count":
-        return REPRODUCED if abs(difference) <= cell.rounding else DIFFERS
+        return REPRODUCED if abs(one.difference) <= cell.rounding else DIFFERS
     if one.chosen:
         return CHOSEN
     margin = MARGINS[cell.unit] * (cell.mean if cell.unit in RELATIVE else 1)

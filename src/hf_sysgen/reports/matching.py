@@ -54,6 +54,9 @@ class Measurement:
         records: the runs.
         precision: how many of them trained in another precision than the paper's, in words; empty if none.
         chosen: whether the values are chosen as the paper does it, on the test set.
+        centre, difference, interval, verdict: beside the paper's number, from `comparison.compare`: the mean, or the
+            median if the paper prints medians; that minus the paper's, `None` if it has none; the interval by the rule,
+            `None` if there is none; the verdict.
     """
 
     name: str
@@ -66,6 +69,10 @@ class Measurement:
     records: tuple[Record, ...]
     precision: str = ""
     chosen: bool = False
+    centre: float = math.nan
+    difference: float | None = None
+    interval: tuple[float, float] | None = None
+    verdict: str = ""
 
     @property
     def mean(self) -> float:

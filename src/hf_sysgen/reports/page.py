@@ -157,7 +157,7 @@ def _cell(report: TableReport, one: Comparison) -> Shown:
     ours = None
     if one.ours:
         std = one.ours[0].std
-        ours = number(one.centres[0], one.cell) + ("" if std is None else f" ± {number(std, one.cell)}")
+        ours = number(one.ours[0].centre, one.cell) + ("" if std is None else f" ± {number(std, one.cell)}")
     return Shown(one.cell.printed, ours, one.verdict)
 
 
@@ -201,7 +201,7 @@ def _comparisons(report: TableReport) -> list[dict[str, str]]:
         cell = one.cell
         if cell.mean is not None and cell.unit != "count":
             units.add(cell.unit)
-            points.append(Point(label(one), cell.mean, cell.spread, one.centres[0], one.ours[0].std))
+            points.append(Point(label(one), cell.mean, cell.spread, one.ours[0].centre, one.ours[0].std))
     if not points or len(units) > 1:
         return []
     unit = units.pop()

@@ -59,24 +59,17 @@ def budget(one: Measurement) -> str:
 def measured_cells(comparison: Comparison) -> Iterator[tuple[str, ...]]:
     """For each of our measurements of a cell, the columns of `HEADER` after the first."""
     cell = comparison.cell
-    for one, centre, difference, interval, verdict in zip(
-        comparison.ours,
-        comparison.centres,
-        comparison.differences,
-        comparison.intervals,
-        comparison.verdicts,
-        strict=True,
-    ):
+    for one in comparison.ours:
         yield (
             cell.printed or "-",
-            number(centre, cell),
+            number(one.centre, cell),
             number(one.std, cell),
             number(one.sem, cell),
             str(len(one.values)),
             budget(one),
-            number(difference, cell, signed=True),
-            "-" if interval is None else " to ".join(number(end, cell, signed=True) for end in interval),
-            verdict,
+            number(one.difference, cell, signed=True),
+            "-" if one.interval is None else " to ".join(number(end, cell, signed=True) for end in one.interval),
+            one.verdict,
         )
 
 

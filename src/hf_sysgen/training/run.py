@@ -377,6 +377,7 @@ def _train_and_judge(
     try:
         # now, because the checkout may change during training
         starts = starts_of(recipe.run_dir, start_after(step_of(checkpoint) if checkpoint else 0))
+        machine = environment()
         if trainer.args.should_save:
             write_atomic(recipe.run_dir / RECIPE_COPY, dump_recipe(recipe))
             write_starts(recipe.run_dir, starts)
@@ -420,7 +421,7 @@ def _train_and_judge(
             "train_seconds": round(trainer.clock.seconds, 2),
             "num_processes": trainer.args.world_size,
             "starts": starts,
-            "environment": environment(),
+            "environment": machine,
         },
         strict=False,
     )
