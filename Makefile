@@ -21,8 +21,8 @@ $(VENV)/installed: pyproject.toml constraints.txt
 install: $(VENV)/installed  ## only the virtual environment; then: source .venv/bin/activate
 
 run: $(VENV)/installed  ## the main job: train two variants on SCAN, compare, plot, translate without this package
-	$(BIN)/hf-sysgen sweep recipes/csordas2021/sweeps/table3_scan_quick.yaml --plot runs/scan_length26_quick.png
-	$(BIN)/hf-sysgen predict -c runs/scan_length26_quick_relative_universal/seed0 --isolated \
+	$(BIN)/hf-sysgen sweep recipes/speedruns/sweeps/scan_length26.yaml --plot runs/speedrun_scan_length26.png
+	$(BIN)/hf-sysgen predict -c runs/speedrun_scan_length26_relative_universal/seed0 --isolated \
 	  "jump around left thrice and walk opposite right thrice" \
 	  "look around right thrice after run around left thrice" \
 	  "walk opposite left thrice and look around right thrice"

@@ -147,9 +147,10 @@ def head(path: Path, cells: Sequence[Sequence[Record]]) -> str:
 
 def check_state(recipe: Recipe, record: Record) -> None:
     """Raises SystemExit: apart from the overrides, the record's recipe differs from the file."""
+    settled = recipe.settled(record.recipe.training.bf16)
     differing = [
         f"{key}={ours} for {theirs}"
-        for key, (ours, theirs) in record.recipe.differences(recipe, "result").items()
+        for key, (ours, theirs) in record.recipe.differences(settled, "result").items()
         # where a file leaves out a field of the model, its default holds
         if key not in record.overrides and (theirs is not None or not key.startswith("model."))
     ]

@@ -39,9 +39,12 @@ def cells() -> dict[tuple[str, str], list[Record]]:
 
 def records_of(file: str, bf16: bool = False) -> list[Record]:
     """The records of a shipped recipe by seed, without overrides, or in bfloat16 and without others; `file` as
-    csordas2021/cogs_relative."""
+    csordas2021/cogs_relative. Where the recipe lets the machine choose, those of the choice that more runs made."""
     recipe = shipped()[file]
-    return cells().get((recipe.replace(**{"training.bf16": True}) if bf16 else recipe).cell_key, [])
+    if bf16:
+        recipe = recipe.replace(**{"training.bf16": True})
+    found = [cells().get(recipe.settled(choice).cell_key, []) for choice in (True, False)]
+    return max(found, key=len)
 
 
 def learned(record: Record) -> bool:

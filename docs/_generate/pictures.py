@@ -33,7 +33,10 @@ SLOG = {
     "Relative universal": "li2023/slog_quick_relative_universal",
 }
 # the runs of `make run`
-MAIN_JOB = ("csordas2021/scan_length26_quick_relative_universal", "csordas2021/scan_length26_quick_universal")
+MAIN_JOB = (
+    "speedruns/speedrun_scan_length26_relative_universal",
+    "speedruns/speedrun_scan_length26_universal",
+)
 # small models of Petty et al. 2023 by depth, and the runs that are fine-tuned from them
 PRETRAINED = tuple(f"petty2023/pretrain_quick_{depth}" for depth in (1, 2, 4, 8))
 FINE_TUNED = ("petty2023/cogs_vf_quick",)
