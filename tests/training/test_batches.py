@@ -39,18 +39,6 @@ def test_with_replacement_is_uniform():
     assert sum((count - expected) ** 2 / expected for count in counts.values()) < 22.46
 
 
-@pytest.mark.parametrize("power", [-1.0, -0.5, 2.0])
-def test_examples_are_drawn_by_a_power_of_their_length(power):
-    split, size, steps = split_of(7), 50, 200
-    batches = StepBatches(split, size, steps, seed=3, length_power=power)
-    counts = np.bincount([row for part in drawn(batches) for row in part], minlength=7)
-    weights = np.array([float(length) ** power for length in split.targets.lengths])
-    expected = size * steps * weights / weights.sum()
-    assert len(set(expected)) > 3
-    # as above
-    assert ((counts - expected) ** 2 / expected).sum() < 22.46
-
-
 def test_with_replacement_repeats_rows():
     """50 of 60 without a repetition would come once in 10^17 draws."""
     assert len(set(StepBatches(split_of(60), 50, 1, seed=0).rows(0).tolist())) < 50

@@ -164,14 +164,10 @@ class FixedSize(Section):
 
 
 class WithReplacement(FixedSize):
-    """Each batch is drawn from all examples, uniformly (framework/loader/sampler.py:9-19 of Csordas et al. 2021) unless
-    `length_power` is given."""
+    """Each batch is drawn uniformly from all examples (framework/loader/sampler.py:9-19 of Csordas et al. 2021)."""
 
     sampling: Literal["with_replacement"]
     """How examples are drawn."""
-    length_power: Annotated[float, Field(ge=-4, le=4), Note(tasks=TEXT.tasks, added=True)] = 0.0
-    """Ours: examples are drawn in proportion to this power of their target's length, end symbol included. 0 is uniform;
-    below 0, short examples are drawn more often."""
 
 
 class Epochs(FixedSize):

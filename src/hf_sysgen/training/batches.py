@@ -60,7 +60,7 @@ class StepBatches:
         split: what to draw from.
         batch_size: rows of an update, over all parts and processes.
         steps: number of updates of the whole run.
-        seed, sampling, length_buckets, length_power: as in a recipe.
+        seed, sampling, length_buckets: as in a recipe.
         rank, world: this process and how many there are.
 
     Raises:
@@ -77,7 +77,6 @@ class StepBatches:
         length_buckets: int = 1,
         rank: int = 0,
         world: int = 1,
-        length_power: float = 0.0,
     ):
         if batch_size % (length_buckets * world):
             raise ValueError(
@@ -89,11 +88,6 @@ class StepBatches:
         self.split, self.batch_size, self.steps, self.seed = split, batch_size, steps, seed
         self.sampling, self.parts, self.rank, self.world = sampling, length_buckets, rank, world
         self.first_step = 0
-        self.shares: np.ndarray | None = None
-        if length_power:
-            weights = split.source_target_lengths()[1].astype(np.float64) ** length_power
-            # a number in [0, 1) is the row up to whose share it reaches
-            self.shares = np.cumsum(weights / weights.sum())[:-1]
         self._epoch: tuple[int, np.ndarray] = (-1, np.empty(0, np.int64))
 
     @property
@@ -104,10 +98,7 @@ class StepBatches:
         """The rows of update `step`, over all processes, in the order drawn."""
         total = len(self.split)
         if self.sampling == "with_replacement":
-            generator = np.random.default_rng((self.seed, step))
-            if self.shares is not None:
-                return np.searchsorted(self.shares, generator.random(self.batch_size), side="right")
-            return generator.integers(total, size=self.batch_size)
+            return np.random.default_rng((self.seed, step)).integers(total, size=self.batch_size)
         epoch, index = divmod(step, self.updates_per_epoch)
         if self._epoch[0] != epoch:
             self._epoch = (epoch, np.random.default_rng((self.seed, epoch)).permutation(total))

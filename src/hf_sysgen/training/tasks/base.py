@@ -92,7 +92,6 @@ class Task(ABC):
             batch_size=batches.size,
             sampling=batches.sampling,
             length_buckets=batches.length_buckets,
-            length_power=getattr(batches, "length_power", 0.0),
         )
 
     @abstractmethod
