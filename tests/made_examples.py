@@ -6,17 +6,22 @@ import functools
 import itertools
 import random
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import datasets
-from tiny_runs import SMALL, small_scan
+from tiny_runs import SMALL, short_scan, small_scan
 from tiny_text import text_benchmark
 
+import hf_sysgen.training.tasks.registry
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.data.cfq.dependencies import derive_tree
 from hf_sysgen.data.cfq.dependencies import example as tree_example
 from hf_sysgen.data.clutrr.kinship import EDGE_TYPES, compose
 from hf_sysgen.data.cogs.graph_forms import to_graph
+from hf_sysgen.training.tasks import translation as translation_task
+
+if TYPE_CHECKING:
+    import pytest
 
 PEOPLE = ["Ann", "Bob", "Cy", "Di", "Ed", "Flo"]
 
@@ -108,3 +113,11 @@ def any_benchmark(benchmark: str, *args: Any, **kwargs: Any) -> datasets.Dataset
     if benchmark == "c4":
         return text_benchmark() if kwargs.get("data_dir") is None else load_benchmark("c4", **kwargs)
     return made_examples(benchmark) if benchmark in MADE else small_scan()
+
+
+def use_short_examples(patch: pytest.MonkeyPatch) -> None:
+    """Examples with short outputs for any benchmark: a model that has learned nothing writes as far as it may."""
+    patch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", any_benchmark)
+    patch.setattr(f"{__name__}.small_scan", short_scan)
+    search = functools.partial(translation_task.fairseq_generation_kwargs, max_length=8)
+    patch.setattr(translation_task, "fairseq_generation_kwargs", search)

@@ -46,7 +46,7 @@ TINY: dict[str, Any] = {
         "max_steps": 6, "learning_rate": 0.01, "eval_steps": 3, "save_steps": 2, "logging_steps": 1,
         "report_to": "none",
     },
-    "evaluation": {"batch_size": 4, "examples": 5},
+    "evaluation": {"batch_size": 8, "examples": 5},
 }  # fmt: skip
 # odd, so that neither batches nor processes divide them
 SMALL = {"train": 61, "validation": 11, "test": 13}
@@ -102,7 +102,7 @@ def shrunk(recipe: Recipe) -> list[str]:
     fields = {} if other else CONFIGS[recipe.model.type].__dataclass_fields__
     sizes = {"num_hidden_layers": 2, **SIZES}
     overrides = [f"model.{key}={value}" for key, value in sizes.items() if key in fields]
-    overrides += ["training.max_steps=2", "training.eval_steps=1", "evaluation.examples=3", "training.report_to=none"]
+    overrides += ["training.max_steps=2", "training.eval_steps=2", "evaluation.examples=3", "training.report_to=none"]
     if isinstance(recipe.batches, MaxTokens):
         overrides.append("batches.max_tokens=60")
     else:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 from pathlib import Path
 
-import made_examples
 import numpy as np
 import pytest
 import yaml
-from made_examples import any_benchmark
-from tiny_runs import short_scan, shrunk
+from made_examples import use_short_examples
+from tiny_runs import shrunk
 from tiny_text import write_tokenizer
 
-import hf_sysgen.training.tasks.registry
 from hf_sysgen.config.fields import flatten
 from hf_sysgen.config.io import load_recipe, read_recipe, shipped_files, shipped_recipes
 from hf_sysgen.data import benchmark_info
@@ -23,7 +20,6 @@ from hf_sysgen.models import CONFIGS, DepthWidthConfig
 from hf_sysgen.reports.papers import papers
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.training.tasks import translation as translation_task
 from hf_sysgen.training.tasks.registry import prepare_task
 
 ROOT = Path(__file__).parents[2]
@@ -38,11 +34,7 @@ def test_there_are_recipes():
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_recipe_runs_two_steps(path, tmp_path, monkeypatch):
-    monkeypatch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", any_benchmark)
-    # whose outputs are short: a model that has learned nothing writes as far as it may
-    monkeypatch.setattr(made_examples, "small_scan", short_scan)
-    search = functools.partial(translation_task.fairseq_generation_kwargs, max_length=8)
-    monkeypatch.setattr(translation_task, "fairseq_generation_kwargs", search)
+    use_short_examples(monkeypatch)
     head = path.read_text(encoding="utf-8").splitlines()
     assert head[0].startswith("# ")
     assert any(line.startswith("# Paper:") for line in head)

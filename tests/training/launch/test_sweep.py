@@ -16,12 +16,11 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from made_examples import any_benchmark
+from made_examples import use_short_examples
 from tiny_runs import ROOT, command, environment, forks, shrunk, snapshot, tiny_sections, weights, write_recipe
 from tiny_text import write_tokenizer
 from typer.testing import CliRunner
 
-import hf_sysgen.training.tasks.registry
 from hf_sysgen.cli.main import app
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.io import dump_recipe, load_recipe
@@ -604,7 +603,7 @@ OTHERS = [path for path in SHIPPED if not begins_with_a_recipe(path)]
 
 @pytest.mark.parametrize("path", OTHERS, ids=lambda path: f"{path.parent.parent.name}-{path.stem}")
 def test_first_cell_of_shipped_files(path, tmp_path, monkeypatch):
-    monkeypatch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", any_benchmark)
+    use_short_examples(monkeypatch)
     run = load_sweep(path, ["seeds=[0]"]).runs[0]
     overrides = [*run.overrides, *shrunk(run.recipe), f"output_dir={tmp_path / 'run'}"]
     if run.recipe.data.benchmark == "c4":

@@ -42,7 +42,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def recipe_of(checkpoint: Path, folder: Path, **sections: Any) -> Recipe:
     """Two steps of it on a few examples of SCAN."""
     tiny = {key: value for key, value in tiny_sections().items() if key != "model"}
-    tiny["training"] |= {"max_steps": 2, "eval_steps": 1}
+    tiny["training"] |= {"max_steps": 2, "eval_steps": 2}
     tiny |= {"model": {"pretrained": str(checkpoint)}, "output_dir": str(folder / "run")}
     return parse_recipe(merge(tiny, sections), "tiny")
 
