@@ -18,9 +18,6 @@ TARGETS = {
     "speedrun_scan_length26_relative_universal": ("csordas2021-table3", "SCAN (length cutoff=26)", "Rel. Uni. Trafo"),
     "speedrun_scan_length26_universal": ("csordas2021-table3", "SCAN (length cutoff=26)", "Uni. Trafo"),
     "speedrun_clutrr_edge_234": ("bergen2021-table5", "k=2,3,4, Base", "test k=10"),
-    "speedrun_cogs_graph_edge": ("bergen2021-table4", "Edge Transformer", "Generalization Accuracy"),
-    "speedrun_scan_jump_sag_t5": ("chaabouni2021-table3", "+ T5", "jump"),
-    "speedrun_scan_jump_role_loss_threshold": ("chakravarthy2022-table1", "Filler + Role loss, thresh", "Add jump"),
 }
 # of a run that counts
 SEEDS = 3

@@ -11,13 +11,11 @@ import kills
 import pytest
 import torch
 from tiny_runs import train_process, weights, write_recipe
-from typer.testing import CliRunner
 
 import hf_sysgen.training.precision as precision
 import hf_sysgen.training.run as run
-from hf_sysgen.cli.main import app
 from hf_sysgen.config.errors import RecipeError
-from hf_sysgen.config.io import load_recipe, parse_recipe, read_recipe
+from hf_sysgen.config.io import load_recipe, read_recipe
 from hf_sysgen.config.sweep import load_sweep
 from hf_sysgen.reports.papers import PRECISION
 from hf_sysgen.results.reading import read_record
@@ -29,15 +27,15 @@ AUTO = "training.bf16=auto"
 
 def says(*answers: bool, moment=None) -> None:
     """Measuring in a process has the answer of its rank; with `moment` the process is killed then."""
-    rank = int(os.environ.get("RANK", "0"))
+    rank, settle = int(os.environ.get("RANK", "0")), run.settle_precision
+
+    def noted(recipe):
+        settled = settle(recipe)
+        Path(f"rank{rank}.txt").write_text(str(settled.training.bf16))
+        return settled
+
     run.faster_in_bf16 = lambda device: (answers[rank], "it was told")
-    trained = run._train_and_judge
-
-    def noted(recipe, *args):
-        Path(f"rank{rank}.txt").write_text(str(recipe.training.bf16))
-        return trained(recipe, *args)
-
-    run._train_and_judge = noted
+    run.settle_precision = noted
     if moment is not None:
         moment()
 
@@ -56,60 +54,34 @@ def answer(monkeypatch):
     return chosen
 
 
-@pytest.mark.parametrize("files_own", [True, False])
 @pytest.mark.parametrize("faster", [True, False])
-def test_the_run_is_as_if_the_answer_had_been_given(
-    faster, files_own, tmp_path, few_examples, monkeypatch, answer, capsys
-):
-    """Where that is what the file has anyway, it is the file's own cell."""
+def test_the_run_is_as_if_the_answer_had_been_given(faster, tmp_path, few_examples, monkeypatch, answer, capsys):
+    """And is measured once."""
     answer(faster)
     monkeypatch.chdir(tmp_path)
-    path = write_recipe(tmp_path, bf16=files_own, paper={"cell": "Table 1", "test": 0.5})
+    path = write_recipe(tmp_path)
     auto, given = (load_recipe(path, [f"training.bf16={value}", "seed=3"]) for value in ("auto", str(faster).lower()))
     assert auto.run_dir != given.run_dir
     ours, theirs = (run_recipe(recipe) for recipe in (auto, given))
-    assert ours.recipe.training.bf16 is faster
+    assert ours.recipe.training.bf16 is ours.overrides["training.bf16"] is faster
     assert set(ours.recipe.differences(theirs.recipe, "nothing")) == {"output_dir"}
-    for name in ("recipe_hash", "cell_key", "name", "overrides"):
-        assert getattr(ours, name) == getattr(theirs, name)
-    assert (ours.recipe.paper.test is None) == (faster != files_own)
-    assert read_record(auto.run_dir / "results.json").recipe_hash == given.hash
+    assert (ours.recipe_hash, ours.cell_key) == (theirs.recipe_hash, theirs.cell_key)
     assert read_recipe(auto.run_dir / "recipe.yaml").hash == given.hash
     assert weights(auto.run_dir / "model") == weights(given.run_dir / "model")
     assert capsys.readouterr().err.count(f"{AUTO} takes {str(faster).lower()}: it was told\n") == 1
-
-
-def test_auto_of_a_file(tmp_path, few_examples, answer):
-    """Also with other values by dotted key, and beside another override."""
-    path = write_recipe(tmp_path, bf16="auto")
-    answer(True)
-    for number, overrides in enumerate(((), ("training.max_steps=5",))):
-        recipe = load_recipe(path, overrides).replace(seed=1, output_dir=str(tmp_path / str(number)))
-        record = run_recipe(recipe)
-        assert record.recipe.training.bf16 is True
-        assert record.overrides == load_recipe(path, overrides).overrides
-    replaced = load_recipe(path, ["training.bf16=false"]).replace(**{"training.bf16": "auto"})
-    assert replaced.settled(True).training.bf16 is True
-
-
-def test_a_paper_number_that_is_given_stays(tmp_path):
-    path = write_recipe(tmp_path, paper={"cell": "Table 1", "test": 0.5, "validation": 1.0})
-    recipe = load_recipe(path, [AUTO, "paper.test=0.2"]).replace(seed=2)
-    for faster, expected in ((True, (None, 0.2, None)), (False, ("Table 1", 0.2, 1.0))):
-        paper = recipe.settled(faster).paper
-        assert (paper.cell, paper.test, paper.validation) == expected
-
-
-def test_a_finished_run_is_not_measured_again(tmp_path, few_examples, monkeypatch, answer):
-    monkeypatch.chdir(tmp_path)
-    recipe = load_recipe(write_recipe(tmp_path), [AUTO])
-    answer(True)
-    record = run_recipe(recipe)
     answer(None)
-    assert run_recipe(recipe) == finished_results(recipe) == record
+    assert run_recipe(auto) == finished_results(auto) == ours
     with pytest.raises(RecipeError) as caught:
-        run_recipe(load_recipe(tmp_path / "tiny.yaml", ["training.bf16=false", f"output_dir={recipe.run_dir}"]))
+        run_recipe(load_recipe(path, [f"training.bf16={not faster}".lower(), "seed=3", f"output_dir={auto.run_dir}"]))
     assert caught.value.key == "output_dir"
+
+
+@pytest.mark.parametrize("overrides", [[], ["training.max_steps=5"]])
+def test_auto_of_a_file(overrides, tmp_path):
+    recipe = load_recipe(write_recipe(tmp_path, bf16="auto"), overrides)
+    settled = recipe.settled(True)
+    assert settled.training.bf16 is True
+    assert (settled.overrides, settled.run_dir) == (recipe.overrides, recipe.run_dir)
 
 
 @pytest.mark.parametrize("step", [1, 5], ids=["before the first checkpoint", "between checkpoints"])
@@ -123,22 +95,20 @@ def test_a_killed_run_keeps_its_precision(step, tmp_path):
     ):
         done = train_process([str(path), f"training.bf16={value}", f"output_dir={name}"], tmp_path, prepare)
         assert done.status in (0, -signal.SIGKILL), done.err
-    assert f"{AUTO} takes true: " in done.err
-    assert read_record(tmp_path / "killed" / "results.json").recipe.training.bf16 is True
-    assert len(read_record(tmp_path / "killed" / "results.json").starts) == (1 if step == 1 else 2)
+    record = read_record(tmp_path / "killed" / "results.json")
+    assert record.recipe.training.bf16 is True
+    assert len(record.starts) == (1 if step == 1 else 2)
     for file in ("model/model.safetensors", "predictions.jsonl"):
         assert (tmp_path / "killed" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
 
 
-@pytest.mark.parametrize("first", [True, False])
-def test_processes_take_the_answer_of_the_first(first, tmp_path):
+def test_processes_take_the_answer_of_the_first(tmp_path):
     words = [str(write_recipe(tmp_path)), AUTO, "output_dir=run"]
-    done = train_process(words, tmp_path, functools.partial(says, first, not first), processes=2)
+    done = train_process(words, tmp_path, functools.partial(says, False, True), processes=2)
     assert done.status == 0, done.err
-    assert [(tmp_path / f"rank{rank}.txt").read_text() for rank in (0, 1)] == [str(first)] * 2
+    assert [(tmp_path / f"rank{rank}.txt").read_text() for rank in (0, 1)] == ["False", "False"]
     record = read_record(tmp_path / "run" / "results.json")
-    assert (record.num_processes, record.recipe.training.bf16) == (2, first)
-    assert done.err.count(AUTO) == 1
+    assert (record.num_processes, record.recipe.training.bf16) == (2, False)
 
 
 def test_sweeps(tmp_path, few_examples, monkeypatch, answer):
@@ -149,36 +119,24 @@ def test_sweeps(tmp_path, few_examples, monkeypatch, answer):
     path.write_text("recipes: [tiny.yaml]\naxes: {training.bf16: [auto, true]}\nseeds: [0, 1]\n")
     answer(None)
     runs = load_sweep(path).runs
-    assert len({run.name for run in runs}) == 4
-    assert load_recipe(runs[0].path, runs[0].overrides).run_dir == runs[0].recipe.run_dir
-    assert [state_of(run) for run in runs] == [("new", "")] * 4
+    assert len({run.recipe.run_dir for run in runs}) == 4
     for run_, faster in zip(runs, (True, False), strict=False):
         answer(faster)
         run_recipe(load_recipe(run_.path, run_.overrides))
     answer(None)
     assert [state_of(run)[0] for run in load_sweep(path).runs] == ["finished"] * 2 + ["new"] * 2
-    assert [finished_results(run.recipe).name for run in runs[:2]] == ["tiny,training.bf16=True", "tiny"]
-    listed = CliRunner().invoke(app, ["sweep", str(path), "--dry-run"])
-    assert (listed.exit_code, listed.output.count("auto")) == (0, 2)
+    assert [finished_results(run.recipe).recipe.training.bf16 for run in runs[:2]] == [True, False]
 
 
-def test_no_hash_before_a_run():
+def test_no_hash_before_a_run(tmp_path):
     """It would be a third one, which no record has."""
-    sections = {
-        "model": {"type": "relative_transformer"},
-        "data": {"benchmark": "scan", "config": "simple"},
-        "batches": {"sampling": "with_replacement", "size": 8},
-    }
-    recipe, *settled = (
-        parse_recipe({**sections, "training": {"max_steps": 5, "learning_rate": 0.1, "bf16": value}})
-        for value in ("auto", True, False)
-    )
+    recipe, *given = (load_recipe(write_recipe(tmp_path, bf16=value)) for value in ("auto", True, False))
     for name in ("hash", "cell", "cell_key"):
         with pytest.raises(RecipeError) as caught:
             getattr(recipe, name)
         assert caught.value.key == "training.bf16"
-    assert {one.cell_without(*PRECISION) for one in (recipe, *settled)} == {recipe.cell_without(*PRECISION)}
-    assert [recipe.settled(value) for value in (True, False)] == settled
+    assert {one.cell_without(*PRECISION) for one in given} == {recipe.cell_without(*PRECISION)}
+    assert [recipe.settled(value) for value in (True, False)] == given
 
 
 # measuring

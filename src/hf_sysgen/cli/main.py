@@ -79,7 +79,17 @@ def train(
     train_recipe(str(recipe), overrides or [])
 
 
-@command(app)
+# options of `evaluate` that need --shots, and the fields of a recipe that they give
+WITH_SHOTS = {
+    "shot-rule": "in_context.rule",
+    "examples": "in_context.examples",
+    "constrained": "in_context.constrained",
+    "prompt": "data.prompt",
+    "seed": "seed",
+}
+
+
+@command(app, below=lambda: f"With --shots:\n\n{recipe_cli.options_text(WITH_SHOTS)}")
 def evaluate(
     checkpoint: Annotated[str, typer.Argument(help=CHECKPOINT_HELP)],
     benchmark: Annotated[str, typer.Argument(help="a benchmark, see `hf-sysgen list benchmarks`")],
@@ -93,28 +103,35 @@ def evaluate(
     shots: Annotated[
         int | None, typer.Option(min=0, help="training examples in the prompt of any model of transformers")
     ] = None,
-    shot_rule: Annotated[str, typer.Option(help="with --shots: random, same-length or similar")] = "random",
+    shot_rule: Annotated[str | None, typer.Option(help="with --shots: how these are chosen")] = None,
     examples: Annotated[int | None, typer.Option(min=1, help="with --shots: at most this many of each split")] = None,
     constrained: Annotated[
-        bool, typer.Option("--constrained", help="with --shots: allow only words that occur in the benchmark's targets")
-    ] = False,
+        bool | None,
+        typer.Option("--constrained", help="with --shots: allow only words that occur in the benchmark's targets"),
+    ] = None,
     prompt: Annotated[str | None, typer.Option(help="with --shots: the template, with {input} in it")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="with --shots: random seed")] = 0,
+    seed: Annotated[int | None, typer.Option(min=0, help="with --shots: random seed")] = None,
 ) -> None:
     """Decode a benchmark greedily and print exact match with and without oracle output length.
 
     Translation uses the checkpoint's beam search and prints BLEU. With --shots, any model of transformers is
     evaluated without training, and the output folder gets a results.json like that of a run.
     """
-    given = (shot_rule, examples, constrained, prompt, seed)
-    if shots is None and given != ("random", None, False, None, 0):
-        raise typer.BadParameter("--shot-rule, --examples, --constrained, --prompt and --seed need --shots")
+    options = zip(WITH_SHOTS.values(), (shot_rule, examples, constrained, prompt, seed), strict=True)
+    given: dict[str, Any] = {key: value for key, value in options if value is not None}
+    if shots is None and given:
+        raise typer.BadParameter(f"--{', --'.join(WITH_SHOTS)} need --shots")
     if shots is not None:
         from hf_sysgen.training.in_context import evaluate_in_context
 
-        how = {"shots": shots, "rule": shot_rule, "examples": examples, "constrained": constrained}
-        how["splits"], size = split or None, batch_size or 16
-        print(evaluate_in_context(checkpoint, benchmark, config, how, prompt, seed, data_dir, output, size))
+        given |= {
+            "in_context.shots": shots,
+            "in_context.splits": split or None,
+            "evaluation.batch_size": batch_size or 16,
+            "data.data_dir": data_dir and str(data_dir),
+            "output_dir": output and str(output),
+        }
+        print(evaluate_in_context(checkpoint, benchmark, config, given))
     else:
         from hf_sysgen.evaluation.commands import evaluate_checkpoint
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hf_sysgen.cli.commands import command
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from hf_sysgen.config.fields import FieldNote
 
 app = typer.Typer(no_args_is_help=True, help="Show the fields of recipes; rewrite recipes of version 0.1.")
 
@@ -58,11 +62,23 @@ def fields_text(section: str | None = None) -> str:
                 continue
             # what only one kind of a section has stands below that kind
             chooses, indent = field.kind == field.type, "    " if field.kind and field.kind != field.type else "  "
-            default = "required" if field.default is ... else f"default {_yaml(field.default)}"
-            facts = "" if chooses else f"; {default}; changes {field.changes}"
-            lines.append(f"{indent}{word}: {field.type}{facts}")
+            facts = field.type if chooses else f"{_values(field)}; changes {field.changes}"
+            lines.append(f"{indent}{word}: {facts}")
             lines += textwrap.wrap(field.meaning, 106, initial_indent="      ", subsequent_indent="      ")
     return "\n".join(lines).lstrip()
+
+
+def options_text(options: Mapping[str, str]) -> str:
+    """The values and the default of each option, by its name and the dotted key of its field."""
+    from hf_sysgen.config.fields import BY_KEY
+
+    width = max(map(len, options))
+    return "\n".join(f"  --{option:{width}}  {_values(BY_KEY[key])}" for option, key in options.items())
+
+
+def _values(field: FieldNote) -> str:
+    """A field's type and its default, in words."""
+    return f"{field.type}; " + ("required" if field.default is ... else f"default {_yaml(field.default)}")
 
 
 def _yaml(value: object) -> str:

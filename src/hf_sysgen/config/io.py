@@ -87,10 +87,7 @@ def _as_cell(recipe: Recipe, original: Recipe | None, overrides: Mapping[str, An
     # `metric`, which is never null, is what the run is measured in, as before
     numbers = [name for name, info in Paper.model_fields.items() if info.default is None]
     sections["paper"] |= {name: None for name in numbers if f"paper.{name}" not in given}
-    cell = build_recipe(sections, recipe.file, another)
-    if another.get("training.bf16") == "auto":
-        cell._original = original
-    return cell
+    return build_recipe(sections, recipe.file, another)
 
 
 def read_recipe(path: str | Path) -> Recipe:

@@ -32,8 +32,6 @@ class Recipe(Sections):
 
     _file: str = PrivateAttr("recipe")
     _overrides: dict[str, Any] = PrivateAttr(default_factory=dict)
-    # the file's recipe without overrides, where one of them is `training.bf16=auto`
-    _original: Recipe | None = PrivateAttr(None)
 
     @property
     def file(self) -> str:
@@ -72,28 +70,19 @@ class Recipe(Sections):
 
     def replace(self, **values: Any) -> Recipe:
         """A copy with other values by dotted key: `recipe.replace(**{"training.max_steps": 5})`. Raises RecipeError."""
-        recipe = build_recipe(merge(self.to_dict(), nest(values)), self._file, self._overrides)
-        recipe._original = self._original
-        return recipe
+        return build_recipe(merge(self.to_dict(), nest(values)), self._file, self._overrides)
 
     def settled(self, bf16: bool | Literal["auto"]) -> Recipe:
-        """The recipe as if it had been given this value where it has `training.bf16: auto`, and in the same folder."""
+        """The recipe with this value where it has `training.bf16: auto`, and in the same folder."""
         key = "training.bf16"
         if self.training.bf16 != "auto":
             return self
         if key not in self._overrides:
             return self.replace(**{key: bf16})
-        sections, overrides = self.to_dict(), {**self._overrides, key: bf16}
-        sections["training"]["bf16"] = bf16
         # whose name has the `auto`, so that it is known before anything is measured
-        sections["output_dir"] = str(self.run_dir)
-        if self._original is not None and self._original.training.bf16 == bf16:
-            del overrides[key]
-            if not overrides:
-                # the file's own cell, to which its numbers apply
-                given = {name: number for name, number in sections["paper"].items() if number is not None}
-                sections["paper"] = self._original.paper.model_dump() | given
-        return build_recipe(sections, self._file, overrides)
+        settled = self.replace(**{key: bf16, "output_dir": str(self.run_dir)})
+        settled._overrides[key] = bf16
+        return settled
 
     @property
     def hash(self) -> str:

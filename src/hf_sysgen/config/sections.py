@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NoReturn, TypeAlias, Union
+from typing import Annotated, Any, Literal, NoReturn, TypeAlias, Union, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from hf_sysgen.data.info import Task
 
 Change: TypeAlias = Literal["result", "seed", "bits", "rounding", "nothing"]
 
@@ -40,7 +42,7 @@ TEXT = Note(tasks=("seq2seq", "translation"))
 TRANSLATION = Note(tasks=("translation",))
 PRETRAINING = Note(tasks=("language_modeling",))
 # what has labels of its own: all but pretraining
-LABELS = ("seq2seq", "translation", "relation_classification", "graph_parsing", "dependency_parsing")
+LABELS = tuple(task for task in get_args(Task) if task not in PRETRAINING.tasks)
 LABELED = Note(tasks=LABELS)
 
 Count: TypeAlias = Annotated[int, Field(ge=1)]

@@ -6,29 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hf_sysgen.config.fields import nest
 from hf_sysgen.config.io import parse_recipe
+from hf_sysgen.config.recipe import build_recipe
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.evaluation.commands import metrics_table
 from hf_sysgen.training.run import quiet_libraries, run_recipe
 
 
-def evaluate_in_context(
-    checkpoint: str,
-    benchmark: str,
-    config: str | None,
-    how: Mapping[str, Any],
-    prompt: str | None,
-    seed: int,
-    data_dir: Path | None,
-    output: Path | None,
-    batch_size: int,
-) -> str:
+def evaluate_in_context(checkpoint: str, benchmark: str, config: str | None, given: Mapping[str, Any]) -> str:
     """
     Run the recipe that judges a checkpoint by examples in its prompts.
 
     Args:
-        how: the recipe's section `in_context`.
-        output: the run's folder.
+        given: further fields of the recipe by dotted key, `in_context.shots` among them.
 
     Returns:
         a table of the scores, and where the record is.
@@ -38,17 +29,13 @@ def evaluate_in_context(
     """
     quiet_libraries()
     config = benchmark_info(benchmark).config(config).name
-    rule = "" if how["rule"] == "random" else f"_{how['rule']}"
-    name = f"{benchmark}_{config}_{Path(checkpoint).name}_{how['shots']}_shots{rule}"
-    sections = {
-        "model": {"pretrained": checkpoint},
-        "data": {"benchmark": benchmark, "config": config, "prompt": prompt, "data_dir": data_dir and str(data_dir)},
-        "in_context": how,
-        "evaluation": {"batch_size": batch_size},
-        "seed": seed,
-        "output_dir": output and str(output),
-    }
-    recipe = parse_recipe(sections, f"in_context/{name}{'_constrained' * how['constrained']}")
+    setup = {"model.pretrained": checkpoint, "data.benchmark": benchmark, "data.config": config}
+    recipe = parse_recipe(nest({**setup, **given}))
+    how = recipe.in_context
+    assert how is not None
+    rule = "" if how.rule == "random" else f"_{how.rule}"
+    name = f"{benchmark}_{config}_{Path(checkpoint).name}_{how.shots}_shots{rule}"
+    recipe = build_recipe(recipe.to_dict(), f"in_context/{name}{'_constrained' * how.constrained}")
     record = run_recipe(recipe)
     metrics = {split: {"examples": one.examples, **one.metrics} for split, one in record.splits.items()}
     return f"{metrics_table(metrics, ('examples', 'accuracy'))}\n{recipe.run_dir}"

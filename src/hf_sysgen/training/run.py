@@ -306,7 +306,7 @@ def run_recipe(recipe: Recipe) -> Record:
             )
         if stopping.metric not in task.eval_metrics:
             key = "evaluation.early_stopping.metric"
-            known = [name for name in task.eval_metrics if name in ("loss", "accuracy", "bleu")]
+            known = [name for name in task.eval_metrics if name in BY_KEY[key].choices]
             raise RecipeError(
                 f"{key}={stopping.metric} is not measured on {recipe.data.benchmark} during training; use one of "
                 f"{', '.join(known)}",

@@ -112,17 +112,22 @@ def test_answers_are_those_of_the_model_alone(kind, constrained, checkpoints, tm
 
 def test_the_command(checkpoints, tmp_path, few_examples):
     words = ["evaluate", str(checkpoints["t5"]), "scan", "length_cutoff_26", "--shots", "1", "--examples", "3"]
+    words += ["--constrained", "--seed", "2"]
     done = CliRunner().invoke(app, [*words, "--split", "validation", "--output", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
     record = read_record(tmp_path / "out" / "results.json")
     assert record.recipe.in_context.model_dump() == {
-        "shots": 1, "rule": "random", "examples": 3, "splits": ("validation",), "constrained": False,
+        "shots": 1, "rule": "random", "examples": 3, "splits": ("validation",), "constrained": True,
     }  # fmt: skip
+    assert record.seed == 2
+    assert record.file == f"in_context/scan_length_cutoff_26_{checkpoints['t5'].name}_1_shots_constrained"
     assert record.pretrained.name == str(checkpoints["t5"])
     card = run_card(str(tmp_path / "out"))
     (code,) = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
     assert f'checkpoint = "{checkpoints["t5"]}"' in code
-    assert CliRunner().invoke(app, ["evaluate", "x", "scan", "--examples", "3"]).exit_code == 2
+    for option in (["--examples", "3"], ["--seed", "0"]):
+        refused = CliRunner().invoke(app, ["evaluate", "x", "scan", *option])
+        assert (refused.exit_code, "--shots" in refused.output) == (2, True)
 
 
 @pytest.mark.parametrize(
