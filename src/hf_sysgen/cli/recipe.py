@@ -56,7 +56,7 @@ def fields_text(section: str | None = None) -> str:
             folder, _, word = field.key.rpartition(".")
             if folder != ("" if name == top else name):
                 continue
-            # what only one kind of a section has stands below that kind
+            # a field that only one kind of a section has stands below that kind
             chooses, indent = field.kind == field.type, "    " if field.kind and field.kind != field.type else "  "
             default = "required" if field.default is ... else f"default {_yaml(field.default)}"
             facts = "" if chooses else f"; {default}; changes {field.changes}"

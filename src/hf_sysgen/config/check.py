@@ -39,7 +39,7 @@ def check_recipe(recipe: Recipe) -> Recipe:
     task = _task_of(recipe)
     flat = recipe.flat()
     if recipe.evaluation.early_stopping is not None:
-        # it is flat only where it is null
+        # `flat` has this key only if it is null, and otherwise its fields
         flat["evaluation.early_stopping"] = recipe.evaluation.early_stopping.model_dump()
     for field in FIELDS:
         if field.tasks and task not in field.tasks and flat.get(field.key, field.default) != field.default:

@@ -39,7 +39,7 @@ ADDED = Note(added=True)
 TEXT = Note(tasks=("seq2seq", "translation"))
 TRANSLATION = Note(tasks=("translation",))
 PRETRAINING = Note(tasks=("language_modeling",))
-# what has labels of its own: all but pretraining
+# the tasks with labels of their own: all but pretraining
 LABELS = ("seq2seq", "translation", "relation_classification", "graph_parsing", "dependency_parsing")
 LABELED = Note(tasks=LABELS)
 

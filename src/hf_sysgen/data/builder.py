@@ -19,7 +19,7 @@ from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo, unknown_name_error
 from hf_sysgen.errors import causes, is_disk_full, one_line
 from hf_sysgen.files import first_difference_from_manifest, is_complete, write_manifest
 
-# no permission for a folder, or a file in its place
+# errors of a folder without permission, or with a file in its place
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
 
 
@@ -76,7 +76,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
     FEATURES: ClassVar[Mapping[str, Any]] = {"input": TEXT, "target": TEXT}
     # whether the data is streamed, because it is too large to prepare
     STREAMED: ClassVar[bool] = False
-    # what `category` says in the compositional test, where it names generalization cases
+    # values of `category` in the compositional test, if they name generalization cases
     CASES: ClassVar[tuple[str, ...]] = ()
 
     def __init__(

@@ -26,7 +26,7 @@ from hf_sysgen.errors import did_you_mean, one_line
 
 FILE = "info.yaml"
 GITHUB = "https://raw.githubusercontent.com"
-# of a split other than `train`: drawn like it; the compositional (generalization) test, or drawn like that; neither
+# a split other than `train` is drawn like `train`, is the compositional test or drawn like that test, or is neither
 SplitKind = Literal["in_distribution", "compositional", "other"]
 # seq2seq: text to text, scored by exact match; translation: scored by BLEU
 Task = Literal[

@@ -122,15 +122,15 @@ def read_checkpoint(
     tokenizer = _tokenizer_of(folder) if (folder / "tokenizer.json").exists() or not own else None
     for kind, said in _UNLIKE.items():
         if kind == "unexpected_keys" and not own:
-            # which many checkpoints of the hub have
+            # many checkpoints of the hub have weights that their config does not describe
             continue
-        # of another size: name, and both shapes
+        # an entry is a name, or for another size the name and both shapes
         if names := sorted(one if isinstance(one, str) else one[0] for one in report[kind]):
             raise UserError(f"{folder}: model.safetensors {said} {', '.join(names[:5])}; copy the whole folder again")
     if tokenizer is not None and tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     if tokenizer is not None and not own:
-        # blanks are part of the answers
+        # the spaces of an answer must stay
         tokenizer.clean_up_tokenization_spaces = False
         # a config may have several end symbols, or none
         model.config.eos_token_id, model.config.pad_token_id = tokenizer.eos_token_id, tokenizer.pad_token_id
@@ -240,7 +240,7 @@ def _class_of(folder: Path) -> tuple[str, Any, bool]:
     writes_with = writer_of(model_type)
     writer = heads.get(writes_with)
     if is_other(model_type):
-        # whatever head it has been saved with
+        # transformers loads it with this head, whichever one it was saved with
         return writer.__name__, writer, True
     # a copy for `transformers serve` names the Auto class
     if writer is not None and architectures in ([], [writes_with.__name__]):
@@ -276,7 +276,7 @@ def local_folder(name: str | Path, revision: str | None = None) -> Path:
         UserError: it is none of these, or cannot be downloaded.
     """
     if name == "":
-        # an empty path is the current folder
+        # an empty path would mean the current folder
         raise UserError(
             f"the checkpoint's name is empty; give a run's folder, a model of the zoo ({', '.join(zoo_names())}) or "
             "owner/name on the hub"
@@ -286,7 +286,7 @@ def local_folder(name: str | Path, revision: str | None = None) -> Path:
     if not is_hub_id(name):
         return Path(name)
     try:
-        # beside tokenizer.json, files that a tokenizer can be made from; some models have their weights twice
+        # without tokenizer.json, a tokenizer is made from other files; some repositories have the weights twice
         wanted, twice = ["*.json", "*.safetensors", "*.model", "*.txt"], ["*/*", "consolidated*"]
         return Path(snapshot_download(str(name), revision=revision, allow_patterns=wanted, ignore_patterns=twice))
     # errors of the hub and of the layers below: no such host, refused, timed out, offline
@@ -314,7 +314,7 @@ def encoded_sources(model: Any, tokenizer: PreTrainedTokenizerFast, texts: list[
     """Ids of texts as the model reads them. Errors as `encode_sources`."""
     if is_sysgen_model(model):
         encoded = encode_sources(tokenizer, texts, source_ids(model))
-        # of a decoder the separator; older ones have it in the tokenizer
+        # a decoder's template adds a separator; in older checkpoints the tokenizer adds it
         template = getattr(model.config, TEMPLATE_FIELD, None) or INPUT
         behind = tokenizer(template.replace(INPUT, ""), add_special_tokens=False)["input_ids"]
         return [[*ids, *behind] for ids in encoded]
@@ -340,7 +340,7 @@ def predict(
         alone = not model.config.is_encoder_decoder
         side = "left" if alone else "right"
         batch = tokenizer.pad({"input_ids": encoded}, return_tensors="pt", padding_side=side).to(model.device)
-        # the output starts with the source, or with an encoder, with the start symbol, which is EOS too
+        # a decoder's output starts with the source, an encoder-decoder's with the start symbol, which is EOS too
         generated = model.generate(**batch, **options)[:, batch["input_ids"].shape[1] if alone else 1 :]
         ended = (generated == tokenizer.eos_token_id).any(dim=1).tolist()
         return tokenizer.batch_decode(generated, skip_special_tokens=True), ended

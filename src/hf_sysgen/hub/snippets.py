@@ -28,7 +28,7 @@ class Use(NamedTuple):
 WRITE = """\
 generated = model.generate(**tokenizer([text], return_tensors="pt"))
 print(tokenizer.batch_decode(generated, skip_special_tokens=True)[0])"""
-# by the benchmark's task; `decoder`: of a model that writes a target after its prompt
+# task of a benchmark -> use; `decoder` is for a model that writes the target after its prompt
 USES = {
     "seq2seq": Use(
         "text-generation",
@@ -80,7 +80,7 @@ print("parent", outputs.parent_logits[0].argmax(-1).tolist())""",
         "token-classification",
         "AutoModelForTokenClassification",
         """\
-logits = model(**tokenizer(text, return_tensors="pt")).logits[0, :, :, 1:]  # of label 0, "no arc", nothing is wanted
+logits = model(**tokenizer(text, return_tensors="pt")).logits[0, :, :, 1:]  # label 0 is "no arc"
 heads = logits.amax(-1).argmax(-1).tolist()  # the best head of each word; a tree needs more
 labels = 1 + logits.argmax(-1)
 print([(head, model.config.id2label[int(labels[word, head])]) for word, head in enumerate(heads)][1:])""",

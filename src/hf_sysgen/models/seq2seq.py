@@ -364,7 +364,7 @@ class Seq2SeqModel(Seq2SeqPreTrainedModel):
 def table_head(config, bias: Callable[[torch.Tensor], Any] | None = init.zeros_) -> nn.Linear:
     """The decoder's own table, transposed, plus a bias (layers/tied_embedding.py:6-15); `bias` as in [`linear`]."""
     settings = config.stack_settings(True)
-    # matters only where the table is not tied
+    # these values matter only if the table is not tied
     start = partial(reset_table, distribution=settings.embedding_init)
     return linear(settings.hidden_size, config.decoder_rows, start, bias)
 

@@ -125,8 +125,8 @@ def gradients_of(
     tensors = (alpha, left, right, d_output, d_left, d_right, d_alpha)
     rows = max(size // (some * nodes * heads * width), 1)
     for a, u, w, d_o, d_u, d_w, d_a in zip(*(tensor.split(rows) for tensor in tensors), strict=True):
-        s, product = workspace.take("s", *d_o.shape), workspace.take("product", *d_o.shape)  # (b, i, j, H, D), of one l
-        sums = zip(d_u.unbind(2), d_w.unbind(1), d_a.unbind(1), strict=True)  # of every l
+        s, product = workspace.take("s", *d_o.shape), workspace.take("product", *d_o.shape)  # each (b, i, j, H, D)
+        sums = zip(d_u.unbind(2), d_w.unbind(1), d_a.unbind(1), strict=True)  # for every l
         for (a_l, u_l, w_l), (d_u_l, d_w_l, d_a_l) in zip(by_middle(a, u, w), sums, strict=True):
             torch.mul(d_o, a_l, out=s)
             torch.sum(torch.mul(s, u_l, out=product), 1, out=d_w_l)

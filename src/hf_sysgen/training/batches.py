@@ -92,7 +92,7 @@ class StepBatches:
         self.shares: np.ndarray | None = None
         if length_power:
             weights = split.source_target_lengths()[1].astype(np.float64) ** length_power
-            # a number in [0, 1) is the row up to whose share it reaches
+            # cumulative probabilities: a random number in [0, 1) picks the first row that ends above it
             self.shares = np.cumsum(weights / weights.sum())[:-1]
         self._epoch: tuple[int, np.ndarray] = (-1, np.empty(0, np.int64))
 

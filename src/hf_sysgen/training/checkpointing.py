@@ -10,7 +10,7 @@ from pathlib import Path
 from hf_sysgen.errors import RunFailed, UserError
 from hf_sysgen.files import first_difference_from_manifest
 
-# what the Trainer calls them; whatever else is in a run's folder is its user's
+# the Trainer's names of checkpoints; other files in a run's folder are the user's
 _NAME = re.compile(r"checkpoint-(?:0|[1-9][0-9]*)")
 
 

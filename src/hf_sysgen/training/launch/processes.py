@@ -105,7 +105,7 @@ class TrainingProcesses:
                 errors="replace",
                 env=environment,
                 pass_fds=keep_open,
-                # so that Ctrl-C reaches it and its own processes once, through `_stop`
+                # Ctrl-C then reaches the run and its own processes once, through `_stop`
                 start_new_session=True,
             )
             self._live.add(process)

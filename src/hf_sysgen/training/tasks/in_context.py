@@ -24,7 +24,7 @@ from hf_sysgen.training.tasks.pretrained import pretrained_tokenizer
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
-# tokens that an answer may have more than its reference: the same words in other pieces
+# extra tokens that an answer may have: its words may be other tokens than the reference's
 SPARE_TOKENS = 8
 
 
@@ -60,7 +60,7 @@ class InContextTask(Task):
         inputs, targets = self.train["input"][:], self.targets["train"]
         self.examples = list(zip(inputs, targets, strict=True))
         self.shots = Shots(inputs, self.how.rule, self.how.shots, recipe.seed)
-        # an answer is a line
+        # an answer is one line
         self.line_ends = [token for token, text in enumerate(self._texts(tokenizer)) if "\n" in text]
         self.allowed = self._allowed(tokenizer) if self.how.constrained else None
 
@@ -89,7 +89,7 @@ class InContextTask(Task):
     def build_model(self, attention: str) -> PreTrainedModel:
         model: Any = load_pretrained(self.recipe, attention)
         tokenizer = self.prompts.tokenizer
-        # a model may have several, e.g. one of its chats
+        # a model may have several end symbols, e.g. one for chats
         ends = model.generation_config.eos_token_id or []
         ends = {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id, *self.line_ends}
         ids: dict[str, Any] = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": sorted(ends)}

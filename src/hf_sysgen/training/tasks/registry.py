@@ -54,7 +54,7 @@ def prepare_task(recipe: Recipe) -> Task:
     """
     model, data = recipe.model.type, recipe.data
     wanted = benchmark_info(data.benchmark).task
-    # `check_recipe` has found that it has a head for the task
+    # `check_recipe` ensures that the model has a head for the task
     found = (
         (PretrainedTask if recipe.in_context is None else InContextTask)
         if is_other(model)

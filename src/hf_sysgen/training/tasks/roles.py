@@ -147,7 +147,7 @@ class RoleFillerTask(Seq2SeqTask):
         names = symbols if scheme is None else ([*scheme.source_names, EOS, SOS], [*scheme.target_names, EOS])
         named = names
         if config.swap_streams:
-            # both tables have all symbols, as the code's: a role has the row of the word of its name, if there is one
+            # as in the authors' code, both tables have all symbols: a role shares the row of the word with its name
             named = symbols = [*dict.fromkeys(symbols[0] + names[0])], [*dict.fromkeys(symbols[1] + names[1])]
         words, roles = (TableRows.of(source, target, ranks) for source, target in (symbols, named))
         source_rows = words.source[: len(source_words)]
