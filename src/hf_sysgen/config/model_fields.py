@@ -36,7 +36,7 @@ def own_fields(config_class: Any) -> set[str]:
 
 
 def known_fields(model_type: str) -> set[str]:
-    """As `own_fields`, by model type; none for an unknown one."""
+    """The `own_fields` of a model type; none for an unknown one."""
     return own_fields(CONFIGS[model_type]) if isinstance(model_type, str) and model_type in CONFIGS else set()
 
 

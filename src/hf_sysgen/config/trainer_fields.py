@@ -99,7 +99,7 @@ def _adapter(name: str) -> TypeAdapter[Any]:
 
 @functools.cache
 def _choices(name: str) -> list[str]:
-    """The words that a field's value is one of, or several, between blanks or as a list; none where it is any text."""
+    """The words that a field accepts, one or several (a list, or separated by spaces); none if it accepts any text."""
     # transformers does not declare the choices of these fields
     if name == "report_to":
         return ["none", "all", *INTEGRATION_TO_CALLBACK]

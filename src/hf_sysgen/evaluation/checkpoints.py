@@ -78,9 +78,9 @@ def read_checkpoint(
     path: str | Path, writes: bool = False, revision: str | None = None, **options: Any
 ) -> tuple[Any, PreTrainedTokenizerFast | None]:
     """
-    A model of this package with its head, or one of transformers that writes text, in evaluation mode, on the CPU; and
-    its tokenizer, if it has one. A tokenizer without a padding symbol pads with EOS, as masks tell padding. Only
-    safetensors are read, and only the packages' code runs, never the checkpoint's.
+    Load a model of this package with its head, or a text model of transformers, and its tokenizer, if it has one. The
+    model is in evaluation mode, on the CPU. A tokenizer without a padding symbol pads with EOS, because masks mark
+    padding. Only safetensors are read, and only the packages' code runs, never the checkpoint's.
 
     Args:
         path: the folder `model` of a run (or the run's folder itself), a model of the zoo, or "owner/name" on the hub.

@@ -77,7 +77,7 @@ class Prompts:
 
 
 def prompts_of(model: Any, tokenizer: PreTrainedTokenizerFast) -> Prompts:
-    """Of a loaded model of transformers, with the template that its config keeps."""
+    """The prompts of a loaded model of transformers, with the template in its config."""
     return Prompts(tokenizer, not model.config.is_encoder_decoder, getattr(model.config, TEMPLATE_FIELD, None))
 
 

@@ -191,7 +191,7 @@ def one_cell(records: Iterable[Record], where: Path) -> list[Record]:
 
 
 def _checkpoints(run: Path, earlier: bool) -> Iterator[Checkpoint]:
-    """Those of a run, by step; the last is its result."""
+    """The checkpoints of a run, by step; the last is its result."""
     record = read_record(run / RESULTS)
     last = run / MODEL if (run / MODEL).exists() else run
     if earlier:

@@ -389,7 +389,7 @@ class Seq2SeqLM(ShiftedLabels, Seq2SeqPreTrainedModel, SysgenGenerationMixin):
         self.post_init()
 
     def make_head(self, config) -> nn.Module:
-        """What makes logits (B, T, V) of decoder states (B, T, E)."""
+        """The layer that makes logits (B, T, V) from decoder states (B, T, E)."""
         return table_head(config)
 
     def _resize_token_embeddings(self, new_num_tokens, pad_to_multiple_of=None, mean_resizing=True):

@@ -34,7 +34,7 @@ class Workspace:
         return self.take(name, *tensor.shape).copy_(tensor)
 
     def working(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
-        """In the workspace's type; copied only if it has another one."""
+        """The tensor in the workspace's type; copied only if it has another one."""
         return tensor if tensor.dtype == self.dtype else self.gather(name, tensor)
 
     def total(self, name: str, summand: torch.Tensor, first: slice, nodes: int) -> torch.Tensor:
@@ -86,8 +86,8 @@ def by_middle(
 
 def add_up(workspace: Workspace, part: torch.Tensor, first: slice, alpha: torch.Tensor, size: int) -> torch.Tensor:
     """
-    alpha (b, H, l, I, j) with both values of part (b, N, N, 4, H, D): sums over l, (b, I, j, H, D), with at most `size`
-    numbers in a block, but of at least one i.
+    Sum alpha (b, H, l, I, j) times both values of part (b, N, N, 4, H, D) over l: (b, I, j, H, D). A block has at most
+    `size` numbers, or one i if that has more.
     """
     batch, nodes, _, _, heads, width = part.shape
     alpha, left, right = factors(workspace, part, first, alpha)
@@ -115,7 +115,7 @@ def gradients_of(
     Args:
         part: shape (b, N, N, 4, H, D).
         alpha, d_output: shape (b, H, l, I, j) and (b, I, j, H, D).
-        size: most numbers in a block, which has those of one l at least.
+        size: maximum numbers in a block; a block has at least those of one l.
     """
     batch, some, nodes, heads, width = d_output.shape
     alpha, left, right = factors(workspace, part, first, alpha)

@@ -127,7 +127,7 @@ if triton is not None:
         query, key, left, right, d_output, lse, means, i, j, l, problem, example, head, c, scale, source, seed, dropout,
         N, H, D, CAUSAL: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
     ):  # fmt: skip
-        """Of a tile for one l: weights after dropout and gradients of scores (BI, BJ), d_output (BI, BJ, BD)."""
+        """A tile for one l: weights after dropout and gradients of scores (BI, BJ), d_output (BI, BJ, BD)."""
         place = (example.to(tl.int64) * N + i[:, None]) * N + j[None, :]
         inside = (i[:, None] < N) & (j[None, :] < N)
         log_sum = tl.load(lse + place * H + head, mask=inside, other=0.0)

@@ -181,7 +181,7 @@ def measurements(cell: Cell, table: Table, by_recipe: Mapping[str, Sequence[Reco
 
 
 def _chosen(found: Sequence[Measurement], choices: Sequence[str]) -> list[Measurement]:
-    """Of measurements that differ in what the authors chose alone the best one, marked."""
+    """The best of each group of measurements that differ only in what the authors chose, marked as chosen."""
     alike: dict[tuple[float | None, tuple[str, ...]], list[Measurement]] = defaultdict(list)
     for one in found:
         alike[one.budget, tuple(text for text in one.changes if not text.startswith(tuple(choices)))].append(one)

@@ -36,7 +36,7 @@ def check_intact(checkpoint: Path) -> None:
 
 
 def check_best(checkpoint: Path) -> None:
-    """As `check_intact`, of one that holds the best weights, which no other can replace."""
+    """Like `check_intact`, for a checkpoint with the best weights, which no other can replace."""
     if (found := first_difference_from_manifest(checkpoint)) is not None:
         name, what = found
         raise UserError(

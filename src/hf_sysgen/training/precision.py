@@ -1,4 +1,4 @@
-"""Which precision is the faster one on a device: what `training.bf16: auto` takes."""
+"""Find the faster precision on a device, for `training.bf16: auto`."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def _accuracies(record: Record) -> str:
 
 def selection_text(runs: Iterable[Run], select: Selection) -> str:
     """
-    Of each recipe and config of its benchmark the cell that the rule selects.
+    The cell that the rule selects, for each recipe and config of its benchmark.
 
     Raises:
         UserError: a record is absent or wrong, or its split lacks the metric.
