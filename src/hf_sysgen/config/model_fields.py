@@ -15,7 +15,7 @@ from hf_sysgen.config.fields import FIELDS
 from hf_sysgen.config.recipe import Recipe, build_recipe, unknown_key
 from hf_sysgen.errors import did_you_mean, one_line, shorten
 from hf_sysgen.extensions import EXTENSIONS_VARIABLE
-from hf_sysgen.model_types import config_class_of, is_other
+from hf_sysgen.model_types import config_class_of, is_transformers_model
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.models.checked_config import CheckedConfig
 
@@ -77,7 +77,7 @@ def with_type(recipe: Recipe) -> Recipe:
             "hub id with the model's config, safetensors and tokenizer",
             "model.pretrained",
         ) from error
-    if not isinstance(found, str) or (found not in CONFIGS and not is_other(found)):
+    if not isinstance(found, str) or (found not in CONFIGS and not is_transformers_model(found)):
         raise RecipeError(
             f"model.pretrained={shorten(name)}: is a {shorten(found)}, and neither this package nor transformers has a "
             "model of that type that writes text without code of the checkpoint's own",
@@ -91,7 +91,7 @@ def with_type(recipe: Recipe) -> Recipe:
 def checked_config_class(recipe: Recipe) -> Any:
     """The config class of the recipe's model type. Raises RecipeError: there is no such type."""
     given = recipe.model.type
-    if given not in CONFIGS and not is_other(given):
+    if given not in CONFIGS and not is_transformers_model(given):
         raise RecipeError(
             f"model.type={shorten(given)} is no model{did_you_mean(given, CONFIGS)} Valid: "
             f"{', '.join(CONFIGS)}, those in the folder that {EXTENSIONS_VARIABLE} names, and beside model.pretrained "

@@ -21,7 +21,7 @@ from hf_sysgen.errors import UserError, one_line
 from hf_sysgen.evaluation.decoding import is_sysgen_model
 from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, prompts_of
 from hf_sysgen.files import COMPLETE, first_difference_from_manifest, read_whole
-from hf_sysgen.model_types import heads_of, is_other, writer_of
+from hf_sysgen.model_types import is_transformers_model, model_classes, text_auto_class
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.results.record import MODEL
 from hf_sysgen.zoo import zoo_folder, zoo_names
@@ -48,7 +48,7 @@ def load_checkpoint(path: str | Path) -> tuple[Seq2SeqLM, PreTrainedTokenizerFas
     Raises:
         UserError: a file is absent or cut short, or the model is of another type.
     """
-    model, tokenizer = read_checkpoint(path, writes=True)
+    model, tokenizer = read_checkpoint(path, require_text_to_text=True)
     if tokenizer is None:
         raise _missing(checkpoint_folder(path), "tokenizer.json")
     return _to_device(model), tokenizer
@@ -75,7 +75,7 @@ def _to_device(model: Any) -> Any:
 
 
 def read_checkpoint(
-    path: str | Path, writes: bool = False, revision: str | None = None, **options: Any
+    path: str | Path, require_text_to_text: bool = False, revision: str | None = None, **options: Any
 ) -> tuple[Any, PreTrainedTokenizerFast | None]:
     """
     Load a model of this package with its head, or a text model of transformers, and its tokenizer, if it has one. The
@@ -84,17 +84,17 @@ def read_checkpoint(
 
     Args:
         path: the folder `model` of a run (or the run's folder itself), a model of the zoo, or "owner/name" on the hub.
-        writes: whether it must be a text-to-text model.
+        require_text_to_text: whether other models are refused.
         revision: of a model of the hub; None for the newest.
         options: for `from_pretrained`, including fields of the config; `dtype` is float32 by default.
 
     Raises:
-        UserError: a file is missing or truncated, the model is of another package, or `writes` is set and it is not
-            text-to-text.
+        UserError: a file is missing or truncated, the model is of another package, or it is not text-to-text and
+            `require_text_to_text` is set.
     """
     folder = checkpoint_folder(path, revision)
-    name, model_class, is_writer = _class_of(folder)
-    if writes and not is_writer:
+    name, model_class, is_text_to_text = _class_of(folder)
+    if require_text_to_text and not is_text_to_text:
         raise UserError(
             f"{folder / 'config.json'}: the model is a {name}, which is not text-to-text; its scores are in the "
             "results.json of its run"
@@ -234,21 +234,21 @@ def _class_of(folder: Path) -> tuple[str, Any, bool]:
             raise ValueError("architectures is no list of names")
     except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise UserError(f"{config}: cannot be read: {error}") from error
-    if not isinstance(model_type, str) or not (model_type in CONFIGS or is_other(model_type)):
+    if not isinstance(model_type, str) or not (model_type in CONFIGS or is_transformers_model(model_type)):
         raise UserError(f"{config}: model_type is {unknown_model_type(model_type)}")
-    heads = heads_of(model_type)
-    writes_with = writer_of(model_type)
-    writer = heads.get(writes_with)
-    if is_other(model_type):
+    by_auto_class = model_classes(model_type)
+    auto_class = text_auto_class(model_type)
+    text_model = by_auto_class.get(auto_class)
+    if is_transformers_model(model_type):
         # transformers loads it with this head, whichever one it was saved with
-        return writer.__name__, writer, True
+        return text_model.__name__, text_model, True
     # a copy for `transformers serve` names the Auto class
-    if writer is not None and architectures in ([], [writes_with.__name__]):
-        return writer.__name__, writer, True
-    for classes in heads.values():
+    if text_model is not None and architectures in ([], [auto_class.__name__]):
+        return text_model.__name__, text_model, True
+    for classes in by_auto_class.values():
         for model_class in classes if isinstance(classes, tuple) else (classes,):
             if [model_class.__name__] == architectures:
-                return model_class.__name__, model_class, model_class is writer
+                return model_class.__name__, model_class, model_class is text_model
     return " ".join(architectures) or model_type, None, False
 
 

@@ -92,9 +92,9 @@ def is_decoder(record: Record) -> bool:
     """Whether the model writes on from its prompt, without an encoder."""
     from transformers import AutoModelForCausalLM
 
-    from hf_sysgen.model_types import writer_of
+    from hf_sysgen.model_types import text_auto_class
 
-    return writer_of(record.recipe.model.type) is AutoModelForCausalLM
+    return text_auto_class(record.recipe.model.type) is AutoModelForCausalLM
 
 
 def snippet(record: Record, benchmark: BenchmarkInfo, load: str) -> str:
@@ -104,9 +104,9 @@ def snippet(record: Record, benchmark: BenchmarkInfo, load: str) -> str:
         # the config of a model that is judged as it is has no template
         use = "decoder" if record.recipe.in_context is None else "language_modeling"
     auto_class = USES[use].auto_class
-    from hf_sysgen.model_types import is_other
+    from hf_sysgen.model_types import is_transformers_model
 
-    other = is_other(record.recipe.model.type)
+    other = is_transformers_model(record.recipe.model.type)
     is_graph = use == "relation_classification"
     # the models of this package need no code of the checkpoint's
     trust = "" if "hf_sysgen" in load or other else ", trust_remote_code=True"

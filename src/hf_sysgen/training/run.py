@@ -33,7 +33,7 @@ from hf_sysgen.errors import RunFailed, UserError, one_line, shorten
 from hf_sysgen.evaluation.checkpoints import checkpoint_folder, is_hub_id, weight_files
 from hf_sysgen.evaluation.evaluate import evaluating
 from hf_sysgen.files import is_complete, is_unfinished, locked, sha256_of, write_atomic
-from hf_sysgen.model_types import heads_of
+from hf_sysgen.model_types import model_classes
 from hf_sysgen.results.environment import environment, start_after, starts_of, write_starts
 from hf_sysgen.results.predictions import Row, write_predictions
 from hf_sysgen.results.reading import read_record
@@ -94,7 +94,7 @@ def attention_of(recipe: Recipe) -> str:
     Raises:
         RecipeError: the model has no such one.
     """
-    fastest = fastest_attention(heads_of(recipe.model.type)[AutoModel])
+    fastest = fastest_attention(model_classes(recipe.model.type)[AutoModel])
     if recipe.model.attn_implementation == "sdpa" and fastest != "sdpa":
         key = "model.attn_implementation"
         raise RecipeError(f"{key}=sdpa: {recipe.model.type} has no such attention; use auto or eager", key)

@@ -196,7 +196,7 @@ def load_pretrained(recipe: Recipe, attention: str) -> PreTrainedModel:
     free = {key: value for key, value in recipe.model.fields.items() if "drop" in key or key == "use_cache"}
     options = {"revision": recipe.model.revision, "attn_implementation": attention, **free}
     try:
-        model, _ = read_checkpoint(str(recipe.model.pretrained), writes=True, **options)
+        model, _ = read_checkpoint(str(recipe.model.pretrained), require_text_to_text=True, **options)
     except UserError as error:
         raise RecipeError(f"model.pretrained: {error}", "model.pretrained") from error
     if not isinstance(model.config, config_class_of(recipe.model.type)):

@@ -15,7 +15,7 @@ from hf_sysgen.config.sections import InContext
 from hf_sysgen.evaluation.evaluate import Columns, chunks, evaluating
 from hf_sysgen.evaluation.in_context import AllowedTokens, Shots
 from hf_sysgen.evaluation.prompts import Prompts
-from hf_sysgen.model_types import writer_of
+from hf_sysgen.model_types import text_auto_class
 from hf_sysgen.results.predictions import TextRow
 from hf_sysgen.training.tasks.base import Task
 from hf_sysgen.training.tasks.causal import check_encodable, load_pretrained
@@ -51,7 +51,7 @@ class InContextTask(Task):
             key = "in_context.shots"
             raise RecipeError(f"{key}={self.how.shots} is not less than the {len(self.train)} of train", key)
         self.splits: Any = benchmark
-        self.decoder = writer_of(recipe.model.type) is AutoModelForCausalLM
+        self.decoder = text_auto_class(recipe.model.type) is AutoModelForCausalLM
         tokenizer = pretrained_tokenizer(recipe)
         self.prompts = Prompts(tokenizer, self.decoder, recipe.data.prompt)
         self.targets = {name: split["target"][:] for name, split in benchmark.items()}
