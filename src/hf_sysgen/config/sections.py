@@ -36,7 +36,7 @@ class Note:
 
 SEED, BITS, ROUNDING, NOTHING = Note("seed"), Note("bits"), Note("rounding"), Note("nothing")
 ADDED = Note(added=True)
-TEXT = Note(tasks=("seq2seq", "translation"))
+TEXT_TO_TEXT = Note(tasks=("seq2seq", "translation"))
 TRANSLATION = Note(tasks=("translation",))
 PRETRAINING = Note(tasks=("language_modeling",))
 # the tasks with labels of their own: all but pretraining
@@ -115,11 +115,11 @@ class Data(Section):
     """Its config."""
     data_dir: Annotated[str | None, NOTHING] = None
     """Folder with the upstream files; null to find them as `load_benchmark` does."""
-    tokenization: Annotated[Literal["words", "characters", "bpe", "sentencepiece"], TEXT] = "words"
+    tokenization: Annotated[Literal["words", "characters", "bpe", "sentencepiece"], TEXT_TO_TEXT] = "words"
     """Words between spaces, characters (mathematics), or subwords learned from the training split (translation)."""
     subwords: Annotated[Count | None, TRANSLATION] = None
     """Number of merges of `bpe`, or of pieces of `sentencepiece`."""
-    joint_vocabulary: Annotated[bool, TEXT] = False
+    joint_vocabulary: Annotated[bool, TEXT_TO_TEXT] = False
     """Whether source and target share one vocabulary (COGS, PCFG SET) or have their own (SCAN, CFQ)."""
     source_start: Annotated[bool | None, Note(tasks=("seq2seq",))] = None
     """Whether each source starts with a start symbol; null follows the model's authors."""
@@ -130,7 +130,7 @@ class Data(Section):
     role_scheme: str | None = None
     """Roles of words for a role-filler model: a name of `role_schemes()` in hf_sysgen.data.text.roles, or a file
     (.yaml, .yml, .json); null makes each word its own role."""
-    train_eos: Annotated[bool, TEXT] = True
+    train_eos: Annotated[bool, TEXT_TO_TEXT] = True
     """Whether the end symbol is a label. Without it only the oracle-length evaluation makes sense (Newman et al.
     2020)."""
     tokenizer: Annotated[str | None, PRETRAINING] = None
@@ -169,7 +169,7 @@ class WithReplacement(FixedSize):
 
     sampling: Literal["with_replacement"]
     """How examples are drawn."""
-    length_power: Annotated[float, Field(ge=-4, le=4), Note(tasks=TEXT.tasks, added=True)] = 0.0
+    length_power: Annotated[float, Field(ge=-4, le=4), Note(tasks=TEXT_TO_TEXT.tasks, added=True)] = 0.0
     """Ours: examples are drawn in proportion to this power of their target's length, end symbol included. 0 is uniform;
     below 0, short examples are drawn more often."""
 
@@ -229,7 +229,7 @@ class Training(Section):
     """Weight decay of all parameters, including biases and norms."""
     max_grad_norm: NotNegative = 0.0
     """Global L2 norm that gradients are clipped to; 0 for no clipping."""
-    label_smoothing_factor: Annotated[Fraction, TEXT] = 0.0
+    label_smoothing_factor: Annotated[Fraction, TEXT_TO_TEXT] = 0.0
     """Weight of the uniform distribution over the vocabulary in the loss."""
     bf16: bool | Literal["auto"] = False
     """Autocast to bfloat16. Evaluation is always in float32. `auto` measures at a run's start whether that is faster on

@@ -23,7 +23,7 @@ from hf_sysgen.files import first_difference_from_manifest, is_complete, write_m
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
 
 
-TEXT, INT = datasets.Value("string"), datasets.Value("int32")
+STRING, INT32 = datasets.Value("string"), datasets.Value("int32")
 # the number of each example in its split, and its columns
 Examples: TypeAlias = Iterator[tuple[int, dict[str, Any]]]
 # up to this size, in bytes, prepared data is compared with its checksums at each load, in under a second
@@ -73,7 +73,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
 
     BENCHMARK: ClassVar[BenchmarkInfo]
     # column -> its type
-    FEATURES: ClassVar[Mapping[str, Any]] = {"input": TEXT, "target": TEXT}
+    FEATURES: ClassVar[Mapping[str, Any]] = {"input": STRING, "target": STRING}
     # whether the data is streamed, because it is too large to prepare
     STREAMED: ClassVar[bool] = False
     # values of `category` in the compositional test, if they name generalization cases

@@ -68,7 +68,7 @@ logger = logging.getLogger(__name__)
 RECIPE_COPY = "recipe.yaml"
 LOCK = ".lock"
 # the task of benchmarks that are streams of text
-TEXT = "language_modeling"
+STREAM_TASK = "language_modeling"
 # `is_training` itself holds the lock, for a moment
 ATTEMPTS, WAIT_SECONDS = 5, 0.1
 
@@ -174,7 +174,7 @@ def check_longest_examples(trainer: SysgenTrainer) -> None:
     """
     model = trainer.unwrapped_model
     device = next(model.parameters()).device
-    if device.type != trainer.args.device.type or benchmark_info(trainer.recipe.data.benchmark).task == TEXT:
+    if device.type != trainer.args.device.type or benchmark_info(trainer.recipe.data.benchmark).task == STREAM_TASK:
         # the weights are not distributed yet, or every example has the recipe's own length
         return
     gpus = [device] if device.type == "cuda" else []
@@ -203,7 +203,7 @@ def check_run_dir(recipe: Recipe) -> Path:
         other = read_recipe(copy)
         recipe = recipe.settled(other.training.bf16)
         ours, theirs = flat_with_defaults(recipe), flat_with_defaults(other)
-        pretraining = benchmark_info(recipe.data.benchmark).task == TEXT
+        pretraining = benchmark_info(recipe.data.benchmark).task == STREAM_TASK
         free = ("nothing", "rounding") if pretraining else ("nothing",)
         differing = sorted(
             key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key) and effect_of(key) not in free
