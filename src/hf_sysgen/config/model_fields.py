@@ -131,7 +131,7 @@ def check_model_fields(recipe: Recipe, config_class: Any) -> None:
         raise RecipeError(
             "model.share_all_embeddings=true needs data.joint_vocabulary=true", "model.share_all_embeddings"
         )
-    # what the data decides is not known yet, but whether both sides are alike
+    # fields from the data are not known yet; only whether both sides are alike
     joint = recipe.data.joint_vocabulary and "source_vocab_size" in names_of(config_class)
     try:
         config_class(**fields, **({"vocab_size": 7, "source_vocab_size": 7} if joint else {}))
@@ -156,7 +156,7 @@ def _idle(recipe: Recipe, config_class: Any) -> dict[str, str]:
     return {
         key: other
         for key, (other, values) in table.items()
-        # what a checkpoint decides is not known
+        # fields from a checkpoint are not known
         if key in fields and (other in fields or recipe.model.pretrained is None)
         and fields.get(other, getattr(config_class, other)) in values
     }  # fmt: skip

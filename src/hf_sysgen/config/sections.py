@@ -378,7 +378,7 @@ class InContext(Section):
     """Whether decoding allows only words that occur in the benchmark's targets."""
 
 
-# what a recipe without training has in its place; it has no effect
+# a recipe without training has these sections, without effect
 UNTRAINED: dict[str, dict[str, Any]] = {
     "batches": {"sampling": "epochs", "size": 1},
     "training": {"max_steps": 0, "learning_rate": 1.0, "eval_steps": None, "report_to": "none"},

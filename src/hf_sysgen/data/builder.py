@@ -91,7 +91,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         self._sources_cache_dir = cache_dir
         self._files: dict[str, str] | None = None
         self._unread: dict[str, list[Any]] = {}
-        # otherwise `datasets` replaces `open` and `Path` in these modules, for streaming, and imports scipy
+        # without this, `datasets` replaces `open` and `Path` in these modules, for streaming, and imports scipy
         for builder in type(self).__mro__:
             if issubclass(builder, BenchmarkBuilder):
                 vars(sys.modules[builder.__module__])["_patched_for_streaming"] = True

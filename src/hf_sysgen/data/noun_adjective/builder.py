@@ -145,7 +145,7 @@ def assign(
         splits.append(split_of(sentence_uses, bare))
         if pairs := pairs_of(sentence_uses):
             found[row] = pairs
-    # only at its end does a parser see that parses are left over
+    # the reader reports parses that are left over only at its end
     next(parses, None)
     kept = [row for row, split in enumerate(splits) if split == "train"]
     share = PAPER_SIZES["validation"] / (PAPER_SIZES["train"] + PAPER_SIZES["validation"])
