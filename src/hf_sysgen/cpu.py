@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import torch
 
-# of the matrices on which `fast_products` tests a processor
+# width of the matrices with which `fast_products` tests a processor
 WIDTH = 128
-# of glibc's malloc.h
+# options of `mallopt`, from glibc's malloc.h
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 INTERRUPTED = 130
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# characters of a message, which may quote a very long value
+# maximum characters of a message; it may quote a very long value
 LONGEST = 1500
-# characters of a value in a message
+# maximum characters of a value in a message
 LONGEST_VALUE = 80
 # a word must be more like another than this (`difflib`) to be suggested
 ALIKE = 0.6
@@ -50,7 +50,7 @@ def printable(text: str, longest: int = LONGEST) -> str:
     """The text as one line: without line breaks, valid UTF-8, and cut in the middle if it is longer than `longest`."""
     half = longest // 2
     text = text if len(text) <= longest else f"{text[:half]} ... {text[-half:]}"
-    # two blanks may be what is wrong
+    # other spaces stay: two in a row may be the mistake
     return re.sub(
         r"\s*[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]\s*", " ", text.encode("utf-8", "backslashreplace").decode()
     ).strip()
@@ -67,7 +67,7 @@ def shorten(value: Any, quoted: bool = False) -> str:
         plain = isinstance(value, Exception) or (isinstance(value, str) and not quoted)
         text = " ".join(str(value).split()) if plain else repr(value)
     except ValueError:
-        # an integer with thousands of digits
+        # Python does not print integers with thousands of digits
         text = f"a {type(value).__name__}"
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
 
@@ -106,16 +106,16 @@ def describe_os_error(error: BaseException) -> str | None:
     for one in causes(error):
         said = None
         if isinstance(one, OSError) and one.errno is not None:
-            # of a copy, the second name is what is written
+            # the error of a copy has two names, and the second is the file that is written
             name = one.filename2 or one.filename
             said = f"{name}: {one.strerror}" if name else one.strerror
             number = one.errno
         elif found := re.search(r"\(os error (\d+)\)", str(one)):
-            # safetensors and tokenizers
+            # safetensors and tokenizers report errors this way
             number = int(found[1])
             said = os.strerror(number)
         elif "inline_container" in str(one) or "iostream error" in str(one):
-            # torch, which does not give the cause
+            # torch does not give the cause
             number, said = errno.EIO, "a checkpoint's file cannot be written, is the disk full?"
         if said is not None:
             if number in _NO_SPACE:

@@ -26,7 +26,7 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
     """
     path = resolve_output_path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # not `tempfile`, whose files only their owner can read
+    # only their owner could read files of `tempfile`
     partial = path.with_name(f"{_prefix(path)}{uuid.uuid4().hex}")
     try:
         partial.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -49,7 +49,7 @@ def resolve_output_path(path: str | Path) -> Path:
     except FileNotFoundError:
         return real
     except ValueError as error:
-        # it has a NUL character or is not UTF-8
+        # the name has a NUL character or is not UTF-8
         raise OSError(errno.EINVAL, "no file can have that name", repr(str(path))) from error
     if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, "exists and is not a regular file", str(path))
@@ -126,7 +126,7 @@ def _lines(folder: Path, names: Collection[str]) -> str:
 
 
 def _checksums(folder: Path, names: Collection[str]) -> dict[str, str]:
-    # weights and optimizer at the same time
+    # weights and optimizer are read at the same time
     with ThreadPoolExecutor(max_workers=4) as pool:
         return dict(zip(names, pool.map(lambda name: sha256_of(folder / name), names), strict=True))
 
@@ -158,7 +158,7 @@ def locked(path: Path) -> Iterator[IO[str] | None]:
             yield None
             return
         except OSError as error:
-            # file systems of clusters that are mounted without locks
+            # clusters may mount file systems without locks
             if error.errno not in (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK):
                 raise
         yield file
@@ -174,7 +174,7 @@ def file_name(text: str) -> str:
 def flush_to_disk(folder: Path) -> None:
     """Flush everything below a folder to the disk, so that after a power cut no later file exists without it."""
     for path in [*folder.rglob("*"), folder, folder.parent]:
-        # another process may write the same folder's manifest: the unfinished file goes at any moment
+        # another process may write the same manifest, and its unfinished file may vanish at any moment
         if not is_unfinished(folder / COMPLETE, path):
             _flush(path)
 

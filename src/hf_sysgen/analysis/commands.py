@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.analysis import csordas2021 as devil_analyses
-from hf_sysgen.analysis import petty2023 as depth_analyses
+from hf_sysgen.analysis import csordas2021, petty2023
 from hf_sysgen.analysis.csordas2021 import benchmark_of, curve, mean_curve
 from hf_sysgen.analysis.finding import Finding
 from hf_sysgen.analysis.plotting import (
@@ -48,7 +47,7 @@ def early_stopping(runs: Runs, patience: int = 2500, as_worded: bool = False, sp
     """
     cells = by_cell(_records(runs))
     stoppings = [
-        (name, devil_analyses.early_stopping(records, patience, as_worded, split))
+        (name, csordas2021.early_stopping(records, patience, as_worded, split))
         for name, records in zip(labels(cells), cells, strict=True)
     ]
     rows = [(name, one.step, one.stopped, one.final) for name, one in stoppings]
@@ -85,7 +84,7 @@ def loss_accuracy(
         pairs = [(other if loss_split is None else one, one if accuracy_split is None else other)]
     clouds, rows = [], []
     for loss, accuracy in pairs:
-        points = devil_analyses.loss_against_accuracy(records, loss, accuracy, first_step)
+        points = csordas2021.loss_against_accuracy(records, loss, accuracy, first_step)
         clouds.append(Cloud(f"{len(records)} runs", f"loss on {loss} (nats per token)", f"accuracy on {accuracy}",
                             points))  # fmt: skip
         rows += [(loss, accuracy, step, x, y) for x, y, step in points]
@@ -111,7 +110,7 @@ def double_descent(runs: Runs, split: str = "test") -> Finding:
 def good_bad_loss(runs: Runs, split: str = "test") -> Finding:
     """Csordas et al. 2021, Figure 5, for the first run, trained with evaluation.save_example_losses=true."""
     folder, record = runs[0]
-    found = devil_analyses.decompose(read_evaluations(folder, split))
+    found = csordas2021.decompose(read_evaluations(folder, split))
     rows = list(zip(found.steps, found.good, found.bad, found.all, strict=True))
     named = (("good", found.good), ("bad", found.bad), ("all", found.all))
     lines = [
@@ -139,7 +138,7 @@ def convergence(runs: Runs, share: float = 0.8, as_worded: bool = False) -> Find
         share: of the accuracy that is to be reached.
         as_worded: as the paper words it, where its code differs.
     """
-    ratios = devil_analyses.convergence(_records(runs), share, as_worded)
+    ratios = csordas2021.convergence(_records(runs), share, as_worded)
     rows = [(benchmark, model, ratio) for benchmark, models in ratios.items() for model, ratio in models.items()]
     y = "steps: absolute / relative positions"
     return Finding("convergence", ("benchmark", "model", "ratio"), rows, lambda: draw_bars(ratios, y, rule=1.0))
@@ -147,9 +146,9 @@ def convergence(runs: Runs, share: float = 0.8, as_worded: bool = False) -> Find
 
 def iid_table(runs: Runs) -> Finding:
     """Csordas et al. 2021, Table 8."""
-    found = devil_analyses.iid_table(_records(runs))
+    found = csordas2021.iid_table(_records(runs))
     models = list(dict.fromkeys(model for _, row in found for model in row))
-    models.sort(key=lambda model: devil_analyses.MODELS.index(model) if model in devil_analyses.MODELS else 9)
+    models.sort(key=lambda model: csordas2021.MODELS.index(model) if model in csordas2021.MODELS else 9)
     rows = [
         (benchmark, *("{:.2f} ± {:.2f} ({:.2f})".format(*row[model]) if model in row else "-" for model in models))
         for benchmark, row in found
@@ -160,7 +159,7 @@ def iid_table(runs: Runs) -> Finding:
 def batch_table(runs: Runs) -> Finding:
     """Csordas et al. 2021, Table 9."""
     rows = []
-    for benchmark, models in devil_analyses.batch_table(_records(runs)):
+    for benchmark, models in csordas2021.batch_table(_records(runs)):
         for model, row in models.items():
             big, small = (f"{mean:.2f} ± {spread:.2f}" for _, mean, spread in (row.big, row.small))
             rows.append((benchmark, model, row.big[0], big, row.small[0], small, f"{row.ratio:.2f}"))
@@ -170,8 +169,8 @@ def batch_table(runs: Runs) -> Finding:
 
 def perplexity_depth(runs: Runs) -> Finding:
     """Petty et al. 2023, Figures 2 and 3."""
-    records, notes = _of_benchmarks_with(runs, depth_analyses.final_perplexity)
-    found = depth_analyses.perplexities(records)
+    records, notes = _of_benchmarks_with(runs, petty2023.final_perplexity)
+    found = petty2023.perplexities(records)
     rows = [(name, one.depth, one.ratio, one.perplexity, one.relative) for name, ones in found.items() for one in ones]
 
     def lines(x: str, y: str) -> list[Line]:
@@ -189,17 +188,17 @@ def perplexity_depth(runs: Runs) -> Finding:
 
 def generalization_depth(runs: Runs) -> Finding:
     """Petty et al. 2023, Figure 4."""
-    records, notes = _fine_tuned(runs, depth_analyses.on_test)
-    found = depth_analyses.generalization(records)
+    records, notes = _fine_tuned(runs, petty2023.on_test)
+    found = petty2023.generalization(records)
     return _against_depth("generalization-depth", found, "accuracy on test", notes)
 
 
 def _of_benchmarks_with(runs: Runs, what: Callable[[Record], object]) -> tuple[list[Record], list[str]]:
     """The runs on benchmarks whose runs have what the analysis needs, and a line that names the other benchmarks."""
     records = _records(runs)
-    deep = [record for record in records if depth_analyses.has_depth(record)]
-    flat = [record for record in records if not depth_analyses.has_depth(record)]
-    records, others = depth_analyses.of_benchmarks_with(deep or records, what)
+    deep = [record for record in records if petty2023.has_depth(record)]
+    flat = [record for record in records if not petty2023.has_depth(record)]
+    records, others = petty2023.of_benchmarks_with(deep or records, what)
     names = ", ".join(f"{benchmark} ({len(ones)} run{'s' * (len(ones) > 1)})" for benchmark, ones in others.items())
     notes = [f"left out, as they lack what this analysis needs: {names}"] if others else []
     return records, _left_out(flat if deep else [], "of models without one depth") + notes
@@ -208,7 +207,7 @@ def _of_benchmarks_with(runs: Runs, what: Callable[[Record], object]) -> tuple[l
 def _fine_tuned(runs: Runs, what: Callable[[Record], object]) -> tuple[list[Record], list[str]]:
     """The runs that were fine-tuned from final weights, and lines that name the others."""
     records, passed_over = _of_benchmarks_with(runs, what)
-    records, left = depth_analyses.from_final_weights(records)
+    records, left = petty2023.from_final_weights(records)
     return records, passed_over + _left_out(left, "fine-tuned from weights of a step")
 
 
@@ -224,9 +223,9 @@ def equal_loss(runs: Runs, loss: float | None = None) -> Finding:
     Args:
         loss: on validation; default: the smallest that all runs have. The paper's is 0.0002.
     """
-    records, notes = _fine_tuned(runs, depth_analyses.loss_and_accuracy)
-    loss = max(depth_analyses.lowest_losses(records)) if loss is None else loss
-    found = depth_analyses.at_equal_loss(records, loss)
+    records, notes = _fine_tuned(runs, petty2023.loss_and_accuracy)
+    loss = max(petty2023.lowest_losses(records)) if loss is None else loss
+    found = petty2023.at_equal_loss(records, loss)
     return _against_depth("equal-loss", found, f"accuracy on test at loss {loss:.3g}", notes)
 
 
@@ -245,8 +244,8 @@ def _against_depth(
 
 def lexical_structural(runs: Runs) -> Finding:
     """Petty et al. 2023, Figure 5."""
-    records, notes = _fine_tuned(runs, depth_analyses.lexical_structural)
-    found = depth_analyses.by_structure(records)
+    records, notes = _fine_tuned(runs, petty2023.lexical_structural)
+    found = petty2023.by_structure(records)
     rows = [
         (benchmark, cls, kind, *point)
         for benchmark, by in found.items() for cls, kinds in by.items()
@@ -280,11 +279,11 @@ def matched_perplexity(runs: Runs, recipe: str = "recipes/petty2023/cogs.yaml") 
     tuned = [one for _, one in runs if one.recipe.model.pretrained is not None]
     if not pretraining:
         raise UserError("no pretraining run among these: all have model.pretrained; give the pretraining runs too")
-    by_class = depth_analyses.classes(_records(pretraining))
+    by_class = petty2023.classes(_records(pretraining))
     folders = {id(record): folder for folder, record in pretraining}
     by_checkpoint: dict[Path, dict[str, list[Record]]] = {}
     for record in tuned:
-        depth_analyses.on_test(record)
+        petty2023.on_test(record)
         checkpoint = Path(record.recipe.model.pretrained or "").resolve()
         by_checkpoint.setdefault(checkpoint, {}).setdefault(benchmark_of(record), []).append(record)
     rows: list[Sequence[Any]] = []
@@ -292,8 +291,8 @@ def matched_perplexity(runs: Runs, recipe: str = "recipes/petty2023/cogs.yaml") 
     # class and benchmark -> layers of the reference -> a point for each model
     accuracies: dict[tuple[str, str], dict[int, list[tuple[float, float]]]] = {}
     matched = set()
-    for name, matches in depth_analyses.matched_perplexity(_records(pretraining)).items():
-        by_depth = {depth_analyses.size(record, "num_hidden_layers"): record for record in by_class[name]}
+    for name, matches in petty2023.matched_perplexity(_records(pretraining)).items():
+        by_depth = {petty2023.size(record, "num_hidden_layers"): record for record in by_class[name]}
         for match in matches:
             record = by_depth[match.depth]
             folder = folders[id(record)]
@@ -305,7 +304,7 @@ def matched_perplexity(runs: Runs, recipe: str = "recipes/petty2023/cogs.yaml") 
                 continue
             checkpoint = folder / (MODEL if match.step == record.steps else f"step-{match.step}")
             matched.add(checkpoint.resolve())
-            ends = depth_analyses.ends_by_benchmark(by_checkpoint.get(checkpoint.resolve(), {}))
+            ends = petty2023.ends_by_benchmark(by_checkpoint.get(checkpoint.resolve(), {}))
             rows += [(*row, *end) for end in ends.items() or ((None, None),)]
             for benchmark, accuracy in ends.items():
                 references = accuracies.setdefault((name, benchmark), {})
@@ -317,7 +316,7 @@ def matched_perplexity(runs: Runs, recipe: str = "recipes/petty2023/cogs.yaml") 
     panels = []
     for name, records in by_class.items():
         lines = [
-            Line(_layers(depth_analyses.size(record, "num_hidden_layers")), curve(record, "validation", "perplexity"))
+            Line(_layers(petty2023.size(record, "num_hidden_layers")), curve(record, "validation", "perplexity"))
             for record in records
         ]
         panels.append(Panel(f"{name}, pretraining", STEP, "validation perplexity", lines, log_y=True, smooth=True))
@@ -342,14 +341,14 @@ def ranks(runs: Runs) -> Finding:
     folders = {id(record): folder for folder, record in runs}
     rows, panels = [], []
     effective: dict[str, list[Line]] = {}
-    for name, records in depth_analyses.classes(_records(runs)).items():
+    for name, records in petty2023.classes(_records(runs)).items():
         curves: dict[str, list[Line]] = {}
         points: dict[str, list[tuple[float, float]]] = {}
         for record in records:
             depth, width, inner = (
-                depth_analyses.size(record, key) for key in ("num_hidden_layers", "hidden_size", "intermediate_size")
+                petty2023.size(record, key) for key in ("num_hidden_layers", "hidden_size", "intermediate_size")
             )
-            for one in depth_analyses.ranks(folders[id(record)]):
+            for one in petty2023.ranks(folders[id(record)]):
                 rows.append((name, depth, width / inner, one.projection, one.full, one.effective))
                 curves.setdefault(one.projection, []).append(Line(_layers(depth), one.cumulative))
                 points.setdefault(one.projection, []).append((depth, one.effective))

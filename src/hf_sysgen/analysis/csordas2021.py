@@ -273,7 +273,7 @@ def benchmark_of(record: Record) -> str:
 
 
 def accuracies(records: Sequence[Record], split: str) -> list[float]:
-    """Of the final weights, on all examples of a split. Raises UserError: a run has none."""
+    """The accuracies of the final weights, on all examples of a split. Raises UserError: a run has none."""
     for record in records:
         if split not in record.splits or record.splits[split].accuracy is None:
             raise UserError(f"{record.title}: no accuracy of {split}")

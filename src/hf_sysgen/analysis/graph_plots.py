@@ -156,7 +156,7 @@ def _draw_query(axes: Any, graph: QueryGraph, other: QueryGraph, places: dict[st
         shared = other.types.get(node, frozenset())
         for number, kind in enumerate(sorted(graph.types.get(node, frozenset()))):
             shade = GREY if kind in shared else colour
-            # outside the circle
+            # the text is outside the circle
             outside = place[1] + (0.14 + 0.09 * number) * (1 if place[1] > 0 else -1)
             axes.text(place[0], outside, kind, fontsize=6.5, color=shade, ha="center",
                       va="center", zorder=3, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4})  # fmt: skip

@@ -126,7 +126,7 @@ def _cell(record: Record) -> dict[str, Any]:
     """Dotted key -> values that the runs of a cell share over seeds."""
     fields = {f"model.{key}": value for key, value in record.pretrained_fields.items()} | record.recipe.flat()
     if record.recipe.evaluation.early_stopping is None:
-        # also if epochs end a run
+        # epochs may end a run before the recipe's steps
         fields["training.max_steps"] = record.steps
     if (pretrained := record.recipe.model.pretrained) is not None:
         fields["model.pretrained"] = _came_from(pretrained)
@@ -139,7 +139,7 @@ def _came_from(pretrained: str) -> str:
     try:
         file, cell = read_record(folder.parent / RESULTS).cell_key
     except UserError:
-        # weights of elsewhere; the same folder may have another path
+        # these weights have no record; the same folder may have another path
         return os.path.relpath(folder)
     return f"{folder.name} of {file} ({cell})"
 
@@ -281,7 +281,7 @@ def with_weights(record: Record) -> Curve:
     known = dict(curve(record, "validation", "perplexity"))
     final = record.splits["validation"].perplexity if "validation" in record.splits else None
     if final is not None:
-        # `training.eval_steps` need not divide the steps
+        # the last step need not be a multiple of `training.eval_steps`
         known[record.steps] = final
     kept = {*record.recipe.training.kept_steps, max(known)}
     return [(step, known[step]) for step in sorted(kept & known.keys())]

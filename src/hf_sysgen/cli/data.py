@@ -22,14 +22,14 @@ app = typer.Typer(
     help="Benchmarks: what there is, what each split tests, prepare, check.",
 )
 
-# examples of a config that --all leaves out: it would be downloaded for days
+# `--all` leaves out configs with more examples, because their download takes days
 MANY = 10_000_000
 
 Name = Annotated[str, typer.Argument(help="a benchmark, see `hf-sysgen list benchmarks`")]
 OptionalName = Annotated[str | None, typer.Argument(help="a benchmark, see `hf-sysgen list benchmarks`")]
 Config = Annotated[str | None, typer.Argument(help="one of its configs; default: all of them")]
 All = Annotated[bool, typer.Option("--all", help="all benchmarks, except configs with over 10 million examples")]
-# not a Path, which would take a slash from the address that C4 may have
+# this is no Path, because C4 may have an address, and a Path would remove one of its slashes
 DataDir = Annotated[str | None, typer.Option(help="folder with the benchmarks' files")]
 CacheDir = Annotated[Path | None, typer.Option(help="root of the cache; default: that of datasets")]
 
@@ -156,7 +156,7 @@ def quiet() -> Iterator[None]:
     import huggingface_hub.utils as hub
 
     with ExitStack() as stack:
-        # trying to would warn where the environment decides
+        # if the environment decides, an attempt to change it would warn
         if not sys.stderr.isatty() and huggingface_hub.constants.HF_HUB_DISABLE_PROGRESS_BARS is None:
             stack.enter_context(hub.disable_progress_bars())
         decided = datasets.config.HF_DATASETS_DISABLE_PROGRESS_BARS is not None

@@ -156,7 +156,7 @@ def predict(
 
     stdin: Any = sys.stdin
     if not texts and stdin is not None:
-        # so that a text that is not UTF-8 is refused later, where its number is known
+        # a text that is not UTF-8 is then refused later, where its number is known
         stdin.reconfigure(errors="surrogateescape")
         texts = [line.rstrip("\n") for line in stdin]
     checkpoint = DEFAULT if checkpoint is None else checkpoint

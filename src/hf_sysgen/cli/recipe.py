@@ -60,7 +60,7 @@ def fields_text(section: str | None = None) -> str:
             folder, _, word = field.key.rpartition(".")
             if folder != ("" if name == top else name):
                 continue
-            # what only one kind of a section has stands below that kind
+            # a field that only one kind of a section has stands below that kind
             chooses, indent = field.kind == field.type, "    " if field.kind and field.kind != field.type else "  "
             facts = field.type if chooses else f"{_values(field)}; changes {field.changes}"
             lines.append(f"{indent}{word}: {facts}")

@@ -19,7 +19,7 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.trainer_fields import check_trainer_fields
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import UserError, shorten
-from hf_sysgen.model_types import is_other, writer_of
+from hf_sysgen.model_types import is_transformers_model, text_auto_class
 from hf_sysgen.models import MODELS
 
 
@@ -39,7 +39,7 @@ def check_recipe(recipe: Recipe) -> Recipe:
     task = _task_of(recipe)
     flat = recipe.flat()
     if recipe.evaluation.early_stopping is not None:
-        # it is flat only where it is null
+        # `flat` has this key only if it is null, and otherwise its fields
         flat["evaluation.early_stopping"] = recipe.evaluation.early_stopping.model_dump()
     for field in FIELDS:
         if field.tasks and task not in field.tasks and flat.get(field.key, field.default) != field.default:
@@ -112,7 +112,7 @@ def _check_data(recipe: Recipe, config_class: Any, task: str) -> None:
         raise RecipeError("model.revision has no effect without model.pretrained; remove it", "model.revision")
     if recipe.peft is not None and model.pretrained is None:
         raise RecipeError("peft: adapters need a pretrained model; set model.pretrained", "peft")
-    if recipe.in_context is not None and not is_other(model.type):
+    if recipe.in_context is not None and not is_transformers_model(model.type):
         raise RecipeError(
             f"in_context: model.type={model.type} cannot be evaluated with examples in the prompt; set "
             "model.pretrained to a model of transformers",
@@ -121,7 +121,7 @@ def _check_data(recipe: Recipe, config_class: Any, task: str) -> None:
     if recipe.in_context is not None and recipe.peft is not None:
         raise RecipeError("peft has no effect with in_context, which trains nothing; remove it", "peft")
     if data.prompt is not None:
-        if not is_other(model.type):
+        if not is_transformers_model(model.type):
             raise RecipeError(
                 f"data.prompt has no effect on model.type={model.type}, which reads the input as it is; remove it",
                 "data.prompt",
@@ -145,7 +145,7 @@ def _check_data(recipe: Recipe, config_class: Any, task: str) -> None:
 
 def _check_pretrained(recipe: Recipe, task: str) -> None:
     able = [config.model_type for config, classes in MODELS.items() if AutoModelForCausalLM in classes]
-    known = recipe.model.type in able or is_other(recipe.model.type)
+    known = recipe.model.type in able or is_transformers_model(recipe.model.type)
     if not known or task != "seq2seq":
         why = f"data.benchmark={recipe.data.benchmark}" if known else f"model.type={recipe.model.type}"
         raise RecipeError(
@@ -153,7 +153,7 @@ def _check_pretrained(recipe: Recipe, task: str) -> None:
             f"benchmarks from text to text, not for {why}; remove it",
             "model.pretrained",
         )
-    if recipe.training.label_smoothing_factor and writer_of(recipe.model.type) is AutoModelForCausalLM:
+    if recipe.training.label_smoothing_factor and text_auto_class(recipe.model.type) is AutoModelForCausalLM:
         key = "training.label_smoothing_factor"
         raise RecipeError(f"{key} does not go with model.type={recipe.model.type}, a decoder; use 0", key)
     if recipe.data.tokenization != "words":

@@ -51,7 +51,7 @@ def _parts(section: type[Section], prefix: str = "") -> Iterator[tuple[str, Fiel
 
 
 _PARTS = list(_parts(Sections))
-# of sections that come in kinds: the field that says which, and the kinds by its value
+# section with several kinds -> the field that names the kind -> its value -> the kind's class
 KINDS: dict[str, dict[str, dict[str, type[Section]]]] = {
     key: {name: {get_args(one.model_fields[name].annotation)[0]: one for one in kinds}}
     for key, info, kinds in _PARTS
@@ -107,13 +107,13 @@ def _words(annotation: Any) -> str:
 
 
 FIELDS: tuple[FieldNote, ...] = tuple(_declared())
-# fields and sections that came after runs had been recorded, with their defaults
+# fields and sections that were added after the first runs were recorded -> their defaults
 _ADDED: dict[str, Any] = {key: info.default for key, info, _ in _PARTS if _note(info).added} | {
     one.key: one.default for one in FIELDS if one.added
 }
 BY_KEY: dict[str, FieldNote] = {one.key: one for one in FIELDS}
-# what fields of a model's config and other ones of Seq2SeqTrainingArguments change, the first pattern that fits; all
-# others change the result
+# what other fields of a model's config or of Seq2SeqTrainingArguments change. The first pattern that fits counts;
+# without one, the field changes the result
 UNDECLARED: tuple[tuple[str, Change], ...] = (
     ("model.length_buckets", "rounding"),
     ("model.triangular_implementation", "rounding"),

@@ -17,8 +17,8 @@ from hf_sysgen.config.sections import Paper
 from hf_sysgen.errors import did_you_mean, shorten
 
 BASE = "base"
-# the longest text of YAML that is read, in characters, and the most values, where an alias counts as all that it
-# repeats: many times what any recipe has, and read in a second
+# limits of a YAML text: its characters, and its values, where an alias counts as all values that it repeats. Every
+# recipe is far below them, and a text of this size is read in a second
 LONGEST_TEXT, MOST_VALUES = 100_000, 20_000
 
 
@@ -84,7 +84,7 @@ def _as_cell(recipe: Recipe, original: Recipe | None, overrides: Mapping[str, An
     if not another:
         return recipe
     sections = recipe.to_dict()
-    # `metric`, which is never null, is what the run is measured in, as before
+    # `metric` stays: it is never null, and the run is measured in the same unit
     numbers = [name for name, info in Paper.model_fields.items() if info.default is None]
     sections["paper"] |= {name: None for name in numbers if f"paper.{name}" not in given}
     return build_recipe(sections, recipe.file, another)
@@ -138,7 +138,7 @@ def _resolved(path: Path, known_fields: Any = None, above: tuple[Path, ...] = ()
     try:
         base_path = (path.parent / name).resolve(strict=True)
     except (OSError, ValueError, RuntimeError) as error:
-        # also names that no file can have, and circles of links
+        # the other errors are for names that no file can have, and for circles of links
         raise RecipeError(f"{BASE}: there is no file {path.parent / name}", BASE) from error
     if base_path in (*above, path.resolve()):
         raise RecipeError(f"{BASE}: {name} starts from this file itself", BASE)
@@ -208,7 +208,7 @@ def read_yaml(path: Path, what: str = "recipe") -> dict[str, Any]:
     """
     try:
         with path.open(encoding="utf-8") as file:
-            # which may be endless, as a device is
+            # the file may be endless, e.g. a device
             text = file.read(LONGEST_TEXT + 1)
     # a name that no file can have is a ValueError
     except (OSError, ValueError) as error:
@@ -240,7 +240,7 @@ def parse_yaml(text: str, where: str) -> Any:
     if len(text) > LONGEST_TEXT:
         raise RecipeError(f"{where}: is longer than {LONGEST_TEXT:,} characters, which no recipe needs")
     try:
-        # only then a value can stand for others
+        # only aliases, which begin with `*`, repeat values
         if "*" in text and _values(YAML(typ="safe", pure=True).compose(text), {}) > MOST_VALUES:
             raise RecipeError(f"{where}: its aliases make more than {MOST_VALUES:,} values, which no recipe needs")
         return YAML(typ="safe", pure=True).load(text)

@@ -13,7 +13,7 @@ from hf_sysgen.config.io import parse_yaml
 from hf_sysgen.errors import shorten
 from hf_sysgen.files import read_whole, write_atomic
 
-# old key -> dotted key; what is not here and has no rule below is a field of the model
+# old key -> dotted key; other keys without a rule below are fields of the model
 KEYS = {
     "model": "model.type",
     "pretrained": "model.pretrained",
@@ -113,7 +113,7 @@ def migrated_values(flat: Mapping[str, Any], whole: bool = False) -> dict[str, A
         ((name, by_value),) = kinds.items()
         kind = by_value.get(values.get(f"{section}.{name}", ""))
         if kind is not None:
-            # what the kind has no use for had its default
+            # fields that this kind does not have were at their defaults
             values = {
                 key: value
                 for key, value in values.items()
@@ -131,7 +131,7 @@ def _migrated(key: str, value: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     if key == "optimizer":
         return {dotted: OPTIMIZERS[value]}
     if key == "momentum":
-        # 0 under Adam
+        # Adam's runs have 0 here
         return {dotted: f"momentum={value},nesterov=true"} if value else {}
     if key == "precision":
         return {f"training.{name}": value == name for name in ("bf16", "fp16") if value in (name, "fp32")}

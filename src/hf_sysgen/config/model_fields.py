@@ -15,7 +15,7 @@ from hf_sysgen.config.fields import FIELDS
 from hf_sysgen.config.recipe import Recipe, build_recipe, unknown_key
 from hf_sysgen.errors import did_you_mean, one_line, shorten
 from hf_sysgen.extensions import EXTENSIONS_VARIABLE
-from hf_sysgen.model_types import config_class_of, is_other
+from hf_sysgen.model_types import config_class_of, is_transformers_model
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.models.checked_config import CheckedConfig
 
@@ -36,7 +36,7 @@ def own_fields(config_class: Any) -> set[str]:
 
 
 def known_fields(model_type: str) -> set[str]:
-    """As `own_fields`, by model type; none for an unknown one."""
+    """The `own_fields` of a model type; none for an unknown one."""
     return own_fields(CONFIGS[model_type]) if isinstance(model_type, str) and model_type in CONFIGS else set()
 
 
@@ -77,7 +77,7 @@ def with_type(recipe: Recipe) -> Recipe:
             "hub id with the model's config, safetensors and tokenizer",
             "model.pretrained",
         ) from error
-    if not isinstance(found, str) or (found not in CONFIGS and not is_other(found)):
+    if not isinstance(found, str) or (found not in CONFIGS and not is_transformers_model(found)):
         raise RecipeError(
             f"model.pretrained={shorten(name)}: is a {shorten(found)}, and neither this package nor transformers has a "
             "model of that type that writes text without code of the checkpoint's own",
@@ -91,7 +91,7 @@ def with_type(recipe: Recipe) -> Recipe:
 def checked_config_class(recipe: Recipe) -> Any:
     """The config class of the recipe's model type. Raises RecipeError: there is no such type."""
     given = recipe.model.type
-    if given not in CONFIGS and not is_other(given):
+    if given not in CONFIGS and not is_transformers_model(given):
         raise RecipeError(
             f"model.type={shorten(given)} is no model{did_you_mean(given, CONFIGS)} Valid: "
             f"{', '.join(CONFIGS)}, those in the folder that {EXTENSIONS_VARIABLE} names, and beside model.pretrained "
@@ -131,7 +131,7 @@ def check_model_fields(recipe: Recipe, config_class: Any) -> None:
         raise RecipeError(
             "model.share_all_embeddings=true needs data.joint_vocabulary=true", "model.share_all_embeddings"
         )
-    # what the data decides is not known yet, but whether both sides are alike
+    # fields from the data are not known yet; only whether both sides are alike
     joint = recipe.data.joint_vocabulary and "source_vocab_size" in names_of(config_class)
     try:
         config_class(**fields, **({"vocab_size": 7, "source_vocab_size": 7} if joint else {}))
@@ -156,7 +156,7 @@ def _idle(recipe: Recipe, config_class: Any) -> dict[str, str]:
     return {
         key: other
         for key, (other, values) in table.items()
-        # what a checkpoint decides is not known
+        # fields from a checkpoint are not known
         if key in fields and (other in fields or recipe.model.pretrained is None)
         and fields.get(other, getattr(config_class, other)) in values
     }  # fmt: skip

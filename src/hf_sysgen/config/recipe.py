@@ -79,7 +79,7 @@ class Recipe(Sections):
             return self
         if key not in self._overrides:
             return self.replace(**{key: bf16})
-        # whose name has the `auto`, so that it is known before anything is measured
+        # the folder keeps the name with `auto`, which is known before the measurement
         settled = self.replace(**{key: bf16, "output_dir": str(self.run_dir)})
         settled._overrides[key] = bf16
         return settled
@@ -144,7 +144,7 @@ def last_word(key: str) -> str:
 
 def unknown_key(key: str, known: Iterable[str]) -> RecipeError:
     """Names what was probably meant: the same key in another section, or the one of its section most like it."""
-    # words alone are compared: the section is the same, or may be another one
+    # only the fields' own names are compared, because the section may be wrong too
     word, known = last_word(key), list(known)
     same = [one.key for one in FIELDS if last_word(one.key) == word and one.key != key]
     for keys in (same, known, [one.key for one in FIELDS]):
@@ -157,14 +157,14 @@ def unknown_key(key: str, known: Iterable[str]) -> RecipeError:
 def _explained(error: ValidationError, sections: Mapping[str, Any]) -> RecipeError:
     """The first problem in one line that names the key and what would be right."""
     problems = error.errors(include_url=False)
-    # unknown keys first: often one is a missing key, misspelt
+    # an unknown key comes first, because it is often a missing key, misspelt
     first = min(problems, key=lambda one: one["type"] != "extra_forbidden")
     place = [str(one) for one in first["loc"]]
     if place and place[0] in KINDS and len(place) > 1:
         # pydantic puts the kind of a section into the place too
         del place[1]
     if (field := ".".join(place[:-1])) in BY_KEY and field not in SECTIONS and isinstance(first["loc"][-1], str):
-        # and of a value that may have several types, the first of these
+        # pydantic also adds a type, if the value may have several
         del place[-1]
     key, kind, value = ".".join(place), first["type"], first["input"]
     if kind == "value_error" and "\n" in str(first["ctx"]["error"]):
@@ -188,13 +188,13 @@ def _explained(error: ValidationError, sections: Mapping[str, Any]) -> RecipeErr
     if kind == "union_tag_not_found":
         name = next(iter(KINDS[key]))
         known = [one.key for one in FIELDS if one.key.rpartition(".")[0] == key]
-        # first, as above: it may be the missing key, misspelt
+        # an unknown key comes first, as above
         for one in value if isinstance(value, Mapping) else ():
             if f"{key}.{one}" not in known:
                 return unknown_key(f"{key}.{one}", known)
         return RecipeError(f"{key}.{name} is missing; one of {', '.join(KINDS[key][name])}", f"{key}.{name}")
     if kind == "bool_type" and key in BY_KEY and BY_KEY[key].choices:
-        # true, false, and words
+        # the field accepts true, false and words
         return none_of(key, value, BY_KEY[key].type.split(" | "))
     if kind in ("literal_error", "union_tag_invalid"):
         if kind == "union_tag_invalid":

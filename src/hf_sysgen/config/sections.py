@@ -38,10 +38,10 @@ class Note:
 
 SEED, BITS, ROUNDING, NOTHING = Note("seed"), Note("bits"), Note("rounding"), Note("nothing")
 ADDED = Note(added=True)
-TEXT = Note(tasks=("seq2seq", "translation"))
+TEXT_TO_TEXT = Note(tasks=("seq2seq", "translation"))
 TRANSLATION = Note(tasks=("translation",))
 PRETRAINING = Note(tasks=("language_modeling",))
-# what has labels of its own: all but pretraining
+# the tasks with labels of their own: all but pretraining
 LABELS = tuple(task for task in get_args(Task) if task not in PRETRAINING.tasks)
 LABELED = Note(tasks=LABELS)
 
@@ -117,11 +117,11 @@ class Data(Section):
     """Its config."""
     data_dir: Annotated[str | None, NOTHING] = None
     """Folder with the upstream files; null to find them as `load_benchmark` does."""
-    tokenization: Annotated[Literal["words", "characters", "bpe", "sentencepiece"], TEXT] = "words"
+    tokenization: Annotated[Literal["words", "characters", "bpe", "sentencepiece"], TEXT_TO_TEXT] = "words"
     """Words between spaces, characters (mathematics), or subwords learned from the training split (translation)."""
     subwords: Annotated[Count | None, TRANSLATION] = None
     """Number of merges of `bpe`, or of pieces of `sentencepiece`."""
-    joint_vocabulary: Annotated[bool, TEXT] = False
+    joint_vocabulary: Annotated[bool, TEXT_TO_TEXT] = False
     """Whether source and target share one vocabulary (COGS, PCFG SET) or have their own (SCAN, CFQ)."""
     source_start: Annotated[bool | None, Note(tasks=("seq2seq",))] = None
     """Whether each source starts with a start symbol; null follows the model's authors."""
@@ -132,7 +132,7 @@ class Data(Section):
     role_scheme: str | None = None
     """Roles of words for a role-filler model: a name of `role_schemes()` in hf_sysgen.data.text.roles, or a file
     (.yaml, .yml, .json); null makes each word its own role."""
-    train_eos: Annotated[bool, TEXT] = True
+    train_eos: Annotated[bool, TEXT_TO_TEXT] = True
     """Whether the end symbol is a label. Without it only the oracle-length evaluation makes sense (Newman et al.
     2020)."""
     tokenizer: Annotated[str | None, PRETRAINING] = None
@@ -227,7 +227,7 @@ class Training(Section):
     """Weight decay of all parameters, including biases and norms."""
     max_grad_norm: NotNegative = 0.0
     """Global L2 norm that gradients are clipped to; 0 for no clipping."""
-    label_smoothing_factor: Annotated[Fraction, TEXT] = 0.0
+    label_smoothing_factor: Annotated[Fraction, TEXT_TO_TEXT] = 0.0
     """Weight of the uniform distribution over the vocabulary in the loss."""
     bf16: bool | Literal["auto"] = False
     """Autocast to bfloat16. Evaluation is always in float32. `auto` measures at a run's start whether that is faster on
@@ -376,7 +376,7 @@ class InContext(Section):
     """Whether decoding allows only words that occur in the benchmark's targets."""
 
 
-# what a recipe without training has in its place; it has no effect
+# a recipe without training has these sections, without effect
 UNTRAINED: dict[str, dict[str, Any]] = {
     "batches": {"sampling": "epochs", "size": 1},
     "training": {"max_steps": 0, "learning_rate": 1.0, "eval_steps": None, "report_to": "none"},

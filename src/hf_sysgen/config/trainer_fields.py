@@ -99,8 +99,8 @@ def _adapter(name: str) -> TypeAdapter[Any]:
 
 @functools.cache
 def _choices(name: str) -> list[str]:
-    """The words that a field's value is one of, or several, between blanks or as a list; none where it is any text."""
-    # those that transformers does not declare with the field
+    """The words that a field accepts, one or several (a list, or separated by spaces); none if it accepts any text."""
+    # transformers does not declare the choices of these fields
     if name == "report_to":
         return ["none", "all", *INTEGRATION_TO_CALLBACK]
     if name == "fsdp":
@@ -108,7 +108,7 @@ def _choices(name: str) -> list[str]:
     if name == "torch_compile_backend":
         return [one.value.lower() for one in DynamoBackend]
     if name == "torch_compile_mode":
-        # its import takes seconds
+        # this import takes seconds
         from torch._inductor import list_mode_options
 
         return list(list_mode_options())

@@ -148,7 +148,7 @@ def edge_cogs(state_dict: StateDict, config: Mapping[str, Any]) -> Translated:
     largest = 16
     ours = EdgeTransformerConfig(
         **_edge_fields(config, "edge_cogs"),
-        # whatever their option says, their layers are not shared (cogs/model.py:240-241)
+        # their layers are not shared, although they have an option for it (cogs/model.py:240-241)
         share_layers=False,
         attention_bias=True,
         input_form="sequence",

@@ -124,7 +124,7 @@ def fairseq_sag(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTr
         pad_token_id=PAD,
         eos_token_id=EOS,
         decoder_start_token_id=EOS,
-        # not used without a span
+        # a model without a span does not use it
         attention_span=derived["span"] if model_class in WITH_SPAN else 1,
     )
     model = model_class(ours_config)
@@ -163,6 +163,6 @@ def fairseq_sag(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTr
             if not torch.equal(state_dict[shared[0]], state_dict[name]):
                 flag = "share_all_embeddings" if share_all else "share_decoder_input_output_embed"
                 raise ValueError(f"family 'fairseq_sag': {flag} is set, but {name} is not equal to {shared[0]}")
-        # stored under each name, or only under the first
+        # fairseq stores the table under each name, or only under the first
         ours["lm_head.weight"] = ours["model.decoder.embed_tokens.weight"]
     return model, ours

@@ -63,7 +63,7 @@ def onnx_program(model: Any) -> tuple[Any, list[str], list[str]]:
             dict.fromkeys(range(1 if name == "query" else tensor.dim()), Dim.DYNAMIC) for name, tensor in inputs.items()
         )
         with warnings.catch_warnings():
-            # of the exporter's own code
+            # the exporter warns of its own code
             warnings.simplefilter("ignore")
             program = torch.onnx.export(
                 Positional(model, list(inputs), outputs), tuple(inputs.values()), dynamo=True,

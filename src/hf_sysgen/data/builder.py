@@ -19,11 +19,11 @@ from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo, unknown_name_error
 from hf_sysgen.errors import causes, is_disk_full, one_line
 from hf_sysgen.files import first_difference_from_manifest, is_complete, write_manifest
 
-# no permission for a folder, or a file in its place
+# errors of a folder without permission, or with a file in its place
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
 
 
-TEXT, INT = datasets.Value("string"), datasets.Value("int32")
+STRING, INT32 = datasets.Value("string"), datasets.Value("int32")
 # the number of each example in its split, and its columns
 Examples: TypeAlias = Iterator[tuple[int, dict[str, Any]]]
 # up to this size, in bytes, prepared data is compared with its checksums at each load, in under a second
@@ -73,10 +73,10 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
 
     BENCHMARK: ClassVar[BenchmarkInfo]
     # column -> its type
-    FEATURES: ClassVar[Mapping[str, Any]] = {"input": TEXT, "target": TEXT}
+    FEATURES: ClassVar[Mapping[str, Any]] = {"input": STRING, "target": STRING}
     # whether the data is streamed, because it is too large to prepare
     STREAMED: ClassVar[bool] = False
-    # what `category` says in the compositional test, where it names generalization cases
+    # values of `category` in the compositional test, if they name generalization cases
     CASES: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
@@ -91,7 +91,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         self._sources_cache_dir = cache_dir
         self._files: dict[str, str] | None = None
         self._unread: dict[str, list[Any]] = {}
-        # otherwise `datasets` replaces `open` and `Path` in these modules, for streaming, and imports scipy
+        # without this, `datasets` replaces `open` and `Path` in these modules, for streaming, and imports scipy
         for builder in type(self).__mro__:
             if issubclass(builder, BenchmarkBuilder):
                 vars(sys.modules[builder.__module__])["_patched_for_streaming"] = True

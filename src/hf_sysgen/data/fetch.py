@@ -159,7 +159,7 @@ def _digest(path: Path, opener: Callable, kind: str) -> tuple[int, str]:
     return _digest_of(path, opener, kind, (now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns))
 
 
-# each file of an archive asks for the archive
+# cached, because each file of an archive asks for the archive
 @functools.lru_cache
 def _digest_of(path: Path, opener: Callable, kind: str, state: tuple[int, ...]) -> tuple[int, str]:
     """As `_digest`; a file is read again only if it has changed."""
@@ -197,7 +197,7 @@ def _entry(source: Source, cache_dir: Dir) -> Path:
         import datasets
 
         cache_dir = datasets.config.HF_DATASETS_CACHE
-    # without a known digest of the content, the digest of the address; the members of an archive share one
+    # without a known digest of the content, address and path decide: the members of an archive share the address
     key = source.checksum or f"url-{hashlib.sha256(f'{source.url} {source.path}'.encode()).hexdigest()}"
     return Path(cache_dir).expanduser() / "downloads" / f"{key}-{Path(source.path).name}"
 
@@ -257,14 +257,14 @@ def _fill(source: Source, path: Path, cache_dir: Dir, data_dir: Dir) -> None:
             )
         _check(source, path, open, advice, cache_dir)
     except (OSError, DataError) as error:
-        # what came of it is the beginning for the next attempt, unless the disk is full or the content is wrong
+        # the next attempt continues this part, unless the disk is full or the content is wrong
         broken_off = resumable and not isinstance(error, (OSError, DamagedData))
         if broken_off and path.is_file() and path.stat().st_size:
             raise
         path.unlink(missing_ok=True)
         if not (resumed and isinstance(error, DataError)):
             raise
-        # the beginning from an earlier process was another file's
+        # the part from an earlier process was another file's
         _fill(source, path, cache_dir, data_dir)
 
 

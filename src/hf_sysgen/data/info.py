@@ -26,7 +26,7 @@ from hf_sysgen.errors import did_you_mean, one_line
 
 FILE = "info.yaml"
 GITHUB = "https://raw.githubusercontent.com"
-# of a split other than `train`: drawn like it; the compositional (generalization) test, or drawn like that; neither
+# a split other than `train` is drawn like `train`, is the compositional test or drawn like that test, or is neither
 SplitKind = Literal["in_distribution", "compositional", "other"]
 # seq2seq: text to text, scored by exact match; translation: scored by BLEU
 Task = Literal[
@@ -349,8 +349,8 @@ def read_benchmarks(path: Path) -> dict[str, BenchmarkInfo]:
 def _document(path: Path) -> dict[str, Any]:
     text = path.read_text(encoding="utf-8")
     if path.is_relative_to(Path(__file__).parent):
-        # in C, ten times as fast, but YAML 1.1, and a key may be repeated: a test holds that the files of this package
-        # mean the same in both
+        # this reader is in C and ten times as fast, but reads YAML 1.1 with repeated keys: a test checks that our files
+        # mean the same to both readers
         return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError

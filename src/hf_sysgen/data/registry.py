@@ -111,7 +111,7 @@ def load_benchmark(
             cache that is full or has damaged data.
     """
     builder = benchmark_builder(name, config, data_dir=data_dir, cache_dir=cache_dir)
-    split = None if split is None else str(split)  # also a `datasets.Split`
+    split = None if split is None else str(split)  # it may be a `datasets.Split`
     builder.require_split(split, streaming or builder.STREAMED)
     if streaming:
         return builder.as_streaming_dataset(split)

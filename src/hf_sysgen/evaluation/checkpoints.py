@@ -21,7 +21,7 @@ from hf_sysgen.errors import UserError, one_line
 from hf_sysgen.evaluation.decoding import is_sysgen_model
 from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, prompts_of
 from hf_sysgen.files import COMPLETE, first_difference_from_manifest, read_whole
-from hf_sysgen.model_types import heads_of, is_other, writer_of
+from hf_sysgen.model_types import is_transformers_model, model_classes, text_auto_class
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.results.record import MODEL
 from hf_sysgen.zoo import zoo_folder, zoo_names
@@ -48,7 +48,7 @@ def load_checkpoint(path: str | Path) -> tuple[Seq2SeqLM, PreTrainedTokenizerFas
     Raises:
         UserError: a file is absent or cut short, or the model is of another type.
     """
-    model, tokenizer = read_checkpoint(path, writes=True)
+    model, tokenizer = read_checkpoint(path, require_text_to_text=True)
     if tokenizer is None:
         raise _missing(checkpoint_folder(path), "tokenizer.json")
     return _to_device(model), tokenizer
@@ -75,26 +75,26 @@ def _to_device(model: Any) -> Any:
 
 
 def read_checkpoint(
-    path: str | Path, writes: bool = False, revision: str | None = None, **options: Any
+    path: str | Path, require_text_to_text: bool = False, revision: str | None = None, **options: Any
 ) -> tuple[Any, PreTrainedTokenizerFast | None]:
     """
-    A model of this package with its head, or one of transformers that writes text, in evaluation mode, on the CPU; and
-    its tokenizer, if it has one. A tokenizer without a padding symbol pads with EOS, as masks tell padding. Only
-    safetensors are read, and only the packages' code runs, never the checkpoint's.
+    Load a model of this package with its head, or a text model of transformers, and its tokenizer, if it has one. The
+    model is in evaluation mode, on the CPU. A tokenizer without a padding symbol pads with EOS, because masks mark
+    padding. Only safetensors are read, and only the packages' code runs, never the checkpoint's.
 
     Args:
         path: the folder `model` of a run (or the run's folder itself), a model of the zoo, or "owner/name" on the hub.
-        writes: whether it must be a text-to-text model.
+        require_text_to_text: whether other models are refused.
         revision: of a model of the hub; None for the newest.
         options: for `from_pretrained`, including fields of the config; `dtype` is float32 by default.
 
     Raises:
-        UserError: a file is missing or truncated, the model is of another package, or `writes` is set and it is not
-            text-to-text.
+        UserError: a file is missing or truncated, the model is of another package, or it is not text-to-text and
+            `require_text_to_text` is set.
     """
     folder = checkpoint_folder(path, revision)
-    name, model_class, is_writer = _class_of(folder)
-    if writes and not is_writer:
+    name, model_class, is_text_to_text = _class_of(folder)
+    if require_text_to_text and not is_text_to_text:
         raise UserError(
             f"{folder / 'config.json'}: the model is a {name}, which is not text-to-text; its scores are in the "
             "results.json of its run"
@@ -122,15 +122,15 @@ def read_checkpoint(
     tokenizer = _tokenizer_of(folder) if (folder / "tokenizer.json").exists() or not own else None
     for kind, said in _UNLIKE.items():
         if kind == "unexpected_keys" and not own:
-            # which many checkpoints of the hub have
+            # many checkpoints of the hub have weights that their config does not describe
             continue
-        # of another size: name, and both shapes
+        # an entry is a name, or for another size the name and both shapes
         if names := sorted(one if isinstance(one, str) else one[0] for one in report[kind]):
             raise UserError(f"{folder}: model.safetensors {said} {', '.join(names[:5])}; copy the whole folder again")
     if tokenizer is not None and tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     if tokenizer is not None and not own:
-        # blanks are part of the answers
+        # the spaces of an answer must stay
         tokenizer.clean_up_tokenization_spaces = False
         # a config may have several end symbols, or none
         model.config.eos_token_id, model.config.pad_token_id = tokenizer.eos_token_id, tokenizer.pad_token_id
@@ -234,21 +234,21 @@ def _class_of(folder: Path) -> tuple[str, Any, bool]:
             raise ValueError("architectures is no list of names")
     except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise UserError(f"{config}: cannot be read: {error}") from error
-    if not isinstance(model_type, str) or not (model_type in CONFIGS or is_other(model_type)):
+    if not isinstance(model_type, str) or not (model_type in CONFIGS or is_transformers_model(model_type)):
         raise UserError(f"{config}: model_type is {unknown_model_type(model_type)}")
-    heads = heads_of(model_type)
-    writes_with = writer_of(model_type)
-    writer = heads.get(writes_with)
-    if is_other(model_type):
-        # whatever head it has been saved with
-        return writer.__name__, writer, True
+    by_auto_class = model_classes(model_type)
+    auto_class = text_auto_class(model_type)
+    text_model = by_auto_class.get(auto_class)
+    if is_transformers_model(model_type):
+        # transformers loads it with this head, whichever one it was saved with
+        return text_model.__name__, text_model, True
     # a copy for `transformers serve` names the Auto class
-    if writer is not None and architectures in ([], [writes_with.__name__]):
-        return writer.__name__, writer, True
-    for classes in heads.values():
+    if text_model is not None and architectures in ([], [auto_class.__name__]):
+        return text_model.__name__, text_model, True
+    for classes in by_auto_class.values():
         for model_class in classes if isinstance(classes, tuple) else (classes,):
             if [model_class.__name__] == architectures:
-                return model_class.__name__, model_class, model_class is writer
+                return model_class.__name__, model_class, model_class is text_model
     return " ".join(architectures) or model_type, None, False
 
 
@@ -276,7 +276,7 @@ def local_folder(name: str | Path, revision: str | None = None) -> Path:
         UserError: it is none of these, or cannot be downloaded.
     """
     if name == "":
-        # an empty path is the current folder
+        # an empty path would mean the current folder
         raise UserError(
             f"the checkpoint's name is empty; give a run's folder, a model of the zoo ({', '.join(zoo_names())}) or "
             "owner/name on the hub"
@@ -286,7 +286,7 @@ def local_folder(name: str | Path, revision: str | None = None) -> Path:
     if not is_hub_id(name):
         return Path(name)
     try:
-        # beside tokenizer.json, files that a tokenizer can be made from; some models have their weights twice
+        # without tokenizer.json, a tokenizer is made from other files; some repositories have the weights twice
         wanted, twice = ["*.json", "*.safetensors", "*.model", "*.txt"], ["*/*", "consolidated*"]
         return Path(snapshot_download(str(name), revision=revision, allow_patterns=wanted, ignore_patterns=twice))
     # errors of the hub and of the layers below: no such host, refused, timed out, offline
@@ -314,7 +314,7 @@ def encoded_sources(model: Any, tokenizer: PreTrainedTokenizerFast, texts: list[
     """Ids of texts as the model reads them. Errors as `encode_sources`."""
     if is_sysgen_model(model):
         encoded = encode_sources(tokenizer, texts, source_ids(model))
-        # of a decoder the separator; older ones have it in the tokenizer
+        # a decoder's template adds a separator; in older checkpoints the tokenizer adds it
         template = getattr(model.config, TEMPLATE_FIELD, None) or INPUT
         behind = tokenizer(template.replace(INPUT, ""), add_special_tokens=False)["input_ids"]
         return [[*ids, *behind] for ids in encoded]
@@ -340,7 +340,7 @@ def predict(
         alone = not model.config.is_encoder_decoder
         side = "left" if alone else "right"
         batch = tokenizer.pad({"input_ids": encoded}, return_tensors="pt", padding_side=side).to(model.device)
-        # the output starts with the source, or with an encoder, with the start symbol, which is EOS too
+        # a decoder's output starts with the source, an encoder-decoder's with the start symbol, which is EOS too
         generated = model.generate(**batch, **options)[:, batch["input_ids"].shape[1] if alone else 1 :]
         ended = (generated == tokenizer.eos_token_id).any(dim=1).tolist()
         return tokenizer.batch_decode(generated, skip_special_tokens=True), ended

@@ -214,12 +214,12 @@ def read_prompt(
             **position_ids_from_mask(model, mask[: len(fed), :end], fed.shape[1]),
             past_key_values=cache,
             use_cache=True,
-            # only the last position of the source, and all positions after it
+            # logits are needed from the last position of the source on
             logits_to_keep=end - width + 1,
         )
 
     if not is_sysgen_model(model):
-        # whose layers may be of several kinds
+        # the layers of other models may be of several kinds
         return step, prompt, DynamicCache(config=model.config)
     layers: list = [PreallocatedLayer(width + num_steps) for _ in range(model.config.num_hidden_layers)]
     return step, prompt, Cache(layers=layers)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from hf_sysgen.evaluation.evaluate import Decoded
 
-# as lm-evaluation-harness puts them together: the answer follows a blank, and an empty line follows the answer
+# lm-evaluation-harness builds prompts like this: a space before the answer and an empty line after it
 PROMPT = "Input: {input}\nOutput:"
 BETWEEN_EXAMPLES = "\n\n"
 INPUT = "{input}"
@@ -70,14 +70,14 @@ class Prompts:
         for source, whole, target in zip(sources, joined, targets, strict=True):
             answer = whole[len(source) :]
             if whole[: len(source)] != source:
-                # the tokenizer writes the end of the prompt in another way before the target
+                # before the target, the tokenizer encodes the end of the prompt differently
                 answer = self.tokenizer(f" {target}", add_special_tokens=False)["input_ids"]
             answers.append([*answer, eos])
         return sources, answers
 
 
 def prompts_of(model: Any, tokenizer: PreTrainedTokenizerFast) -> Prompts:
-    """Of a loaded model of transformers, with the template that its config keeps."""
+    """The prompts of a loaded model of transformers, with the template in its config."""
     return Prompts(tokenizer, not model.config.is_encoder_decoder, getattr(model.config, TEMPLATE_FIELD, None))
 
 
@@ -91,7 +91,7 @@ def to_word_level(
     found = []
     for record in records:
         words, pieces = targets[record.row].split(), record.target_length
-        # a prediction of more pieces has not ended
+        # a prediction with more tokens than the reference has not ended
         ended = len(record.prediction) <= pieces
         exact = record.exact or (ended and str(tokenizer.decode(record.prediction)).split() == words)
         found.append(replace(record, exact=exact, target_length=len(words), tokens=pieces))

@@ -86,7 +86,7 @@ def summarize_split(
     records: Sequence[Translated], examples: Dataset, benchmark: str, config: str, name: str
 ) -> Metrics:
     """The metrics of a split of a benchmark, see `summarize_translations`."""
-    # of the pairs of noun and adjective that were held out
+    # the test split has pairs of noun and adjective that were held out
     pairs = examples["pairs"][:] if benchmark == "noun_adjective" and name == "test" else None
     return summarize_translations(records, examples["target"][:], bleu_setup(benchmark, config, name), pairs)
 
@@ -164,7 +164,7 @@ def _translated(model: Any, split: Any, rows: np.ndarray, tokenizer: PreTrainedT
     generated = model.generate(
         input_ids=source.to(model.device), attention_mask=mask.long().to(model.device), max_new_tokens=limit
     )
-    # the start, which is the end symbol, then a target up to its end
+    # a row has the start symbol, which is EOS, then the target up to its EOS
     hypotheses = [ids[: ids.index(tokenizer.eos_token_id)] for ids in ([*row, tokenizer.eos_token_id] for row in
                   generated[:, 1:].tolist())]  # fmt: skip
     return tokenizer.batch_decode(hypotheses)

@@ -193,10 +193,10 @@ def describe_model_type(model_type: str) -> str:
     model type. Raises UserError: no such model is known.
     """
     from hf_sysgen.evaluation.checkpoints import unknown_model_type
-    from hf_sysgen.model_types import is_other
+    from hf_sysgen.model_types import is_transformers_model
     from hf_sysgen.models import CONFIGS
 
-    if is_other(model_type):
+    if is_transformers_model(model_type):
         return f"the model type {model_type} of transformers"
     if model_type not in CONFIGS:
         raise UserError(f"the model is a {unknown_model_type(model_type)}")

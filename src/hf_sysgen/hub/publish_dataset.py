@@ -65,7 +65,7 @@ def publish_dataset(
             f"{name} is restricted: {benchmark.restriction} If you may publish it, pass --allow-restricted "
             "(allow_restricted=True)"
         )
-    # checked before minutes of preparation
+    # its arguments are checked before minutes of preparation
     repository = Repository(repo_id, "dataset", benchmark_tag(benchmark), private, collection, dry_run, folder, api)
     with tempfile.TemporaryDirectory(prefix="hf-sysgen-publish-") as staged, space_for("the parquet files", staged):
         counts = {}

@@ -191,11 +191,11 @@ def one_cell(records: Iterable[Record], where: Path) -> list[Record]:
 
 
 def _checkpoints(run: Path, earlier: bool) -> Iterator[Checkpoint]:
-    """Those of a run, by step; the last is its result."""
+    """The checkpoints of a run, by step; the last is its result."""
     record = read_record(run / RESULTS)
     last = run / MODEL if (run / MODEL).exists() else run
     if earlier:
-        # those that the run resumes from, and those that its recipe keeps
+        # a run resumes from `checkpoint-N`, and its recipe keeps `step-N`
         names = (re.fullmatch(r"(?:checkpoint|step)-(\d+)", path.name) for path in sorted(run.iterdir()))
         folders = {int(found[1]): run / found[0] for found in names if found}
         for step in sorted(folders):

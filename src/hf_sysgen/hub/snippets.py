@@ -28,7 +28,7 @@ class Use(NamedTuple):
 WRITE = """\
 generated = model.generate(**tokenizer([text], return_tensors="pt"))
 print(tokenizer.batch_decode(generated, skip_special_tokens=True)[0])"""
-# by the benchmark's task; `decoder`: of a model that writes a target after its prompt
+# task of a benchmark -> use; `decoder` is for a model that writes the target after its prompt
 USES = {
     "seq2seq": Use(
         "text-generation",
@@ -80,7 +80,7 @@ print("parent", outputs.parent_logits[0].argmax(-1).tolist())""",
         "token-classification",
         "AutoModelForTokenClassification",
         """\
-logits = model(**tokenizer(text, return_tensors="pt")).logits[0, :, :, 1:]  # of label 0, "no arc", nothing is wanted
+logits = model(**tokenizer(text, return_tensors="pt")).logits[0, :, :, 1:]  # label 0 is "no arc"
 heads = logits.amax(-1).argmax(-1).tolist()  # the best head of each word; a tree needs more
 labels = 1 + logits.argmax(-1)
 print([(head, model.config.id2label[int(labels[word, head])]) for word, head in enumerate(heads)][1:])""",
@@ -92,9 +92,9 @@ def is_decoder(record: Record) -> bool:
     """Whether the model writes on from its prompt, without an encoder."""
     from transformers import AutoModelForCausalLM
 
-    from hf_sysgen.model_types import writer_of
+    from hf_sysgen.model_types import text_auto_class
 
-    return writer_of(record.recipe.model.type) is AutoModelForCausalLM
+    return text_auto_class(record.recipe.model.type) is AutoModelForCausalLM
 
 
 def snippet(record: Record, benchmark: BenchmarkInfo, load: str) -> str:
@@ -104,9 +104,9 @@ def snippet(record: Record, benchmark: BenchmarkInfo, load: str) -> str:
         # the config of a model that is judged as it is has no template
         use = "decoder" if record.recipe.in_context is None else "language_modeling"
     auto_class = USES[use].auto_class
-    from hf_sysgen.model_types import is_other
+    from hf_sysgen.model_types import is_transformers_model
 
-    other = is_other(record.recipe.model.type)
+    other = is_transformers_model(record.recipe.model.type)
     is_graph = use == "relation_classification"
     # the models of this package need no code of the checkpoint's
     trust = "" if "hf_sysgen" in load or other else ", trust_remote_code=True"

@@ -14,7 +14,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from .dropout import dropout as apply_dropout
 from .linear import uniform_linear
 
-# numbers in float32 of the widest vector, AVX-512's
+# float32 numbers in the widest vector, that of AVX-512
 VECTOR = 16
 
 
@@ -46,7 +46,7 @@ def softmax(scores: torch.Tensor) -> torch.Tensor:
     """Softmax over keys, (B, H, Q, K), in float32 or wider."""
     keys, dtype = scores.shape[-1], torch.promote_types(scores.dtype, torch.float32)
     if scores.device.type == "cpu" and keys < VECTOR and not torch.compiler.is_compiling():
-        # PyTorch's own takes 7 to 15 times as long for an element where keys fill no vector
+        # PyTorch's softmax takes 7 to 15 times as long per element if the keys do not fill a vector
         padded = nn.functional.pad(scores, (0, VECTOR - keys), value=-torch.inf)
         return nn.functional.softmax(padded, dim=-1, dtype=dtype)[..., :keys]
     return nn.functional.softmax(scores, dim=-1, dtype=dtype)
@@ -78,7 +78,7 @@ class MultiHeadAttention(nn.Module):
         settings = config.stack_settings(is_decoder)
         self.config = config
         self.width = settings.hidden_size
-        # of the states that keys and values are made of
+        # width of the states that keys and values are made from
         self.memory_width = memory_width or self.width
         self.num_heads = settings.num_attention_heads
         self.head_dim = self.width // self.num_heads
@@ -102,7 +102,7 @@ class MultiHeadAttention(nn.Module):
         """(B, L, parts * E) -> `parts` tensors (B, H, L, D)."""
         batch, length, _ = projected.shape
         split = projected.view(batch, length, parts, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4)
-        # one copy for all parts, here, instead of one for each inside every batched product
+        # this is one copy for all parts, instead of one for each inside every batched product
         return split.contiguous().unbind(0)
 
     def read(

@@ -8,7 +8,7 @@ from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
 
 if TYPE_CHECKING:
-    # so that a checkpoint includes pipelines.py, which is imported only to build a pipeline
+    # a checkpoint thus includes pipelines.py, which is imported only to build a pipeline
     from .pipelines import SysgenPipeline as SysgenPipeline
 
 

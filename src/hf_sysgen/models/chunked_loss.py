@@ -31,7 +31,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             total -= scores.gather(1, index)[:, 0].masked_fill(~real, 0.0).sum()
             if with_gradients:
                 error = scores.exp_().scatter_add_(1, index, torch.full_like(index, -1, dtype=wide)).to(hidden.dtype)
-                # what is not to be learned is taken out where tensors are small
+                # positions without a target are removed here, where tensors are small
                 counted = real[:, None].to(hidden.dtype)
                 grad_hidden[start : start + chunk] = (error @ weight) * counted
                 states = states * counted
@@ -43,7 +43,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                     grad_weight += error.t() @ states
         if with_gradients:
             if grad_weight is None:
-                # there are no positions
+                # the batch has no positions
                 grad_weight = weight.new_zeros(weight.shape, dtype=wide)
             ctx.save_for_backward(grad_hidden, grad_weight)
         ctx.dtypes = hidden.dtype, weight.dtype
@@ -56,7 +56,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         if torch.compiler.is_compiling():
             grad_hidden, grad_weight = grad_hidden * grad, grad_weight * grad
         else:
-            # in place, for memory; a second pass back through the same graph is refused by autograd
+            # this is in place to save memory; autograd refuses a second backward pass through the same graph
             grad_hidden.mul_(grad), grad_weight.mul_(grad)
         return grad_hidden.to(ctx.dtypes[0]), grad_weight.to(ctx.dtypes[1]), None, None, None
 

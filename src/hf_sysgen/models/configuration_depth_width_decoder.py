@@ -106,7 +106,7 @@ class DepthWidthConfig(CheckedConfig):
 
     @property
     def num_parameters(self) -> int:
-        """Of the model with its head, embeddings included; counted without building it."""
+        """Parameters of the model with its head and embeddings, counted without building it."""
         width, tables = self.hidden_size, 1 if self.tie_word_embeddings else 2
         layer = 4 * width**2 + 3 * width * self.intermediate_size + 2 * width
         biases = self.num_attention_heads * self.relative_buckets if self.position_scheme == "relative_bias" else 0

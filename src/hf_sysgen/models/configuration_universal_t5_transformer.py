@@ -50,7 +50,7 @@ class UniversalT5TransformerConfig(CheckedConfig):
     is_gated_act = False
     scale_decoder_outputs = True
     initializer_factor = 1.0
-    # set in the copy that the decoder reads
+    # the copy that the decoder reads sets it to true
     is_decoder = False
 
     vocab_size: int = 179
@@ -86,7 +86,7 @@ class UniversalT5TransformerConfig(CheckedConfig):
         )
         self.check_heads()
         self.check_probabilities("dropout")
-        # the encoder has half of them for either direction, half of which are for one distance each
+        # the encoder has half of the buckets for either direction, and half of these are for one distance each
         if self.relative_attention_num_buckets < 4:
             raise ValueError(f"relative_attention_num_buckets={self.relative_attention_num_buckets} must be at least 4")
         if self.relative_attention_max_distance <= self.relative_attention_num_buckets // 2:

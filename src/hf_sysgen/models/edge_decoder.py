@@ -95,6 +95,6 @@ class EdgeDecoder(EdgePreTrainedModel):
             last = source + past + step
             edges = self.last_edges(inputs_embeds[:, step], source, last)
             edges = self.rounds(edges, None if mask is None else mask[:, : last + 1], None, past_key_values)
-            # from the last node come first the edges to nodes 0 ... last, then those to it from nodes 0 ...
+            # the edges of the last node are first those to nodes 0 ... last, then those from nodes 0 ...
             read.append(edges[:, last if loop else last + 1 + source])
         return BaseModelOutputWithPast(last_hidden_state=torch.stack(read, dim=1), past_key_values=past_key_values)

@@ -73,7 +73,7 @@ class GatedConvolution(nn.Module):
     def __init__(self, config, kernel_size: int):
         super().__init__()
         self.dropout = config.dropout
-        # variance is lost by half of the gates, and by what dropout will scale
+        # gates lose half of the variance, and dropout will scale what is kept
         gain = 4 * (1 - config.dropout)
         self.convolution = WeightNormConvolution(config.hidden_size, 2 * config.hidden_size, kernel_size, gain)
         self.kernel_size = kernel_size

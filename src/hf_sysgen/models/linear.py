@@ -29,7 +29,7 @@ def linear(
         bias: the same for the bias; None for a layer without.
     """
     layer = nn.Linear(in_features, out_features, bias is not None)
-    # not by assignment, which is typed for tensors and modules
+    # nn.Module types its attributes as tensors and modules, so this is no assignment
     vars(layer)["initial_values"] = weight, bias
     return layer
 

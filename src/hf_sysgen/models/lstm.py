@@ -16,7 +16,7 @@ from .linear import uniform_linear
 
 # hidden and cell, each (B, E)
 State = tuple[torch.Tensor, torch.Tensor]
-# of all layers; named, since torch.compile cannot read `list[State]` in an inner function
+# the states of all layers. The type has a name, because torch.compile cannot read `list[State]` in inner functions
 States = list[State]
 
 
@@ -87,7 +87,7 @@ def scan_columns(
         def one(carry: list[torch.Tensor], column: list[torch.Tensor]):
             before = list(zip(carry[::2], carry[1::2], strict=True))
             after, outputs = step(before, column[0], column[1] if real is not None else None)
-            # no tensor may be returned twice, or as it came
+            # `scan` refuses a tensor that is returned twice, or unchanged
             return [part.clone() for state in after for part in state], [output.clone() for output in outputs]
 
         _, found = scan(one, [part.contiguous() for state in states for part in state], columns)

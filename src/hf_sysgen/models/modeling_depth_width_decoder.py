@@ -84,7 +84,7 @@ class DepthWidthAttention(nn.Module):
         if past_key_values is not None:
             key, value = past_key_values.update(key, value, layer_idx)
         elif (cache := kwargs.pop("cache", None)) is not None:
-            # of continuous batching; transformers' implementations would take the module's one index for all depths
+            # continuous batching has this cache; transformers' implementations would use one index for all depths
             key, value = cache.update(key, value, layer_idx, kwargs)
             implementation = implementation.removeprefix("paged|")
         attention: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
@@ -199,7 +199,7 @@ class DepthWidthModel(DepthWidthPreTrainedModel):
         if first_keys is not None:
             keys = paged_positions(first_keys["full_attention"], key_length)[None]
         elif position_ids is None or key_length != hidden_states.shape[1]:
-            # of cached keys only the columns are known, whose distances are the same
+            # only the columns of cached keys are known; their distances are the same
             queries, keys = columns, torch.arange(key_length, device=device)
         else:
             keys = position_ids
@@ -289,7 +289,7 @@ class DepthWidthForCausalLM(DepthWidthPreTrainedModel, SysgenGenerationMixin):
     def head_is_plain(self) -> bool:
         """Whether the head is its weight and nothing else: no adapter in its place, no hooks but those that shard."""
         head = self.lm_head
-        # accelerate's forward of its own brings weights and states together, and nothing else
+        # accelerate's own forward only brings weights and states together
         replaced = "forward" in vars(head) and not hasattr(head, "_hf_hook")
         if replaced or type(head).forward is not nn.Linear.forward:
             return False
@@ -299,7 +299,7 @@ class DepthWidthForCausalLM(DepthWidthPreTrainedModel, SysgenGenerationMixin):
     def summed_loss(self, hidden_states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Cross-entropy in nats of states (B, L, E), summed over the words (B, L) that are not -100."""
         if not self.head_is_plain or self.lm_head.weight.is_meta:
-            # offloaded, the weight is there only while the layer is called
+            # an offloaded weight is there only while the layer is called
             scores = self.lm_head(hidden_states).flatten(0, 1)
             scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
             return nn.functional.cross_entropy(scores, targets.flatten().to(scores.device), reduction="sum")

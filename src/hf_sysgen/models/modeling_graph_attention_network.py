@@ -88,8 +88,8 @@ class FixedNodes(nn.Module):
 
     def __init__(self, config):
         super().__init__()
-        # no parameter, because loading makes parameters trainable; drawn here too, as an nn.Embedding does, so that a
-        # seed gives the layers after it the weights that it always gave
+        # this is no parameter, because loading makes parameters trainable. It is drawn here too, as by nn.Embedding, so
+        # that a seed gives the layers after it the weights that it always gave
         self.register_buffer("weight", torch.randn(config.max_nodes, config.hidden_size))
 
     def reset_weights(self):

@@ -139,7 +139,7 @@ class RelationAwareTransformerModel(RelationAwarePreTrainedModel):
     def __init__(self, config):
         super().__init__(config)
         self.embed_edges = TokenEmbedding(config.edge_vocab_size, config.hidden_size, "glorot_uniform")
-        # of RAT once for all depths, also where layers differ (rat.py:215-219)
+        # RAT makes these maps once for all depths, also where layers differ (rat.py:215-219)
         self.relation_maps = None if config.update_relations else RelationMaps(config)
         distinct = 1 if config.share_layers else config.num_hidden_layers
         self.layers = nn.ModuleList([RelationAwareLayer(config) for _ in range(distinct)])

@@ -63,7 +63,7 @@ class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
         table = self.model.decoder.embed_tokens if self.config.swap_streams else self.model.decoder.embed_roles
         weight = table.weight
         if weight.is_meta:
-            # offloaded: the weight is there only while the layer is called
+            # an offloaded weight is there only while the layer is called
             weight = table(torch.arange(table.num_embeddings, device=roles.device))
         return nn.functional.linear(roles, weight.to(roles.device))
 

@@ -67,7 +67,7 @@ class Bilinear(nn.Module):
         self.weight = nn.Parameter(torch.zeros(outputs, width + 1, width + 1))
 
     def reset_weights(self):
-        # as in Stanza's parser, so that all pairs score alike at the start
+        # all pairs score alike at the start, as in Stanza's parser
         init.zeros_(self.weight)
 
     def forward(self, first: torch.Tensor, last: torch.Tensor) -> torch.Tensor:

@@ -36,19 +36,19 @@ def mean_cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tens
 
 
 def cross_entropies(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Of each label, in nats, 0 where it is -100: logits (..., V), labels (...) -> (...)."""
+    """The loss of each label in nats, 0 where it is -100: logits (..., V), labels (...) -> (...)."""
     scores = logits.flatten(0, -2).to(torch.promote_types(logits.dtype, torch.float32))
     losses = nn.functional.cross_entropy(scores, labels.flatten().to(logits.device), reduction="none")
     return losses.view(labels.shape)
 
 
 def edge_state(edges: torch.Tensor, first: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
-    """Of each pair of nodes (B,), (B,) the edge: (B, N, N, E) -> (B, E)."""
+    """The edge between each pair of nodes (B,), (B,): (B, N, N, E) -> (B, E)."""
     return edges[torch.arange(edges.shape[0], device=edges.device), first, last]
 
 
 def node_states(nodes: torch.Tensor, first: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
-    """Of each pair of nodes (B,), (B,) both: (B, N, E) -> (B, 2E)."""
+    """Both states of each pair of nodes (B,), (B,), joined: (B, N, E) -> (B, 2E)."""
     rows = torch.arange(nodes.shape[0], device=nodes.device)
     return torch.cat((nodes[rows, first], nodes[rows, last]), dim=-1)
 

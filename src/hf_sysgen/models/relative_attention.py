@@ -31,7 +31,7 @@ def align_distances(scores: torch.Tensor, key_length: int) -> torch.Tensor:
     """
     batch, heads, queries, distances = scores.shape
     if torch.compiler.is_exporting():
-        # one program for any number of queries, one too, whose rows cannot be made shorter
+        # an exported program must work for any number of queries, and the rows of a single one cannot be made shorter
         columns = torch.arange(key_length, device=scores.device) + (queries - 1)
         columns = columns - torch.arange(queries, device=scores.device)[:, None]
         return scores.gather(3, columns.clamp(max=distances - 1).expand(batch, heads, -1, -1))
@@ -55,7 +55,7 @@ class RelativeSelfAttention(SelfAttention):
 
     def __init__(self, config, is_causal: bool):
         super().__init__(config, is_causal)
-        # never with a bias: it would add as much to all scores of a query
+        # there is no bias: it would add the same to all scores of a query
         self.pos_proj = uniform_linear(self.width, self.width, self.weight_bound(), bias=False)
         self.u = nn.Parameter(torch.zeros(self.num_heads, self.head_dim))
         self.v = nn.Parameter(torch.zeros(self.num_heads, self.head_dim))

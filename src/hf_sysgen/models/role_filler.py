@@ -249,7 +249,7 @@ class TwoStreamStack(Stack):
     """
 
     embed_roles: nn.Module
-    # of role ids among the keywords of `forward`
+    # name of the role ids among the keywords of `forward`
     role_key: str
 
     def default_roles(self, input_ids: torch.Tensor) -> torch.Tensor:
@@ -289,7 +289,7 @@ class MappedEmbedding(TokenEmbedding):
     def __init__(self, row_map: list[int], *args):
         super().__init__(*args)
         self.by_id = row_map
-        # made once: a CUDA graph cannot make it
+        # the tensor is made once, because a CUDA graph cannot make it
         self.register_buffer("row_map", torch.tensor(row_map)[:, None], persistent=False)
 
     def reset_weights(self):

@@ -364,7 +364,7 @@ class Seq2SeqModel(Seq2SeqPreTrainedModel):
 def table_head(config, bias: Callable[[torch.Tensor], Any] | None = init.zeros_) -> nn.Linear:
     """The decoder's own table, transposed, plus a bias (layers/tied_embedding.py:6-15); `bias` as in [`linear`]."""
     settings = config.stack_settings(True)
-    # matters only where the table is not tied
+    # these values matter only if the table is not tied
     start = partial(reset_table, distribution=settings.embedding_init)
     return linear(settings.hidden_size, config.decoder_rows, start, bias)
 
@@ -389,7 +389,7 @@ class Seq2SeqLM(ShiftedLabels, Seq2SeqPreTrainedModel, SysgenGenerationMixin):
         self.post_init()
 
     def make_head(self, config) -> nn.Module:
-        """What makes logits (B, T, V) of decoder states (B, T, E)."""
+        """The layer that makes logits (B, T, V) from decoder states (B, T, E)."""
         return table_head(config)
 
     def _resize_token_embeddings(self, new_num_tokens, pad_to_multiple_of=None, mean_resizing=True):

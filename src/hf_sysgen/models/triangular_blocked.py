@@ -34,7 +34,7 @@ class Workspace:
         return self.take(name, *tensor.shape).copy_(tensor)
 
     def working(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
-        """In the workspace's type; copied only if it has another one."""
+        """The tensor in the workspace's type; copied only if it has another one."""
         return tensor if tensor.dtype == self.dtype else self.gather(name, tensor)
 
     def total(self, name: str, summand: torch.Tensor, first: slice, nodes: int) -> torch.Tensor:
@@ -86,8 +86,8 @@ def by_middle(
 
 def add_up(workspace: Workspace, part: torch.Tensor, first: slice, alpha: torch.Tensor, size: int) -> torch.Tensor:
     """
-    alpha (b, H, l, I, j) with both values of part (b, N, N, 4, H, D): sums over l, (b, I, j, H, D), with at most `size`
-    numbers in a block, but of at least one i.
+    Sum alpha (b, H, l, I, j) times both values of part (b, N, N, 4, H, D) over l: (b, I, j, H, D). A block has at most
+    `size` numbers, or one i if that has more.
     """
     batch, nodes, _, _, heads, width = part.shape
     alpha, left, right = factors(workspace, part, first, alpha)
@@ -115,7 +115,7 @@ def gradients_of(
     Args:
         part: shape (b, N, N, 4, H, D).
         alpha, d_output: shape (b, H, l, I, j) and (b, I, j, H, D).
-        size: most numbers in a block, which has those of one l at least.
+        size: maximum numbers in a block; a block has at least those of one l.
     """
     batch, some, nodes, heads, width = d_output.shape
     alpha, left, right = factors(workspace, part, first, alpha)
@@ -125,8 +125,8 @@ def gradients_of(
     tensors = (alpha, left, right, d_output, d_left, d_right, d_alpha)
     rows = max(size // (some * nodes * heads * width), 1)
     for a, u, w, d_o, d_u, d_w, d_a in zip(*(tensor.split(rows) for tensor in tensors), strict=True):
-        s, product = workspace.take("s", *d_o.shape), workspace.take("product", *d_o.shape)  # (b, i, j, H, D), of one l
-        sums = zip(d_u.unbind(2), d_w.unbind(1), d_a.unbind(1), strict=True)  # of every l
+        s, product = workspace.take("s", *d_o.shape), workspace.take("product", *d_o.shape)  # each (b, i, j, H, D)
+        sums = zip(d_u.unbind(2), d_w.unbind(1), d_a.unbind(1), strict=True)  # for every l
         for (a_l, u_l, w_l), (d_u_l, d_w_l, d_a_l) in zip(by_middle(a, u, w), sums, strict=True):
             torch.mul(d_o, a_l, out=s)
             torch.sum(torch.mul(s, u_l, out=product), 1, out=d_w_l)

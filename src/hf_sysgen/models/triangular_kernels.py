@@ -127,7 +127,7 @@ if triton is not None:
         query, key, left, right, d_output, lse, means, i, j, l, problem, example, head, c, scale, source, seed, dropout,
         N, H, D, CAUSAL: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
     ):  # fmt: skip
-        """Of a tile for one l: weights after dropout and gradients of scores (BI, BJ), d_output (BI, BJ, BD)."""
+        """A tile for one l: weights after dropout and gradients of scores (BI, BJ), d_output (BI, BJ, BD)."""
         place = (example.to(tl.int64) * N + i[:, None]) * N + j[None, :]
         inside = (i[:, None] < N) & (j[None, :] < N)
         log_sum = tl.load(lse + place * H + head, mask=inside, other=0.0)
@@ -142,7 +142,7 @@ if triton is not None:
             kept, d_weights = weights * share, d_weights * share
         return kept, weights * (d_weights - mean), d_out
 
-    # one stage: loaded ahead, as by default, tiles of d_output take more shared memory than there is in wide heads
+    # one stage: with more, wide heads need more shared memory for tiles of d_output than there is
     @triton.autotune(
         tiles([(16, 16), (16, 32), (32, 16)], (4, 8), num_stages=1), key=["ROUGHLY", "BD", "CAUSAL", "DROPOUT"]
     )
@@ -269,7 +269,7 @@ class TritonTriangularAttention(torch.autograd.Function):
             mask = node_mask.to(torch.int8).contiguous()
             positions = torch.arange(1, nodes + 1, dtype=torch.int32, device=mask.device)
             lengths = (positions * mask).amax(1).to(torch.int32)
-        # on the device: a number of Python's would be the same whenever a captured or compiled step is run
+        # the seed is on the device: a Python number would be the same in every run of a captured or compiled step
         seed = lse
         if dropout:
             seed = torch.randint(2**31 - batch * heads, (1,), dtype=torch.int32, device=projected.device)

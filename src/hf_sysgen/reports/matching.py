@@ -150,10 +150,10 @@ def measurements(cell: Cell, table: Table, by_recipe: Mapping[str, Sequence[Reco
         return []
     setup = run.setup(shipped_recipe(run.recipe))
     groups: dict[tuple[str, str, Any], dict[int, Record]] = defaultdict(dict)
-    # the paper's precision last: of two runs of a seed that one counts
+    # runs in the paper's precision come last: of two runs of a seed the later one counts
     for record in sorted(by_recipe[run.recipe], key=lambda one: not _other_precision(one, setup)):
         if measured(record, run.measure) is not None and run.matches(record.file, record.overrides):
-            # one run per seed: a copy of its record does not count
+            # each seed has one run: a copy of its record does not count
             length = f"{record.recipe.epochs} epochs" if _ended_by_epochs(record) else record.steps
             groups[record.file, record.recipe.cell_without(*PRECISION), length][record.seed] = record
     found = []
@@ -172,7 +172,7 @@ def measurements(cell: Cell, table: Table, by_recipe: Mapping[str, Sequence[Reco
             precision=_precisions(records, setup),
         )
         found.append(ours)
-        # a sample of the test set is not what the authors choose on
+        # the authors choose on the whole test set, not on a sample
         if table.selection == BEST and all(one.recipe.evaluation.examples is None for one in records):
             found.append(replace(ours, values=_values(cell, records, best_measured), chosen=True))
     if run.choices:
@@ -181,7 +181,7 @@ def measurements(cell: Cell, table: Table, by_recipe: Mapping[str, Sequence[Reco
 
 
 def _chosen(found: Sequence[Measurement], choices: Sequence[str]) -> list[Measurement]:
-    """Of measurements that differ in what the authors chose alone the best one, marked."""
+    """The best of each group of measurements that differ only in what the authors chose, marked as chosen."""
     alike: dict[tuple[float | None, tuple[str, ...]], list[Measurement]] = defaultdict(list)
     for one in found:
         alike[one.budget, tuple(text for text in one.changes if not text.startswith(tuple(choices)))].append(one)

@@ -26,7 +26,7 @@ from hf_sysgen.tables import markdown, plain, plain_cell, table
 HEADER = ("cell", "paper", "ours", "sd", "SEM", "runs", "budget", "difference", "95 % interval", "verdict")
 OTHER_HEADER = ("run", "split", "measure", "mean", "runs")
 
-# instead of the rule
+# this sentence stands in place of the rule
 ELSEWHERE = "What the verdicts mean is in the report that `hf-sysgen report all` writes."
 
 UNITS = {

@@ -36,7 +36,7 @@ def write_report(name: str, folders: Sequence[Path], output: Path | None) -> str
     if output is not None and output.suffix not in (".html", ".md", ".txt"):
         raise UserError(f"{output}: a report is written as .html, .md or .txt, not as {output.suffix or 'no ending'}")
     for folder in folders:
-        # otherwise a typing error would replace an old report by an empty one
+        # without this check, a typing error would replace an old report by an empty one
         if not folder.is_dir():
             raise UserError(f"{folder}: is not a folder; give the folders of runs with --runs")
     found = collect(folders)

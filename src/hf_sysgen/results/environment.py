@@ -70,7 +70,7 @@ def starts_of(run_dir: Path, this: RunStart) -> list[RunStart]:
     try:
         before = _STARTS.validate_json((run_dir / STARTS).read_bytes())
     except (OSError, ValidationError):
-        # a run of an older version; of a new run it is left out below
+        # an older version wrote no starts; a new run has had none, and the line below drops this one
         before = [RunStart(commit=None, versions={}, step=0)]
     return [*(start for start in before if (start.step or 0) < (this.step or 0)), this]
 
@@ -94,7 +94,7 @@ def git_commit() -> str | None:
     """The commit of the checkout with this file, with `+` if files are changed; `None` for an installed package."""
     here = Path(__file__).resolve().parent
     commands = (
-        # fails if the virtual environment is inside another repository
+        # this fails if the virtual environment is inside another repository
         ["git", "ls-files", "--error-unmatch", Path(__file__).name],
         ["git", "rev-parse", "HEAD"],
         ["git", "status", "--porcelain", "--untracked-files=no", "."],

@@ -50,7 +50,7 @@ def from_version1(old: Mapping[str, Any]) -> dict[str, Any]:
         "pretrained_fields": old.get("pretrained_fields", {}),
         "splits": old["splits"],
         "history": [entry.model_dump(mode="json", exclude_unset=True) for entry in entries],
-        # of a resumed run only the last start was kept, without its update
+        # version 1 kept only the last start of a resumed run, without its update
         "starts": [{"commit": old.get("git_commit"), "versions": old["versions"], "step": None}],
         "environment": {key: old[key] for key in ("device", "num_threads") if key in old},
         **{key: old[key] for key in kept if key in old},

@@ -38,7 +38,7 @@ def with_adapters(model: PreTrainedModel, settings: Peft) -> Any:
     owners = Counter(id(weight) for weights in of_each for _, weight in weights)
     try:
         with warnings.catch_warnings():
-            # of shared weights, which are refused below, and of transformers' newer names
+            # PEFT warns of shared weights, which are refused below, and of transformers' newer names
             warnings.simplefilter("ignore")
             adapted: Any = get_peft_model(model, config)
     except (ValueError, TypeError) as error:

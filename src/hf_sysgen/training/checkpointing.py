@@ -10,7 +10,7 @@ from pathlib import Path
 from hf_sysgen.errors import RunFailed, UserError
 from hf_sysgen.files import first_difference_from_manifest
 
-# what the Trainer calls them; whatever else is in a run's folder is its user's
+# the Trainer's names of checkpoints; other files in a run's folder are the user's
 _NAME = re.compile(r"checkpoint-(?:0|[1-9][0-9]*)")
 
 
@@ -36,7 +36,7 @@ def check_intact(checkpoint: Path) -> None:
 
 
 def check_best(checkpoint: Path) -> None:
-    """As `check_intact`, of one that holds the best weights, which no other can replace."""
+    """Like `check_intact`, for a checkpoint with the best weights, which no other can replace."""
     if (found := first_difference_from_manifest(checkpoint)) is not None:
         name, what = found
         raise UserError(

@@ -1,4 +1,4 @@
-"""Which precision is the faster one on a device: what `training.bf16: auto` takes."""
+"""Find the faster precision on a device, for `training.bf16: auto`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import torch
 
 from hf_sysgen.cpu import fast_products
 
-# of the measured layer: tokens, and the width of a model. So small that other work on the machine leaves many alone
+# tokens and width of the measured layer. It is small, so that other work on the machine does not disturb every round
 TOKENS, WIDTH = 512, 256
-# rounds that are timed; fewer where they take more seconds of the processor, as in bfloat16 without instructions for it
+# timing ends after so many rounds or seconds of CPU time: without instructions for bfloat16, a round is slow
 ROUNDS, SECONDS = 20, 0.2
-# an update is more than its products
+# an update gains less than its matrix products, because it does other work too
 LEAST_GAIN = 1.2
 
 
@@ -22,7 +22,7 @@ def faster_in_bf16(device: torch.device) -> tuple[bool, str]:
     random numbers.
     """
     if device.type == "cuda":
-        # nothing to time: tensor cores compute in bfloat16, and in float32 only if TF32 is asked for
+        # no timing is needed: tensor cores compute in bfloat16, but in float32 only if TF32 is enabled
         able = torch.cuda.is_bf16_supported(including_emulation=False)
         return able, f"{torch.cuda.get_device_name(device)} has {'' if able else 'no '}instructions for it"
     if device.type != "cpu":
@@ -45,7 +45,7 @@ def seconds_of_layer() -> tuple[float, float]:
         weights = torch.ones(WIDTH, WIDTH, requires_grad=True)
         times: dict[bool, list[float]] = {False: [], True: []}
         began = time.process_time()
-        # the first round makes ready
+        # the first round is a warm-up and does not count
         while len(times[True]) < 2 or (len(times[True]) <= ROUNDS and time.process_time() - began < SECONDS):
             for half, seconds in times.items():
                 start = time.perf_counter()

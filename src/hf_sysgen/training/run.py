@@ -33,7 +33,7 @@ from hf_sysgen.errors import RunFailed, UserError, one_line, shorten
 from hf_sysgen.evaluation.checkpoints import checkpoint_folder, is_hub_id, weight_files
 from hf_sysgen.evaluation.evaluate import evaluating
 from hf_sysgen.files import is_complete, is_unfinished, locked, sha256_of, write_atomic
-from hf_sysgen.model_types import heads_of
+from hf_sysgen.model_types import model_classes
 from hf_sysgen.results.environment import environment, start_after, starts_of, write_starts
 from hf_sysgen.results.predictions import Row, write_predictions
 from hf_sysgen.results.reading import read_record
@@ -68,7 +68,7 @@ logger = logging.getLogger(__name__)
 RECIPE_COPY = "recipe.yaml"
 LOCK = ".lock"
 # the task of benchmarks that are streams of text
-TEXT = "language_modeling"
+STREAM_TASK = "language_modeling"
 # `is_training` itself holds the lock, for a moment
 ATTEMPTS, WAIT_SECONDS = 5, 0.1
 
@@ -94,14 +94,14 @@ def attention_of(recipe: Recipe) -> str:
     Raises:
         RecipeError: the model has no such one.
     """
-    fastest = fastest_attention(heads_of(recipe.model.type)[AutoModel])
+    fastest = fastest_attention(model_classes(recipe.model.type)[AutoModel])
     if recipe.model.attn_implementation == "sdpa" and fastest != "sdpa":
         key = "model.attn_implementation"
         raise RecipeError(f"{key}=sdpa: {recipe.model.type} has no such attention; use auto or eager", key)
     if recipe.model.attn_implementation != "auto":
         return recipe.model.attn_implementation
     fields = flat_with_defaults(recipe)
-    # None where the checkpoint to fine-tune decides it
+    # the rate is None if the checkpoint to fine-tune decides it
     rate = fields.get("model.attention_dropout", fields.get("model.dropout"))
     # PyTorch has no fused CPU kernel with dropout; its fallback is slower than the plain form
     return "eager" if on_cpu() and rate != 0 else fastest
@@ -136,12 +136,12 @@ def naming_fields(recipe: Recipe, usual: str | None = None) -> Iterator[None]:
     except Exception as error:
         given, said = recipe.training.model_dump(exclude_defaults=True), one_line(error)
         if isinstance(error, ValueError) and (key := str(error).partition("=")[0]) in BY_KEY:
-            # ours, e.g. of batches that do not divide
+            # the error is ours, e.g. for batches that do not divide
             raise RecipeError(str(error), key) from error
         # names of one word are words of other messages too
         names = [*given, *(name for name in THEIRS if "_" in name)]
         found = [name for name in names if re.search(rf"\b{re.escape(name)}\b", said, re.IGNORECASE)]
-        # and short values may be words of any message
+        # short values may be words of any message
         found += [name for name, value in given.items() if isinstance(value, str) and len(value) > 4 and value in said]
         if (name := next(iter(found), usual)) is not None:
             value = getattr(recipe.training, name, None)
@@ -174,8 +174,8 @@ def check_longest_examples(trainer: SysgenTrainer) -> None:
     """
     model = trainer.unwrapped_model
     device = next(model.parameters()).device
-    if device.type != trainer.args.device.type or benchmark_info(trainer.recipe.data.benchmark).task == TEXT:
-        # weights that are yet to be shared out; text whose length is the recipe's own
+    if device.type != trainer.args.device.type or benchmark_info(trainer.recipe.data.benchmark).task == STREAM_TASK:
+        # the weights are not distributed yet, or every example has the recipe's own length
         return
     gpus = [device] if device.type == "cuda" else []
     with torch.no_grad(), evaluating(model), torch.random.fork_rng(gpus):
@@ -203,7 +203,7 @@ def check_run_dir(recipe: Recipe) -> Path:
         other = read_recipe(copy)
         recipe = recipe.settled(other.training.bf16)
         ours, theirs = flat_with_defaults(recipe), flat_with_defaults(other)
-        pretraining = benchmark_info(recipe.data.benchmark).task == TEXT
+        pretraining = benchmark_info(recipe.data.benchmark).task == STREAM_TASK
         free = ("nothing", "rounding") if pretraining else ("nothing",)
         differing = sorted(
             key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key) and effect_of(key) not in free
@@ -219,7 +219,7 @@ def check_run_dir(recipe: Recipe) -> Path:
             )
         checkpoints = [folder for folder in checkpoints_of(run_dir) if is_complete(folder)]
         if recipe.data.data_dir != other.data.data_dir and checkpoints:
-            # also for a finished run; the same text may have been moved
+            # this also checks a finished run; the same text may have been moved
             checkpoint = checkpoints[-1]
             with report_damage(checkpoint):
                 require_text_of_run(recipe, checkpoint)
@@ -259,9 +259,9 @@ def settle_precision(recipe: Recipe) -> Recipe:
     """
     if recipe.training.bf16 != "auto":
         return recipe
-    # which also joins the processes
+    # this also joins the processes
     arguments, taken = training_arguments(recipe.settled(False)), None
-    # as measuring does, after which MKL may share work out otherwise: a resumed run rounds as it began
+    # the measurement sets threads too, which may change how MKL splits work; a resumed run must round the same
     torch.set_num_threads(torch.get_num_threads())
     if arguments.process_index == 0:
         copy = recipe.run_dir / RECIPE_COPY
@@ -293,7 +293,7 @@ def run_recipe(recipe: Recipe) -> Record:
     check_trackers(recipe)
     with naming_fields(recipe):
         recipe = settle_precision(recipe)
-        # made again with the number of updates; here before minutes of preparing the data
+        # errors show here, before minutes of preparing the data; the Trainer's arguments are made later
         training_arguments(recipe)
     keep_memory()
     task = prepare_task(recipe)
@@ -315,7 +315,7 @@ def run_recipe(recipe: Recipe) -> Record:
     try:
         model = task.build_model(attention_of(recipe))
     except StrictDataclassError as error:
-        # a field that is right only for other data, e.g. the number of a word
+        # a field may be right only for other data, e.g. the id of a word
         raise RecipeError(f"model: {error.__cause__ or error}", "model") from error
     if recipe.peft is not None:
         model = with_adapters(model, recipe.peft)
@@ -371,11 +371,11 @@ def _train_and_judge(
     with trainer.accelerator.main_process_first():
         checkpoint = last_checkpoint(recipe.run_dir)
     if checkpoint is not None:
-        # raises before anything is written, if the checkpoint is of other text
+        # this raises, before anything is written, if the checkpoint is of other text
         with report_damage(checkpoint):
             batches.load(checkpoint)
     try:
-        # now, because the checkout may change during training
+        # they are read now, because the checkout may change during training
         starts = starts_of(recipe.run_dir, start_after(step_of(checkpoint) if checkpoint else 0))
         machine = environment()
         if trainer.args.should_save:
@@ -426,7 +426,7 @@ def _train_and_judge(
         strict=False,
     )
     if trainer.args.should_save:
-        # last, because it marks the run as finished
+        # the record comes last, because it marks the run as finished
         write_record(recipe.run_dir / RESULTS, record)
     trainer.accelerator.wait_for_everyone()
     return record

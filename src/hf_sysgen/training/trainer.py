@@ -84,7 +84,7 @@ class SysgenTrainer(Seq2SeqTrainer):
             model=model,
             args=training_arguments(recipe),
             train_dataset=task.splits["train"],
-            eval_dataset=task.splits["train"],  # only so that evaluation is on; `evaluate` takes the splits itself
+            eval_dataset=task.splits["train"],  # this only turns evaluation on; `evaluate` has the splits
             callbacks=callbacks,
             compute_loss_func=self.smoothed_loss if recipe.training.label_smoothing_factor else task.loss,
         )
@@ -143,7 +143,7 @@ class SysgenTrainer(Seq2SeqTrainer):
         try:
             super().init_hf_repo(token, private)
         except Exception as error:
-            # of the hub's client, of httpx and of the system
+            # the error may come from the hub's client, from httpx or from the system
             key = "training.push_to_hub"
             raise RecipeError(f"{key}=true: cannot make the repository on the hub ({one_line(error)})", key) from error
 
@@ -154,7 +154,7 @@ class SysgenTrainer(Seq2SeqTrainer):
         return self.batches.loader()
 
     def get_decay_parameter_names(self, model) -> list[str]:
-        # as the optimizers of the papers that have weight decay: fairseq 0.10.2 (adam.py:200-217), torch's AdamW
+        # all parameters decay, as in the optimizers of the papers: fairseq 0.10.2 (adam.py:200-217), torch's AdamW
         return [name for name, _ in model.named_parameters()]
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None):
@@ -169,7 +169,7 @@ class SysgenTrainer(Seq2SeqTrainer):
         if resume_from_checkpoint is None:
             return super().train(**kwargs)
         checkpoint = Path(resume_from_checkpoint)
-        # first, because the Trainer ignores some missing files
+        # this is checked here, because the Trainer ignores some missing files
         check_intact(checkpoint)
         with report_damage(checkpoint):
             state: Any = state_to_resume(checkpoint)
@@ -188,7 +188,7 @@ class SysgenTrainer(Seq2SeqTrainer):
         attention, compiled = self.recipe.model.attn_implementation, self.recipe.training.torch_compile
         with (
             without_autocast(self.unwrapped_model) as model,
-            # training chose for its dropout; without dropout another one is fastest
+            # the attention of training was chosen for its dropout; without dropout another one is fastest
             with_attention(model, fastest_attention(model) if attention == "auto" else attention),
             # calling the wrapper gathers sharded weights, but would compile the model again
             torch.compiler.set_stance("force_eager") if compiled else contextlib.nullcontext(),
@@ -236,10 +236,10 @@ class SysgenTrainer(Seq2SeqTrainer):
         """
         kept = self.state.global_step in self.recipe.training.kept_steps
         control.should_evaluate |= kept
-        # it may be the best step, whose checkpoint must exist
+        # a kept step may be the best one, whose checkpoint must exist
         control.should_save |= kept and self.recipe.evaluation.early_stopping is not None
         due = control.should_log or control.should_save or control.should_evaluate
-        # a finite loss may have had a gradient that was not
+        # a gradient may be infinite or NaN although the loss is finite
         if due and not all(tensor.isfinite().all() for tensor in (self.loss_sum, *self.model.parameters())):
             raise RunFailed(
                 f"the loss or a weight is not finite at or before step {self.state.global_step}; good checkpoints are "
@@ -247,7 +247,7 @@ class SysgenTrainer(Seq2SeqTrainer):
                 "neither bf16 nor fp16"
             )
         if kept:
-            # before this step's checkpoint: a run that resumes from it does not come here again
+            # the weights are saved before this step's checkpoint: a run that resumes from that does not come here again
             self.save_weights(Path(self.args.output_dir) / f"step-{self.state.global_step}")
 
     def complete_checkpoint(self) -> None:
@@ -257,14 +257,14 @@ class SysgenTrainer(Seq2SeqTrainer):
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
             write_manifest(checkpoint)
-            # only now: a run that is killed before needs the older ones
+            # a run that is killed before this line needs the older checkpoints
             remove_old_checkpoints(checkpoint.parent, self.state.best_global_step)
 
     def save_weights(self, folder: Path) -> None:
         """Save the model as a checkpoint that loads anywhere, with what its task adds; completely or not at all."""
         model, weights = merged(self.unwrapped_model), None
         if self.is_fsdp_enabled:
-            # gathered by all processes. A sharded model has a class of torch's, whose code would be saved
+            # all processes gather the weights. A sharded model has a class of torch's, whose code would be saved
             weights = self.accelerator.get_state_dict(self.model_wrapped)
             whole: Any = next(one for one in type(model).__mro__ if not issubclass(one, FSDPModule))
             generation_config = model.generation_config
@@ -330,14 +330,14 @@ def training_arguments(recipe: Recipe) -> Seq2SeqTrainingArguments:
     trackers = [given["report_to"]] if isinstance(given["report_to"], str) else list(given["report_to"])
     owned: dict[str, Any] = {
         "output_dir": str(recipe.run_dir),
-        # explicit: otherwise bf16 is refused, and several processes would each train alone
+        # this must be explicit: otherwise bf16 is refused, and several processes would each train alone
         "use_cpu": on_cpu(),
         "per_device_train_batch_size": 1,
         "gradient_accumulation_steps": getattr(recipe.batches, "length_buckets", 1),
         "average_tokens_across_devices": True,
         # every update uses every parameter
         "ddp_find_unused_parameters": False,
-        # the name that is not deprecated
+        # the field's other name is deprecated
         "activation_checkpointing": training.gradient_checkpointing,
         "eval_strategy": "no" if training.eval_steps is None else "steps",
         "save_strategy": "steps",
@@ -423,7 +423,7 @@ def remove_old_checkpoints(run_dir: Path, best_step: int | None) -> None:
     best = [folder for folder in older if step_of(folder) == best_step]
     for folder in older:
         if folder not in (best or older[-1:]):
-            # first, so that what a kill leaves of it is not taken for a checkpoint
+            # the marker goes first, so that a half-removed folder is not taken for a checkpoint
             (folder / COMPLETE).unlink(missing_ok=True)
             shutil.rmtree(folder, ignore_errors=True)
 

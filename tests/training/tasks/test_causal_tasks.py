@@ -37,7 +37,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, T5Tokenizer
 import hf_sysgen.evaluation.isolated
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.registry
-from hf_sysgen.analysis import petty2023 as depth_analyses
+from hf_sysgen.analysis import petty2023
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.io import parse_recipe
 from hf_sysgen.config.recipe import Recipe
@@ -298,7 +298,7 @@ def test_goes_on_from_a_checkpoint(learned, tmp_path, few_examples):
     record = run_recipe(recipe)
     assert record.recipe.model.pretrained == str(learned / "model")
     assert "hidden_size" not in record.recipe.model.fields
-    sizes = [depth_analyses.size(record, key) for key in ("num_hidden_layers", "hidden_size", "intermediate_size")]
+    sizes = [petty2023.size(record, key) for key in ("num_hidden_layers", "hidden_size", "intermediate_size")]
     assert sizes == [2, 32, 64]
     assert not {"dropout", "vocab_size", *record.recipe.model.fields} & record.pretrained_fields.keys()
     vocabularies = [

@@ -7,7 +7,7 @@ from typing import Any
 
 import datasets
 
-from hf_sysgen.data.builder import TEXT, BenchmarkBuilder, Check, builder_configs
+from hf_sysgen.data.builder import STRING, BenchmarkBuilder, Check, builder_configs
 from hf_sysgen.data.c4.files import COLUMNS, NUM_SHARDS, read_documents, shard_addresses
 from hf_sysgen.data.c4.packing import PackedTokens as PackedTokens
 from hf_sysgen.data.info import read_info
@@ -35,7 +35,7 @@ class C4(BenchmarkBuilder):
     BENCHMARK = read_info(__file__)
     BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
     STREAMED = True
-    FEATURES = dict.fromkeys(COLUMNS, TEXT)
+    FEATURES = dict.fromkeys(COLUMNS, STRING)
 
     def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
         return [

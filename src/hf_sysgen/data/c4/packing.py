@@ -59,13 +59,13 @@ class PackedTokens(IterableDataset):
             raise ValueError("the tokenizer has no EOS token, which is needed between documents; set eos_token")
         if length < 1 or batch_size < 1:
             raise ValueError(f"length {length} and batch_size {batch_size} must be at least 1")
-        # its own stream, which starts at the beginning even if the given one was read from
+        # this is a new stream, which starts at the beginning even if the given one was read from
         self.documents = documents.select_columns(["text"])
         self.tokenizer = tokenizer
         self.length = length
         self.drop_last = drop_last
         self.batch_size = batch_size
-        # where the next pass starts, and the place after the last block
+        # the places where the next pass starts, and after the last block
         self._beginning: Place = {"documents": self.documents.state_dict(), "pending": []}
         self._start = self._here = self._beginning
 

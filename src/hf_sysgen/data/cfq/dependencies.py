@@ -7,7 +7,7 @@ from typing import Any
 
 import datasets
 
-from hf_sysgen.data.builder import INT, TEXT, BenchmarkBuilder, Check, Examples, builder_configs, check_none
+from hf_sysgen.data.builder import INT32, STRING, BenchmarkBuilder, Check, Examples, builder_configs, check_none
 from hf_sysgen.data.cfq.builder import disjoint_from_train, read_parts
 from hf_sysgen.data.cfq.files import original_question
 from hf_sysgen.data.cfq.grammar import parse
@@ -48,11 +48,11 @@ class CfqDependencies(BenchmarkBuilder):
     BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
     FEATURES = datasets.Features(
         {
-            "input": TEXT,
-            "target": TEXT,
-            "tokens": datasets.List(TEXT),
-            "heads": datasets.List(INT),
-            "labels": datasets.List(TEXT),
+            "input": STRING,
+            "target": STRING,
+            "tokens": datasets.List(STRING),
+            "heads": datasets.List(INT32),
+            "labels": datasets.List(STRING),
             "content_word": datasets.List(datasets.Value("bool")),
         }
     )

@@ -146,9 +146,9 @@ def words() -> dict[str, frozenset[str]]:
 _Entry = tuple[int, "Rule | None", int, "tuple[_Symbol, ...]"]
 # a symbol of the grammar, or the first two children of a rule with three
 _Symbol = str | tuple[str, str]
-# by the right part, what a left part makes with it
+# right part -> what a left part makes with it
 _Following = dict[_Symbol, "list[tuple[_Symbol, Rule | None]]"]
-# the end of a phrase, and of its symbols that a rule begins with the number of rules used and what follows
+# the end of a phrase, and its symbols that begin a rule, each with the number of rules used and what follows
 _Begun = tuple[int, list[tuple[_Symbol, int, _Following]]]
 
 
@@ -200,10 +200,10 @@ def parse(question: str) -> Tree | None:
 def _parse(classes: tuple[frozenset[str], ...]) -> Tree | None:
     length = len(classes)
     chart: dict[tuple[int, int], dict[_Symbol, _Entry]] = {}
-    # by start, of the phrases that are there the end, and the symbols that a rule begins with
+    # start -> the phrases that begin there
     begun: list[list[_Begun]] = [[] for _ in classes]
     for end in range(1, length + 1):
-        # sorted, as the order of a set differs from run to run
+        # sorted, because the order of a set differs from run to run
         cell: dict[_Symbol, _Entry] = dict.fromkeys(sorted(classes[end - 1]), (0, None, 0, ()))
         for start in range(end - 1, -1, -1):
             if start < end - 1:

@@ -12,7 +12,7 @@ from typing import Any
 import datasets
 import numpy as np
 
-from hf_sysgen.data.builder import INT, TEXT, BenchmarkBuilder, Check, Examples, builder_configs
+from hf_sysgen.data.builder import INT32, STRING, BenchmarkBuilder, Check, Examples, builder_configs
 from hf_sysgen.data.clutrr.kinship import EDGE_TYPES, TARGETS, compose
 from hf_sysgen.data.errors import DamagedData
 from hf_sysgen.data.fetch import open_file
@@ -50,14 +50,14 @@ class Clutrr(BenchmarkBuilder):
     BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
     FEATURES = datasets.Features(
         {
-            "input": TEXT,
-            "query": datasets.List(TEXT),
-            "target": TEXT,
-            "k": INT,
-            "edges": datasets.List(datasets.List(INT)),
-            "edge_types": datasets.List(TEXT),
-            "query_edge": datasets.List(INT),
-            "names": datasets.List(TEXT),
+            "input": STRING,
+            "query": datasets.List(STRING),
+            "target": STRING,
+            "k": INT32,
+            "edges": datasets.List(datasets.List(INT32)),
+            "edge_types": datasets.List(STRING),
+            "query_edge": datasets.List(INT32),
+            "names": datasets.List(STRING),
         }
     )
 

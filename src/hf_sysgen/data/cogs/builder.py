@@ -7,13 +7,13 @@ from typing import Any
 
 import datasets
 
-from hf_sysgen.data.builder import TEXT, BenchmarkBuilder, Check, Examples, builder_configs
+from hf_sysgen.data.builder import STRING, BenchmarkBuilder, Check, Examples, builder_configs
 from hf_sysgen.data.cogs.checks import Splits, check_categories, check_definitions
 from hf_sysgen.data.cogs.files import CATEGORIES, STRUCTURAL, Example, parse
 from hf_sysgen.data.fetch import open_file
 from hf_sysgen.data.info import read_info
 
-COLUMNS = {"input": TEXT, "target": TEXT, "category": TEXT, "is_structural": datasets.Value("bool")}
+COLUMNS = {"input": STRING, "target": STRING, "category": STRING, "is_structural": datasets.Value("bool")}
 
 
 class Cogs(BenchmarkBuilder):

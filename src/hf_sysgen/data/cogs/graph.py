@@ -8,7 +8,7 @@ from pathlib import Path
 import datasets
 import numpy as np
 
-from hf_sysgen.data.builder import INT, TEXT, BenchmarkBuilder, Check, Examples, builder_configs, check_none
+from hf_sysgen.data.builder import INT32, STRING, BenchmarkBuilder, Check, Examples, builder_configs, check_none
 from hf_sysgen.data.cogs.builder import COLUMNS, columns, examples, read
 from hf_sysgen.data.cogs.checks import check_categories, check_definitions
 from hf_sysgen.data.cogs.files import CATEGORIES
@@ -38,7 +38,7 @@ class CogsGraph(BenchmarkBuilder):
 
     BENCHMARK = read_info(__file__, "cogs_graph")
     BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
-    FEATURES = COLUMNS | dict.fromkeys(Graph._fields, datasets.List(TEXT)) | {"parents": datasets.List(INT)}
+    FEATURES = COLUMNS | dict.fromkeys(Graph._fields, datasets.List(STRING)) | {"parents": datasets.List(INT32)}
 
     def _generate_examples(self, files: dict[str, str], split: str) -> Examples:
         if split == "validation_generalization":

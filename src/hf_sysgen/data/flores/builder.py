@@ -10,7 +10,7 @@ from pathlib import Path
 import datasets
 
 from hf_sysgen.data.archives import open_member
-from hf_sysgen.data.builder import TEXT, BenchmarkBuilder, Check, Examples, builder_configs, check_none
+from hf_sysgen.data.builder import STRING, BenchmarkBuilder, Check, Examples, builder_configs, check_none
 from hf_sysgen.data.errors import DamagedData, DataError
 from hf_sysgen.data.fetch import open_file, with_found_checksum
 from hf_sysgen.data.info import ConfigInfo, Source, read_info
@@ -40,7 +40,7 @@ class Flores(BenchmarkBuilder):
 
     BENCHMARK = read_info(__file__)
     BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
-    FEATURES = dict.fromkeys(("input", "target", "document"), TEXT)
+    FEATURES = dict.fromkeys(("input", "target", "document"), STRING)
 
     @classmethod
     def config_info(cls, config_name: str | None, data_dir: str | Path | None) -> ConfigInfo:

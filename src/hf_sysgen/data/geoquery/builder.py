@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import datasets
 
-from hf_sysgen.data.builder import TEXT, BenchmarkBuilder, Check, Examples, builder_configs
+from hf_sysgen.data.builder import STRING, BenchmarkBuilder, Check, Examples, builder_configs
 from hf_sysgen.data.errors import DamagedData
 from hf_sysgen.data.fetch import open_file
 from hf_sysgen.data.geoquery.entities import convert
@@ -37,7 +37,7 @@ class Geoquery(BenchmarkBuilder):
 
     BENCHMARK = read_info(__file__)
     BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
-    FEATURES = datasets.Features({"input": TEXT, "target": TEXT, "entities": datasets.List(TEXT)})
+    FEATURES = datasets.Features({"input": STRING, "target": STRING, "entities": datasets.List(STRING)})
 
     def _generate_examples(self, files: dict[str, str], split: str) -> Examples:
         content = {}

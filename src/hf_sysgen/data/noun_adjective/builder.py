@@ -10,7 +10,7 @@ from pathlib import Path
 import datasets
 import numpy as np
 
-from hf_sysgen.data.builder import TEXT, BenchmarkBuilder, Check, Examples, builder_configs, check_none
+from hf_sysgen.data.builder import STRING, BenchmarkBuilder, Check, Examples, builder_configs, check_none
 from hf_sysgen.data.conllu import Word
 from hf_sysgen.data.errors import DataError
 from hf_sysgen.data.fetch import DATA_DIR_VARIABLE, with_found_checksum
@@ -56,7 +56,7 @@ class NounAdjective(BenchmarkBuilder):
 
     BENCHMARK = read_info(__file__)
     BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
-    FEATURES = datasets.Features({"input": TEXT, "target": TEXT, "pairs": datasets.List(TEXT)})
+    FEATURES = datasets.Features({"input": STRING, "target": STRING, "pairs": datasets.List(STRING)})
 
     @classmethod
     def config_info(cls, config_name: str | None, data_dir: str | Path | None) -> ConfigInfo:
@@ -145,7 +145,7 @@ def assign(
         splits.append(split_of(sentence_uses, bare))
         if pairs := pairs_of(sentence_uses):
             found[row] = pairs
-    # only at its end does a parser see that parses are left over
+    # the reader reports parses that are left over only at its end
     next(parses, None)
     kept = [row for row, split in enumerate(splits) if split == "train"]
     share = PAPER_SIZES["validation"] / (PAPER_SIZES["train"] + PAPER_SIZES["validation"])

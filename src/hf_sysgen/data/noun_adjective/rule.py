@@ -47,7 +47,7 @@ class Use(NamedTuple):
 
 
 def nouns(sentence: str) -> list[str]:
-    """Those of the eight nouns that are in a sentence, with repetitions; parts of hyphenated words count."""
+    """The eight nouns as far as they are in a sentence, with repetitions; parts of hyphenated words count."""
     return [FORMS[form.lower()] for form in _FORM.findall(sentence)]
 
 

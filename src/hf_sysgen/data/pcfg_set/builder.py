@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import datasets
 
-from hf_sysgen.data.builder import TEXT, BenchmarkBuilder, Check, Examples, builder_configs, check_none
+from hf_sysgen.data.builder import STRING, BenchmarkBuilder, Check, Examples, builder_configs, check_none
 from hf_sysgen.data.errors import DamagedData
 from hf_sysgen.data.fetch import read_lines
 from hf_sysgen.data.info import read_info
@@ -64,7 +64,7 @@ class PcfgSet(BenchmarkBuilder):
     def _info(self) -> datasets.DatasetInfo:
         columns = ["input", "target"]
         columns += [column for role, column in _MORE_COLUMNS.items() if f"test_{role}" in self.benchmark_config.sources]
-        return self.describe(datasets.Features(dict.fromkeys(columns, TEXT)))
+        return self.describe(datasets.Features(dict.fromkeys(columns, STRING)))
 
     def _generate_examples(self, files: dict[str, str], split: str) -> Examples:
         paths = {"input": files[split], "target": files[f"{split}_target"]}

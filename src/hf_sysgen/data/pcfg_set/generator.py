@@ -124,7 +124,7 @@ class _Grammar:
     def _draw(self, num_functions: int) -> tuple[list[str], set[tuple[str, ...]]]:
         words: list[str] = []
         strings: set[tuple[str, ...]] = set()
-        # what is still to write, the next item last: a word, or the number of functions of an expression
+        # items still to write, the next one last: a word, or the number of functions of an expression
         pending: list[str | int] = [num_functions]
         while pending:
             item = pending.pop()

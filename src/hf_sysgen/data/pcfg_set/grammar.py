@@ -55,7 +55,7 @@ def interpret(source: str) -> str:
     Raises:
         ValueError: the source is not of the grammar.
     """
-    # from the right, so that arguments come before their function; None is a separator
+    # reading starts at the right, so that arguments come before their function; None is a separator
     values: list[Symbols | None] = []
     string: Symbols = []
     for word in reversed(source.split()):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import datasets
 
-from hf_sysgen.data.builder import TEXT, BenchmarkBuilder, Check, Examples, builder_configs, check_none
+from hf_sysgen.data.builder import STRING, BenchmarkBuilder, Check, Examples, builder_configs, check_none
 from hf_sysgen.data.cogs.builder import examples, read
 from hf_sysgen.data.info import read_info
 from hf_sysgen.data.slog.files import (
@@ -39,7 +39,7 @@ class Slog(BenchmarkBuilder):
     BENCHMARK = read_info(__file__)
     BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
     CASES = tuple(CASES)
-    FEATURES = dict.fromkeys(("input", "target", "category", "group"), TEXT)
+    FEATURES = dict.fromkeys(("input", "target", "category", "group"), STRING)
 
     def _generate_examples(self, files: dict[str, str], split: str) -> Examples:
         rows = generalization_set(files[split], self.config.name) if split == "test" else read(files[split])

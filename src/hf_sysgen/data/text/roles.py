@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 Side = Literal["source", "target"]
 COLUMNS: dict[str, Side] = {"input": "source", "target": "target"}
-# characters of a file, which is some ten thousand words and read in two seconds
+# maximum characters of a file: some ten thousand words, which are read in two seconds
 LONGEST_FILE = 300_000
 _SUFFIXES = (".yaml", ".yml", ".json")
 _Word = Annotated[str, StringConstraints(pattern="^[^ ]+$")]
 _Role = Annotated[str, StringConstraints(min_length=1)]
-# both sides
+# a file has both sides
 _FILE = TypeAdapter(Annotated[dict[Side, dict[_Word, _Role]], Field(min_length=2)])
 _EXPECTED = "a role scheme has two mappings, `source` and `target`, of words to names of roles"
 
@@ -138,7 +138,7 @@ class RoleScheme:
             roles = [self.roles(text, side, f"{where}example {row}") for row, text in enumerate(split[column][:])]
             # Arrow arrays, because `add_column` takes twenty times as long with lists
             columns[f"{column}_roles"] = pyarrow.array(roles, pyarrow.list_(pyarrow.int32()))
-        # columns of another scheme may exist
+        # the split may have columns of another scheme
         split = split.remove_columns([column for column in columns if column in split.column_names])
         return datasets.concatenate_datasets([split, datasets.Dataset(pyarrow.table(columns))], axis=1)
 
@@ -232,7 +232,7 @@ def read_role_scheme(path: Path) -> RoleScheme:
         text = read_whole(path).decode("utf-8-sig")
         if len(text) > LONGEST_FILE:
             raise DataError(f"{path}: a role scheme has at most {LONGEST_FILE:,} characters, this has {len(text):,}")
-        # not by YAML, which has no pairs of surrogates and takes null for a text
+        # JSON is not read as YAML, which has no surrogate pairs and takes null for a text
         sides = _FILE.validate_python(_json(text) if path.suffix == ".json" else YAML(typ="base", pure=True).load(text))
     except DataError:
         raise

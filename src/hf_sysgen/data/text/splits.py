@@ -23,7 +23,7 @@ class RaggedIds:
         self.flat = np.fromiter((i for ids in sequences for i in ids), np.int64, int(self.lengths.sum()))
 
     def take(self, rows: np.ndarray) -> RaggedIds:
-        """Only those rows."""
+        """The sequences of these rows."""
         ends = self.starts + self.lengths
         return RaggedIds(
             [self.flat[start:end].tolist() for start, end in zip(self.starts[rows], ends[rows], strict=True)]

@@ -138,7 +138,7 @@ def sentencepiece_vocabulary(
     backend.normalizer = normalizers.Sequence(
         [
             normalizers.Precompiled(parsed.normalizer_spec.precompiled_charsmap),
-            # the first splits letters from their signs
+            # the step above splits letters from their signs
             normalizers.NFKC(),
             normalizers.Strip(),
             normalizers.Replace(Regex(" {2,}"), " "),

@@ -105,7 +105,7 @@ class TrainingProcesses:
                 errors="replace",
                 env=environment,
                 pass_fds=keep_open,
-                # so that Ctrl-C reaches it and its own processes once, through `_stop`
+                # Ctrl-C then reaches the run and its own processes once, through `_stop`
                 start_new_session=True,
             )
             self._live.add(process)
@@ -150,6 +150,6 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 
 def exit_status(statuses: Iterable[int]) -> int:
-    """Of several runs: 0 if all finished, 2 where the input of every failed one cannot be run, else 1."""
+    """The exit status of several runs: 0 if all finished, 2 if every failed one had wrong input, else 1."""
     failed = {status for status in statuses if status != 0}
     return 0 if not failed else 2 if failed == {2} else 1

@@ -25,7 +25,7 @@ def waiting_runs(folder: Path) -> set[str]:
     submitted = {path.stem.removeprefix("job-"): path for path in folder.glob("job-*.txt")}
     if not submitted or shutil.which("squeue") is None:
         return set()
-    # of each task of an array: the array's number, its own
+    # squeue prints the array's number and the task's own
     command = ["squeue", "--me", "--array", "--noheader", "--states=PENDING,RUNNING,SUSPENDED", "--format=%F %K"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
@@ -84,7 +84,7 @@ exec {shlex.join(command)} --run "${{runs[$SLURM_ARRAY_TASK_ID]}}"
     done = subprocess.run(["sbatch", "--parsable", *shlex.split(options), str(script)], capture_output=True, text=True)
     if done.returncode != 0:
         raise RunFailed(f"sbatch refused {script}: {done.stderr.strip() or done.stdout.strip()}")
-    # of a federation: number;cluster
+    # sbatch of a federation prints `number;cluster`
     job = done.stdout.strip().partition(";")[0]
     write_atomic(sweep.folder / f"job-{job}.txt", "".join(f"{name}\n" for name in left))
     return f"job {job}: {len(left)} of {len(sweep.runs)} runs, as {script} says"

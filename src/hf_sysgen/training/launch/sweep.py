@@ -29,7 +29,7 @@ from hf_sysgen.training.launch.slurm import waiting_runs
 from hf_sysgen.training.launch.states import ENDED, STATES, failure_of, last_line, state_of
 from hf_sysgen.training.run import finished_results, is_training
 
-# between checks of a run that another process trains
+# seconds between checks of a run that another process trains
 WAIT_SECONDS = 1.0
 
 
@@ -157,7 +157,7 @@ class _Training:
         return 1, "stopped"
 
     def _attempt(self, run: Run, slot: int, log: IO[str]) -> tuple[int, str]:
-        # another sweep may have finished it since
+        # another sweep may have finished the run since
         if (record := finished_results(run.recipe)) is not None:
             return 0, _accuracies(record)
 
@@ -190,7 +190,7 @@ def _accuracies(record: Record) -> str:
 
 def selection_text(runs: Iterable[Run], select: Selection) -> str:
     """
-    Of each recipe and config of its benchmark the cell that the rule selects.
+    The cell that the rule selects, for each recipe and config of its benchmark.
 
     Raises:
         UserError: a record is absent or wrong, or its split lacks the metric.

@@ -40,8 +40,8 @@ class Task(ABC):
     splits: Mapping[str, Split]
     eval_metrics: tuple[str, ...] = ("accuracy", "loss")
     eval_splits: tuple[str, ...] | None = None
-    # (outputs, labels, num_items_in_batch) -> loss: a sum over the labels of a part of a batch, divided by the number
-    # of labels that are not -100 in the whole of it; None where the model itself takes `num_items_in_batch`
+    # (outputs, labels, num_items_in_batch) -> loss: the sum over the labels of a part of a batch, divided by
+    # `num_items_in_batch`, the labels that are not -100 in the whole batch. None: the model itself divides by it
     loss: Callable[..., torch.Tensor] | None = None
 
     def __init__(self, recipe: Recipe, benchmark: DatasetDict):

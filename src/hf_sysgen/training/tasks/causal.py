@@ -154,7 +154,7 @@ def without_special_tokens(tokenizer: PreTrainedTokenizerFast) -> PreTrainedToke
             **tokenizer.special_tokens_map,
         )
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A", pair="$A $B", special_tokens=[])
-    # `init_kwargs` is what is saved
+    # `init_kwargs` are saved
     tokenizer.padding_side = tokenizer.init_kwargs["padding_side"] = "left"
     return tokenizer
 
@@ -192,11 +192,11 @@ def load_pretrained(recipe: Recipe, attention: str) -> PreTrainedModel:
     Raises:
         RecipeError: it cannot be loaded, lacks weights, or is not the model that the recipe describes.
     """
-    # fields that change no weight and no score
+    # these fields change no weight and no score
     free = {key: value for key, value in recipe.model.fields.items() if "drop" in key or key == "use_cache"}
     options = {"revision": recipe.model.revision, "attn_implementation": attention, **free}
     try:
-        model, _ = read_checkpoint(str(recipe.model.pretrained), writes=True, **options)
+        model, _ = read_checkpoint(str(recipe.model.pretrained), require_text_to_text=True, **options)
     except UserError as error:
         raise RecipeError(f"model.pretrained: {error}", "model.pretrained") from error
     if not isinstance(model.config, config_class_of(recipe.model.type)):

@@ -15,7 +15,7 @@ from hf_sysgen.config.sections import InContext
 from hf_sysgen.evaluation.evaluate import Columns, chunks, evaluating
 from hf_sysgen.evaluation.in_context import AllowedTokens, Shots
 from hf_sysgen.evaluation.prompts import Prompts
-from hf_sysgen.model_types import writer_of
+from hf_sysgen.model_types import text_auto_class
 from hf_sysgen.results.predictions import TextRow
 from hf_sysgen.training.tasks.base import Task
 from hf_sysgen.training.tasks.causal import check_encodable, load_pretrained
@@ -24,7 +24,7 @@ from hf_sysgen.training.tasks.pretrained import pretrained_tokenizer
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
-# tokens that an answer may have more than its reference: the same words in other pieces
+# extra tokens that an answer may have: its words may be other tokens than the reference's
 SPARE_TOKENS = 8
 
 
@@ -51,7 +51,7 @@ class InContextTask(Task):
             key = "in_context.shots"
             raise RecipeError(f"{key}={self.how.shots} is not less than the {len(self.train)} of train", key)
         self.splits: Any = benchmark
-        self.decoder = writer_of(recipe.model.type) is AutoModelForCausalLM
+        self.decoder = text_auto_class(recipe.model.type) is AutoModelForCausalLM
         tokenizer = pretrained_tokenizer(recipe)
         self.prompts = Prompts(tokenizer, self.decoder, recipe.data.prompt)
         self.targets = {name: split["target"][:] for name, split in benchmark.items()}
@@ -60,7 +60,7 @@ class InContextTask(Task):
         inputs, targets = self.train["input"][:], self.targets["train"]
         self.examples = list(zip(inputs, targets, strict=True))
         self.shots = Shots(inputs, self.how.rule, self.how.shots, recipe.seed)
-        # an answer is a line
+        # an answer is one line
         self.line_ends = [token for token, text in enumerate(self._texts(tokenizer)) if "\n" in text]
         self.allowed = self._allowed(tokenizer) if self.how.constrained else None
 
@@ -89,7 +89,7 @@ class InContextTask(Task):
     def build_model(self, attention: str) -> PreTrainedModel:
         model: Any = load_pretrained(self.recipe, attention)
         tokenizer = self.prompts.tokenizer
-        # a model may have several, e.g. one of its chats
+        # a model may have several end symbols, e.g. one for chats
         ends = model.generation_config.eos_token_id or []
         ends = {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id, *self.line_ends}
         ids: dict[str, Any] = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": sorted(ends)}

@@ -11,7 +11,7 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.text.splits import IGNORED, TokenizedSplit
 from hf_sysgen.data.text.vocabulary import Vocabulary
 from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, Prompts, unencodable_words
-from hf_sysgen.model_types import writer_of
+from hf_sysgen.model_types import text_auto_class
 from hf_sysgen.models.seq2seq import token_loss
 from hf_sysgen.training.tasks.causal import (
     PromptedSplit,
@@ -39,7 +39,7 @@ class PretrainedTask(Seq2SeqTask):
     """
 
     def __init__(self, recipe: Recipe, benchmark: DatasetDict):
-        self.decoder = writer_of(recipe.model.type) is AutoModelForCausalLM
+        self.decoder = text_auto_class(recipe.model.type) is AutoModelForCausalLM
         self.split_class = PromptedSplit if self.decoder else TokenizedSplit
         super().__init__(recipe, benchmark)
 
@@ -59,7 +59,7 @@ class PretrainedTask(Seq2SeqTask):
     def build_model(self, attention: str) -> PreTrainedModel:
         tokenizer = self.vocabulary.tokenizer
         model: Any = load_pretrained(self.recipe, attention)
-        # of new embeddings and adapters
+        # new embeddings and adapters are random
         set_seed(self.recipe.seed)
         if len(tokenizer) > model.get_input_embeddings().num_embeddings:
             model.resize_token_embeddings(len(tokenizer))
@@ -82,7 +82,7 @@ class PretrainedTask(Seq2SeqTask):
 def pretrained_tokenizer(recipe: Recipe) -> Any:
     """The tokenizer of `model.pretrained`; one without padding pads with EOS. Raises RecipeError: it cannot be used."""
     tokenizer: Any = load_tokenizer(str(pretrained_folder(recipe)))
-    # blanks are part of the answers
+    # the spaces of an answer must stay
     tokenizer.clean_up_tokenization_spaces = False
     if tokenizer.pad_token is None:
         # padding is known from masks

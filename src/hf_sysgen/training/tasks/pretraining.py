@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 # updates that are read and tokenized ahead of the one that is trained on
 AHEAD = 4
-# documents tokenized in one call; what a checkpoint holds of each stream grows with it
+# documents tokenized in one call; with more of them, a checkpoint holds more of each stream
 DOCUMENTS = 16
 
 
@@ -182,9 +182,9 @@ def require_same_text(places: Mapping[str, Any], shards: Mapping[str, Sequence[S
     Raises:
         RecipeError: names the first one that differs.
     """
-    # older checkpoints do not say
+    # older checkpoints have no shards
     kept = {stream: [Shard(*one) for one in place.get("shards", ())] for stream, place in places.items()}
-    # in the order in which the shards were dealt out
+    # sorted in the order in which the shards were dealt out
     dealt = sorted((number, int(stream)) for stream, before in kept.items() for number in range(len(before)))
     for number, stream in dealt:
         before, now = kept[str(stream)][number], shards.get(str(stream), ())
@@ -237,7 +237,7 @@ class PretrainingTask(Task):
 
     def __init__(self, recipe: Recipe, benchmark: Any):
         super().__init__(recipe, benchmark)
-        # which `check_recipe` wants
+        # `check_recipe` requires this field
         self.tokenizer = without_special_tokens(load_tokenizer(str(recipe.data.tokenizer), _unusable_tokenizer))
         self.splits = {"train": benchmark["train"], "validation": self._first_examples(benchmark["validation"])}
 
@@ -260,7 +260,7 @@ class PretrainingTask(Task):
 
     def batches(self, steps: int, rank: int, world: int) -> StreamBatches:
         data, batches = self.recipe.data, self.recipe.batches
-        assert isinstance(batches, WithReplacement)  # as `check_recipe` holds
+        assert isinstance(batches, WithReplacement)  # `check_recipe` ensures it
         return StreamBatches(
             self.splits["train"], self.tokenizer, data.context_length, data.streams, batches.size, steps,
             parts=batches.length_buckets, rank=rank, world=world, shards=self.shards,

@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data import benchmark_info, load_benchmark
-from hf_sysgen.model_types import is_other
+from hf_sysgen.model_types import is_transformers_model
 from hf_sysgen.models import CONFIGS, MODELS, RoleFillerTransformerConfig
 from hf_sysgen.training.tasks.base import Task
 from hf_sysgen.training.tasks.causal import CausalSeq2SeqTask
@@ -54,10 +54,10 @@ def prepare_task(recipe: Recipe) -> Task:
     """
     model, data = recipe.model.type, recipe.data
     wanted = benchmark_info(data.benchmark).task
-    # `check_recipe` has found that it has a head for the task
+    # `check_recipe` ensures that the model has a head for the task
     found = (
         (PretrainedTask if recipe.in_context is None else InContextTask)
-        if is_other(model)
+        if is_transformers_model(model)
         else next((one for task, needed, one in TASKS if task == wanted and has_needed(CONFIGS[model], needed)), None)
     )
     if found is None:

@@ -129,8 +129,8 @@ class RelationClassificationTask(GraphTask):
 
     def build_model(self, attention: str) -> PreTrainedModel:
         derived: dict[str, Any] = {
-            # no edge, the labels, and an unused row (train.py:224, model.py:200 of Bergen et al. 2021): the number of
-            # rows decides the scale of the initial values
+            # rows: "no edge", the labels, and an unused one (train.py:224, model.py:200 of Bergen et al. 2021). Their
+            # number decides the scale of the initial values
             "edge_vocab_size": len(EDGE_TYPES) + 2,
             "edge_labels": ["", *EDGE_TYPES],
             "id2label": dict(enumerate(TARGETS)),

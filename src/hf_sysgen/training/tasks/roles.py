@@ -52,9 +52,9 @@ class TableRows:
     @classmethod
     def of(cls, source: Sequence[str], target: Sequence[str], ranks: Sequence[Mapping[str, int]] | None) -> TableRows:
         """
-        Of two tables or, where ranks of source and target are given, of one, in which symbols of one rank share a row,
-        whatever they mean (train.py:154, models/tf_separate.py:108-109). Symbols without a rank have a row of their
-        own.
+        The rows of two tables, or with ranks (those of source and target) of one table. In one table, symbols of the
+        same rank share a row, whatever they mean (train.py:154, models/tf_separate.py:108-109), and symbols without a
+        rank have a row of their own.
         """
         if ranks is None:
             return cls(list(range(len(source))), len(source), len(target))
@@ -147,7 +147,7 @@ class RoleFillerTask(Seq2SeqTask):
         names = symbols if scheme is None else ([*scheme.source_names, EOS, SOS], [*scheme.target_names, EOS])
         named = names
         if config.swap_streams:
-            # both tables have all symbols, as the code's: a role has the row of the word of its name, if there is one
+            # as in the authors' code, both tables have all symbols: a role shares the row of the word with its name
             named = symbols = [*dict.fromkeys(symbols[0] + names[0])], [*dict.fromkeys(symbols[1] + names[1])]
         words, roles = (TableRows.of(source, target, ranks) for source, target in (symbols, named))
         source_rows = words.source[: len(source_words)]
@@ -166,7 +166,7 @@ class RoleFillerTask(Seq2SeqTask):
         return fields, source_roles, target_roles
 
     def ranks(self, scheme: RoleScheme | None, source_words: Sequence[str]) -> list[dict[str, int]]:
-        """Of all symbols of the source, and of the target; in a joint vocabulary of a word its id."""
+        """Ranks of all symbols of the source, and of the target; in a joint vocabulary the index of a word."""
         if self.recipe.data.joint_vocabulary:
             return [{word: row for row, word in enumerate(source_words)}] * 2
         train = self.splits["train"]

@@ -79,7 +79,7 @@ class Seq2SeqTask(Task):
 
     @property
     def longest_target(self) -> int:
-        """Of all splits: words and EOS."""
+        """Words and EOS of the longest target in all splits."""
         return max(int(split.targets.lengths.max()) for split in self.splits.values())
 
     def build_model(self, attention: str) -> PreTrainedModel:
