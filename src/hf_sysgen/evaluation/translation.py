@@ -16,7 +16,7 @@ from hf_sysgen.evaluation.evaluate import Columns, Measured, chunks, evaluating
 from hf_sysgen.evaluation.metrics.bleu import bleu_setup
 from hf_sysgen.evaluation.metrics.summary import Translated, summarize_translations
 from hf_sysgen.results.predictions import TranslationRow
-from hf_sysgen.results.record import Metrics
+from hf_sysgen.results.record import SplitMetrics
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -84,7 +84,7 @@ def translation_rows(records: Iterable[Translation], name: str, split: Dataset) 
 
 def summarize_split(
     records: Sequence[Translated], examples: Dataset, benchmark: str, config: str, name: str
-) -> Metrics:
+) -> SplitMetrics:
     """The metrics of a split of a benchmark, see `summarize_translations`."""
     # of the pairs of noun and adjective that were held out
     pairs = examples["pairs"][:] if benchmark == "noun_adjective" and name == "test" else None

@@ -50,5 +50,4 @@ def evaluate_in_context(
     }
     recipe = parse_recipe(sections, f"in_context/{name}{'_constrained' * how['constrained']}")
     record = run_recipe(recipe)
-    metrics = {split: {"examples": one.examples, **one.metrics} for split, one in record.splits.items()}
-    return f"{metrics_table(metrics, ('examples', 'accuracy'))}\n{recipe.run_dir}"
+    return f"{metrics_table(record.splits, ('examples', 'accuracy'))}\n{recipe.run_dir}"

@@ -16,7 +16,7 @@ from hf_sysgen.config.sections import MaxTokens
 from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.results.predictions import Judged, Row
-from hf_sysgen.results.record import Metrics
+from hf_sysgen.results.record import SplitMetrics
 from hf_sysgen.training.batches import Batches, MaxTokensBatches, Split, StepBatches
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Task(ABC):
         """The examples of a split that are judged after training, (N,)."""
         return np.arange(0 if name == "train" else len(self.splits[name]))
 
-    def summarize(self, records: Sequence[Any], name: str) -> Metrics:
+    def summarize(self, records: Sequence[Any], name: str) -> SplitMetrics:
         """The metrics of a split from its records or its rows."""
         return summarize(records)
 
