@@ -110,10 +110,18 @@ def evaluate(
     if shots is None and given != ("random", None, False, None, 0):
         raise typer.BadParameter("--shot-rule, --examples, --constrained, --prompt and --seed need --shots")
     if shots is not None:
+        from pydantic import ValidationError
+
+        from hf_sysgen.config.sections import InContext
+        from hf_sysgen.results.record import first_error
         from hf_sysgen.training.in_context import evaluate_in_context
 
-        how = {"shots": shots, "rule": shot_rule, "examples": examples, "constrained": constrained}
-        how["splits"], size = split or None, batch_size or 16
+        options = {"shots": shots, "rule": shot_rule, "examples": examples, "constrained": constrained}
+        try:
+            how = InContext.model_validate(options | {"splits": split or None})
+        except ValidationError as error:
+            raise typer.BadParameter(first_error(error)) from None
+        size = batch_size or 16
         print(evaluate_in_context(checkpoint, benchmark, config, how, prompt, seed, data_dir, output, size))
     else:
         from hf_sysgen.evaluation.commands import evaluate_checkpoint

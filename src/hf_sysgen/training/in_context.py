@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from hf_sysgen.config.io import parse_recipe
+from hf_sysgen.config.sections import InContext
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.evaluation.commands import metrics_table
 from hf_sysgen.training.run import quiet_libraries, run_recipe
@@ -16,7 +15,7 @@ def evaluate_in_context(
     checkpoint: str,
     benchmark: str,
     config: str | None,
-    how: Mapping[str, Any],
+    how: InContext,
     prompt: str | None,
     seed: int,
     data_dir: Path | None,
@@ -38,8 +37,8 @@ def evaluate_in_context(
     """
     quiet_libraries()
     config = benchmark_info(benchmark).config(config).name
-    rule = "" if how["rule"] == "random" else f"_{how['rule']}"
-    name = f"{benchmark}_{config}_{Path(checkpoint).name}_{how['shots']}_shots{rule}"
+    rule = "" if how.rule == "random" else f"_{how.rule}"
+    name = f"{benchmark}_{config}_{Path(checkpoint).name}_{how.shots}_shots{rule}"
     sections = {
         "model": {"pretrained": checkpoint},
         "data": {"benchmark": benchmark, "config": config, "prompt": prompt, "data_dir": data_dir and str(data_dir)},
@@ -48,6 +47,6 @@ def evaluate_in_context(
         "seed": seed,
         "output_dir": output and str(output),
     }
-    recipe = parse_recipe(sections, f"in_context/{name}{'_constrained' * how['constrained']}")
+    recipe = parse_recipe(sections, f"in_context/{name}{'_constrained' * how.constrained}")
     record = run_recipe(recipe)
     return f"{metrics_table(record.splits, ('examples', 'accuracy'))}\n{recipe.run_dir}"

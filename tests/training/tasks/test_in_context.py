@@ -123,6 +123,7 @@ def test_the_command(checkpoints, tmp_path, few_examples):
     (code,) = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
     assert f'checkpoint = "{checkpoints["t5"]}"' in code
     assert CliRunner().invoke(app, ["evaluate", "x", "scan", "--examples", "3"]).exit_code == 2
+    assert CliRunner().invoke(app, [*words, "--shot-rule", "best"]).exit_code == 2
 
 
 @pytest.mark.parametrize(
