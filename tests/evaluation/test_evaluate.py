@@ -18,7 +18,7 @@ from hf_sysgen.data.text.vocabulary import build_vocabulary, encode_sources, enc
 from hf_sysgen.evaluation import decoding
 from hf_sysgen.evaluation.decoding import greedy_decode, preallocated_cache
 from hf_sysgen.evaluation.evaluate import evaluate_split
-from hf_sysgen.evaluation.metrics.summary import summarize
+from hf_sysgen.evaluation.metrics.summary import scores, summarize
 from hf_sysgen.models import CONFIGS, MODELS, DepthWidthConfig, DepthWidthForCausalLM
 
 
@@ -221,20 +221,19 @@ def test_summary_by_hand():
         {"exact": False, "loss": 3.0, "loss_teacher": 0.6, "target_length": 1, "oracle_exact": False, "category": "a"},
     ]
     summary = summarize(made_rows(rows))
-    assert summary["examples"] == 3
-    assert summary["accuracy"] == pytest.approx(1 / 3)
-    assert summary["accuracy_oracle"] == pytest.approx(2 / 3)
-    assert summary["loss"] == pytest.approx(1.7)
-    assert summary["loss_teacher"] == pytest.approx(0.4)
-    assert summary["by_length"] == [[1, 1, 0.0], [2, 2, 0.5]]
-    assert summary["by_category"] == {"a": [2, 0.5], "b": [1, 0.0]}
+    assert summary.examples == 3
+    expected = {"accuracy": 1 / 3, "loss": 1.7, "loss_teacher": 0.4, "accuracy_oracle": 2 / 3}
+    assert summary.metrics == pytest.approx(expected)
+    assert summary.by_length == [(1, 1, 0.0), (2, 2, 0.5)]
+    assert summary.by_category == {"a": (2, 0.5), "b": (1, 0.0)}
     named = [{"exact": True, "category": name} for name in ("k=10", "b", "k=2", "a")]
-    assert list(summarize(made_rows(named))["by_category"]) == ["a", "b", "k=2", "k=10"]
+    assert list(summarize(made_rows(named)).by_category) == ["a", "b", "k=2", "k=10"]
     bare = {key: value for key, value in rows[0].items() if key not in ("oracle_exact", "category")}
     bare = summarize(made_rows([bare]))
-    assert "accuracy_oracle" not in bare
-    assert "by_category" not in bare
-    assert math.isnan(summarize([])["accuracy"])
+    assert "accuracy_oracle" not in bare.metrics
+    assert "by_category" not in bare.model_fields_set
+    assert summarize([]).accuracy is None
+    assert math.isnan(scores(summarize([]))["accuracy"])
 
 
 def test_only_our_own_decoders_write_into_memory_of_a_fixed_size() -> None:

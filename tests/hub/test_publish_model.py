@@ -21,11 +21,10 @@ from typer.testing import CliRunner
 
 from hf_sysgen.cli.main import app
 from hf_sysgen.config.io import parse_recipe, parse_yaml
-from hf_sysgen.data import DataError, load_benchmark
+from hf_sysgen.data import load_benchmark
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.hub.model_card import model_card
-from hf_sysgen.hub.publish import publish
 from hf_sysgen.hub.publish_model import find_runs, publish_model, run_card
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.reports.papers import papers
@@ -183,25 +182,27 @@ def test_wrong_token(hub: FakeHub, cell: Path, token: str, message: str) -> None
 
 
 def test_what_cannot_be_published(cell: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"'scam'.*'scan'"):
-        publish("scam", "org/model")
+    for words, pattern in (
+        (["scam", "org/model"], r"'scam'.*'scan'"),
+        (["scan", "org/scan", "--checkpoints"], r"--checkpoints.*\bscan\b"),
+        ([DEFAULT, "org/scan", "--config", "length"], r"--config\b"),
+    ):
+        result = CliRunner().invoke(app, ["publish", *words])
+        assert result.exit_code == 2
+        assert re.search(pattern, result.output)
     with pytest.raises(UserError, match=r"results\.json"):
-        publish(str(tmp_path), "org/model")
-    with pytest.raises(UserError, match=r"--checkpoints.*\bscan\b"):
-        publish("scan", "org/scan", for_models={"checkpoints": True})
-    with pytest.raises(UserError, match=r"--config\b"):
-        publish(DEFAULT, "org/scan", for_data={"configs": ["length"], "data_dir": None})
+        publish_model(tmp_path, "org/model")
     shutil.copytree(cell, tmp_path / "cell")
     weights = tmp_path / "cell" / "seed0" / "model" / "model.safetensors"
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     weights.write_bytes(content)
     with pytest.raises(UserError, match=r"seed0/model/model\.safetensors"):
-        publish(str(tmp_path / "cell" / "seed0"), "org/model", dry_run=True)
+        publish_model(tmp_path / "cell" / "seed0", "org/model", dry_run=True)
     path = tmp_path / "cell" / "seed1" / "results.json"
     path.write_text(path.read_text().replace('"size": 32', '"size": 64'))
     with pytest.raises(UserError, match=r"\bbatches\.size\b"):
-        publish(str(tmp_path / "cell"), "org/model", dry_run=True)
+        publish_model(tmp_path / "cell", "org/model", dry_run=True)
 
 
 # cards
@@ -350,7 +351,7 @@ def test_code_of_the_zoos_cards(hub: FakeHub, tmp_path: Path, capsys: pytest.Cap
 
 
 def test_publish_pushes_in_the_open_unless_told_otherwise(hub: FakeHub) -> None:
-    publish(DEFAULT, "org/open", api=api(hub))
-    publish(DEFAULT, "org/closed", private=True, api=api(hub))
-    publish(DEFAULT, "org/none", dry_run=True, api=api(hub))
+    publish_model(DEFAULT, "org/open", api=api(hub))
+    publish_model(DEFAULT, "org/closed", private=True, api=api(hub))
+    publish_model(DEFAULT, "org/none", dry_run=True, api=api(hub))
     assert {name: repo.private for (_, name), repo in hub.repos.items()} == {"org/open": False, "org/closed": True}

@@ -249,7 +249,7 @@ def test_evaluation_is_in_float32(precision, tmp_path, few_examples):
     for name in ("validation", "test"):
         again = summarize(evaluate_split(model, splits[name], batch_size=4))
         for loss in ("loss", "loss_teacher"):
-            assert record.splits[name].metrics[loss] == pytest.approx(again[loss], rel=1e-6)
+            assert record.splits[name].metrics[loss] == pytest.approx(again.metrics[loss], rel=1e-6)
 
 
 def test_bf16_trains_in_bf16(tmp_path, few_examples):
@@ -365,7 +365,7 @@ def overfit() -> None:
     def worse(self, *args, **kwargs):
         summarize = self.task.summarize
         value = float(abs(self.state.global_step - 2))
-        self.task.summarize = lambda *of: summarize(*of) | {"loss": value}
+        self.task.summarize = lambda *of: summarize(*of).model_copy(update={"loss": value})
         try:
             return evaluate(self, *args, **kwargs)
         finally:

@@ -205,25 +205,45 @@ def publish(
     The published model loads without this package and has the tag seed<seed>-step<step>. The token comes from HF_TOKEN
     or `hf auth login`. Repeat an interrupted command to continue it.
     """
-    from hf_sysgen.hub.publish import publish as push
+    from hf_sysgen.data.info import unknown_name_error
+    from hf_sysgen.data.registry import list_benchmarks
+    from hf_sysgen.hub.publish_dataset import publish_dataset
+    from hf_sysgen.hub.publish_model import publish_model
+    from hf_sysgen.zoo import zoo_names
 
+    benchmarks = [benchmark.name for benchmark in list_benchmarks()]
+    is_data = what in benchmarks
+    if not is_data and what not in zoo_names() and not Path(what).is_dir():
+        raise unknown_name_error("benchmark, model of the zoo or folder of runs", what, [*benchmarks, *zoo_names()])
+    for_models: dict[str, Any] = {"--checkpoints": checkpoints, "--dataset": dataset}
+    for_data: dict[str, Any] = {
+        "--config": config,
+        "--allow-restricted": allow_restricted,
+        "--data-dir": data_dir,
+        "--cache-dir": cache_dir,
+    }
+    for option, value in (for_models if is_data else for_data).items():
+        if value:
+            kind = "a benchmark" if is_data else "no benchmark (see `hf-sysgen list benchmarks`)"
+            raise UserError(f"{option} has no meaning for {what}, which is {kind}; remove it")
+    common: dict[str, Any] = {
+        "private": private, "dry_run": dry_run, "folder": folder, "tags": tag or [], "collection": collection,
+    }  # fmt: skip
     with data_cli.quiet():
-        done = push(
-            what,
-            repo,
-            private=private,
-            dry_run=dry_run,
-            folder=folder,
-            tags=tag or [],
-            collection=collection,
-            for_models={"checkpoints": checkpoints, "dataset": dataset},
-            for_data={
-                "configs": config or [],
-                "allow_restricted": allow_restricted,
-                "data_dir": data_dir,
-                "cache_dir": cache_dir,
-            },
-        )
+        if is_data:
+            done = [
+                publish_dataset(
+                    what,
+                    repo,
+                    config or [],
+                    allow_restricted=allow_restricted,
+                    data_dir=data_dir,
+                    cache_dir=cache_dir,
+                    **common,
+                )
+            ]
+        else:
+            done = publish_model(what, repo, checkpoints=checkpoints, dataset=dataset, **common)
     for one in done:
         for path, size in one.files.items():
             print(f"{size:>12,}  {path}")

@@ -34,7 +34,7 @@ from hf_sysgen.evaluation.prompts import prompts_of
 from hf_sysgen.evaluation.translation import evaluate_translations, summarize_split, translation_rows
 from hf_sysgen.files import write_atomic
 from hf_sysgen.results.predictions import Row, write_predictions
-from hf_sysgen.results.record import METRICS, PREDICTIONS, new_folder
+from hf_sysgen.results.record import METRICS, PREDICTIONS, SplitMetrics, new_folder
 from hf_sysgen.tables import table
 
 # maximum tokens of a sentence; the memory of attention grows with the square
@@ -74,7 +74,7 @@ def evaluate_checkpoint(
     translates = task == "translation"
     if translates and not model.config.is_encoder_decoder:
         raise UserError(f"{checkpoint}: the model is a decoder; {benchmark} needs an encoder-decoder")
-    metrics = {}
+    metrics: dict[str, SplitMetrics] = {}
     rows: list[Row] = []
     for name in names:
         examples = data[name]
@@ -107,17 +107,19 @@ def evaluate_checkpoint(
                 rows += texts
     if output is not None:
         write_predictions(output / PREDICTIONS, rows)
-        write_atomic(output / METRICS, json.dumps(metrics, indent=1) + "\n")
+        measured = {name: one.model_dump(mode="json", exclude_unset=True) for name, one in metrics.items()}
+        write_atomic(output / METRICS, json.dumps(measured, indent=1) + "\n")
     columns: tuple[str, ...] = ("examples", "accuracy", "exact_teacher", "accuracy_oracle", "loss", "loss_teacher")
     if translates:
         columns = ("examples", "bleu", "comp", "comp_same_form", "accuracy", "loss")
     return metrics_table(metrics, columns)
 
 
-def metrics_table(metrics: Mapping[str, Mapping[str, object]], columns: Sequence[str]) -> str:
+def metrics_table(metrics: Mapping[str, SplitMetrics], columns: Sequence[str]) -> str:
     """A table of the metrics of each split, with those of the columns that any has."""
-    columns = tuple(column for column in columns if any(column in values for values in metrics.values()))
-    cells = [(name, *(_shown(values.get(column)) for column in columns)) for name, values in metrics.items()]
+    found = {name: {"examples": one.examples, **one.metrics} for name, one in metrics.items()}
+    columns = tuple(column for column in columns if any(column in values for values in found.values()))
+    cells = [(name, *(_shown(values.get(column)) for column in columns)) for name, values in found.items()]
     return table(("split", *columns), cells)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from hf_sysgen.data.text.splits import IGNORED
+from hf_sysgen.data.text.splits import IGNORED, BatchedSplit, TokenizedSplit
 from hf_sysgen.evaluation.decoding import greedy_decode, is_sysgen_model, teacher_forced_logits
 from hf_sysgen.evaluation.prompts import to_word_level
 from hf_sysgen.models import RoleFillerTransformerConfig
@@ -82,7 +82,7 @@ def chunks(rows: Any, size: int) -> list[Any]:
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
-def share_by_length(split: Any, rows: np.ndarray, size: int, rank: int, world: int) -> list[np.ndarray]:
+def share_by_length(split: BatchedSplit, rows: np.ndarray, size: int, rank: int, world: int) -> list[np.ndarray]:
     """The batches of one process. Rows of similar length go to different processes, so that all finish together."""
     return chunks(split.by_length(rows)[rank::world], size)
 
@@ -90,7 +90,7 @@ def share_by_length(split: Any, rows: np.ndarray, size: int, rank: int, world: i
 @torch.inference_mode()
 def evaluate_split(
     model: Seq2SeqLM,
-    split: Any,
+    split: TokenizedSplit,
     rows: np.ndarray | None = None,
     batch_size: int = 256,
     oracle: bool = False,
@@ -113,7 +113,6 @@ def evaluate_split(
 
     Args:
         model: an encoder-decoder model, or a decoder that continues the source; its mode is restored.
-        split: a `TokenizedSplit`.
         rows: which examples, `None` for all.
         batch_size: examples decoded together.
         oracle: also decode with oracle output length, ignoring EOS.
@@ -146,7 +145,7 @@ def evaluate_split(
 
 def judge_split(
     model: Any,
-    split: Any,
+    split: TokenizedSplit,
     examples: Dataset,
     tokenizer: PreTrainedTokenizerFast,
     rows: np.ndarray | None = None,
@@ -173,7 +172,7 @@ def judge_split(
 
 
 @torch.inference_mode()
-def mark_teacher_forced(model: Seq2SeqLM, split: Any, records: Sequence[Decoded], batch_size: int) -> None:
+def mark_teacher_forced(model: Seq2SeqLM, split: TokenizedSplit, records: Sequence[Decoded], batch_size: int) -> None:
     """
     Add `exact_teacher` to the records of [`evaluate_split`]: whether under teacher forcing the most likely word is
     right at every label. Records sorted by length need little padding.
@@ -228,7 +227,7 @@ class Columns:
         return [row.model_copy(update=self[row.row]) for row in rows]
 
 
-def _batch(model: Seq2SeqLM, split: Any, rows: np.ndarray) -> tuple[torch.Tensor, ...]:
+def _batch(model: Seq2SeqLM, split: TokenizedSplit, rows: np.ndarray) -> tuple[torch.Tensor, ...]:
     """Source ids (B, S) and their mask, target ids (B, T) with EOS, and their mask."""
     source, source_mask = split.sources.padded(rows, split.pad_id)
     target, real = split.targets.padded(rows, IGNORED)
@@ -236,7 +235,7 @@ def _batch(model: Seq2SeqLM, split: Any, rows: np.ndarray) -> tuple[torch.Tensor
 
 
 def _read_references(
-    model: Seq2SeqLM, split: Any, rows: np.ndarray, eos_id: int, oracle: bool
+    model: Seq2SeqLM, split: TokenizedSplit, rows: np.ndarray, eos_id: int, oracle: bool
 ) -> tuple[dict[int, Decoded], dict[int, int]]:
     """Records by row, final for examples that are right; and for the others the step of the first wrong choice."""
     source, source_mask, target, real = _batch(model, split, rows)
@@ -265,7 +264,7 @@ def _read_references(
 
 
 def _decode_from(
-    model: Seq2SeqLM, split: Any, rows: np.ndarray, start: int, eos_id: int, records: dict[int, Decoded]
+    model: Seq2SeqLM, split: TokenizedSplit, rows: np.ndarray, start: int, eos_id: int, records: dict[int, Decoded]
 ) -> None:
     """Add prediction and free-running loss to the records of rows whose first `start` choices are right."""
     # the longest first: rows leave the batch at the end of their reference

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from hf_sysgen.data.text.splits import IGNORED
+from hf_sysgen.data.text.splits import IGNORED, TokenizedSplit
 from hf_sysgen.evaluation.decoding import teacher_forced_logits
 from hf_sysgen.evaluation.evaluate import Columns, Measured, chunks, evaluating
 from hf_sysgen.evaluation.metrics.bleu import bleu_setup
 from hf_sysgen.evaluation.metrics.summary import Translated, summarize_translations
 from hf_sysgen.results.predictions import TranslationRow
-from hf_sysgen.results.record import Metrics
+from hf_sysgen.results.record import SplitMetrics
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -84,7 +84,7 @@ def translation_rows(records: Iterable[Translation], name: str, split: Dataset) 
 
 def summarize_split(
     records: Sequence[Translated], examples: Dataset, benchmark: str, config: str, name: str
-) -> Metrics:
+) -> SplitMetrics:
     """The metrics of a split of a benchmark, see `summarize_translations`."""
     # the test split has pairs of noun and adjective that were held out
     pairs = examples["pairs"][:] if benchmark == "noun_adjective" and name == "test" else None
@@ -94,7 +94,7 @@ def summarize_split(
 @torch.inference_mode()
 def evaluate_translations(
     model: Any,
-    split: Any,
+    split: TokenizedSplit,
     tokenizer: PreTrainedTokenizerFast,
     references: Sequence[str],
     rows: np.ndarray | None = None,
@@ -111,7 +111,7 @@ def evaluate_translations(
 
     Args:
         model: encoder-decoder model; its mode is put back as it was.
-        split: a `TokenizedSplit` of subwords.
+        split: subwords of both sides.
         references: text of every example.
         rows: which examples, `None` for all.
         batch_size: examples decoded together.
@@ -140,7 +140,7 @@ def evaluate_translations(
     return records
 
 
-def _judged(model: Any, split: Any, rows: np.ndarray, label_smoothing: float) -> list[Translation]:
+def _judged(model: Any, split: TokenizedSplit, rows: np.ndarray, label_smoothing: float) -> list[Translation]:
     source, source_mask = split.sources.padded(rows, split.pad_id)
     target, real = split.targets.padded(rows, IGNORED)
     target, counts = target.to(model.device), real.sum(1)
@@ -156,7 +156,9 @@ def _judged(model: Any, split: Any, rows: np.ndarray, label_smoothing: float) ->
     ]
 
 
-def _translated(model: Any, split: Any, rows: np.ndarray, tokenizer: PreTrainedTokenizerFast, brief: bool) -> list[str]:
+def _translated(
+    model: Any, split: TokenizedSplit, rows: np.ndarray, tokenizer: PreTrainedTokenizerFast, brief: bool
+) -> list[str]:
     source, mask = split.sources.padded(rows, split.pad_id)
     limit = model.generation_config.max_new_tokens
     if brief:

@@ -7,7 +7,7 @@ import math
 import tempfile
 from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_serializer, model_validator
 
@@ -47,10 +47,6 @@ class CategoryScore(NamedTuple):
 
     examples: int
     accuracy: float
-
-
-# the measurements on a split as a task makes them, by the names of `SplitMetrics`
-Metrics: TypeAlias = dict[str, float | str | list[LengthScore] | dict[str, CategoryScore]]
 
 
 class SplitMetrics(_Typed):

@@ -11,20 +11,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-
-class Split(Protocol):
-    """Examples that batches are made of."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
-        """The model's inputs for those examples, `labels` included; for no rows, a batch without labels."""
-
-    def by_length(self, rows: np.ndarray) -> np.ndarray:
-        """The rows, sorted so that neighbours need about equally much padding."""
-
-    def source_target_lengths(self) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens (or nodes) of each example's source and of its target, (N,) each."""
+from hf_sysgen.data.text.splits import BatchedSplit
 
 
 class Batches(Protocol):
@@ -53,8 +40,8 @@ class StepBatches:
     Iterating yields the parts of one process: `parts` for each update, from update `first_step` on.
     With `length_buckets`, an update's rows are sorted by length and split into buckets * world parts of equal size.
     Neighbouring parts go to different processes, so that all processes have about the same padding. If an epoch's last
-    batch has fewer rows than parts, some parts are empty: for these, [`Split`] makes a batch without labels, which does
-    not change the update.
+    batch has fewer rows than parts, some parts are empty: for these, [`BatchedSplit`] makes a batch without labels,
+    which does not change the update.
 
     Args:
         split: what to draw from.
@@ -69,7 +56,7 @@ class StepBatches:
 
     def __init__(
         self,
-        split: Split,
+        split: BatchedSplit,
         batch_size: int,
         steps: int,
         seed: int,
@@ -127,8 +114,7 @@ class StepBatches:
         """
         A loader of ready batches. It has its own generator, because a resumed run must find the global one unchanged.
         """
-        split: Any = self.split
-        return DataLoader(split, sampler=self, batch_size=None, generator=torch.Generator())
+        return DataLoader(self.split, sampler=self, batch_size=None, generator=torch.Generator())
 
 
 class MaxTokensBatches(StepBatches):
@@ -152,7 +138,7 @@ class MaxTokensBatches(StepBatches):
 
     def __init__(
         self,
-        split: Split,
+        split: BatchedSplit,
         max_tokens: int,
         steps: int,
         seed: int,

@@ -37,5 +37,4 @@ def evaluate_in_context(checkpoint: str, benchmark: str, config: str | None, giv
     name = f"{benchmark}_{config}_{Path(checkpoint).name}_{how.shots}_shots{rule}"
     recipe = build_recipe(recipe.to_dict(), f"in_context/{name}{'_constrained' * how.constrained}")
     record = run_recipe(recipe)
-    metrics = {split: {"examples": one.examples, **one.metrics} for split, one in record.splits.items()}
-    return f"{metrics_table(metrics, ('examples', 'accuracy'))}\n{recipe.run_dir}"
+    return f"{metrics_table(record.splits, ('examples', 'accuracy'))}\n{recipe.run_dir}"

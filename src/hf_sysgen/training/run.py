@@ -41,7 +41,6 @@ from hf_sysgen.results.record import (
     MODEL,
     PREDICTIONS,
     RESULTS,
-    SCHEMA_VERSION,
     LogEntry,
     Pretrained,
     Record,
@@ -400,30 +399,26 @@ def _train_and_judge(
         trainer.save_weights(recipe.run_dir / MODEL)
     if trainer.args.should_save:
         write_predictions(recipe.run_dir / PREDICTIONS, rows)
-    record = Record.model_validate(
-        {
-            "schema_version": SCHEMA_VERSION,
-            "file": recipe.file,
-            "overrides": recipe.overrides,
-            "recipe": recipe,
-            "recipe_hash": recipe.hash,
-            "pretrained": _pretrained(recipe),
-            "pretrained_fields": _pretrained_fields(recipe, model.config),
-            "seed": recipe.seed,
-            "steps": trainer.state.global_step,
-            # under early stopping the weights are those of an earlier step
-            "best_step": trainer.state.best_global_step if recipe.evaluation.early_stopping is not None else None,
-            "num_parameters": model.num_parameters(),
-            "trained_parameters": None if recipe.peft is None else model.num_parameters(only_trainable=True),
-            "example": _example(rows),
-            "splits": summaries,
-            "history": [LogEntry.of(entry, task.splits) for entry in read_history(trainer.state)],
-            "train_seconds": round(trainer.clock.seconds, 2),
-            "num_processes": trainer.args.world_size,
-            "starts": starts,
-            "environment": machine,
-        },
-        strict=False,
+    record = Record(
+        file=recipe.file,
+        overrides=recipe.overrides,
+        recipe=recipe,
+        recipe_hash=recipe.hash,
+        pretrained=_pretrained(recipe),
+        pretrained_fields=_pretrained_fields(recipe, model.config),
+        seed=recipe.seed,
+        steps=trainer.state.global_step,
+        # under early stopping the weights are those of an earlier step
+        best_step=trainer.state.best_global_step if recipe.evaluation.early_stopping is not None else None,
+        num_parameters=model.num_parameters(),
+        trained_parameters=None if recipe.peft is None else model.num_parameters(only_trainable=True),
+        example=_example(rows),
+        splits=summaries,
+        history=[LogEntry.of(entry, task.splits) for entry in read_history(trainer.state)],
+        train_seconds=round(trainer.clock.seconds, 2),
+        num_processes=trainer.args.world_size,
+        starts=starts,
+        environment=machine,
     )
     if trainer.args.should_save:
         # the record comes last, because it marks the run as finished

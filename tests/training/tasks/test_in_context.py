@@ -128,6 +128,7 @@ def test_the_command(checkpoints, tmp_path, few_examples):
     for option in (["--examples", "3"], ["--seed", "0"]):
         refused = CliRunner().invoke(app, ["evaluate", "x", "scan", *option])
         assert (refused.exit_code, "--shots" in refused.output) == (2, True)
+    assert CliRunner().invoke(app, [*words, "--shot-rule", "best"]).exit_code == 2
 
 
 @pytest.mark.parametrize(

@@ -259,19 +259,19 @@ def test_perplexity_is_over_all_tokens(tokenizer):
             nats += math.log(sum(math.exp(score) for score in scores)) - scores[example[place]]
             correct += max(range(len(scores)), key=scores.__getitem__) == example[place]
     found = summarize_text(evaluate_text(model, examples, rows, batch_size=2))
-    assert found["tokens"] == 3 * (LENGTH - 1)
-    assert found["loss"] == pytest.approx(nats / found["tokens"], rel=1e-6)
-    assert found["perplexity"] == pytest.approx(math.exp(nats / found["tokens"]), rel=1e-6)
-    assert found["accuracy"] == correct / found["tokens"]
+    assert found.tokens == 3 * (LENGTH - 1)
+    assert found.loss == pytest.approx(nats / found.tokens, rel=1e-6)
+    assert found.perplexity == pytest.approx(math.exp(nats / found.tokens), rel=1e-6)
+    assert found.accuracy == correct / found.tokens
     # a new model knows nothing
-    assert 200 < found["perplexity"] < 800
+    assert 200 < found.perplexity < 800
     # what it would write itself, after a word of each example
     with torch.inference_mode():
         own = examples[:3, :1]
         for _ in range(LENGTH - 1):
             own = torch.cat([own, model(input_ids=own).logits[:, -1:].argmax(dim=-1)], dim=1)
     assert own.shape == (3, LENGTH)
-    assert summarize_text(evaluate_text(model, own, rows, batch_size=2))["accuracy"] == 1
+    assert summarize_text(evaluate_text(model, own, rows, batch_size=2)).accuracy == 1
 
 
 @pytest.mark.parametrize("world", [2, 3, 5])

@@ -255,7 +255,7 @@ def test_shares_of_several_processes_are_the_whole(iwslt, tmp_path, use):
     # without translating, what is measured is the same
     brief = task.evaluate(model, "test", rows, final=False, rank=0, world=1)
     assert all(set(record.numbers()) == {"row", "loss", "loss_teacher", "target_length"} for record in brief)
-    assert task.summarize(brief, "test")["loss"] == pytest.approx(task.summarize(whole, "test")["loss"], rel=1e-6)
+    assert task.summarize(brief, "test").loss == pytest.approx(task.summarize(whole, "test").loss, rel=1e-6)
 
 
 def test_loss_is_that_of_training(iwslt, tmp_path, use):
@@ -270,7 +270,7 @@ def test_loss_is_that_of_training(iwslt, tmp_path, use):
         logits = model(batch["input_ids"], attention_mask=batch["attention_mask"], decoder_input_ids=shifted).logits
     expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten(), label_smoothing=0.1)
     records = task.evaluate(model, "test", np.arange(len(split)), final=False, rank=0, world=1)
-    assert task.summarize(records, "test")["loss"] == pytest.approx(float(expected), rel=1e-5)
+    assert task.summarize(records, "test").loss == pytest.approx(float(expected), rel=1e-5)
 
 
 @pytest.mark.parametrize("model", [name for name, config in CONFIGS.items() if AutoModelForSeq2SeqLM in MODELS[config]])

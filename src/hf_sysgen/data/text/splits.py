@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -40,8 +40,19 @@ class RaggedIds:
         return torch.from_numpy(ids), torch.from_numpy(real)
 
 
-class BatchedSplit(Dataset):
-    """A split of a benchmark, indexed by whole batches."""
+class BatchedSplit(Dataset, ABC):
+    """A split of a benchmark as a model reads it, indexed by whole batches."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def by_length(self, rows: np.ndarray) -> np.ndarray:
+        """The rows, sorted so that neighbours need about equally much padding."""
+
+    @abstractmethod
+    def source_target_lengths(self) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens (or nodes) of each example's source and of its target, (N,) each."""
 
     @abstractmethod
     def batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:

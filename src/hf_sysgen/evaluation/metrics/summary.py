@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from hf_sysgen.evaluation.metrics.bleu import bleu
 from hf_sysgen.evaluation.metrics.comp import comp
 from hf_sysgen.results.predictions import Judged
-from hf_sysgen.results.record import CategoryScore, LengthScore, Metrics
+from hf_sysgen.results.record import CategoryScore, LengthScore, SplitMetrics
 
 # names of means that differ from the name of the record's field
 NAMES = {"oracle_exact": "accuracy_oracle"}
@@ -44,7 +44,7 @@ class Translated(Judged, Protocol):
     def target_length(self) -> int: ...
 
 
-def summarize(rows: Iterable[Judged]) -> Metrics:
+def summarize(rows: Iterable[Judged]) -> SplitMetrics:
     """
     The metrics of a split from its prediction records.
 
@@ -57,28 +57,25 @@ def summarize(rows: Iterable[Judged]) -> Metrics:
         (Csordas et al. weigh the tokens of a batch equally, which depends on the batches; the records hold what a mean
         over all tokens needs); `accuracy_oracle`: exact match with oracle output length (Newman et al. 2020), if it was
         measured. For the records of other tasks the mean of every number that all have; instead of counts of tokens,
-        `las` and `uas`: share of all tokens with the right head and label, and with the right head. Last `by_length`:
+        `las` and `uas`: share of all tokens with the right head and label, and with the right head. `by_length`:
         [`target_length`, examples, accuracy] in increasing length, and `by_category`: category -> [examples,
         accuracy], if the benchmark has categories.
     """
     rows = list(rows)
-    summary: Metrics = {"examples": len(rows), "accuracy": _accuracy(rows)}
+    found: dict[str, Any] = {}
     names = rows[0].numbers() if rows else {}
     for name in names:
         if name not in ("row", "exact", "target_length", *COUNTS):
-            summary[NAMES.get(name, name)] = _mean(getattr(row, name) for row in rows)
+            found[NAMES.get(name, name)] = _mean(getattr(row, name) for row in rows)
     for name, (part, whole) in SHARES.items():
         if part in names:
-            summary[name] = sum(getattr(row, part) for row in rows) / sum(getattr(row, whole) for row in rows)
-    summary["by_length"] = _by_length(rows)
+            found[name] = sum(getattr(row, part) for row in rows) / sum(getattr(row, whole) for row in rows)
     if categories := grouped(rows, "category"):
-        summary["by_category"] = {
-            name: CategoryScore(len(group), _accuracy(group)) for name, group in categories.items()
-        }
-    return summary
+        found["by_category"] = {name: CategoryScore(len(group), _accuracy(group)) for name, group in categories.items()}
+    return SplitMetrics(examples=len(rows), accuracy=_accuracy(rows), by_length=_by_length(rows), **found)
 
 
-def summarize_text(records: Sequence[Modeled]) -> Metrics:
+def summarize_text(records: Sequence[Modeled]) -> SplitMetrics:
     """
     The metrics of a split from the records of `evaluate_text`: `examples`; over all predicted tokens together their
     number `tokens`, `loss` (nats per token), `perplexity` (its exponential) and `accuracy` (share of right first
@@ -86,14 +83,14 @@ def summarize_text(records: Sequence[Modeled]) -> Metrics:
     """
     tokens = sum(record.tokens for record in records)
     loss = math.fsum(record.nats for record in records) / tokens
-    return {
-        "examples": len(records),
-        "accuracy": sum(record.correct for record in records) / tokens,
-        "loss": loss,
-        "perplexity": math.exp(loss) if loss < 700 else math.inf,
-        "tokens": tokens,
-        "by_length": [],
-    }
+    return SplitMetrics(
+        examples=len(records),
+        accuracy=sum(record.correct for record in records) / tokens,
+        loss=loss,
+        perplexity=math.exp(loss) if loss < 700 else math.inf,
+        tokens=tokens,
+        by_length=[],
+    )
 
 
 def summarize_translations(
@@ -101,7 +98,7 @@ def summarize_translations(
     references: Sequence[str],
     setup: str,
     pairs: Sequence[Sequence[str]] | None = None,
-) -> Metrics:
+) -> SplitMetrics:
     """
     The metrics of a split from the records of `evaluate_translations`.
 
@@ -111,34 +108,38 @@ def summarize_translations(
         pairs: the column `pairs` of noun_adjective, for COMP.
 
     Returns:
-        `examples`; `loss` and `loss_teacher`, means over all pieces; with predictions also `bleu` (0 to 100) and its
-        `bleu_signature`, `accuracy` and `by_length` (see `summarize`), and with `pairs` COMP by both rules, `comp` (any
-        inflection) and `comp_same_form`, over all examples. `comp_other_references` is the number of references with
-        other words.
+        `examples`; `loss` and `loss_teacher`, means over all pieces; `accuracy`, None without predictions; with them
+        also `bleu` (0 to 100) and its `bleu_signature`, `by_length` (see `summarize`), and with `pairs` COMP by both
+        rules, `comp` (any inflection) and `comp_same_form`, over all examples. `comp_other_references` is the number of
+        references with other words.
     """
     predictions = [record.prediction for record in records if record.prediction is not None]
-    summary: Metrics = {"examples": len(records)}
+    found: dict[str, Any] = {"accuracy": None}
     if len(predictions) == len(records):
-        summary |= {"accuracy": _accuracy(records), "by_length": _by_length(records)}
         expected = [references[record.row] for record in records]
-        found = bleu(predictions, expected, setup)
-        summary |= {"bleu": found["bleu"], "bleu_signature": found["signature"]}
+        scored = bleu(predictions, expected, setup)
+        found = {
+            "accuracy": _accuracy(records),
+            "bleu": scored["bleu"],
+            "bleu_signature": scored["signature"],
+            "by_length": _by_length(records),
+        }
         if pairs is not None:
             held_out = [pairs[record.row] for record in records]
             any_form = comp(predictions, expected, held_out)
-            summary["comp"] = any_form["comp"]
-            summary["comp_same_form"] = comp(predictions, expected, held_out, rule="same_form")["comp"]
-            summary["comp_other_references"] = any_form["other_references"]
+            found["comp"] = any_form["comp"]
+            found["comp_same_form"] = comp(predictions, expected, held_out, rule="same_form")["comp"]
+            found["comp_other_references"] = any_form["other_references"]
     pieces = [record.target_length + 1 for record in records]
     for name in ("loss", "loss_teacher"):
         total = sum(getattr(record, name) * count for record, count in zip(records, pieces, strict=True))
-        summary[name] = total / sum(pieces) if pieces else float("nan")
-    return summary
+        found[name] = total / sum(pieces) if pieces else None
+    return SplitMetrics(examples=len(records), **found)
 
 
-def scores(summary: Metrics) -> dict[str, float]:
-    """The scores and losses of a split by name; no counts."""
-    return {name: value for name, value in summary.items() if isinstance(value, float)}
+def scores(summary: SplitMetrics) -> dict[str, float]:
+    """The scores and losses of a split by name, NaN where one is not finite; no counts."""
+    return {name: math.nan if value is None else value for name, value in summary.metrics.items()}
 
 
 def _by_length(rows: Iterable[Judged]) -> list[LengthScore]:

@@ -13,11 +13,12 @@ from transformers import PreTrainedModel, set_seed
 
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.sections import MaxTokens
+from hf_sysgen.data.text.splits import BatchedSplit
 from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.results.predictions import Judged, Row
-from hf_sysgen.results.record import Metrics
-from hf_sysgen.training.batches import Batches, MaxTokensBatches, Split, StepBatches
+from hf_sysgen.results.record import SplitMetrics
+from hf_sysgen.training.batches import Batches, MaxTokensBatches, StepBatches
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -37,7 +38,7 @@ class Task(ABC):
         eval_splits: the splits that are evaluated during training; None for all but `train`.
     """
 
-    splits: Mapping[str, Split]
+    splits: Mapping[str, BatchedSplit]
     eval_metrics: tuple[str, ...] = ("accuracy", "loss")
     eval_splits: tuple[str, ...] | None = None
     # (outputs, labels, num_items_in_batch) -> loss: the sum over the labels of a part of a batch, divided by
@@ -70,7 +71,7 @@ class Task(ABC):
         """The examples of a split that are judged after training, (N,)."""
         return np.arange(0 if name == "train" else len(self.splits[name]))
 
-    def summarize(self, records: Sequence[Any], name: str) -> Metrics:
+    def summarize(self, records: Sequence[Any], name: str) -> SplitMetrics:
         """The metrics of a split from its records or its rows."""
         return summarize(records)
 

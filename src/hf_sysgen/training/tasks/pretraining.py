@@ -25,7 +25,7 @@ from hf_sysgen.errors import RunFailed
 from hf_sysgen.evaluation.metrics.language_modeling import Read, evaluate_text
 from hf_sysgen.evaluation.metrics.summary import summarize_text
 from hf_sysgen.results.predictions import ModelingRow
-from hf_sysgen.results.record import Metrics
+from hf_sysgen.results.record import SplitMetrics
 from hf_sysgen.training.tasks.base import Task
 from hf_sysgen.training.tasks.causal import load_tokenizer, without_special_tokens
 
@@ -277,7 +277,7 @@ class PretrainingTask(Task):
     def evaluate(self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int) -> list[Read]:
         return evaluate_text(model, self.splits[name], rows, self.recipe.evaluation.batch_size, rank, world)
 
-    def summarize(self, records: Sequence[Any], name: str) -> Metrics:
+    def summarize(self, records: Sequence[Any], name: str) -> SplitMetrics:
         return summarize_text(records)
 
     def to_rows(self, records: Sequence[Any], name: str) -> list[ModelingRow]:

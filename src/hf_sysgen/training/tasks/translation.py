@@ -20,7 +20,7 @@ from hf_sysgen.evaluation.translation import (
     translation_rows,
 )
 from hf_sysgen.results.predictions import TranslationRow
-from hf_sysgen.results.record import Metrics
+from hf_sysgen.results.record import SplitMetrics
 from hf_sysgen.training.tasks.seq2seq import Seq2SeqTask
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class TranslationTask(Seq2SeqTask):
             world=world,
         )
 
-    def summarize(self, records: Sequence[Any], name: str) -> Metrics:
+    def summarize(self, records: Sequence[Any], name: str) -> SplitMetrics:
         data = self.recipe.data
         return summarize_split(records, self.benchmark[name], data.benchmark, data.config, name)
 
