@@ -599,6 +599,8 @@ def test_a_speedrun_differs_from_the_paper_s_recipe_in_its_training_alone():
         assert cell.run is not None
         own = recipe.differences(cell.run.setup(shipped_recipe(cell.run.recipe)), "result")
         assert {key.partition(".")[0] for key in own} <= {"batches", "training", "schedule"}, path
+        scale = 100 if cell.unit == "percent" else 1
+        assert recipe.paper.test in (None, pytest.approx((cell.mean or 0.0) / scale))
 
 
 def test_the_number_that_a_speedrun_is_to_reach(monkeypatch, tmp_path):

@@ -130,7 +130,6 @@ def test_legends_name_what_is_drawn():
 def test_a_recipe_that_names_a_cell_names_one_that_it_makes(recipe):
     about = shipped(recipe).paper
     if about.cell is None:
-        assert about.test is None
         return
     name = re.match(r"(Table|Figure) \d+", about.cell)
     assert name, about.cell
@@ -169,11 +168,12 @@ def test_recorded_runs_have_their_cells():
         "clutrr_gat_234",
         "cfq_dependencies_edge",
         "scan_length26_random_t5",
+        "speedrun_",
     )
     assert all(cell[0].name.startswith(others) for cell in runs_without_cell(records))
     one = found("csordas2021-table3", "SCAN (length cutoff=26)", "Uni. Trafo", records)
     record = next(r for r in records if r.name == "scan_length26_quick_universal")
-    assert one.ours[0].values == (record.splits["test"].accuracy,)
+    assert (record.splits["test"].accuracy,) in [ours.values for ours in one.ours]
     assert one.ours[0].budget == 3_500 * 64 / (50_000 * 256)
     assert one.verdict == reproduction.SMALLER
     assert "batches.size: 64 for 256" in one.ours[0].changes
