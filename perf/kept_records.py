@@ -40,8 +40,8 @@ WAYS = {"accuracy_oracle": "with oracle length", "exact_teacher": "under teacher
 
 
 def keep(record: Record, folder: Path = RESULTS_FOLDER) -> None:
-    """Write a run's record into results."""
-    write_record(record.kept_at(folder), record)
+    """Write a run's record into results, without folders of this machine."""
+    write_record(record.kept_at(folder), record.without_local_paths())
 
 
 def keep_weights(run_dir: Path) -> None:
