@@ -66,16 +66,16 @@ def speedruns() -> str:
         table.append(
             (
                 name,
+                "yes" if counts(cell, scores) else "no",
                 f"{to_reach(cell):.{digits}f}",
                 f"{statistics.fmean(scores):.{digits}f}{spread}",
                 str(len(scores)),
                 f"{minutes:.1f}",
-                "yes" if counts(cell, scores) else "no",
-                f"`recipes/speedruns/{recipe}.yaml`",
                 f"{last['date']}, {(last['commit'] or '')[:7]}",
+                f"`{recipe}`",
             )
         )
-    header = ("cell", "to reach", "reached", "seeds", "minutes on one core", "counts", "recipe", "date, commit")
+    header = ("cell", "counts", "to reach", "reached", "seeds", "minutes on one core", "date, commit", "recipe")
     return markdown(header, table)
 
 
