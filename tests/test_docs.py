@@ -29,9 +29,9 @@ from hf_sysgen.data import benchmark_info, list_benchmarks, load_benchmark
 from hf_sysgen.extensions import EXTENSIONS_VARIABLE, own_benchmarks
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.reports.comparison import CHOSEN, NO_NUMBER, REACHED, SMALLER
-from hf_sysgen.reports.matching import shipped_recipe
+from hf_sysgen.reports.matching import Collection, shipped_recipe
 from hf_sysgen.reports.papers import Cell, papers
-from hf_sysgen.results.record import Record, write_record
+from hf_sysgen.results.record import Record
 
 DOCS = ROOT / "docs"
 ACCELERATE = ROOT / "recipes" / "accelerate"
@@ -615,17 +615,17 @@ def test_the_number_that_a_speedrun_is_to_reach(monkeypatch, tmp_path):
     assert not speedrun_tables.counts(cell, [89.4, 89.4])
     assert not speedrun_tables.counts(cell, [89.0, 89.0, 89.8])
 
-    rows = []
+    rows, records = [], []
     for seed, accuracy in enumerate((0.8, 0.9, 0.95)):
         category = {"k=10": [100, accuracy]}
         record = made_record(shipped(recipe), {"test": {"accuracy": 0.5, "by_category": category}}, seed=seed)
-        write_record(record.kept_at(tmp_path), record)
+        records.append((record.kept_at(tmp_path), record))
         row = {"recipe": recipe, "seed": seed, "hash": record.recipe_hash, "seconds": 60.0 * seed}
         rows.append(row | {"date": f"2026-01-0{seed + 1}", "commit": "0123456789"})
     (tmp_path / "perf").mkdir()
     (tmp_path / "perf" / "speedruns.json").write_text(json.dumps(rows))
     monkeypatch.setattr(speedrun_tables, "ROOT", tmp_path)
-    monkeypatch.setattr(speedrun_tables, "RESULTS", tmp_path)
+    monkeypatch.setattr(speedrun_tables, "kept", lambda: Collection(tuple(records), ()))
     *_, row = speedrun_tables.speedruns().splitlines()
     cells = [cell.strip() for cell in row.split("|")]
     assert cells[2:8] == ["yes", "87.4", "88.3 ± 7.6", "3", "1.0", "2026-01-03, 0123456"]

@@ -39,7 +39,7 @@ def cells() -> dict[tuple[str, str], list[Record]]:
 
 def records_of(file: str, bf16: bool = False) -> list[Record]:
     """The records of a shipped recipe by seed, without overrides, or in bfloat16 and without others; `file` as
-    csordas2021/cogs_relative. Where the recipe lets the machine choose, those of the choice that more runs made."""
+    csordas2021/cogs_relative. If the recipe has `training.bf16: auto`, the precision with more records counts."""
     recipe = shipped()[file]
     if bf16:
         recipe = recipe.replace(**{"training.bf16": True})

@@ -7,10 +7,9 @@ import math
 import statistics
 from typing import Any
 
-from kept import RESULTS, ROOT
+from kept import ROOT, kept
 
 from hf_sysgen.reports.papers import MEASURE, Cell, find_tables, measured
-from hf_sysgen.results.reading import read_record
 from hf_sysgen.tables import markdown
 
 # recipe in recipes/speedruns -> table, row and column of the number to reach
@@ -49,15 +48,15 @@ def speedruns() -> str:
     timed: dict[str, list[dict[str, Any]]] = {}
     for row in json.loads((ROOT / "perf" / "speedruns.json").read_text(encoding="utf-8")):
         timed.setdefault(row["recipe"], []).append(row)
+    records = {record.recipe_hash: record for _, record in kept().records}
     table = []
     for recipe, rows in timed.items():
         name, cell = target(recipe)
         scores = []
         for row in rows:
-            record = read_record(RESULTS / "speedruns" / f"{recipe}-seed{row['seed']}.json")
-            if record.recipe_hash != row["hash"]:
-                raise ValueError(f"{record.title}: its record and its row in perf/speedruns.json are of two recipes")
-            score = measured(record, cell.run.measure if cell.run else MEASURE)
+            if row["hash"] not in records:
+                raise ValueError(f"{recipe} seed {row['seed']}: its row in perf/speedruns.json has no record")
+            score = measured(records[row["hash"]], cell.run.measure if cell.run else MEASURE)
             scores.append((100 if cell.unit == "percent" else 1) * (score or 0.0))
         digits = 1 if cell.unit == "percent" else 3
         spread = f" ± {statistics.stdev(scores):.{digits}f}" if len(scores) > 1 else ""
