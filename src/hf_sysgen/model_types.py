@@ -1,4 +1,4 @@
-"""Model types by name: those of this package, and text models of transformers."""
+"""Model types by name: the models of this package and the text models of transformers."""
 
 from typing import Any
 

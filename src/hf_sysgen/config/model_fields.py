@@ -26,7 +26,10 @@ def names_of(config_class: Any) -> set[str]:
 
 
 def from_data(config_class: Any) -> dict[str, str]:
-    """Fields that the data decides -> what decides each. A config class of transformers has those of all of ours."""
+    """
+    Field that the data decides -> what in the data decides it. For a config class of transformers, these are the fields
+    that all config classes of this package share.
+    """
     return dict(getattr(config_class, "from_data", CheckedConfig.from_data))
 
 

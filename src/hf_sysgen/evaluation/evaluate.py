@@ -154,7 +154,7 @@ def judge_split(
     **options: Any,
 ) -> list[Decoded]:
     """
-    The records of [`evaluate_split`], as models of that kind are judged: those of transformers by words, see
+    Evaluate a split as [`evaluate_split`] does. Predictions of a model of transformers are compared word by word, see
     `to_word_level`.
 
     Args:

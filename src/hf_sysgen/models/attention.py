@@ -14,7 +14,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from .dropout import dropout as apply_dropout
 from .linear import uniform_linear
 
-# float32 numbers in the widest vector, that of AVX-512
+# float32 numbers in a vector of AVX-512, the widest one
 VECTOR = 16
 
 

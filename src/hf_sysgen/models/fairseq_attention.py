@@ -94,7 +94,7 @@ class FixedSpanSelfAttention(PositionsWithoutWeights, FairseqSelfAttention):
         fully_masked = ~allowed.any(-1)[..., None]  # (B, 1, Q, 1)
         # fully masked queries see everything, so that no kernel divides by a sum of zero; what they read is dropped
         output, weights = super().read(query, key, value, allowed | fully_masked, fully_masked=fully_masked, **kwargs)
-        # if weights are returned, those of fully masked queries are zero already
+        # returned weights are already zero for fully masked queries
         return output if weights is not None else output.masked_fill(fully_masked.transpose(1, 2), 0.0), weights
 
 

@@ -115,7 +115,7 @@ def gradients_of(
     Args:
         part: shape (b, N, N, 4, H, D).
         alpha, d_output: shape (b, H, l, I, j) and (b, I, j, H, D).
-        size: maximum numbers in a block; a block has at least those of one l.
+        size: maximum numbers in a block, but a block has at least one l.
     """
     batch, some, nodes, heads, width = d_output.shape
     alpha, left, right = factors(workspace, part, first, alpha)

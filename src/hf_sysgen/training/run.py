@@ -408,7 +408,7 @@ def _train_and_judge(
         pretrained_fields=_pretrained_fields(recipe, model.config),
         seed=recipe.seed,
         steps=trainer.state.global_step,
-        # under early stopping the weights are those of an earlier step
+        # with early stopping, the weights come from an earlier step
         best_step=trainer.state.best_global_step if recipe.evaluation.early_stopping is not None else None,
         num_parameters=model.num_parameters(),
         trained_parameters=None if recipe.peft is None else model.num_parameters(only_trainable=True),

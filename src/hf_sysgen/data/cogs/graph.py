@@ -32,8 +32,7 @@ class CogsGraph(BenchmarkBuilder):
         verb_names: "" or the lemma.
 
     Made from the files of COGS; with gen_2020 they are, byte for byte, those of Bergen et al. (cogs/data/*_seqtag.jsonl
-    of their code). validation_generalization are their gen_dev lines, which are
-    also in test.
+    of their code). validation_generalization are their gen_dev lines, which are also in test.
     """
 
     BENCHMARK = read_info(__file__, "cogs_graph")

@@ -52,9 +52,9 @@ class TableRows:
     @classmethod
     def of(cls, source: Sequence[str], target: Sequence[str], ranks: Sequence[Mapping[str, int]] | None) -> TableRows:
         """
-        The rows of two tables, or with ranks (those of source and target) of one table. In one table, symbols of the
-        same rank share a row, whatever they mean (train.py:154, models/tf_separate.py:108-109), and symbols without a
-        rank have a row of their own.
+        Number the rows of two tables; or, with the ranks of source and target, of one table. In one table, symbols of
+        the same rank share a row, whatever they mean (train.py:154, models/tf_separate.py:108-109), and symbols without
+        a rank have a row of their own.
         """
         if ranks is None:
             return cls(list(range(len(source))), len(source), len(target))
