@@ -2,7 +2,8 @@
 `python perf/kept_records.py` writes what is made from the records in results: the numbers in the heads of recipes,
 after "# Measured here:", and the cards of the models in the zoo and in checkpoints, with a link in model_cards. `--keep
 RUN_DIR ...` first copies the records of these runs into results, `--keep-weights RUN_DIR ...` also their models into
-checkpoints, one for each recipe and config. A test holds that recipes, cards and records agree.
+checkpoints, one for each recipe and config; models over 6 MB are rounded to float16 if no accuracy changes. A test
+holds that recipes, cards and records agree.
 """
 
 from __future__ import annotations
@@ -12,13 +13,19 @@ import os
 import re
 import shutil
 import statistics
+import tempfile
 import textwrap
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from transformers.utils import SAFE_WEIGHTS_NAME
+
 from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.evaluation.checkpoints import load_any_checkpoint
 from hf_sysgen.files import write_atomic
 from hf_sysgen.hub.publish_model import one_cell, run_card
 from hf_sysgen.reports.matching import collect
@@ -26,15 +33,20 @@ from hf_sysgen.reports.papers import PRECISION
 from hf_sysgen.results.cells import by_cell
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import MODEL, RESULTS, Record, SplitMetrics, write_record
+from hf_sysgen.training.tasks.registry import prepare_task
+from hf_sysgen.training.trainer import SysgenTrainer
 from hf_sysgen.zoo import CHECKPOINTS, zoo_folder, zoo_names
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 RESULTS_FOLDER = ROOT / "results"
+MODEL_CARDS = ROOT / "model_cards"
 # the entry of a recipe's head, before and after it is measured
 MEASURED = re.compile(r"# Measured here: .*\n(?:#   .*\n)*")
 # how many settings of a recipe its head shows
 MOST_SETTINGS = 3
+# bytes of weights from which on float16 is tried
+LARGE = 6_000_000
 # other metrics of the test split
 WAYS = {"accuracy_oracle": "with oracle length", "exact_teacher": "under teacher forcing"}
 
@@ -51,6 +63,41 @@ def keep_weights(run_dir: Path) -> None:
     folder.mkdir(parents=True)
     for path in (*(run_dir / MODEL).glob("*.json"), *(run_dir / MODEL).glob("*.safetensors"), run_dir / RESULTS):
         shutil.copy(path, folder / path.name)
+    if (folder / SAFE_WEIGHTS_NAME).stat().st_size > LARGE:
+        round_weights(folder)
+
+
+def round_weights(folder: Path) -> None:
+    """Store a model of checkpoints in float16, unless an accuracy of its record changes. It computes in float32."""
+    weights, record = folder / SAFE_WEIGHTS_NAME, read_record(folder / RESULTS)
+    with safe_open(weights, "pt") as tensors:
+        metadata = tensors.metadata()
+    before = weights.read_bytes()
+    save_file({name: tensor.half() for name, tensor in load_file(weights).items()}, weights, metadata)
+    if accuracies(measure(folder, record)) != accuracies(record.splits):
+        weights.write_bytes(before)
+        print(f"{folder.name}: float16 changes an accuracy, so the weights stay in float32")
+
+
+def measure(folder: Path, record: Record) -> dict[str, SplitMetrics]:
+    """The scores of a folder's weights on each split of the run's recipe."""
+    with tempfile.TemporaryDirectory() as output:
+        recipe = record.recipe.replace(output_dir=output)
+        task = prepare_task(recipe)
+        trainer = SysgenTrainer(recipe, load_any_checkpoint(folder)[0], task)
+        return {
+            name: task.summarize(task.to_rows(trainer.predict_split(name, rows, final=True), name), name)
+            for name in task.splits
+            if len(rows := task.final_rows(name))
+        }
+
+
+def accuracies(splits: Mapping[str, SplitMetrics]) -> dict[str, object]:
+    """All scores but losses, which move in the fourth digit."""
+    return {
+        name: (split.by_category, [value for key, value in split.metrics.items() if not key.startswith("loss")])
+        for name, split in splits.items()
+    }
 
 
 def checkpoint_name(record: Record) -> str:
@@ -83,12 +130,11 @@ def cards() -> dict[Path, str]:
 
 
 def link_cards() -> None:
-    """A link to each card in model_cards."""
+    """A link to each card in model_cards, and none to a card that is gone."""
+    for link in MODEL_CARDS.glob("*.md"):
+        link.unlink()
     for name in zoo_names():
-        link = ROOT / "model_cards" / f"{name}.md"
-        if not link.is_symlink():
-            link.unlink(missing_ok=True)
-            link.symlink_to(os.path.relpath(zoo_folder(name) / "README.md", link.parent))
+        (MODEL_CARDS / f"{name}.md").symlink_to(os.path.relpath(zoo_folder(name) / "README.md", MODEL_CARDS))
 
 
 def keep_seeds(cells: Mapping[tuple[str, str], Sequence[Record]]) -> None:

@@ -14,6 +14,7 @@ import growth_tables
 from kept import RESULTS, ROOT, kept, learned, records_of
 
 from hf_sysgen.analysis import commands
+from hf_sysgen.analysis.plot import plot_biases
 from hf_sysgen.analysis.plotting import COLOURS, MARKERS, save
 from hf_sysgen.reports.curves import plot_accuracies
 from hf_sysgen.reports.papers import Cell, find_tables
@@ -153,6 +154,7 @@ PICTURES = {
     "cogs_graph_edge.png": partial(_curves, ("bergen2021/cogs_graph_edge_quick",)),
     "slog_by_depth.png": slog_by_depth,
     "growth.png": growth_tables.draw,
+    "t5_biases.png": partial(plot_biases, "scan_sag_t5_quick_simple"),
     "depth_perplexity.png": partial(_depths, "perplexity_depth", PRETRAINED),
     "depth_cases.png": partial(_depths, "lexical_structural", FINE_TUNED),
 }

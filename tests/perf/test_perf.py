@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import sys
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from documents import ROOT
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from hf_sysgen.config.io import load_recipe
+from hf_sysgen.evaluation.checkpoints import load_any_checkpoint
 from hf_sysgen.models import DepthWidthConfig, DepthWidthForCausalLM
 from hf_sysgen.results.reading import read_record
-from hf_sysgen.zoo import zoo_folder, zoo_names
+from hf_sysgen.zoo import DEFAULT, zoo_folder, zoo_names
 
 
 @pytest.fixture
@@ -80,6 +82,27 @@ def test_heads_of_recipes_and_cards_are_those_of_the_records(scripts):
         beside = {path.parent.name for path in zoo_folder(name).glob("seed*/results.json")}
         cell = cells[record.cell_key]
         assert beside == {f"seed{other.seed}" for other in cell} - {f"seed{record.seed}"}
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_weights_are_rounded_unless_an_accuracy_changes(scripts, tmp_path, monkeypatch, changes):
+    import kept_records
+
+    folder = tmp_path / DEFAULT
+    shutil.copytree(zoo_folder(DEFAULT), folder)
+    weights = folder / "model.safetensors"
+    before, splits = weights.read_bytes(), dict(read_record(folder / "results.json").splits)
+    # losses may change
+    measured = {name: split.model_copy(update={"loss": 0.0}) for name, split in splits.items()}
+    if changes:
+        measured["test"] = splits["test"].model_copy(update={"accuracy": splits["test"].accuracy - 1e-4})
+    monkeypatch.setattr(kept_records, "measure", lambda *_: measured)
+    kept_records.round_weights(folder)
+    if changes:
+        assert weights.read_bytes() == before
+    else:
+        assert weights.stat().st_size < 0.6 * len(before)
+        assert next(load_any_checkpoint(folder)[0].parameters()).dtype == torch.float32
 
 
 def test_mutants_differ_in_one_place(scripts):

@@ -56,6 +56,7 @@ def model_card(
     names: Mapping[str, str] | None = None,
     step: int | None = None,
     dataset: str | None = None,
+    is_rounded: bool = False,
 ) -> str:
     """
     The README's text.
@@ -67,6 +68,7 @@ def model_card(
         names: the repository's tags: tag to a sentence on its meaning.
         step: of these weights, the last one by default; the scores are those of the last.
         dataset: "owner/name" of the benchmark on the hub.
+        is_rounded: whether the weights are stored in float16, with the same scores.
 
     Raises:
         UserError: a record of another version, without an example for the snippet, or of an unknown model.
@@ -101,7 +103,7 @@ def model_card(
         cases=list(_cases(records)),
         config=config,
         counts=count_rows(config, {name: split.examples for name, split in main.splits.items()}),
-        limits=list(_limits(records, main, benchmark, config)),
+        limits=list(_limits(records, main, benchmark, config, is_rounded)),
         runs=_runs(records),
         batch=_batch(recipe),
         versions=", ".join(f"{name} {version}" for name, version in records[0].versions.items()),
@@ -294,8 +296,12 @@ def _by_length(split: SplitMetrics) -> dict[str, CategoryScore]:
     return found
 
 
-def _limits(records: Sequence[Record], main: Record, benchmark: BenchmarkInfo, config: ConfigInfo) -> Iterator[str]:
+def _limits(
+    records: Sequence[Record], main: Record, benchmark: BenchmarkInfo, config: ConfigInfo, is_rounded: bool
+) -> Iterator[str]:
     recipe = main.recipe
+    if is_rounded:
+        yield "The weights are rounded to float16. All accuracies were measured again with them and are the same."
     if recipe.model.pretrained is None and recipe.data.tokenization == "words" and benchmark.task == "seq2seq":
         yield "It knows only the words of its benchmark; hf-sysgen refuses a sentence with an unknown word."
     weak = [

@@ -128,9 +128,17 @@ def run_card(run: str | Path) -> str:
     if str(run) in zoo_names():
         imports = "import hf_sysgen.models  # registers them\nfrom hf_sysgen.zoo import zoo_folder"
         load = f'{imports}\n\ncheckpoint = zoo_folder("{run}")'
-    else:
-        load = f'checkpoint = "{_checkpoint(record, runs[0])}"'
+        return model_card(sibling_records(runs), record, load, is_rounded=_is_float16(runs[0] / "model.safetensors"))
+    load = f'checkpoint = "{_checkpoint(record, runs[0])}"'
     return model_card(sibling_records(runs), record, load)
+
+
+def _is_float16(weights: Path) -> bool:
+    """Whether all weights in a file are float16, whatever the model computes in."""
+    from safetensors import safe_open
+
+    with safe_open(weights, "pt") as tensors:
+        return all(tensors.get_slice(name).get_dtype() == "F16" for name in tensors.keys())  # noqa: SIM118
 
 
 def _checkpoint(record: Record, run: Path) -> str:
