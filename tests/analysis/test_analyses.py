@@ -230,6 +230,37 @@ def test_table_9():
         devil.batch_table(runs[:2])
 
 
+def test_accuracies_by_relations_are_over_seeds():
+    stories = [{"k=10": [4, first], "k=2": [1, 1.0]} for first in (0.25, 0.75)]
+    runs = [
+        made("edge", seed, splits={"test": {"accuracy": 0.5, "by_category": one}}) for seed, one in enumerate(stories)
+    ]
+    other = made("rat", splits={"test": {"accuracy": 0.5, "by_category": {"k=2": [1, 0.5]}}})
+    found = analyse.relations([(Path(), run) for run in (*runs, other)])
+    assert found.rows == [("edge", 2, 1.0, 0.0, 2), ("edge", 10, 0.5, math.sqrt(0.125), 2), ("rat", 2, 0.5, 0.0, 1)]
+    for splits in ({"test": {"accuracy": 0.5, "by_category": {"primitive": [1, 0.5]}}}, {"validation": 0.5}):
+        with pytest.raises(UserError, match="edge seed 3"):
+            analyse.relations([(Path(), made("edge", 3, splits=splits))])
+
+
+def test_accuracies_by_the_entropy_of_roles():
+    """The paper has 3.127 bits for its main scheme, on the test set of add-jump."""
+    runs = [
+        made("cell", seed, {"benchmark": "scan", "config": "addprim_jump", "data.role_scheme": scheme},
+             {"test": accuracy})
+        for scheme, seed, accuracy in (("scan_prim", 0, 0.9), ("scan_prim", 1, 0.7), ("scan_prim_dir_num", 0, 0.2))
+    ]  # fmt: skip
+    found = analyse.role_entropy([(Path(), run) for run in runs])
+    (abstract, low, *rest), (scheme, entropy, *main) = found.rows
+    assert (abstract, scheme) == ("scan_prim_dir_num", "scan_prim")
+    assert round(entropy, 3) == 3.127
+    assert low < entropy
+    assert rest == [0.2, 0.0, 1]
+    assert main == pytest.approx([0.8, math.sqrt(0.02), 2])
+    with pytest.raises(UserError, match="cell seed 0"):
+        analyse.role_entropy([(Path(), made(splits={"test": 0.5}))])
+
+
 def sized(depth: int, width: int = 8, inner: int = 16, **more):
     sizes = {"num_hidden_layers": depth, "hidden_size": width, "intermediate_size": inner, "num_attention_heads": 2}
     file = more.pop("file", f"{depth} layers {width}")

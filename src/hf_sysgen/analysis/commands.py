@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_sysgen.analysis import csordas2021, petty2023
+from hf_sysgen.analysis.by_data import accuracies_by_relations, accuracies_by_roles
 from hf_sysgen.analysis.csordas2021 import benchmark_of, curve, mean_curve
 from hf_sysgen.analysis.finding import Finding
 from hf_sysgen.analysis.plotting import (
@@ -165,6 +166,34 @@ def batch_table(runs: Runs) -> Finding:
             rows.append((benchmark, model, row.big[0], big, row.small[0], small, f"{row.ratio:.2f}"))
     header = ("benchmark", "model", "big batch", "accuracy", "small batch", "accuracy", "ratio")
     return Finding("batch-table", header, rows)
+
+
+def relations(runs: Runs) -> Finding:
+    """
+    Bergen et al. 2021, Figure 3: accuracy on the test stories of CLUTRR by their number of relations. Raises UserError:
+    a run has no test stories by their number of relations.
+    """
+    rows, lines = [], []
+    cells = by_cell(_records(runs))
+    for name, records in zip(labels(cells), cells, strict=True):
+        points = accuracies_by_relations(records)
+        rows += [(name, *point, len(records)) for point in points]
+        lines.append(_banded(name, points))
+    panel = Panel("mean, and standard deviation over seeds", "relations in a test story, k", "accuracy on test", lines)
+    return Finding("relations", ("cell", "k", "accuracy", "sd", "runs"), rows, lambda: draw_panels([panel]))
+
+
+def role_entropy(runs: Runs) -> Finding:
+    """
+    Chakravarthy et al. 2022, Figure 3: accuracy on test against the entropy of the roles there. Runs of one scheme are
+    taken as one, whatever else differs. Raises UserError, DataError: a run has no roles, or its data is missing.
+    """
+    points = accuracies_by_roles(_records(runs))
+    rows = [(scheme, *point) for scheme, point in points.items()]
+    lines = [Line(scheme, [(entropy, mean)]) for scheme, (entropy, mean, *_) in points.items()]
+    panel = Panel("roles from the most to the least abstract", "entropy of the roles of test (bits)",
+                  "accuracy on test", lines)  # fmt: skip
+    return Finding("role-entropy", ("roles", "entropy", "accuracy", "sd", "runs"), rows, lambda: draw_panels([panel]))
 
 
 def perplexity_depth(runs: Runs) -> Finding:

@@ -18,6 +18,8 @@ ANALYSES = {
     "convergence": "how much faster relative positions learn (Csordas et al. 2021, Figure 6)",
     "iid-table": "IID and generalization accuracies (Csordas et al. 2021, Table 8)",
     "batch-table": "accuracies with a big and with a small batch (Csordas et al. 2021, Table 9)",
+    "relations": "accuracy on CLUTRR by the number of relations in a story (Bergen et al. 2021, Figure 3)",
+    "role-entropy": "accuracy by the abstractness of the roles (Chakravarthy et al. 2022, Figure 3)",
     "perplexity-depth": "perplexity against depth and d_model / d_ff (Petty et al. 2023, Figures 2 and 3)",
     "generalization-depth": "generalization against depth (Petty et al. 2023, Figure 4)",
     "lexical-structural": "lexical against structural cases of COGS (Petty et al. 2023, Figure 5)",

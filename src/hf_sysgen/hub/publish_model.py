@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
+from safetensors import safe_open
 
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import file_name
@@ -135,8 +136,6 @@ def run_card(run: str | Path) -> str:
 
 def _is_float16(weights: Path) -> bool:
     """Whether all weights in a file are float16, whatever the model computes in."""
-    from safetensors import safe_open
-
     with safe_open(weights, "pt") as tensors:
         return all(tensors.get_slice(name).get_dtype() == "F16" for name in tensors.keys())  # noqa: SIM118
 
