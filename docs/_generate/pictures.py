@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import growth_tables
 from kept import RESULTS, ROOT, kept, learned, records_of
@@ -142,10 +143,10 @@ def _curves(files: Sequence[str], path: Path) -> None:
     plot_accuracies([records_of(file)[0] for file in files], path)
 
 
-def _depths(analysis: str, files: Sequence[str], path: Path) -> None:
-    """A figure of Petty et al. 2023, from the records of these recipes, with any overrides."""
+def _analysis(name: str, files: Sequence[str], path: Path, **options: Any) -> None:
+    """A figure of `hf-sysgen analyse NAME` from the records of these recipes, with any overrides."""
     records = [record for _, record in kept().records if record.file in files]
-    save(getattr(commands, analysis)([(RESULTS, record) for record in records]).draw(), path)
+    save(getattr(commands, name)([(RESULTS, record) for record in records], **options).draw(), path)
 
 
 PICTURES = {
@@ -155,8 +156,8 @@ PICTURES = {
     "slog_by_depth.png": slog_by_depth,
     "growth.png": growth_tables.draw,
     "t5_biases.png": partial(plot_biases, "scan_sag_t5_quick_simple"),
-    "depth_perplexity.png": partial(_depths, "perplexity_depth", PRETRAINED),
-    "depth_cases.png": partial(_depths, "lexical_structural", FINE_TUNED),
+    "depth_perplexity.png": partial(_analysis, "perplexity_depth", PRETRAINED),
+    "depth_cases.png": partial(_analysis, "lexical_structural", FINE_TUNED),
 }
 
 
