@@ -182,6 +182,9 @@ def test_recorded_runs_have_their_cells():
     assert "batches.size: 64 for 256" in ours.changes
     size = found("csordas2021-table5", "SCAN, Universal", "No. of params", records)
     assert (size.ours[0].mean, size.verdict) == (332_551, reproduction.REPRODUCED)
+    # half as wide as the paper's
+    assert found("csordas2021-table3", "COGS", "Trafo", records).ours
+    assert not found("csordas2021-table5", "COGS, Standard", "No. of params", records).ours
 
 
 def test_a_run_with_a_long_name_is_found(tmp_path):

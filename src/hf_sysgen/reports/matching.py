@@ -15,7 +15,7 @@ from hf_sysgen.config.fields import SECTIONS, effect_of
 from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.errors import UserError
-from hf_sysgen.reports.papers import BEST, PRECISION, Cell, Table, best_measured, measured, papers
+from hf_sysgen.reports.papers import BEST, PRECISION, SIZE, Cell, Table, best_measured, measured, papers
 from hf_sysgen.results.cells import by_cell
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import RESULTS, Record
@@ -152,7 +152,12 @@ def measurements(cell: Cell, table: Table, by_recipe: Mapping[str, Sequence[Reco
     groups: dict[tuple[str, str, Any], dict[int, Record]] = defaultdict(dict)
     # runs in the paper's precision come last: of two runs of a seed the later one counts
     for record in sorted(by_recipe[run.recipe], key=lambda one: not _other_precision(one, setup)):
-        if measured(record, run.measure) is not None and run.matches(record.file, record.overrides):
+        if (
+            measured(record, run.measure) is not None
+            and run.matches(record.file, record.overrides)
+            # a narrower model says nothing of the paper's number of parameters
+            and not (run.measure == SIZE and any(text.startswith("model.") for text in _changes(record, setup)))
+        ):
             # each seed has one run: a copy of its record does not count
             length = f"{record.recipe.epochs} epochs" if _ended_by_epochs(record) else record.steps
             groups[record.file, record.recipe.cell_without(*PRECISION), length][record.seed] = record

@@ -44,6 +44,8 @@ from hf_sysgen.results.record import Record
 FOLDER = Path(__file__).parent
 COMPARED = ("results", "count")
 MEASURE = "test.accuracy"
+# the measure of a number of parameters
+SIZE = "num_parameters"
 # "~" for approximately; mean; number after ±; number in brackets
 PRINTED = re.compile(r"~?(?P<mean>\d*\.?\d*)(?P<scale>[kM]?)(?: ± (?P<spread>\d*\.?\d*))?(?: \((?P<aside>[\d.]+)\))?")
 SCALES = {"": 1.0, "k": 1e3, "M": 1e6}
@@ -318,7 +320,7 @@ def full_budget_recipe(file: str) -> str:
 
 def measured(record: Record, measure: str) -> float | None:
     """The number of a record at `measure` (see `Run`), `None` where the record has none."""
-    if measure == "num_parameters":
+    if measure == SIZE:
         return float(record.num_parameters)
     split, _, path = measure.partition(".")
     if split not in record.splits:
