@@ -86,7 +86,8 @@ def loss_accuracy(
     clouds, rows = [], []
     for loss, accuracy in pairs:
         points = csordas2021.loss_against_accuracy(records, loss, accuracy, first_step)
-        clouds.append(Cloud(f"{len(records)} runs", f"loss on {loss} (nats per token)", f"accuracy on {accuracy}",
+        title = f"{len(records)} run{'s' * (len(records) > 1)}"
+        clouds.append(Cloud(title, f"loss on {loss} (nats per token)", f"accuracy on {accuracy}",
                             points))  # fmt: skip
         rows += [(loss, accuracy, step, x, y) for x, y, step in points]
     header = ("loss on", "accuracy on", "step", "loss", "accuracy")

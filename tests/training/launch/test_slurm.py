@@ -1,4 +1,4 @@
-"""Sweeps under a real Slurm of two nodes, which are two daemons on this machine."""
+"""Sweeps and a training on two nodes under a real Slurm, whose nodes are two daemons on this machine."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
-from tiny_runs import command, free_port, weights, write_recipe
+from tiny_runs import ROOT, command, environment, free_port, weights, write_recipe
+
+from hf_sysgen.results.reading import read_record
 
 pytestmark = [
     pytest.mark.slow,
@@ -45,10 +48,18 @@ JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 MpiDefault=none
 SlurmdParameters=config_overrides
-NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=1 State=UNKNOWN
-NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=1 State=UNKNOWN
-PartitionName=main Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
+GresTypes=gpu
+NodeName={host} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=1 Gres=gpu:1 State=UNKNOWN
+NodeName={host}b NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=1 Gres=gpu:1 State=UNKNOWN
+PartitionName=main Nodes={host},{host}b Default=YES MaxTime=INFINITE State=UP
 """
+# states of a job that has not ended
+ACTIVE = ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING")
+# processes meet on the first one, whose name is known; Slurm sorts them
+HOST = socket.gethostname().partition(".")[0]
+NODES = (HOST, f"{HOST}b")
+# files that nobody reads stand for GPUs
+GPUS = f"NodeName={NODES[0]} Name=gpu File=/dev/zero\nNodeName={NODES[1]} Name=gpu File=/dev/null\n"
 
 
 def slurm(*words: str) -> str:
@@ -66,14 +77,15 @@ def wait_for(found: Callable[[], object], seconds: float = 300) -> None:
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder to work in, where Slurm answers."""
     folder = tmp_path / "slurm"
-    for name in ("ctld", "n1", "n2"):
+    for name in ("ctld", *NODES):
         (folder / name).mkdir(parents=True)
     ports = [free_port() for _ in range(3)]
-    text = CONF.format(folder=folder, user=getpass.getuser(), host=socket.gethostname().partition(".")[0], ports=ports)
+    text = CONF.format(folder=folder, user=getpass.getuser(), host=HOST, ports=ports)
     (folder / "slurm.conf").write_text(text)
+    (folder / "gres.conf").write_text(GPUS)
     monkeypatch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    for daemon in (["slurmctld"], ["slurmd", "-N", "n1"], ["slurmd", "-N", "n2"]):
+    for daemon in (["slurmctld"], *(["slurmd", "-N", node] for node in NODES)):
         subprocess.run(daemon, check=True)
     try:
         wait_for(lambda: slurm("sinfo", "--noheader", "--Node", "--format=%T").split() == ["idle", "idle"], 60)
@@ -153,3 +165,50 @@ def test_a_sweep_goes_on_whatever_happens_to_its_jobs(lab: Path) -> None:
     write_recipe(lab / "whole", max_steps=300, save_steps=10, eval_steps=300)
     assert command(["-m", "hf_sysgen.cli", "train", "tiny.yaml", "seed=1"], lab / "whole").returncode == 0
     assert weights(runs[1] / "model") == weights(lab / "whole" / "runs" / "tiny" / "seed1" / "model")
+
+
+def test_a_training_on_two_nodes_goes_on_after_a_time_limit_and_a_kill(
+    lab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same `sbatch` again; it ends with the weights of two processes that nothing disturbed."""
+    # longer than the shortest time limit, a minute, and the half minute in which Slurm sees that it is over
+    steps = {"max_steps": 5000, "eval_steps": 5000, "learning_rate": 1e-3}
+    write_recipe(lab, **steps, save_steps=20)
+    shutil.copytree(ROOT / "recipes" / "accelerate", lab / "recipes" / "accelerate")
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    run = lab / "runs" / "tiny" / "seed0"
+
+    def submit() -> str:
+        size = ("--gpus-per-node=1", "--cpus-per-task=1", "--no-requeue")
+        return slurm("sbatch", "--parsable", *size, "recipes/accelerate/multi_node.sbatch", "tiny.yaml").strip()
+
+    def last_step() -> int:
+        complete = run.glob("checkpoint-*/complete")
+        return max((int(path.parent.name.rpartition("-")[2]) for path in complete), default=0)
+
+    def ended(job: str) -> bool:
+        return not slurm("squeue", "--noheader", "--states=all", "--jobs", job, "--format=%T").startswith(ACTIVE)
+
+    limited = submit()
+    wait_for(last_step)
+    slurm("scontrol", "update", f"jobid={limited}", "timelimit=1")
+    wait_for(lambda: ended(limited))
+    step = last_step()
+    assert 0 < step < steps["max_steps"]
+    killed = submit()
+    wait_for(lambda: last_step() > step)
+    workers = subprocess.run(["pgrep", "-f", "hf_sysgen.train tiny.yaml"], capture_output=True, text=True).stdout
+    os.kill(max(map(int, workers.split())), signal.SIGKILL)
+    wait_for(lambda: ended(killed))
+    assert not (run / "results.json").exists()
+    last = submit()
+    wait_for(lambda: ended(last))
+    assert read_record(run / "results.json").num_processes == 2
+    (lab / "whole").mkdir()
+    write_recipe(lab / "whole", **steps, save_steps=5000)
+    config = ["--config_file", str(ROOT / "recipes" / "accelerate" / "cpu_two_processes.yaml")]
+    whole = command(["-m", "accelerate.commands.launch", *config, "-m", "hf_sysgen.train", "tiny.yaml"], lab / "whole")
+    assert whole.returncode == 0, whole.stderr
+    assert weights(run / "model") == weights(lab / "whole" / "runs" / "tiny" / "seed0" / "model")
