@@ -27,12 +27,12 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import datasets
+from machine import machine
 
 from hf_sysgen.data import registry
 from hf_sysgen.data.fetch import DATA_DIR_VARIABLE
 from hf_sysgen.data.pcfg_set.builder import PcfgSet
 from hf_sysgen.files import write_atomic
-from hf_sysgen.results.environment import environment
 
 CONFIGS = (
     ("cfq", "mcd1"),
@@ -128,7 +128,7 @@ def main() -> None:
             for name, config in CONFIGS
         }
     setup = {"rounds": options.rounds, "load_average": [round(load_before, 1), round(os.getloadavg()[0], 1)]}
-    record = {"setup": setup, "rows": rows, "environment": environment()}
+    record = {"setup": setup, "rows": rows, "environment": machine()}
     write_atomic(options.output, json.dumps(record, indent=2) + "\n")
     for what, row in rows.items():
         print(

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from machine import machine
 from seq2seq import clock_of, in_turns
 
 from hf_sysgen.files import write_atomic
 from hf_sysgen.models import EdgeTransformerConfig, EdgeTransformerForConditionalGeneration
-from hf_sysgen.results.environment import environment
 from hf_sysgen.tables import table
 
 # examples, source tokens, width, heads, rounds in encoder and decoder: small, and those of CFQ's queries
@@ -75,7 +75,7 @@ def main() -> None:
     ]
     print(table(("setup", "tokens", "recomputed: ms a token", "cached", "times as fast"), cells))
     if not options.quick:
-        record = {**environment(), "rounds": options.rounds, "results": rows}
+        record = {**machine(), "rounds": options.rounds, "results": rows}
         write_atomic(options.output, json.dumps(record, indent=1) + "\n")
 
 

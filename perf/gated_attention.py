@@ -21,12 +21,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from machine import machine
 from seq2seq import clock_of, in_turns, training_step
 
 from hf_sysgen.config.io import load_recipe
 from hf_sysgen.evaluation.decoding import greedy_decode
 from hf_sysgen.files import write_atomic
-from hf_sysgen.results.environment import environment
 from hf_sysgen.tables import table
 from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.run import attention_of
@@ -136,7 +136,7 @@ def main() -> None:
         load.append(os.getloadavg()[0])
     sizes = {"batch_size": BATCH_SIZE, "length_buckets": LENGTH_BUCKETS}
     setup = {**sizes, "rounds": rounds[0], "decode_rounds": rounds[1]}
-    record = {**environment(), **setup, "load_average": [round(value, 1) for value in load], "results": results}
+    record = {**machine(), **setup, "load_average": [round(value, 1) for value in load], "results": results}
     if output is not None:
         write_atomic(output, json.dumps(record, indent=1) + "\n")
 

@@ -28,6 +28,7 @@ import time
 from pathlib import Path
 
 import torch
+from machine import machine
 from pretraining import flops_per_token, measured_peak
 from transformers import TrainerCallback
 
@@ -37,7 +38,6 @@ from hf_sysgen.config.sections import WithReplacement
 from hf_sysgen.data.c4.files import write_shards
 from hf_sysgen.data.text.byte_pairs import train_byte_pairs
 from hf_sysgen.files import write_atomic
-from hf_sysgen.results.environment import environment
 from hf_sysgen.tables import table
 from hf_sysgen.training.run import attention_of, quiet_libraries
 from hf_sysgen.training.tasks.registry import prepare_task
@@ -162,6 +162,7 @@ def main() -> None:
     every = sorted(path.stem for path in RECIPES.glob("pretrain_*.yaml") if "quick" not in path.stem)
     peak = measured_peak() if torch.cuda.is_available() else None
     rows: list[dict] = []
+    failed: list[str] = []
     with tempfile.TemporaryDirectory() as scratch:
         folder, subwords = Path(scratch), 1_000 if arguments.quick else 32_000
         train_byte_pairs(made_texts(subwords, 300), subwords).save_pretrained(folder / "tokenizer")
@@ -174,12 +175,15 @@ def main() -> None:
             done = subprocess.run(words, stdout=subprocess.PIPE, text=True)
             if done.returncode:
                 print(f"{name} failed, its messages are above", file=sys.stderr, flush=True)
-                continue
-            rows.append(json.loads(done.stdout.splitlines()[-1]))
-            print(show(rows[-1:], peak), flush=True)
-            record = {**environment(), "measured_peak_flops": peak, "results": rows}
+                failed.append(name)
+            else:
+                rows.append(json.loads(done.stdout.splitlines()[-1]))
+                print(show(rows[-1:], peak), flush=True)
+            record = {**machine(), "measured_peak_flops": peak, "results": rows, "failed": failed}
             write_atomic(arguments.output, json.dumps(record, indent=1) + "\n")
-    print(f"\n{show(rows, peak)}\n\n{plan(rows)}")
+    if rows:
+        print(f"\n{show(rows, peak)}\n\n{plan(rows)}")
+    sys.exit(bool(failed))
 
 
 if __name__ == "__main__":

@@ -6,20 +6,24 @@ in float64 (their error may be at most twice that of the plain version in the sa
 backward pass of every implementation and writes perf/gpu_triangular_attention.json. `--check-only` stops after
 the checks. With `TRITON_INTERPRET=1` and `--interpreted` the checks run on a CPU, on small sizes.
 
-The lower bound of a pass is the larger of two times on the GPU below. Memory: a forward pass reads four tensors and
-writes one, a backward pass reads six and writes four. Arithmetic that is not a matrix product: 2 and 5 operations for
-each triangle and channel.
+The lower bound of a pass is the larger of two times. Memory, at the speed of a copy on this GPU: a forward pass reads
+four tensors and writes one, a backward pass reads six and writes four. Arithmetic that is not a matrix product: 2 and 5
+operations for each triangle and channel.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from machine import machine
 
+from hf_sysgen.files import write_atomic
 from hf_sysgen.models.triangular_attention import plain_triangular_attention
 from hf_sysgen.models.triangular_blocked import blocked_triangular_attention
 from hf_sysgen.models.triangular_kernels import triton_triangular_attention
@@ -38,8 +42,8 @@ SETUPS = {
     "cfq": (16, 72, 256, 8),
     "cfq_dependencies": (40, 14, 360, 4),
 }
-# H200: bytes per second, and operations per second of its CUDA cores (a fused multiply-add counts as one)
-BANDWIDTH, OPERATIONS = 4.3e12, 30e12
+# operations per second of the CUDA cores of an H100 or H200 (a fused multiply-add counts as one)
+OPERATIONS = 30e12
 
 
 def plain(projected, mask, source):
@@ -118,12 +122,12 @@ def check(device: str, interpreted: bool) -> bool:
     return right and fits
 
 
-def bounds(batch: int, nodes: int, width: int, bytes_each: int) -> tuple[float, float]:
+def bounds(batch: int, nodes: int, width: int, bytes_each: int, bandwidth: float) -> tuple[float, float]:
     """Lower bounds of the forward and the backward pass, in milliseconds."""
     edges, triangles = batch * nodes**2 * width, batch * nodes**3 * width
     passes = ((5, 2), (10, 5))
     return tuple(
-        1e3 * max(tensors * edges * bytes_each / BANDWIDTH, work * triangles / OPERATIONS) for tensors, work in passes
+        1e3 * max(tensors * edges * bytes_each / bandwidth, work * triangles / OPERATIONS) for tensors, work in passes
     )
 
 
@@ -148,43 +152,66 @@ def timed(function, projected, direction, rounds: int = 20) -> tuple[float, floa
     return forward, backward, (torch.cuda.max_memory_allocated() - start) / 2**20
 
 
-def measure() -> list[dict]:
-    rows = []
-    for setup, (batch, nodes, width, heads) in SETUPS.items():
-        for dtype in (torch.float32, torch.bfloat16):
-            least = bounds(batch, nodes, width, dtype.itemsize)
-            torch.compiler.reset()  # it compiles one function for few shapes
-            for name, function in {**IMPLEMENTATIONS, "compiled": torch.compile(plain, dynamic=False)}.items():
+def measure() -> Iterator[dict]:
+    """A row for each setup, type and implementation; the compiled ones come last, as they take minutes."""
+    bandwidth = measured_bandwidth()
+    for names in (tuple(IMPLEMENTATIONS), ("compiled",)):
+        for (setup, shape), dtype, name in itertools.product(SETUPS.items(), (torch.float32, torch.bfloat16), names):
+            batch, nodes, width, heads = shape
+            row = {"setup": setup, "batch": batch, "nodes": nodes, "width": width, "heads": heads,
+                   "dtype": str(dtype), "implementation": name}  # fmt: skip
+            try:
+                if name == "compiled":
+                    torch.compiler.reset()  # it compiles one function for few shapes
+                    function = torch.compile(plain, dynamic=False)
+                else:
+                    function = IMPLEMENTATIONS[name]
                 projected, direction, _ = draw(batch, nodes, width, heads, dtype, "cuda")
-                row = {"setup": setup, "batch": batch, "nodes": nodes, "width": width, "heads": heads,
-                       "dtype": str(dtype), "implementation": name}  # fmt: skip
-                try:
-                    forward, backward, peak = timed(function, projected, direction)
-                except torch.cuda.OutOfMemoryError:
-                    rows.append({**row, "error": "out of memory"})
-                    continue
-                of_bound = (forward + backward) / sum(least)
-                found = {"forward_ms": forward, "backward_ms": backward, "peak_mib": peak,
-                         "forward_bound_ms": least[0], "bound_ms": sum(least), "of_bound": of_bound}  # fmt: skip
-                rows.append({**row, **found})
-                print(f"{setup:16} {dtype!s:15} {name:9} {forward:9.3f} + {backward:9.3f} ms  {peak:9.1f} MiB  "
-                      f"{of_bound:7.1f} x the bound of {sum(least):.3f} ms", flush=True)  # fmt: skip
-    return rows
+                forward, backward, peak = timed(function, projected, direction)
+            except Exception as error:
+                # out of memory, or what the compiler cannot do: the other rows are wanted all the same
+                yield {**row, "error": str(error).partition("\n")[0]}
+                continue
+            least = bounds(batch, nodes, width, dtype.itemsize, bandwidth)
+            of_bound = (forward + backward) / sum(least)
+            print(f"{setup:16} {dtype!s:15} {name:9} {forward:9.3f} + {backward:9.3f} ms  {peak:9.1f} MiB  "
+                  f"{of_bound:7.1f} x the bound of {sum(least):.3f} ms", flush=True)  # fmt: skip
+            yield {**row, "forward_ms": forward, "backward_ms": backward, "peak_mib": peak, "bandwidth": bandwidth,
+                   "forward_bound_ms": least[0], "bound_ms": sum(least), "of_bound": of_bound}  # fmt: skip
+
+
+def measured_bandwidth() -> float:
+    """Bytes per second of a copy of 1 GiB, read and written: the median of 9."""
+    source = torch.empty(2**28, device="cuda")
+    target, times = torch.empty_like(source), []
+    for _ in range(10):
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        events[0].record()
+        target.copy_(source)
+        events[1].record()
+        torch.cuda.synchronize()
+        times.append(events[0].elapsed_time(events[1]) / 1e3)
+    return 2 * source.numel() * source.element_size() / sorted(times[1:])[4]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check-only", action="store_true")
+    parser.add_argument("--no-check", action="store_true", help="only the times")
     parser.add_argument("--interpreted", action="store_true")
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
     options = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = False
-    if not check("cpu" if options.interpreted else "cuda", options.interpreted):
-        sys.exit("kernels are wrong")
-    print("all within twice the plain version's error")
-    if not options.check_only:
-        record = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": measure()}
-        options.output.write_text(json.dumps(record, indent=1) + "\n")
+    if not options.no_check:
+        if not check("cpu" if options.interpreted else "cuda", options.interpreted):
+            sys.exit("kernels are wrong")
+        print("all within twice the plain version's error")
+    if options.check_only:
+        return
+    rows = []
+    for row in measure():
+        rows.append(row)
+        write_atomic(options.output, json.dumps({**machine(), "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

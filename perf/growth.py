@@ -27,10 +27,10 @@ from typing import Any
 
 import yaml
 from kept_records import HERE, kept_cells
+from machine import machine
 
 from hf_sysgen.config.io import load_recipe
 from hf_sysgen.files import write_atomic
-from hf_sysgen.results.environment import environment
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import RESULTS, write_record
 from hf_sysgen.training.run import RECIPE_COPY
@@ -178,7 +178,7 @@ def main() -> None:
             for row in PARTS[name](Path(folder), options.rounds):
                 print(name, json.dumps(row), flush=True)
                 measured[name].append(row)
-        measured["setup"] = {"cores": os.cpu_count(), "rounds": options.rounds, "environment": environment()}
+        measured["setup"] = {"cores": os.cpu_count(), "rounds": options.rounds, "environment": machine()}
         write_atomic(options.output, json.dumps(measured, indent=1) + "\n")
 
 

@@ -29,13 +29,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from machine import machine
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from hf_sysgen.files import write_atomic
 from hf_sysgen.models import DepthWidthConfig, DepthWidthForCausalLM
-from hf_sysgen.results.environment import environment
 from hf_sysgen.tables import table
 
 OURS = "depth_width_decoder"
@@ -257,7 +257,7 @@ def main() -> None:
             results += rows
             print(show(rows), flush=True)
             record = {
-                **environment(),
+                **machine(),
                 "measured_peak_flops": peak,
                 "results": results,
             }

@@ -25,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from machine import machine
 from transformers import BartConfig, BartForConditionalGeneration, T5Config, T5ForConditionalGeneration
 
 from hf_sysgen.cpu import fast_products
@@ -34,7 +35,6 @@ from hf_sysgen.data.text.vocabulary import build_vocabulary, encode_sources, enc
 from hf_sysgen.evaluation.decoding import greedy_decode
 from hf_sysgen.files import write_atomic
 from hf_sysgen.models import CONFIGS, MODELS
-from hf_sysgen.results.environment import environment
 from hf_sysgen.tables import table
 from hf_sysgen.training.batches import StepBatches
 
@@ -244,7 +244,7 @@ def main() -> None:
     threads = arguments.threads or ([1] if arguments.quick or device == "cuda" else sorted({1, all_threads}))
     modes = ["padded", "grouped", "bf16", *(["compiled"] if arguments.compile else [])]
     results = rows_of_others(
-        output, [(setup, count) for setup in setups for count in threads], {**environment(), "rounds": rounds}
+        output, [(setup, count) for setup in setups for count in threads], {**machine(), "rounds": rounds}
     )
     for setup_name, setup in setups.items():
         for count in threads:
@@ -260,7 +260,7 @@ def main() -> None:
                     {"setup": setup_name, "threads": count, "what": "decode", "name": name, "per_second": speed}
                 )
             print(show([r for r in results if r["setup"] == setup_name and r["threads"] == count]), flush=True)
-            record = {**environment(), "rounds": rounds, "results": results}
+            record = {**machine(), "rounds": rounds, "results": results}
             if output is not None:
                 write_atomic(output, json.dumps(record, indent=1) + "\n")
 

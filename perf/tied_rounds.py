@@ -20,12 +20,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from machine import machine
 from seq2seq import clock_of, in_turns
 
 from hf_sysgen.files import write_atomic
 from hf_sysgen.models import EdgeTransformerConfig
 from hf_sysgen.models.edge_layers import EdgeRounds
-from hf_sysgen.results.environment import environment
 from hf_sysgen.tables import table
 
 # examples, nodes, width, heads, rounds: CLUTRR and COGS in training, one short sentence of COGS, queries of CFQ
@@ -93,7 +93,7 @@ def main() -> None:
     header = ("setup", "ms", "weights", *(f"{parts} parts: times as fast" for parts in PARTS[1:]))
     print(table(header, cells))
     if not options.quick:
-        record = {**environment(), "repeats": options.repeats, "results": rows}
+        record = {**machine(), "repeats": options.repeats, "results": rows}
         write_atomic(options.output, json.dumps(record, indent=1) + "\n")
 
 

@@ -28,11 +28,11 @@ import time
 from pathlib import Path
 
 import torch
+from machine import machine
 
 from hf_sysgen.files import write_atomic
 from hf_sysgen.models.triangular_attention import plain_triangular_attention
 from hf_sysgen.models.triangular_blocked import blocked_triangular_attention
-from hf_sysgen.results.environment import environment
 
 # B, n, d, h: growing graphs of width 64, then the paper's CLUTRR (n up to 11), COGS (22 in training) and CFQ, whose
 # nodes are the tokens of question and query with their ends: up to 122 in training for `mcd1_edge_unfiltered`
@@ -164,7 +164,7 @@ def main() -> None:
     measured = {setup: measure(setup, rounds, options.compile, rates) for setup in setups}
     if not options.quick:
         about = {
-            "torch": torch.__version__, "device": environment()["device"], "threads": options.threads, "rounds": rounds
+            "torch": torch.__version__, "device": machine()["device"], "threads": options.threads, "rounds": rounds
         }  # fmt: skip
         known = setups_of_others(options.output, about) | measured
         record = {**about, "setups": {setup: known[setup] for setup in SETUPS if setup in known}}

@@ -39,6 +39,8 @@ MAIN_JOB = (
     "speedruns/speedrun_scan_length26_relative_universal",
     "speedruns/speedrun_scan_length26_universal",
 )
+# the three embedding scalings on COGS
+COGS = ("csordas2021/cogs_quick_transformer",)
 # small models of Petty et al. 2023 by depth, and the runs that are fine-tuned from them
 PRETRAINED = tuple(f"petty2023/pretrain_quick_{depth}" for depth in (1, 2, 4, 8))
 FINE_TUNED = ("petty2023/cogs_vf_quick",)
@@ -155,6 +157,8 @@ PICTURES = {
     "cogs_graph_edge.png": partial(_curves, ("bergen2021/cogs_graph_edge_quick",)),
     "slog_by_depth.png": slog_by_depth,
     "growth.png": growth_tables.draw,
+    "cogs_scalings.png": partial(_analysis, "double_descent", COGS),
+    "cogs_loss_accuracy.png": partial(_analysis, "loss_accuracy", COGS),
     "t5_biases.png": partial(plot_biases, "scan_sag_t5_quick_simple"),
     "depth_perplexity.png": partial(_analysis, "perplexity_depth", PRETRAINED),
     "depth_cases.png": partial(_analysis, "lexical_structural", FINE_TUNED),

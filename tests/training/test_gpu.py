@@ -48,7 +48,7 @@ MODELS = [
 def test_same_updates_in_another_way(model, changes, tmp_path, few_examples):
     plain = run_recipe(tiny_recipe(tmp_path / "plain", **model, **EXACT))
     other = run_recipe(tiny_recipe(tmp_path / "other", **model, **EXACT, **changes))
-    assert plain["device"] == torch.cuda.get_device_name()
+    assert plain.environment.device == torch.cuda.get_device_name()
     assert losses(other) == pytest.approx(losses(plain), rel=1e-4)
     ours, theirs = weights_of(tmp_path / "other"), weights_of(tmp_path / "plain")
     for name, weight in theirs.items():
