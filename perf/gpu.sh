@@ -42,7 +42,7 @@ step_seeds() {  # its row of Table 3, five runs at once
       --override training.torch_compile_mode=null}
 }
 step_attention() {  # forward and backward beside einsum and the bound; goal: within 1.5 of it
-  if [ -n "$tiny" ]; then "$PY" perf/triangular_attention.py --quick --output "$FOLDER/triangular_attention.json"; else
+  if [ -n "$tiny" ]; then "$PY" perf/triangular_attention.py --quick; else
     "$PY" perf/gpu_triangular_attention.py --no-check --output "$FOLDER/gpu_triangular_attention.json"
   fi
 }

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 from documents import ROOT
+from tiny_runs import environment, read_lines
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from hf_sysgen.config.io import load_recipe
@@ -103,6 +105,27 @@ def test_weights_are_rounded_unless_an_accuracy_changes(scripts, tmp_path, monke
     else:
         assert weights.stat().st_size < 0.6 * len(before)
         assert next(load_any_checkpoint(folder)[0].parameters()).dtype == torch.float32
+
+
+@pytest.mark.slow
+def test_the_gpu_list_runs_at_tiny_size(tmp_path):
+    done = subprocess.run(
+        ["bash", "perf/gpu.sh", "--tiny"], cwd=ROOT, capture_output=True, text=True,
+        env=environment(FOLDER=str(tmp_path), PY=sys.executable),
+    )  # fmt: skip
+    steps = {line["step"]: line["status"] for line in read_lines(tmp_path / "steps.jsonl")}
+    assert len(steps) == 10
+    assert set(steps.values()) == {0}, (steps, done.stderr)
+    measured = {path.stem for path in tmp_path.glob("*.json")}
+    assert measured == {
+        "gpu_scan_time", "gpu_scan_row", "pretraining", "gpu_pretraining",
+        "gpu_pretraining_374M", "seq2seq",
+    }  # fmt: skip
+    assert {path.parent.name for path in tmp_path.glob("runs/*/results.json")} == {
+        "cogs_relative_universal", "cfq_relative_universal",
+    }  # fmt: skip
+    refused = subprocess.run(["bash", "perf/gpu.sh", "nothing"], cwd=ROOT, capture_output=True, text=True)
+    assert (refused.returncode, "kernels scan" in refused.stderr) == (2, True)
 
 
 def test_mutants_differ_in_one_place(scripts):
