@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from machine import machine
 from seq2seq import batches, build, clock_of, in_turns, scan_setup, training_step
 
 from hf_sysgen.data import load_benchmark
@@ -38,7 +39,6 @@ from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint
 from hf_sysgen.evaluation.evaluate import chunks, evaluate_split
 from hf_sysgen.files import write_atomic
-from hf_sysgen.results.environment import environment
 from hf_sysgen.tables import table
 
 # ours -> (their class, its options), as in tasks/transformer_mixin.py for the published cells
@@ -70,7 +70,7 @@ class Theirs:
         for name in ("framework", "models"):
             sys.modules[name] = types.ModuleType(name)
             sys.modules[name].__path__ = [str(checkout / name)]
-        framework = sys.modules["framework"]
+        framework: Any = sys.modules["framework"]
         framework.layers = importlib.import_module("framework.layers")
         framework.data_structures = importlib.import_module("framework.data_structures")
         self.layers = importlib.import_module("layers.transformer")
@@ -96,7 +96,7 @@ def their_batch(batch: dict[str, torch.Tensor], words: tuple[int, int]) -> dict[
     """
     lengths = {"in": batch["attention_mask"].sum(dim=1) - 2, "out": (batch["labels"] != IGNORED).sum(dim=1) - 1}
     ids = {"in": batch["input_ids"][:, 1:] % words[0], "out": batch["labels"] % words[1]}
-    data = {}
+    data: dict[str, torch.Tensor] = {}
     for side, length in lengths.items():
         longest = int(length.max())
         real = torch.arange(longest) < length[:, None]
@@ -192,7 +192,7 @@ def main() -> None:
         for r in results
     ]
     print(table(("what", "variant", "theirs: s", "ours: s", "times as fast"), cells))
-    record = {**environment(), "load_average": load, "rounds": arguments.rounds, "results": results}
+    record = {**machine(), "load_average": load, "rounds": arguments.rounds, "results": results}
     write_atomic(arguments.output, json.dumps(record, indent=1) + "\n")
 
 

@@ -27,6 +27,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import datasets
+from machine import machine
 from transformers import PreTrainedTokenizerFast
 
 from hf_sysgen.data import load_benchmark
@@ -34,7 +35,6 @@ from hf_sysgen.data.c4.builder import PackedTokens
 from hf_sysgen.data.c4.files import shard_names, write_shards
 from hf_sysgen.data.text.byte_pairs import train_byte_pairs
 from hf_sysgen.files import write_atomic
-from hf_sysgen.results.environment import environment
 
 LENGTH = 1024
 SHARDS = 4
@@ -114,7 +114,7 @@ def main() -> None:
         for name, times in seconds.items()
     }
     setup = {"documents": len(texts), "length": LENGTH, "vocab_size": options.vocab_size, "rounds": options.rounds}
-    record = {"setup": setup, "rows": rows, "environment": environment()}
+    record = {"setup": setup, "rows": rows, "environment": machine()}
     write_atomic(options.output, json.dumps(record, indent=2) + "\n")
     for name, row in rows.items():
         print(f"{name:16} {row['tokens_per_cpu_second_median']:>10,} tokens/s, {row['tokens']:,} tokens")

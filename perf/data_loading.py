@@ -27,12 +27,12 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import datasets
+from machine import machine
 
 from hf_sysgen.data import registry
 from hf_sysgen.data.fetch import DATA_DIR_VARIABLE
 from hf_sysgen.data.pcfg_set.builder import PcfgSet
 from hf_sysgen.files import write_atomic
-from hf_sysgen.results.environment import environment
 
 CONFIGS = (
     ("cfq", "mcd1"),
@@ -116,6 +116,7 @@ def measured(name: str, config: str, rounds: int, data_dir: Path, scratch: Path)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, required=True, help="a mirror folder")
+    parser.add_argument("--only", nargs="*", help="of these benchmarks, e.g. scan")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
     options = parser.parse_args()
@@ -126,9 +127,10 @@ def main() -> None:
         rows = {
             f"{name} {config}": measured(name, config, options.rounds, options.data_dir, Path(scratch))
             for name, config in CONFIGS
+            if options.only is None or name in options.only
         }
     setup = {"rounds": options.rounds, "load_average": [round(load_before, 1), round(os.getloadavg()[0], 1)]}
-    record = {"setup": setup, "rows": rows, "environment": environment()}
+    record = {"setup": setup, "rows": rows, "environment": machine()}
     write_atomic(options.output, json.dumps(record, indent=2) + "\n")
     for what, row in rows.items():
         print(

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from machine import machine
 from torch import nn
 from tqdm.auto import tqdm
 
@@ -31,7 +32,6 @@ from hf_sysgen.data.text.splits import IGNORED
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.evaluate import evaluate_split
 from hf_sysgen.files import write_atomic
-from hf_sysgen.results.environment import environment
 from hf_sysgen.training.tasks.registry import prepare_task
 from hf_sysgen.training.trainer import SysgenTrainer, steps_of, training_arguments
 
@@ -190,7 +190,7 @@ def train(model: nn.Module, task: Any, batches: Any, steps: int, title: str) -> 
 def compare(fconv: types.ModuleType, seed: int, most: int | None) -> dict[str, Any]:
     """Exact match of both models on the test split, and the difference of their losses before training."""
     recipe = load_recipe(RECIPE, [f"seed={seed}"])
-    task = prepare_task(recipe)
+    task: Any = prepare_task(recipe)
     steps = min(steps_of(recipe, task), most or recipe.training.max_steps)
     ours = task.build_model("sdpa").eval()
     theirs = Theirs(fconv, ours).eval()
@@ -228,7 +228,7 @@ def main() -> None:
             continue
         rows = sorted([*rows, compare(fconv, seed, arguments.steps)], key=lambda row: row["seed"])
         if not arguments.steps:
-            write_atomic(arguments.output, json.dumps({**environment(), "results": rows}, indent=1) + "\n")
+            write_atomic(arguments.output, json.dumps({**machine(), "results": rows}, indent=1) + "\n")
     for row in rows:
         print(
             f"seed {row['seed']}, {row['steps']} updates: exact match ours {row['ours']:.4f}, fairseq "

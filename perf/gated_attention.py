@@ -18,15 +18,16 @@ import argparse
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from machine import machine, output_of
 from seq2seq import clock_of, in_turns, training_step
 
 from hf_sysgen.config.io import load_recipe
 from hf_sysgen.evaluation.decoding import greedy_decode
 from hf_sysgen.files import write_atomic
-from hf_sysgen.results.environment import environment
 from hf_sysgen.tables import table
 from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.run import attention_of
@@ -54,7 +55,7 @@ def measure(names: list[str], rounds: int, decode_rounds: int, device: str) -> d
     train, decode = {}, {}
     for name in names:
         recipe = load_recipe(f"{CONTENDERS[name][0]}.yaml")
-        task = prepare_task(recipe)
+        task: Any = prepare_task(recipe)
         torch.manual_seed(0)
         attention = attention_of(recipe)
         model = task.build_model(attention).to(device).train()
@@ -122,8 +123,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=CONTENDERS, default=list(CONTENDERS), help="of these, with bases")
     parser.add_argument("--quick", action="store_true", help="one round")
     arguments = parser.parse_args()
-    # a check of the script must not overwrite measurements
-    output = arguments.output or (None if arguments.quick else Path(__file__).with_suffix(".json"))
+    output = output_of(__file__, arguments.output, arguments.quick)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     rounds = (1, 1) if arguments.quick else (arguments.rounds, arguments.decode_rounds)
     wanted = {name for one in arguments.only for name in (one, CONTENDERS[one][1])}
@@ -136,7 +136,7 @@ def main() -> None:
         load.append(os.getloadavg()[0])
     sizes = {"batch_size": BATCH_SIZE, "length_buckets": LENGTH_BUCKETS}
     setup = {**sizes, "rounds": rounds[0], "decode_rounds": rounds[1]}
-    record = {**environment(), **setup, "load_average": [round(value, 1) for value in load], "results": results}
+    record = {**machine(), **setup, "load_average": [round(value, 1) for value in load], "results": results}
     if output is not None:
         write_atomic(output, json.dumps(record, indent=1) + "\n")
 

@@ -28,6 +28,7 @@ import time
 from pathlib import Path
 
 import torch
+from machine import machine, output_of
 from pretraining import flops_per_token, measured_peak
 from transformers import TrainerCallback
 
@@ -37,7 +38,6 @@ from hf_sysgen.config.sections import WithReplacement
 from hf_sysgen.data.c4.files import write_shards
 from hf_sysgen.data.text.byte_pairs import train_byte_pairs
 from hf_sysgen.files import write_atomic
-from hf_sysgen.results.environment import environment
 from hf_sysgen.tables import table
 from hf_sysgen.training.run import attention_of, quiet_libraries
 from hf_sysgen.training.tasks.registry import prepare_task
@@ -150,10 +150,11 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20, help="timed updates")
     parser.add_argument("--override", action="append", default=[], help="e.g. batches.length_buckets=2")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
+    parser.add_argument("--output", type=Path, help="default: gpu_pretraining.json here; none of --quick")
     # folder of the text: measure in this process and print JSON
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    output = output_of(__file__, arguments.output, arguments.quick)
     overrides = [*(QUICK if arguments.quick else ()), *arguments.override]
     if arguments.folder is not None:
         [name] = arguments.recipes
@@ -177,8 +178,9 @@ def main() -> None:
                 continue
             rows.append(json.loads(done.stdout.splitlines()[-1]))
             print(show(rows[-1:], peak), flush=True)
-            record = {**environment(), "measured_peak_flops": peak, "results": rows}
-            write_atomic(arguments.output, json.dumps(record, indent=1) + "\n")
+            record = {**machine(), "measured_peak_flops": peak, "results": rows}
+            if output is not None:
+                write_atomic(output, json.dumps(record, indent=1) + "\n")
     print(f"\n{show(rows, peak)}\n\n{plan(rows)}")
 
 

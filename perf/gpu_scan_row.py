@@ -69,7 +69,7 @@ def main() -> None:
         return
     jobs = [(variant, seed) for variant in VARIANTS for seed in range(arguments.seeds)]
     with ThreadPoolExecutor(arguments.at_once) as pool:
-        records = list(pool.map(lambda job: train(*job, arguments.runs, extra), jobs))
+        records = list(pool.map(lambda job: train(job[0], job[1], arguments.runs, extra), jobs))
     rows = []
     for variant in VARIANTS:
         mine = [record for (name, _), record in zip(jobs, records, strict=True) if name == variant and record]

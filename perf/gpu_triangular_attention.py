@@ -122,9 +122,10 @@ def bounds(batch: int, nodes: int, width: int, bytes_each: int) -> tuple[float, 
     """Lower bounds of the forward and the backward pass, in milliseconds."""
     edges, triangles = batch * nodes**2 * width, batch * nodes**3 * width
     passes = ((5, 2), (10, 5))
-    return tuple(
+    forward, backward = (
         1e3 * max(tensors * edges * bytes_each / BANDWIDTH, work * triangles / OPERATIONS) for tensors, work in passes
     )
+    return forward, backward
 
 
 def timed(function, projected, direction, rounds: int = 20) -> tuple[float, float, float]:

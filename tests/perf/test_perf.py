@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -23,6 +24,47 @@ from hf_sysgen.zoo import DEFAULT, zoo_folder, zoo_names
 @pytest.fixture
 def scripts(monkeypatch):
     monkeypatch.setattr(sys, "path", [str(ROOT / "perf"), *sys.path])
+
+
+# script -> its smallest size
+QUICK = {
+    "c4_packing": ["texts.jsonl", "--rounds", "1", "--vocab-size", "300"],
+    "data_loading": ["--data-dir", str(ROOT / "tests" / "fixtures" / "upstream"), "--only", "scan", "--rounds", "1"],
+    "edge_decoding": ["--quick"],
+    "gated_attention": ["--quick", "--only", "sag_transformer"],
+    "gpu_pretraining": ["--quick", "pretrain_41M_2", "--steps", "1"],
+    "growth": ["--quick", "--only", "records", "--rounds", "1"],
+    "pretraining": ["--quick"],
+    "seq2seq": ["--quick"],
+    "tied_rounds": ["--quick"],
+    "triangular_attention": ["--quick"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", QUICK)
+def test_a_script_writes_what_the_site_reads(script, tmp_path):
+    lines = (json.dumps({"text": f"the cat {number} sat on the mat " * 9}) for number in range(150))
+    (tmp_path / "texts.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    output = tmp_path / "measured.json"
+    command = [sys.executable, str(ROOT / "perf" / f"{script}.py"), *QUICK[script], "--output", str(output)]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    measured = json.loads(output.read_text("utf-8"))
+    kept = ROOT / "perf" / f"{script}.json"
+    if kept.exists():
+        assert measured.keys() <= json.loads(kept.read_text("utf-8")).keys()
+    else:
+        assert all("error" not in row for row in measured["results"])
+
+
+def test_a_measurement_says_which_machine_and_commit(scripts):
+    from machine import machine
+
+    kept = json.loads((ROOT / "perf" / "seq2seq.json").read_text("utf-8"))
+    about = machine()
+    assert about.keys() == {"versions", "git_commit", "device", "num_threads"} <= kept.keys()
+    assert about["versions"].keys() == kept["versions"].keys()
+    assert json.loads(json.dumps(about)) == about
 
 
 @pytest.mark.parametrize("shared", [False, True])
