@@ -39,6 +39,8 @@ QUICK = {
     "tied_rounds": ["--quick"],
     "triangular_attention": ["--quick"],
 }
+# of gpu_pretraining.py
+ROW = {"parameters": 3, "tokens_per_second": 5.0, "flops_per_token": 7, "peak_bytes": None, "days": 0.5}
 
 
 @pytest.mark.slow
@@ -191,3 +193,23 @@ def test_a_speedrun_is_timed_once_and_again_after_an_edit(scripts, tmp_path, mon
         (0, load_recipe(recipe, ["seed=0", "training.max_steps=50000"]).hash),
         (1, load_recipe(recipe, ["seed=1"]).hash),
     ]
+
+
+def test_a_recipe_that_fails_is_a_row_of_the_measurement(scripts, tmp_path, monkeypatch):
+    import gpu_pretraining
+
+    right = ROW | {"recipe": "pretrain_41M_2"}
+    done = {"pretrain_41M_1": (1, ""), "pretrain_41M_2": (0, f"step 1\n{json.dumps(right)}")}
+    monkeypatch.setattr(gpu_pretraining, "machine", dict)
+    monkeypatch.setattr(
+        gpu_pretraining.subprocess, "run", lambda words, **_: subprocess.CompletedProcess(words, *done[words[2]])
+    )
+    output = tmp_path / "measured.json"
+    monkeypatch.setattr(sys, "argv", ["gpu_pretraining.py", *done, "--quick", "--output", str(output)])
+    with pytest.raises(SystemExit) as ended:
+        gpu_pretraining.main()
+    assert ended.value.code == 1
+    failed, measured = json.loads(output.read_text("utf-8"))["results"]
+    assert failed["recipe"] == "pretrain_41M_1"
+    assert failed["error"]
+    assert measured == right
