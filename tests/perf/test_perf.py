@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -33,6 +34,7 @@ QUICK = {
     "edge_decoding": ["--quick"],
     "gated_attention": ["--quick", "--only", "sag_transformer"],
     "gpu_pretraining": ["--quick", "pretrain_41M_2", "--steps", "1"],
+    "gpu_triangular_attention": ["--quick", "--time-only"],
     "growth": ["--quick", "--only", "records", "--rounds", "1"],
     "pretraining": ["--quick"],
     "seq2seq": ["--quick"],
@@ -57,6 +59,51 @@ def test_a_script_writes_what_the_site_reads(script, tmp_path):
         assert measured.keys() <= json.loads(kept.read_text("utf-8")).keys()
     else:
         assert all("error" not in row for row in measured["results"])
+
+
+def measured_on_gpu(folder: Path, *words: str, **variables: str) -> tuple[int, list[dict]]:
+    """Exit status and steps of `gpu.sh`."""
+    variables |= {"FOLDER": str(folder), "PY": sys.executable}
+    done = subprocess.run([str(ROOT / "perf" / "gpu.sh"), *words], env=os.environ | variables)
+    file = folder / "steps.jsonl"
+    lines = file.read_text("utf-8").splitlines() if file.exists() else []
+    return done.returncode, [json.loads(line) for line in lines]
+
+
+@pytest.mark.slow
+def test_every_step_of_a_gpu_leaves_its_json(tmp_path):
+    status, steps = measured_on_gpu(tmp_path, "--tiny")
+    assert len(steps) > 9
+    assert [(step["step"], step["status"], step["json"]) for step in steps] == [(s["step"], 0, True) for s in steps]
+    assert status == 0
+    for name in ("gpu_scan_time", "gpu_scan_row", "kernels", "attention", "decoder", "seq2seq"):
+        assert json.loads((tmp_path / f"{name}.json").read_text("utf-8"))
+
+
+def test_steps_of_a_gpu_end_with_the_time(tmp_path):
+    assert measured_on_gpu(tmp_path, "--tiny", "kernels", "kernel") == (2, [])
+    status, steps = measured_on_gpu(tmp_path, "--tiny", "kernels", "scan", TOTAL="1")
+    assert status == 1
+    assert [step["step"] for step in steps] == ["kernels", "scan"]
+    assert all(step["status"] != 0 and not step["json"] for step in steps)
+    # an earlier list is not kept
+    assert measured_on_gpu(tmp_path, "--tiny", "seeds", TOTAL="0")[1] == [
+        {"step": "seeds", "status": None, "seconds": 0, "json": False}
+    ]
+
+
+def test_runs_that_end_stay_beside_one_that_fails(scripts, tmp_path, monkeypatch):
+    import gpu_scan_row
+
+    record = read_record(zoo_folder(DEFAULT) / "results.json")
+    runs = {("universal", 0): record, ("universal", 1): None, ("relative", 0): record, ("relative", 1): record}
+    monkeypatch.setattr(gpu_scan_row, "train", lambda name, seed, *_: runs[name, seed])
+    assert not gpu_scan_row.train_row(["universal", "relative"], 2, 1, tmp_path, (), tmp_path)
+    assert len(json.loads((tmp_path / "gpu_scan_row.json").read_text("utf-8"))) == 3
+    assert gpu_scan_row.train_row(["relative"], 2, 1, tmp_path, (), tmp_path)
+    monkeypatch.setattr(gpu_scan_row, "train", lambda *words: None if words[2].name == "whole" else record)
+    assert not gpu_scan_row.time_updates(tmp_path, (), tmp_path)
+    assert read_record(tmp_path / "gpu_scan_time.json") == record
 
 
 def test_a_measurement_says_which_machine_and_commit(scripts):
