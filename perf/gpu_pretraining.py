@@ -8,10 +8,8 @@ clipping, the fused AdamW. The first updates, which compile, are left out; the m
 recipe that fails has a row with its `error`, and the exit status is 1.
 
 MFU is the share of the device's measured peak (a bf16 product of 8192 x 8192 matrices) that the useful work of an
-update needs, FLOPs as in pretraining.py: for every token 6 for every weight that is multiplied (the output projection
-counts, the embedding table does not), once for every layer that it is applied in, plus 6 x layers x context x width for
-causal attention. Days are steps x batch x context / (tokens a second): one GPU, evaluation and checkpoints excluded.
-Days on 8 and 64 GPUs assume that speed grows with their number, which is not measured.
+update needs, FLOPs as in pretraining.py. Days are steps x batch x context / (tokens a second): one GPU, evaluation and
+checkpoints excluded. Days on 8 and 64 GPUs assume that speed grows with their number, which is not measured.
 
 `--quick` shrinks models and batches, as a check of the script itself, also without a GPU.
 """

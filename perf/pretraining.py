@@ -80,6 +80,7 @@ def build(name: str, size: DepthWidthConfig, context: int) -> PreTrainedModel:
 
 
 def flops_per_token(model: PreTrainedModel, context: int) -> int:
+    """FLOPs of the useful work of an update, see above; the model may be on the device `meta`."""
     config = model.config
     # layers that share weights are one module, which computes at every depth
     times = config.num_hidden_layers if getattr(config, "share_layers", False) else 1
@@ -239,7 +240,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20 if on_gpu else 7, help="timed rounds; medians are over these")
     parser.add_argument("--compile", action="store_true", help="also measure under torch.compile")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="on a CPU")
-    parser.add_argument("--quick", action="store_true", help="one round of one layer and few tokens")
+    parser.add_argument("--quick", action="store_true", help="one round of a small decoder and few tokens")
     arguments = parser.parse_args()
     output = output_of(__file__, arguments.output, arguments.quick)
     arguments.device = "cuda" if on_gpu else "cpu"
