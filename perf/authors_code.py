@@ -70,7 +70,7 @@ class Theirs:
         for name in ("framework", "models"):
             sys.modules[name] = types.ModuleType(name)
             sys.modules[name].__path__ = [str(checkout / name)]
-        framework = sys.modules["framework"]
+        framework: Any = sys.modules["framework"]
         framework.layers = importlib.import_module("framework.layers")
         framework.data_structures = importlib.import_module("framework.data_structures")
         self.layers = importlib.import_module("layers.transformer")
@@ -96,7 +96,7 @@ def their_batch(batch: dict[str, torch.Tensor], words: tuple[int, int]) -> dict[
     """
     lengths = {"in": batch["attention_mask"].sum(dim=1) - 2, "out": (batch["labels"] != IGNORED).sum(dim=1) - 1}
     ids = {"in": batch["input_ids"][:, 1:] % words[0], "out": batch["labels"] % words[1]}
-    data = {}
+    data: dict[str, torch.Tensor] = {}
     for side, length in lengths.items():
         longest = int(length.max())
         real = torch.arange(longest) < length[:, None]

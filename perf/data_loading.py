@@ -116,6 +116,7 @@ def measured(name: str, config: str, rounds: int, data_dir: Path, scratch: Path)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, required=True, help="a mirror folder")
+    parser.add_argument("--only", nargs="*", help="of these benchmarks, e.g. scan")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
     options = parser.parse_args()
@@ -126,6 +127,7 @@ def main() -> None:
         rows = {
             f"{name} {config}": measured(name, config, options.rounds, options.data_dir, Path(scratch))
             for name, config in CONFIGS
+            if options.only is None or name in options.only
         }
     setup = {"rounds": options.rounds, "load_average": [round(load_before, 1), round(os.getloadavg()[0], 1)]}
     record = {"setup": setup, "rows": rows, "environment": machine()}

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from machine import machine
+from machine import machine, output_of
 from seq2seq import clock_of, in_turns
 
 from hf_sysgen.files import write_atomic
@@ -56,8 +56,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="one round of four tokens")
-    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
+    parser.add_argument("--output", type=Path, help="default: edge_decoding.json here; none of --quick")
     options = parser.parse_args()
+    output = output_of(__file__, options.output, options.quick)
     torch.set_num_threads(options.threads)
     if options.quick:
         rows = [measure("small", 4, 1)]
@@ -74,9 +75,9 @@ def main() -> None:
         for r in rows
     ]
     print(table(("setup", "tokens", "recomputed: ms a token", "cached", "times as fast"), cells))
-    if not options.quick:
+    if output is not None:
         record = {**machine(), "rounds": options.rounds, "results": rows}
-        write_atomic(options.output, json.dumps(record, indent=1) + "\n")
+        write_atomic(output, json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -190,7 +190,7 @@ def train(model: nn.Module, task: Any, batches: Any, steps: int, title: str) -> 
 def compare(fconv: types.ModuleType, seed: int, most: int | None) -> dict[str, Any]:
     """Exact match of both models on the test split, and the difference of their losses before training."""
     recipe = load_recipe(RECIPE, [f"seed={seed}"])
-    task = prepare_task(recipe)
+    task: Any = prepare_task(recipe)
     steps = min(steps_of(recipe, task), most or recipe.training.max_steps)
     ours = task.build_model("sdpa").eval()
     theirs = Theirs(fconv, ours).eval()

@@ -18,10 +18,11 @@ import argparse
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from machine import machine
+from machine import machine, output_of
 from seq2seq import clock_of, in_turns, training_step
 
 from hf_sysgen.config.io import load_recipe
@@ -54,7 +55,7 @@ def measure(names: list[str], rounds: int, decode_rounds: int, device: str) -> d
     train, decode = {}, {}
     for name in names:
         recipe = load_recipe(f"{CONTENDERS[name][0]}.yaml")
-        task = prepare_task(recipe)
+        task: Any = prepare_task(recipe)
         torch.manual_seed(0)
         attention = attention_of(recipe)
         model = task.build_model(attention).to(device).train()
@@ -122,8 +123,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=CONTENDERS, default=list(CONTENDERS), help="of these, with bases")
     parser.add_argument("--quick", action="store_true", help="one round")
     arguments = parser.parse_args()
-    # a check of the script must not overwrite measurements
-    output = arguments.output or (None if arguments.quick else Path(__file__).with_suffix(".json"))
+    output = output_of(__file__, arguments.output, arguments.quick)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     rounds = (1, 1) if arguments.quick else (arguments.rounds, arguments.decode_rounds)
     wanted = {name for one in arguments.only for name in (one, CONTENDERS[one][1])}

@@ -1,92 +1,90 @@
 #!/usr/bin/env bash
-# All that is measured on a GPU, the most telling first: perf/gpu.sh [--tiny] [STEP ...]
+# What is measured on a GPU in half an hour, the most telling first: perf/gpu.sh [--tiny] [STEP ...]
 #
-# Steps: kernels scan seeds attention decoder decoder_134M decoder_374M cogs cfq evaluation; default: all, in this
-# order. JSON and logs go to $FOLDER (default runs/gpu). A step has at most $LIMIT seconds, and all together $TOTAL; what is
-# left out is said. A step that fails or runs out of time stops no other one, and leaves the JSON that it has by then.
-# $PY is a Python with torch and this package's requirements. cogs and cfq need HF_SYSGEN_DATA_DIR or the network.
-# With --tiny everything shrinks, so that the list itself is tried, also without a GPU.
+# A step is one command with a limit of seconds and a JSON that it leaves; default: all of `list` below. A step that
+# fails, runs out of time or leaves no JSON stops no other one; the exit status is then 1. A training resumes when it is
+# started again. With --tiny everything shrinks, so that the list itself is tried, also without a GPU. Variables:
+#
+# FOLDER              of JSON and logs; default runs/gpu. steps.jsonl has the status and seconds of each step
+# TOTAL               seconds of all steps together; default 1750. What does not fit is cut short or left out
+# PY                  a Python with the package's dependencies; default python3. The package itself is taken from src
+# HF_SYSGEN_DATA_DIR  the folder of upstream files (see load_benchmark), for cogs and cfq
 set -uo pipefail
 cd "$(dirname "$0")/.."
 FOLDER=${FOLDER:-runs/gpu}
-PY=${PY:-$([ -x .venv/bin/python ] && echo .venv/bin/python || echo python3)}
-LIMIT=${LIMIT:-480}
 TOTAL=${TOTAL:-1750}
-tiny=
-if [ "${1:-}" = --tiny ]; then tiny=1; shift; fi
+PY=${PY:-python3}
 export PYTHONPATH="$PWD/src${PYTHONPATH:+:$PYTHONPATH}"
-mkdir -p "$FOLDER"
 
-train() {  # a recipe with overrides; its record is in $FOLDER/runs. A share of the paper's updates, evaluated once.
-  "$PY" -m hf_sysgen.train "recipes/$1" "output_dir=$FOLDER/runs/$(basename "$1" .yaml)" training.report_to=none \
-    training.eval_steps=null "${@:2}" \
-    ${tiny:+training.max_steps=2 evaluation.examples=4 batches.size=8 data.benchmark=scan data.config=length_cutoff_40}
-}
+kernels=() times=(--time-only) quick=() decoder=(--compile) scan=() row=(--variants relative_universal) small=() tests=()
+# a fifth of the paper's updates, of which 2,700 can suffice: recipes/speedruns
+row+=(--override training.max_steps=10000 --override training.eval_steps=null)
+# large batches of evaluation: a model after few updates writes up to the limit
+cogs=(batches.length_buckets=1 training.max_steps=2500 evaluation.batch_size=4096)
+cfq=(training.fp16=false training.max_steps=350 evaluation.batch_size=4096)
+if [ "${1:-}" = --tiny ]; then
+  shift
+  quick=(--quick) decoder=(--quick) tests=(--collect-only)
+  kernels=(--interpreted) times+=(--quick)
+  export TRITON_INTERPRET=1
+  small=(training.max_steps=2 training.bf16=false evaluation.examples=4 batches.size=8)
+  for word in "${small[@]}" training.torch_compile=false training.torch_compile_mode=null; do scan+=(--override "$word"); done
+  row+=(--seeds 1 "${scan[@]}")
+  small+=(data.benchmark=scan data.config=length_cutoff_40)  # whose test is short
+fi
 
-step_kernels() {  # Triton kernels against the reference: every shape, float32 and bfloat16
-  if [ -n "$tiny" ]; then
-    TRITON_INTERPRET=1 "$PY" perf/gpu_triangular_attention.py --check-only --interpreted
-  else
-    "$PY" -m pytest -q -m gpu --junitxml "$FOLDER/kernels.xml"
-  fi
+train() {  # NAME LIMIT RECIPE OVERRIDE ...: a training, whose record is its JSON
+  step "$1" "$2" "runs/$1/results.json" -m hf_sysgen.train "recipes/$3.yaml" "output_dir=$FOLDER/runs/$1" \
+    training.report_to=none training.eval_steps=null training.save_steps=500 training.bf16=true "${@:4}"
 }
-step_scan() {  # 50,000 updates of 256 with CUDA graphs; goal: 90 s and an accuracy of 1.00
-  "$PY" perf/gpu_scan_row.py time --runs "$FOLDER/scan" --output "$FOLDER" \
-    ${tiny:+--override training.max_steps=2 --override batches.size=4 --override evaluation.examples=4 \
-      --override training.torch_compile=false --override training.torch_compile_mode=null}
-}
-step_seeds() {  # its row of Table 3, five runs at once
-  "$PY" perf/gpu_scan_row.py row --variants relative_universal --runs "$FOLDER/row" --output "$FOLDER" \
-    ${tiny:+--seeds 1 --at-once 1 --override training.max_steps=2 --override batches.size=4 \
-      --override training.eval_steps=2 --override evaluation.examples=4 --override training.torch_compile=false \
-      --override training.torch_compile_mode=null}
-}
-step_attention() {  # forward and backward beside einsum and the bound; goal: within 1.5 of it
-  if [ -n "$tiny" ]; then "$PY" perf/triangular_attention.py --quick; else
-    "$PY" perf/gpu_triangular_attention.py --no-check --output "$FOLDER/gpu_triangular_attention.json"
-  fi
-}
-step_decoder() {  # tokens a second and the share of the peak, beside GPT-2 and Llama; goal: 55 %
-  "$PY" perf/pretraining.py --output "$FOLDER/pretraining.json" $([ -n "$tiny" ] && echo --quick || echo --compile)
-}
-step_decoder_134M() {
-  "$PY" perf/gpu_pretraining.py pretrain_134M_12 --output "$FOLDER/gpu_pretraining.json" ${tiny:+--quick}
-}
-step_decoder_374M() {
-  "$PY" perf/gpu_pretraining.py pretrain_374M_24 --output "$FOLDER/gpu_pretraining_374M.json" ${tiny:+--quick}
-}
-# what costs a day of a CPU core: a tenth of the updates
-step_cogs() {
-  train csordas2021/cogs_relative_universal.yaml training.bf16=true training.max_steps=5000
-}
-step_cfq() {
-  train csordas2021/cfq_relative_universal.yaml training.fp16=false training.bf16=true training.max_steps=5000
-}
-step_evaluation() {  # sequences a second, beside T5 and BART
-  "$PY" perf/seq2seq.py --output "$FOLDER/seq2seq.json" ${tiny:+--quick}
+list() {
+  # Triton kernels against the plain version: every shape that is timed, and odd ones
+  step kernels 200 kernels.json perf/gpu_triangular_attention.py --check-only "${kernels[@]}" --output "$FOLDER/kernels.json"
+  # tokens a second, the share of the peak, and the days of all updates; goal: 55 % of the peak
+  step pretraining_374M 240 pretraining_374M.json perf/gpu_pretraining.py pretrain_374M_24 "${quick[@]}" \
+    --output "$FOLDER/pretraining_374M.json"
+  # 50,000 updates of 256 with CUDA graphs; goal: 90 s and an accuracy of 1.00
+  step scan 300 gpu_scan_time.json perf/gpu_scan_row.py time --runs "$FOLDER/runs/scan" --output "$FOLDER" "${scan[@]}"
+  # forward and backward beside the plain version and the bound; goal: within 1.5 of it
+  step attention 200 attention.json perf/gpu_triangular_attention.py "${times[@]}" --output "$FOLDER/attention.json"
+  # a cell of Table 3, five seeds at once
+  step seeds 300 gpu_scan_row.json perf/gpu_scan_row.py row --runs "$FOLDER/runs/seeds" --output "$FOLDER" "${row[@]}"
+  # an update beside GPT-2 and Llama
+  step decoder 150 decoder.json perf/pretraining.py "${decoder[@]}" --output "$FOLDER/decoder.json"
+  step pretraining_134M 120 pretraining_134M.json perf/gpu_pretraining.py pretrain_134M_12 "${quick[@]}" \
+    --output "$FOLDER/pretraining_134M.json"
+  # what costs days of a CPU core: 5 % of the updates of COGS, 1 % of those of CFQ
+  train cogs 150 csordas2021/cogs_relative_universal "${cogs[@]}" "${small[@]}"
+  train cfq 200 csordas2021/cfq_relative_universal "${cfq[@]}" "${small[@]}"
+  # sequences a second, beside T5 and BART
+  step evaluation 150 seq2seq.json perf/seq2seq.py "${quick[@]}" --output "$FOLDER/seq2seq.json"
+  # the tests that need a GPU; those of the kernels are the first step
+  step tests 240 tests.xml -m pytest -q -m gpu -k "not kernels" tests/training/test_gpu.py "${tests[@]}" \
+    --junitxml "$FOLDER/tests.xml"
 }
 
-ALL=(kernels scan seeds attention decoder decoder_134M decoder_374M cogs cfq evaluation)
-steps=("$@")
-[ ${#steps[@]} -gt 0 ] || steps=("${ALL[@]}")
-for step in "${steps[@]}"; do
-  declare -F "step_$step" > /dev/null || { echo "no step $step; there are ${ALL[*]}" >&2; exit 2; }
+# first only their names
+names=()
+step() { names+=("$1"); }
+list
+for name in "$@"; do
+  [[ " ${names[*]} " == *" $name "* ]] || { echo "no step $name; there are ${names[*]}" >&2; exit 2; }
 done
-export -f train $(declare -F | awk '/ step_/ {print $3}')
-export FOLDER PY tiny
-: > "$FOLDER/steps.jsonl"
+wanted=" ${*:-${names[*]}} "
+
 failed=0
-for step in "${steps[@]}"; do
-  start=$SECONDS
-  left=$((TOTAL - SECONDS))
-  if [ "$left" -lt 10 ]; then
-    echo "no time is left for $step" >&2
-    failed=1
-    continue
+mkdir -p "$FOLDER"
+: > "$FOLDER/steps.jsonl"
+step() {  # NAME LIMIT JSON ARGUMENT ...: of Python
+  local name=$1 limit=$2 file=$FOLDER/$3 start=$SECONDS status=null left=$((TOTAL - SECONDS))
+  [[ $wanted == *" $name "* ]] || return 0
+  if [ $left -gt 0 ]; then
+    timeout --kill-after=10 $((limit < left ? limit : left)) "$PY" "${@:4}" > "$FOLDER/$name.log" 2>&1
+    status=$?
   fi
-  timeout --kill-after=10 "$((LIMIT < left ? LIMIT : left))" bash -c "step_$step" > "$FOLDER/$step.log" 2>&1
-  status=$?
-  [ $status -eq 0 ] || failed=1
-  printf '{"step": "%s", "status": %d, "seconds": %d}\n' "$step" "$status" $((SECONDS - start)) | tee -a "$FOLDER/steps.jsonl"
-done
+  [ "$status" = 0 ] && [ -s "$file" ] || failed=1
+  printf '{"step": "%s", "status": %s, "seconds": %d, "json": %s}\n' "$name" "$status" $((SECONDS - start)) \
+    "$([ -s "$file" ] && echo true || echo false)" | tee -a "$FOLDER/steps.jsonl"
+}
+list
 exit $failed

@@ -4,13 +4,12 @@ On one GPU: tokens per second of the pretraining recipes, and the time of all th
 `python perf/gpu_pretraining.py` trains each of the 22 recipes `pretrain_*` (or those named) for some updates, each in
 its own process, and writes perf/gpu_pretraining.json. It runs the whole pipeline: reading and tokenizing in a thread
 (generated text, with a tokenizer of 32,000 subwords), the Trainer, bf16, torch.compile, gradient accumulation,
-clipping, the fused AdamW. The first updates, which compile, are left out; the median of the others is reported.
+clipping, the fused AdamW. The first updates, which compile, are left out; the median of the others is reported. A
+recipe that fails has a row with its `error`, and the exit status is 1.
 
 MFU is the share of the device's measured peak (a bf16 product of 8192 x 8192 matrices) that the useful work of an
-update needs, FLOPs as in pretraining.py: for every token 6 for every weight that is multiplied (the output projection
-counts, the embedding table does not), once for every layer that it is applied in, plus 6 x layers x context x width for
-causal attention. Days are steps x batch x context / (tokens a second): one GPU, evaluation and checkpoints excluded.
-Days on 8 and 64 GPUs assume that speed grows with their number, which is not measured.
+update needs, FLOPs as in pretraining.py. Days are steps x batch x context / (tokens a second): one GPU, evaluation and
+checkpoints excluded. Days on 8 and 64 GPUs assume that speed grows with their number, which is not measured.
 
 `--quick` shrinks models and batches, as a check of the script itself, also without a GPU.
 """
@@ -28,7 +27,7 @@ import time
 from pathlib import Path
 
 import torch
-from machine import machine
+from machine import machine, output_of
 from pretraining import flops_per_token, measured_peak
 from transformers import TrainerCallback
 
@@ -150,10 +149,11 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20, help="timed updates")
     parser.add_argument("--override", action="append", default=[], help="e.g. batches.length_buckets=2")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
+    parser.add_argument("--output", type=Path, help="default: gpu_pretraining.json here; none of --quick")
     # folder of the text: measure in this process and print JSON
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    output = output_of(__file__, arguments.output, arguments.quick)
     overrides = [*(QUICK if arguments.quick else ()), *arguments.override]
     if arguments.folder is not None:
         [name] = arguments.recipes
@@ -162,7 +162,14 @@ def main() -> None:
     every = sorted(path.stem for path in RECIPES.glob("pretrain_*.yaml") if "quick" not in path.stem)
     peak = measured_peak() if torch.cuda.is_available() else None
     rows: list[dict] = []
-    failed: list[str] = []
+
+    def write() -> None:
+        if output is not None:
+            record = {**machine(), "measured_peak_flops": peak, "results": rows}
+            write_atomic(output, json.dumps(record, indent=1) + "\n")
+
+    # the peak stays if the time runs out
+    write()
     with tempfile.TemporaryDirectory() as scratch:
         folder, subwords = Path(scratch), 1_000 if arguments.quick else 32_000
         train_byte_pairs(made_texts(subwords, 300), subwords).save_pretrained(folder / "tokenizer")
@@ -175,15 +182,15 @@ def main() -> None:
             done = subprocess.run(words, stdout=subprocess.PIPE, text=True)
             if done.returncode:
                 print(f"{name} failed, its messages are above", file=sys.stderr, flush=True)
-                failed.append(name)
+                rows.append({"recipe": name, "overrides": overrides, "error": f"exit status {done.returncode}"})
             else:
                 rows.append(json.loads(done.stdout.splitlines()[-1]))
                 print(show(rows[-1:], peak), flush=True)
-            record = {**machine(), "measured_peak_flops": peak, "results": rows, "failed": failed}
-            write_atomic(arguments.output, json.dumps(record, indent=1) + "\n")
-    if rows:
-        print(f"\n{show(rows, peak)}\n\n{plan(rows)}")
-    sys.exit(bool(failed))
+            write()
+    measured = [row for row in rows if "error" not in row]
+    if measured:
+        print(f"\n{show(measured, peak)}\n\n{plan(measured)}")
+    sys.exit(len(measured) < len(rows))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """
 On one GPU: the time of 50,000 SCAN steps, and the cutoff-26 row of Table 3 (four variants, five seeds).
 
-`python perf/gpu_scan_row.py time` trains one variant (goal: 90 s); `... row` trains all runs, several at once, and
-resumes unfinished ones; both write JSON beside this script. Runs live in `--runs`.
+`python perf/gpu_scan_row.py time` trains one variant (goal: 90 s), first for 500 updates, which tells what compiling
+costs; gpu_scan_time.json has the record of the longer run that ended. `... row` trains all runs, several at once, and
+gpu_scan_row.json has the records of those that ended. A run that is stopped resumes when it is started again. What runs
+print is shown as it comes, with the seconds since the start. Runs live in `--runs`.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import os
 import statistics
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from hf_sysgen.files import write_atomic
@@ -23,10 +26,10 @@ from hf_sysgen.tables import table
 
 ROOT = Path(__file__).resolve().parent.parent
 VARIANTS = ("transformer", "universal", "relative", "relative_universal")
-# the paper's setup, adapted to a GPU: one length bucket, and CUDA graphs
+# the paper's setup, adapted to a GPU: one length bucket, and CUDA graphs; a checkpoint every few seconds
 OVERRIDES = (
     "training.torch_compile=true", "training.torch_compile_mode=reduce-overhead", "batches.length_buckets=1",
-    "training.report_to=none",
+    "training.report_to=none", "training.save_steps=5000",
 )  # fmt: skip
 
 
@@ -35,54 +38,69 @@ def train(variant: str, seed: int, runs: Path, extra: tuple[str, ...] = ()) -> R
     run_dir = runs / f"scan_length26_{variant}" / f"seed{seed}"
     recipe = ROOT / "recipes" / "csordas2021" / f"scan_length26_{variant}.yaml"
     command = [sys.executable, "-m", "hf_sysgen.train", str(recipe), f"seed={seed}", f"output_dir={run_dir}"]
-    # its output is not captured, so that a log is there when time runs out
-    done = subprocess.run([*command, *OVERRIDES, *extra], env=os.environ | {"OMP_NUM_THREADS": "1"})
-    print(f"{variant} seed {seed}: exit {done.returncode}", flush=True)
-    if done.returncode:
-        return None
-    return read_record(run_dir / RESULTS)
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    start = time.monotonic()
+    with subprocess.Popen(
+        [*command, *OVERRIDES, *extra], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(f"{variant} seed {seed}, {time.monotonic() - start:.1f} s: {line}", end="", flush=True)
+    print(f"{variant} seed {seed}: exit {process.returncode}", flush=True)
+    return None if process.returncode else read_record(run_dir / RESULTS)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("time", "row"))
-    parser.add_argument("--runs", type=Path, default=Path("runs/gpu"))
-    parser.add_argument("--at-once", type=int, default=5, help="runs sharing the GPU")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=VARIANTS, help="row: which models")
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent)
-    parser.add_argument("--override", action="append", default=[], help="for every run, e.g. training.max_steps=20")
-    arguments = parser.parse_args()
-    extra = tuple(arguments.override)
-    if arguments.what == "time":
-        record = train(
-            "relative_universal",
-            0,
-            arguments.runs / "time",
-            ("training.eval_steps=null", "training.save_steps=5000", *extra),
-        )
+def time_updates(runs: Path, extra: tuple[str, ...], output: Path) -> bool:
+    """Train one variant for 500 updates, then for all; whether both ended."""
+    for name, of_run in (("short", ("training.max_steps=500",)), ("whole", ())):
+        record = train("relative_universal", 0, runs / name, ("training.eval_steps=null", *of_run, *extra))
         if record is None:
-            sys.exit(1)
-        print(f"{record.steps} steps in {record.train_seconds} s on {record.environment.device} (goal: 50,000 in 90 s)")
-        write_record(arguments.output / "gpu_scan_time.json", record)
-        return
-    jobs = [(variant, seed) for variant in arguments.variants for seed in range(arguments.seeds)]
-    records: list[Record | None] = []
-    with ThreadPoolExecutor(arguments.at_once) as pool:
-        for record in pool.map(lambda job: train(*job, arguments.runs, extra), jobs):
-            records.append(record)
-            content = [one.model_dump(mode="json") for one in records if one]
-            write_atomic(arguments.output / "gpu_scan_row.json", json.dumps(content, indent=1) + "\n")
+            return False
+        device = record.environment.device
+        print(f"{record.steps} steps in {record.train_seconds} s on {device} (goal: 50,000 in 90 s)", flush=True)
+        write_record(output / "gpu_scan_time.json", record)
+    return True
+
+
+def train_row(variants: list[str], seeds: int, at_once: int, runs: Path, extra: tuple[str, ...], output: Path) -> bool:
+    """Train every variant with every seed; whether all ended."""
+    records: dict[tuple[str, int], Record] = {}
+    with ThreadPoolExecutor(at_once) as pool:
+        jobs = {pool.submit(train, name, seed, runs, extra): (name, seed) for name in variants for seed in range(seeds)}
+        for job in as_completed(jobs):
+            record = job.result()
+            if record is not None:
+                records[jobs[job]] = record
+                content = [record.model_dump(mode="json") for _, record in sorted(records.items())]
+                write_atomic(output / "gpu_scan_row.json", json.dumps(content, indent=1) + "\n")
     rows = []
-    for variant in arguments.variants:
-        mine = [record for (name, _), record in zip(jobs, records, strict=True) if name == variant and record]
+    for variant in variants:
+        mine = [record for (name, _), record in records.items() if name == variant]
         for split in ("validation", "test"):
             values = [record.splits[split].accuracy or 0.0 for record in mine]
             spread = statistics.stdev(values) if len(values) > 1 else float("nan")
             mean = statistics.mean(values) if values else float("nan")
             rows.append((variant, split, len(values), f"{mean:.4f}", f"{spread:.4f}"))
     print(table(("variant", "split", "seeds", "mean", "std (n-1)"), rows))
-    sys.exit(not all(records))
+    return len(records) == len(jobs)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("time", "row"))
+    parser.add_argument("--runs", type=Path, default=Path("runs/gpu"))
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS), help="of the row")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--at-once", type=int, default=5, help="runs sharing the GPU")
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent, help="folder of the JSON files")
+    parser.add_argument("--override", action="append", default=[], help="for every run, e.g. training.max_steps=20")
+    given = parser.parse_args()
+    extra = tuple(given.override)
+    if given.what == "time":
+        ended = time_updates(given.runs, extra, given.output)
+    else:
+        ended = train_row(given.variants, given.seeds, given.at_once, given.runs, extra, given.output)
+    sys.exit(not ended)
 
 
 if __name__ == "__main__":

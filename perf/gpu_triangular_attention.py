@@ -3,25 +3,28 @@ Correctness and speed of triangular attention's Triton kernels on a GPU.
 
 `python perf/gpu_triangular_attention.py` checks outputs and gradients of every kernel against the plain version
 in float64 (their error may be at most twice that of the plain version in the same precision), then times forward and
-backward pass of every implementation and writes perf/gpu_triangular_attention.json. `--check-only` stops after
-the checks. With `TRITON_INTERPRET=1` and `--interpreted` the checks run on a CPU, on small sizes.
+backward pass of every implementation. perf/gpu_triangular_attention.json grows with every row, so that it has what was
+measured if the time runs out; what fails has a row with its `error`. `--check-only` stops after the checks, whose
+results are written only to an `--output`; `--time-only` leaves them out. With `TRITON_INTERPRET=1` and `--interpreted`
+the checks run on a CPU, on small sizes; `--quick` times the smallest setup, also on a CPU.
 
-The lower bound of a pass is the larger of two times. Memory, at the speed of a copy on this GPU: a forward pass reads
-four tensors and writes one, a backward pass reads six and writes four. Arithmetic that is not a matrix product: 2 and 5
-operations for each triangle and channel.
+The lower bound of a pass is the larger of two times. Memory: a forward pass reads four tensors and writes one, a
+backward pass reads six and writes four, at the speed of a copy, which is measured. Arithmetic that is not a matrix
+product: 2 and 5 operations for each triangle and channel, at the speed of the cores below.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import torch
-from machine import machine
+from machine import machine, output_of
 
 from hf_sysgen.files import write_atomic
 from hf_sysgen.models.triangular_attention import plain_triangular_attention
@@ -42,8 +45,10 @@ SETUPS = {
     "cfq": (16, 72, 256, 8),
     "cfq_dependencies": (40, 14, 360, 4),
 }
-# operations per second of the CUDA cores of an H100 or H200 (a fused multiply-add counts as one)
+# a second, of the CUDA cores of H100 and H200 (a fused multiply-add counts as one)
 OPERATIONS = 30e12
+# numbers of the largest tensor of a check, of which float64 takes 2 GiB
+LARGEST = 2**28
 
 
 def plain(projected, mask, source):
@@ -76,37 +81,63 @@ def cases(interpreted: bool) -> list[tuple[tuple[int, int, int, int], torch.dtyp
             (one, torch.float32, True, 0), (several, torch.float32, True, None), (several, torch.float32, False, 1),
             (several, torch.float16, True, 1),
         ]  # fmt: skip
+    timed_sizes = [
+        (min(batch, LARGEST // (nodes**3 * width)), nodes, width, heads)
+        for batch, nodes, width, heads in SETUPS.values()
+    ]
     sizes = [
         (3, 1, 4, 2), (3, 5, 6, 1), (2, 17, 5, 1), (3, 31, 200, 4), (4, 67, 64, 4), (2, 97, 256, 8), (2, 131, 64, 2),
         (3, 23, 360, 4),
     ]  # fmt: skip
     return [
-        (size, dtype, masked, source)
-        for size in sizes
-        for dtype in (torch.float32, torch.float16, torch.bfloat16)
-        for masked in (True, False)
-        for source in (None, size[1] // 3)
+        *((size, dtype, True, None) for size in timed_sizes for dtype in (torch.float32, torch.bfloat16)),
+        *(
+            (size, dtype, masked, source)
+            for size in sizes
+            for dtype in (torch.float32, torch.float16, torch.bfloat16)
+            for masked in (True, False)
+            for source in (None, size[1] // 3)
+        ),
     ]
 
 
-def check(device: str, interpreted: bool) -> bool:
-    """Print relative errors against float64, of the kernel and of the plain version."""
-    right = True
+def check(device: str, interpreted: bool) -> Iterator[dict]:
+    """A row for each case, with whether it `fits`: relative errors of the kernel and of the plain version."""
     for (batch, nodes, width, heads), dtype, masked, source in cases(interpreted):
-        projected, direction, mask = draw(batch, nodes, width, heads, dtype, device)
-        rules = (mask if masked else None, source)
-        exact = projected.detach().double().requires_grad_()
-        truth = both(plain, exact, direction.double(), *rules)
-        rough = both(plain, projected, direction, *rules)
-        found = both(triton_triangular_attention, projected, direction, *rules)
-        for what, true, near, ours in zip(("output", "gradient"), truth, rough, found, strict=True):
-            scale = true.norm().clamp(min=1e-30)
-            errors = [((tensor - true).norm() / scale).item() for tensor in (ours, near)]
-            fits = errors[0] <= 2 * errors[1] + 1e-9
-            right &= fits
-            print(f"B{batch} n{nodes} d{width} h{heads} {dtype} mask {masked} source {source} {what}: {errors[0]:.2e}, "
-                  f"plain {errors[1]:.2e}{'' if fits else '  WRONG'}")  # fmt: skip
-    # dropout: derivatives along a direction with the same mask
+        row = {"batch": batch, "nodes": nodes, "width": width, "heads": heads, "dtype": str(dtype), "mask": masked,
+               "source": source}  # fmt: skip
+        yield row | attempt(errors, (batch, nodes, width, heads), dtype, masked, source, device)
+    yield {"dropout": 0.25} | attempt(slopes, device)
+
+
+def attempt(measurement: Callable[..., dict], *arguments) -> dict:
+    """What it returns, or the `error` that ends it; later measurements are still made."""
+    try:
+        return measurement(*arguments)
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"}
+
+
+def errors(size, dtype, masked, source, device) -> dict:
+    """Relative ones of a case."""
+    projected, direction, mask = draw(*size, dtype, device)
+    rules = (mask if masked else None, source)
+    exact = projected.detach().double().requires_grad_()
+    truth = both(plain, exact, direction.double(), *rules)
+    rough = both(plain, projected, direction, *rules)
+    found = both(triton_triangular_attention, projected, direction, *rules)
+    row: dict = {"fits": True}
+    for what, true, near, ours in zip(("output", "gradient"), truth, rough, found, strict=True):
+        scale = true.norm().clamp(min=1e-30)
+        own, plain_one = (((tensor - true).norm() / scale).item() for tensor in (ours, near))
+        # `nan` fits nowhere
+        row["fits"] &= own <= 2 * plain_one + 1e-9
+        row[what] = {"error": own, "plain_error": plain_one}
+    return row
+
+
+def slopes(device: str) -> dict:
+    """Dropout: the derivative along a direction under one mask, from two outputs and from the gradient."""
     projected, direction, _ = draw(1, 3, 8, 2, torch.float32, device)
 
     def dropped(argument):
@@ -117,101 +148,123 @@ def check(device: str, interpreted: bool) -> bool:
     step = torch.randn(projected.shape, generator=torch.Generator().manual_seed(2)).to(device)
     slope = (dropped(projected + 1e-2 * step) - dropped(projected - 1e-2 * step)).item() / 2e-2
     expected = (gradient * step).sum().item()
-    fits = abs(slope - expected) <= 1e-2 * max(1.0, abs(expected))
-    print(f"dropout: slope {slope:.4f}, gradient {expected:.4f}{'' if fits else '  WRONG'}")
-    return right and fits
+    return {"fits": abs(slope - expected) <= 1e-2 * max(1.0, abs(expected)), "slope": slope, "gradient": expected}
+
+
+def copy_speed(device: str) -> float:
+    """Bytes a second that a large copy reads and writes."""
+    source = torch.ones(2**28 if device == "cuda" else 2**24, device=device)
+    copied = torch.empty_like(source)
+    best = min(milliseconds(device, lambda: copied.copy_(source))[0] for _ in range(10))
+    return 2e3 * source.nbytes / best
 
 
 def bounds(batch: int, nodes: int, width: int, bytes_each: int, bandwidth: float) -> tuple[float, float]:
     """Lower bounds of the forward and the backward pass, in milliseconds."""
     edges, triangles = batch * nodes**2 * width, batch * nodes**3 * width
     passes = ((5, 2), (10, 5))
-    return tuple(
+    forward, backward = (
         1e3 * max(tensors * edges * bytes_each / bandwidth, work * triangles / OPERATIONS) for tensors, work in passes
     )
+    return forward, backward
 
 
-def timed(function, projected, direction, rounds: int = 20) -> tuple[float, float, float]:
-    """Milliseconds of the forward and of the backward pass (medians), and the peak memory in MiB above the inputs."""
+def milliseconds(device: str, *actions: Callable[[], object]) -> list[float]:
+    """Of each action, one after the other."""
+    if device == "cpu":
+        stamps = [time.perf_counter()]
+        for action in actions:
+            action()
+            stamps.append(time.perf_counter())
+        return [1e3 * (after - before) for before, after in pairwise(stamps)]
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(len(actions) + 1)]
+    events[0].record()
+    for action, event in zip(actions, events[1:], strict=True):
+        action()
+        event.record()
+    torch.cuda.synchronize()
+    return [before.elapsed_time(after) for before, after in pairwise(events)]
+
+
+def timed(function, size, dtype, device, rounds) -> dict:
+    """Of the forward and of the backward pass (medians), and the peak memory above the inputs."""
+    projected, direction, _ = draw(*size, dtype, device)
     for _ in range(3):
         both(function, projected, direction, None, None)
-    torch.cuda.synchronize()
-    start = torch.cuda.memory_allocated()
-    torch.cuda.reset_peak_memory_stats()
-    times: list[tuple[float, float]] = []
+    start = 0
+    if device == "cuda":
+        torch.cuda.synchronize()
+        start = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+    output: list[torch.Tensor] = []
+    times = []
     for _ in range(rounds):
-        events = [torch.cuda.Event(enable_timing=True) for _ in range(3)]
-        events[0].record()
-        output = function(projected, None, None)
-        events[1].record()
-        torch.autograd.grad(output, projected, direction)
-        events[2].record()
-        torch.cuda.synchronize()
-        times.append((events[0].elapsed_time(events[1]), events[1].elapsed_time(events[2])))
+        output.clear()
+        times.append(
+            milliseconds(
+                device,
+                lambda: output.append(function(projected, None, None)),
+                lambda: torch.autograd.grad(output[0], projected, direction),
+            )
+        )
     forward, backward = (sorted(values)[rounds // 2] for values in zip(*times, strict=True))
-    return forward, backward, (torch.cuda.max_memory_allocated() - start) / 2**20
+    peak = (torch.cuda.max_memory_allocated() - start) / 2**20 if device == "cuda" else None
+    return {"forward_ms": forward, "backward_ms": backward, "peak_mib": peak}
 
 
-def measure() -> Iterator[dict]:
-    """A row for each setup, type and implementation; the compiled ones come last, as they take minutes."""
-    bandwidth = measured_bandwidth()
-    for names in (tuple(IMPLEMENTATIONS), ("compiled",)):
-        for (setup, shape), dtype, name in itertools.product(SETUPS.items(), (torch.float32, torch.bfloat16), names):
-            batch, nodes, width, heads = shape
-            row = {"setup": setup, "batch": batch, "nodes": nodes, "width": width, "heads": heads,
-                   "dtype": str(dtype), "implementation": name}  # fmt: skip
-            try:
-                if name == "compiled":
-                    torch.compiler.reset()  # it compiles one function for few shapes
-                    function = torch.compile(plain, dynamic=False)
-                else:
-                    function = IMPLEMENTATIONS[name]
-                projected, direction, _ = draw(batch, nodes, width, heads, dtype, "cuda")
-                forward, backward, peak = timed(function, projected, direction)
-            except Exception as error:
-                # out of memory, or what the compiler cannot do: the other rows are wanted all the same
-                yield {**row, "error": str(error).partition("\n")[0]}
-                continue
-            least = bounds(batch, nodes, width, dtype.itemsize, bandwidth)
-            of_bound = (forward + backward) / sum(least)
-            print(f"{setup:16} {dtype!s:15} {name:9} {forward:9.3f} + {backward:9.3f} ms  {peak:9.1f} MiB  "
-                  f"{of_bound:7.1f} x the bound of {sum(least):.3f} ms", flush=True)  # fmt: skip
-            yield {**row, "forward_ms": forward, "backward_ms": backward, "peak_mib": peak, "bandwidth": bandwidth,
-                   "forward_bound_ms": least[0], "bound_ms": sum(least), "of_bound": of_bound}  # fmt: skip
-
-
-def measured_bandwidth() -> float:
-    """Bytes per second of a copy of 1 GiB, read and written: the median of 9."""
-    source = torch.empty(2**28, device="cuda")
-    target, times = torch.empty_like(source), []
-    for _ in range(10):
-        events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-        events[0].record()
-        target.copy_(source)
-        events[1].record()
-        torch.cuda.synchronize()
-        times.append(events[0].elapsed_time(events[1]) / 1e3)
-    return 2 * source.numel() * source.element_size() / sorted(times[1:])[4]
+def measure(device: str, quick: bool, bandwidth: float) -> Iterator[dict]:
+    """A row for each setup, type and implementation; compiling takes longest, so those rows are last."""
+    setups = {"n8": SETUPS["n8"]} if quick else SETUPS
+    names = ("plain", "blocked") if device == "cpu" else (*IMPLEMENTATIONS, "compiled")
+    for late in (False, True):
+        for setup, (batch, nodes, width, heads) in setups.items():
+            for dtype in (torch.float32, torch.bfloat16):
+                least = bounds(batch, nodes, width, dtype.itemsize, bandwidth)
+                for name in (name for name in names if (name == "compiled") is late):
+                    if late:
+                        torch.compiler.reset()  # it compiles one function for few shapes
+                    function = IMPLEMENTATIONS.get(name) or torch.compile(plain, dynamic=False)
+                    found = attempt(timed, function, (batch, nodes, width, heads), dtype, device, 2 if quick else 20)
+                    if "error" not in found:
+                        of_bound = (found["forward_ms"] + found["backward_ms"]) / sum(least)
+                        found |= {"forward_bound_ms": least[0], "bound_ms": sum(least), "of_bound": of_bound}
+                    if device == "cuda":
+                        torch.cuda.empty_cache()
+                    yield {"setup": setup, "batch": batch, "nodes": nodes, "width": width, "heads": heads,
+                           "dtype": str(dtype), "implementation": name, **found}  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check-only", action="store_true")
-    parser.add_argument("--no-check", action="store_true", help="only the times")
+    parser.add_argument("--time-only", action="store_true")
     parser.add_argument("--interpreted", action="store_true")
-    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
+    parser.add_argument("--quick", action="store_true", help="the smallest setup, twice")
+    parser.add_argument("--output", type=Path, help="default: gpu_triangular_attention.json here; none of --quick")
     options = parser.parse_args()
+    output = output_of(__file__, options.output, options.quick or options.check_only)
+    device = "cuda" if torch.cuda.is_available() and not options.interpreted else "cpu"
     torch.backends.cuda.matmul.allow_tf32 = False
-    if not options.no_check:
-        if not check("cpu" if options.interpreted else "cuda", options.interpreted):
+    record: dict = {**machine(), "copy_bytes_per_second": copy_speed(device), "checks": [], "results": []}
+
+    def keep(part: str, row: dict) -> None:
+        print(json.dumps(row), flush=True)
+        record[part].append(row)
+        if output is not None:
+            write_atomic(output, json.dumps(record, indent=1) + "\n")
+
+    if not options.time_only:
+        for row in check(device, options.interpreted):
+            keep("checks", row)
+        if not all(row.get("fits") for row in record["checks"]):
             sys.exit("kernels are wrong")
         print("all within twice the plain version's error")
-    if options.check_only:
-        return
-    rows = []
-    for row in measure():
-        rows.append(row)
-        write_atomic(options.output, json.dumps({**machine(), "rows": rows}, indent=1) + "\n")
+    if not options.check_only:
+        for row in measure(device, options.quick, record["copy_bytes_per_second"]):
+            keep("results", row)
+        failures = [row["error"] for row in record["results"] if "error" in row]
+        # that memory does not suffice is a result
+        sys.exit(any(not failure.startswith("OutOfMemoryError") for failure in failures))
 
 
 if __name__ == "__main__":

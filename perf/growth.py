@@ -27,7 +27,7 @@ from typing import Any
 
 import yaml
 from kept_records import HERE, kept_cells
-from machine import machine
+from machine import machine, output_of
 
 from hf_sysgen.config.io import load_recipe
 from hf_sysgen.files import write_atomic
@@ -35,12 +35,12 @@ from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import RESULTS, write_record
 from hf_sysgen.training.run import RECIPE_COPY
 
-COUNTS = (10, 100, 1000, 5000)
-SHARDS = (1, 16, 128, 1024)
-PROCESSES = (1, 2, 4)
+COUNTS = [10, 100, 1000, 5000]
+SHARDS = [1, 16, 128, 1024]
+PROCESSES = [1, 2, 4]
 RECIPE = "csordas2021/scan_length26_quick_universal.yaml"
 COMMAND = [sys.executable, "-m", "hf_sysgen.cli"]
-SMALL_TEXT = {
+SMALL_TEXT: dict[str, Any] = {
     "model": {"type": "depth_width_decoder", "num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 2},
     "data": {
         "benchmark": "c4",
@@ -152,7 +152,9 @@ def processes(folder: Path, rounds: int) -> Iterator[dict[str, Any]]:
         recipe = str(HERE.parent / "recipes" / RECIPE)
         measured, _ = timed([sys.executable, *launch, "-m", "hf_sysgen.train", recipe, *words], folder)
         record = read_record(folder / f"run{count}" / RESULTS)
-        losses.append(record.splits["validation"].metrics["loss"])
+        loss = record.splits["validation"].loss
+        assert loss is not None
+        losses.append(loss)
         yield {
             "processes": count,
             "seconds_per_update": record.train_seconds / record.steps,
@@ -168,10 +170,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--output", type=Path, default=HERE / "growth.json")
+    parser.add_argument("--quick", action="store_true", help="only the smallest number of each part")
+    parser.add_argument("--output", type=Path, help="default: growth.json here; none of --quick")
     options = parser.parse_args()
+    output = output_of(__file__, options.output, options.quick)
+    if options.quick:
+        for counts in (COUNTS, SHARDS, PROCESSES):
+            del counts[1:]
     os.environ["OMP_NUM_THREADS"] = "1"
-    measured = json.loads(options.output.read_text(encoding="utf-8")) if options.output.exists() else {}
+    measured = json.loads(output.read_text(encoding="utf-8")) if output is not None and output.exists() else {}
     for name in options.only:
         measured[name] = []
         with tempfile.TemporaryDirectory() as folder:
@@ -179,7 +186,8 @@ def main() -> None:
                 print(name, json.dumps(row), flush=True)
                 measured[name].append(row)
         measured["setup"] = {"cores": os.cpu_count(), "rounds": options.rounds, "environment": machine()}
-        write_atomic(options.output, json.dumps(measured, indent=1) + "\n")
+        if output is not None:
+            write_atomic(output, json.dumps(measured, indent=1) + "\n")
 
 
 if __name__ == "__main__":

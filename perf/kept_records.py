@@ -210,7 +210,7 @@ def measured(records: Sequence[Record]) -> str:
     for name, split in records[0].splits.items():
         splits = [record.splits[name] for record in records]
         if split.perplexity is not None:
-            perplexity = spread([one.metrics["perplexity"] for one in splits], 1)
+            perplexity = spread([one.perplexity for one in splits if one.perplexity is not None], 1)
             texts.append(f"{name} perplexity {perplexity} of {split.tokens:,} tokens")
             continue
         texts.append(f"{name} {percent(splits, 'accuracy')}")

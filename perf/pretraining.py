@@ -29,7 +29,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from machine import machine
+from machine import machine, output_of
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
@@ -80,6 +80,7 @@ def build(name: str, size: DepthWidthConfig, context: int) -> PreTrainedModel:
 
 
 def flops_per_token(model: PreTrainedModel, context: int) -> int:
+    """FLOPs of the useful work of an update, see above; the model may be on the device `meta`."""
     config = model.config
     # layers that share weights are one module, which computes at every depth
     times = config.num_hidden_layers if getattr(config, "share_layers", False) else 1
@@ -230,7 +231,7 @@ def show(rows: list[dict]) -> str:
 def main() -> None:
     on_gpu = torch.cuda.is_available()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
+    parser.add_argument("--output", type=Path, help="default: pretraining.json here; none of --quick")
     parser.add_argument("--size-class", choices=("41M", "134M", "374M"), default="134M" if on_gpu else "41M")
     parser.add_argument("--layers", type=int, nargs="+", help="depths; default: 2 and 6 on a CPU, 12 on a GPU")
     parser.add_argument("--batch", type=int, default=32 if on_gpu else 1, help="sequences of a step")
@@ -239,8 +240,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20 if on_gpu else 7, help="timed rounds; medians are over these")
     parser.add_argument("--compile", action="store_true", help="also measure under torch.compile")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="on a CPU")
-    parser.add_argument("--quick", action="store_true", help="one round of one layer and few tokens")
+    parser.add_argument("--quick", action="store_true", help="one round of a small decoder and few tokens")
     arguments = parser.parse_args()
+    output = output_of(__file__, arguments.output, arguments.quick)
     arguments.device = "cuda" if on_gpu else "cpu"
     if arguments.quick:
         arguments.layers, arguments.batch, arguments.context, arguments.rounds = [7], 1, 17, 1
@@ -261,7 +263,8 @@ def main() -> None:
                 "measured_peak_flops": peak,
                 "results": results,
             }
-            write_atomic(arguments.output, json.dumps(record, indent=1) + "\n")
+            if output is not None:
+                write_atomic(output, json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from machine import machine
+from machine import machine, output_of
 from transformers import BartConfig, BartForConditionalGeneration, T5Config, T5ForConditionalGeneration
 
 from hf_sysgen.cpu import fast_products
@@ -91,16 +91,16 @@ def build(name: str, setup: dict, attention: str) -> torch.nn.Module:
     special = {"pad_token_id": vocab - 1, "eos_token_id": vocab - 1, "decoder_start_token_id": vocab - 1}
     torch.manual_seed(0)
     if name == "t5":
-        config = T5Config(vocab_size=total, d_model=d, d_kv=d // heads, d_ff=ff, num_layers=layers,
-                          num_decoder_layers=layers, num_heads=heads, dropout_rate=0.1, **special)  # fmt: skip
-        return T5ForConditionalGeneration(config)
+        t5 = T5Config(vocab_size=total, d_model=d, d_kv=d // heads, d_ff=ff, num_layers=layers,
+                      num_decoder_layers=layers, num_heads=heads, dropout_rate=0.1, **special)  # fmt: skip
+        return T5ForConditionalGeneration(t5)
     if name == "bart":
-        config = BartConfig(vocab_size=total, d_model=d, encoder_layers=layers, decoder_layers=layers,
-                            encoder_ffn_dim=ff, decoder_ffn_dim=ff, encoder_attention_heads=heads,
-                            decoder_attention_heads=heads, dropout=0.1, attention_dropout=0.1, activation_dropout=0.1,
-                            activation_function="relu", max_position_embeddings=512, bos_token_id=vocab - 1,
-                            forced_eos_token_id=None, **special)  # fmt: skip
-        return BartForConditionalGeneration(config)
+        bart = BartConfig(vocab_size=total, d_model=d, encoder_layers=layers, decoder_layers=layers,
+                          encoder_ffn_dim=ff, decoder_ffn_dim=ff, encoder_attention_heads=heads,
+                          decoder_attention_heads=heads, dropout=0.1, attention_dropout=0.1, activation_dropout=0.1,
+                          activation_function="relu", max_position_embeddings=512, bos_token_id=vocab - 1,
+                          forced_eos_token_id=None, **special)  # fmt: skip
+        return BartForConditionalGeneration(bart)
     config = CONFIGS[name](vocab_size=vocab, source_vocab_size=source_vocab, source_id_offset=offset, hidden_size=d,
                            intermediate_size=ff, num_attention_heads=heads, encoder_layers=layers,
                            decoder_layers=layers, **special)  # fmt: skip
@@ -232,8 +232,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="*", help="numbers of threads; default: 1 and all")
     parser.add_argument("--quick", action="store_true", help="one round of the SCAN setup, one thread")
     arguments = parser.parse_args()
-    # a check of the script must not overwrite measurements
-    output = arguments.output or (None if arguments.quick else Path(__file__).with_suffix(".json"))
+    output = output_of(__file__, arguments.output, arguments.quick)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     attention = "sdpa" if device == "cuda" else "eager"  # what recipes choose
     names = (*OUR_NAMES, "t5", "bart")

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from machine import machine
+from machine import machine, output_of
 from seq2seq import clock_of, in_turns
 
 from hf_sysgen.files import write_atomic
@@ -77,8 +77,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="the smallest setup, once")
-    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
+    parser.add_argument("--output", type=Path, help="default: tied_rounds.json here; none of --quick")
     options = parser.parse_args()
+    output = output_of(__file__, options.output, options.quick)
     torch.set_num_threads(options.threads)
     rows = [measure("cogs_alone", 1)] if options.quick else [measure(setup, options.repeats) for setup in SETUPS]
     cells = [
@@ -92,9 +93,9 @@ def main() -> None:
     ]
     header = ("setup", "ms", "weights", *(f"{parts} parts: times as fast" for parts in PARTS[1:]))
     print(table(header, cells))
-    if not options.quick:
+    if output is not None:
         record = {**machine(), "repeats": options.repeats, "results": rows}
-        write_atomic(options.output, json.dumps(record, indent=1) + "\n")
+        write_atomic(output, json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

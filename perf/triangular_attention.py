@@ -28,7 +28,7 @@ import time
 from pathlib import Path
 
 import torch
-from machine import machine
+from machine import machine, output_of
 
 from hf_sysgen.files import write_atomic
 from hf_sysgen.models.triangular_attention import plain_triangular_attention
@@ -156,19 +156,20 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--quick", action="store_true", help="one round of the smallest setup")
-    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
+    parser.add_argument("--output", type=Path, help="default: triangular_attention.json here; none of --quick")
     options = parser.parse_args()
+    output = output_of(__file__, options.output, options.quick)
     torch.set_num_threads(options.threads)
     rates = speeds()
     setups, rounds = (["n8"], 1) if options.quick else (options.setups, options.rounds)
     measured = {setup: measure(setup, rounds, options.compile, rates) for setup in setups}
-    if not options.quick:
+    if output is not None:
         about = {
             "torch": torch.__version__, "device": machine()["device"], "threads": options.threads, "rounds": rounds
         }  # fmt: skip
-        known = setups_of_others(options.output, about) | measured
+        known = setups_of_others(output, about) | measured
         record = {**about, "setups": {setup: known[setup] for setup in SETUPS if setup in known}}
-        write_atomic(options.output, json.dumps(record, indent=1) + "\n")
+        write_atomic(output, json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

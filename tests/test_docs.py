@@ -629,3 +629,14 @@ def test_the_number_that_a_speedrun_is_to_reach(monkeypatch, tmp_path):
     *_, row = speedrun_tables.speedruns().splitlines()
     cells = [cell.strip() for cell in row.split("|")]
     assert cells[2:8] == ["yes", "87.4", "88.3 ± 7.6", "3", "1.0", "2026-01-03, 0123456"]
+
+    # a number that is low in the paper is none to reach, in whatever time
+    (recipe,) = speedrun_tables.BESIDE
+    record = made_record(shipped(recipe).settled(True), {"test": {"accuracy": 0.3}})
+    low = rows[0] | {"recipe": recipe, "hash": record.recipe_hash}
+    before = speedrun_tables.speedruns()
+    (tmp_path / "perf" / "speedruns.json").write_text(json.dumps([*rows, low]))
+    assert speedrun_tables.speedruns() == before
+    monkeypatch.setattr(speedrun_tables, "records_of", lambda _: [record])
+    *_, row = speedrun_tables.speedruns_beside().splitlines()
+    assert [cell.strip() for cell in row.split("|")][2:5] == ["0.210", "0.300", "1"]

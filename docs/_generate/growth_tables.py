@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
+import torch
 from kept import ROOT
 
 from hf_sysgen.analysis.plotting import COLOURS, MARKERS, save
 from hf_sysgen.config.io import load_recipe
-from hf_sysgen.models import DepthWidthConfig
+from hf_sysgen.models import DepthWidthConfig, DepthWidthForCausalLM
 from hf_sysgen.tables import markdown
+
+# where useful work is counted
+sys.path.append(str(ROOT / "perf"))
+from pretraining import flops_per_token
 
 # C4's tokens, by Raffel et al. 2020 in T5's subwords
 TOKENS = 156e9
@@ -90,14 +96,14 @@ def draw(path: Path) -> None:
 def cost() -> str:
     """Days that C4 once takes for the 22 decoders of Table 1 of Petty et al. 2023, by class and number of GPUs."""
     files = sorted((ROOT / "recipes" / "petty2023").glob("pretrain_*M_*.yaml"))
-    classes: dict[str, list[float]] = {}
+    classes: dict[str, list[int]] = {}
     for file in files:
         recipe = load_recipe(file)
         model = recipe.model
         config = DepthWidthConfig.from_size_class(str(model.size_class), model.fields["num_hidden_layers"])
-        # forward and backward: 6 for each parameter, and causal attention over the context in each layer
-        attention = 6 * config.num_hidden_layers * config.hidden_size * recipe.data.context_length
-        classes.setdefault(str(model.size_class), []).append(6 * config.num_parameters + attention)
+        with torch.device("meta"):
+            decoder = DepthWidthForCausalLM(config)
+        classes.setdefault(str(model.size_class), []).append(flops_per_token(decoder, recipe.data.context_length))
     rows = []
     for name, flops in sorted(classes.items(), key=lambda one: int(one[0].rstrip("M"))):
         rows.append((name, str(len(flops)), *_days(flops)))
@@ -108,7 +114,7 @@ def cost() -> str:
     )
 
 
-def _days(flops: list[float]) -> tuple[str, ...]:
+def _days(flops: list[int]) -> tuple[str, ...]:
     total = sum(flops) * TOKENS
     return (f"{total:.1e}", *(f"{total / (PEAK * SHARE * count) / DAY:,.1f} days" for count in GPUS))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -12,7 +13,6 @@ from pathlib import Path
 import pytest
 import torch
 from documents import ROOT
-from tiny_runs import environment, read_lines
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from hf_sysgen.config.io import load_recipe
@@ -25,6 +25,95 @@ from hf_sysgen.zoo import DEFAULT, zoo_folder, zoo_names
 @pytest.fixture
 def scripts(monkeypatch):
     monkeypatch.setattr(sys, "path", [str(ROOT / "perf"), *sys.path])
+
+
+# script -> its smallest size
+QUICK = {
+    "c4_packing": ["texts.jsonl", "--rounds", "1", "--vocab-size", "300"],
+    "data_loading": ["--data-dir", str(ROOT / "tests" / "fixtures" / "upstream"), "--only", "scan", "--rounds", "1"],
+    "edge_decoding": ["--quick"],
+    "gated_attention": ["--quick", "--only", "sag_transformer"],
+    "gpu_pretraining": ["--quick", "pretrain_41M_2", "--steps", "1"],
+    "gpu_triangular_attention": ["--quick", "--time-only"],
+    "growth": ["--quick", "--only", "records", "--rounds", "1"],
+    "pretraining": ["--quick"],
+    "seq2seq": ["--quick"],
+    "tied_rounds": ["--quick"],
+    "triangular_attention": ["--quick"],
+}
+# of gpu_pretraining.py
+ROW = {"parameters": 3, "tokens_per_second": 5.0, "flops_per_token": 7, "peak_bytes": None, "days": 0.5}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", QUICK)
+def test_a_script_writes_what_the_site_reads(script, tmp_path):
+    lines = (json.dumps({"text": f"the cat {number} sat on the mat " * 9}) for number in range(150))
+    (tmp_path / "texts.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    output = tmp_path / "measured.json"
+    command = [sys.executable, str(ROOT / "perf" / f"{script}.py"), *QUICK[script], "--output", str(output)]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    measured = json.loads(output.read_text("utf-8"))
+    kept = ROOT / "perf" / f"{script}.json"
+    if kept.exists():
+        assert measured.keys() <= json.loads(kept.read_text("utf-8")).keys()
+    else:
+        assert all("error" not in row for row in measured["results"])
+
+
+def measured_on_gpu(folder: Path, *words: str, **variables: str) -> tuple[int, list[dict]]:
+    """Exit status and steps of `gpu.sh`."""
+    variables |= {"FOLDER": str(folder), "PY": sys.executable}
+    done = subprocess.run([str(ROOT / "perf" / "gpu.sh"), *words], env=os.environ | variables)
+    file = folder / "steps.jsonl"
+    lines = file.read_text("utf-8").splitlines() if file.exists() else []
+    return done.returncode, [json.loads(line) for line in lines]
+
+
+@pytest.mark.slow
+def test_every_step_of_a_gpu_leaves_its_json(tmp_path):
+    status, steps = measured_on_gpu(tmp_path, "--tiny")
+    assert len(steps) > 9
+    assert [(step["step"], step["status"], step["json"]) for step in steps] == [(s["step"], 0, True) for s in steps]
+    assert status == 0
+    for name in ("gpu_scan_time", "gpu_scan_row", "kernels", "attention", "decoder", "seq2seq"):
+        assert json.loads((tmp_path / f"{name}.json").read_text("utf-8"))
+
+
+def test_steps_of_a_gpu_end_with_the_time(tmp_path):
+    assert measured_on_gpu(tmp_path, "--tiny", "kernels", "kernel") == (2, [])
+    status, steps = measured_on_gpu(tmp_path, "--tiny", "kernels", "scan", TOTAL="1")
+    assert status == 1
+    assert [step["step"] for step in steps] == ["kernels", "scan"]
+    assert all(step["status"] != 0 and not step["json"] for step in steps)
+    # an earlier list is not kept
+    assert measured_on_gpu(tmp_path, "--tiny", "seeds", TOTAL="0")[1] == [
+        {"step": "seeds", "status": None, "seconds": 0, "json": False}
+    ]
+
+
+def test_runs_that_end_stay_beside_one_that_fails(scripts, tmp_path, monkeypatch):
+    import gpu_scan_row
+
+    record = read_record(zoo_folder(DEFAULT) / "results.json")
+    runs = {("universal", 0): record, ("universal", 1): None, ("relative", 0): record, ("relative", 1): record}
+    monkeypatch.setattr(gpu_scan_row, "train", lambda name, seed, *_: runs[name, seed])
+    assert not gpu_scan_row.train_row(["universal", "relative"], 2, 1, tmp_path, (), tmp_path)
+    assert len(json.loads((tmp_path / "gpu_scan_row.json").read_text("utf-8"))) == 3
+    assert gpu_scan_row.train_row(["relative"], 2, 1, tmp_path, (), tmp_path)
+    monkeypatch.setattr(gpu_scan_row, "train", lambda *words: None if words[2].name == "whole" else record)
+    assert not gpu_scan_row.time_updates(tmp_path, (), tmp_path)
+    assert read_record(tmp_path / "gpu_scan_time.json") == record
+
+
+def test_a_measurement_says_which_machine_and_commit(scripts):
+    from machine import machine
+
+    kept = json.loads((ROOT / "perf" / "seq2seq.json").read_text("utf-8"))
+    about = machine()
+    assert about.keys() == {"versions", "git_commit", "device", "num_threads"} <= kept.keys()
+    assert about["versions"].keys() == kept["versions"].keys()
+    assert json.loads(json.dumps(about)) == about
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -107,27 +196,6 @@ def test_weights_are_rounded_unless_an_accuracy_changes(scripts, tmp_path, monke
         assert next(load_any_checkpoint(folder)[0].parameters()).dtype == torch.float32
 
 
-@pytest.mark.slow
-def test_the_gpu_list_runs_at_tiny_size(tmp_path):
-    done = subprocess.run(
-        ["bash", "perf/gpu.sh", "--tiny"], cwd=ROOT, capture_output=True, text=True,
-        env=environment(FOLDER=str(tmp_path), PY=sys.executable),
-    )  # fmt: skip
-    steps = {line["step"]: line["status"] for line in read_lines(tmp_path / "steps.jsonl")}
-    assert len(steps) == 10
-    assert set(steps.values()) == {0}, (steps, done.stderr)
-    measured = {path.stem for path in tmp_path.glob("*.json")}
-    assert measured == {
-        "gpu_scan_time", "gpu_scan_row", "pretraining", "gpu_pretraining",
-        "gpu_pretraining_374M", "seq2seq",
-    }  # fmt: skip
-    assert {path.parent.name for path in tmp_path.glob("runs/*/results.json")} == {
-        "cogs_relative_universal", "cfq_relative_universal",
-    }  # fmt: skip
-    refused = subprocess.run(["bash", "perf/gpu.sh", "nothing"], cwd=ROOT, capture_output=True, text=True)
-    assert (refused.returncode, "kernels scan" in refused.stderr) == (2, True)
-
-
 def test_mutants_differ_in_one_place(scripts):
     from mutants import PACKAGE, mutant, tests_of
 
@@ -172,3 +240,23 @@ def test_a_speedrun_is_timed_once_and_again_after_an_edit(scripts, tmp_path, mon
         (0, load_recipe(recipe, ["seed=0", "training.max_steps=50000"]).hash),
         (1, load_recipe(recipe, ["seed=1"]).hash),
     ]
+
+
+def test_a_recipe_that_fails_is_a_row_of_the_measurement(scripts, tmp_path, monkeypatch):
+    import gpu_pretraining
+
+    right = ROW | {"recipe": "pretrain_41M_2"}
+    done = {"pretrain_41M_1": (1, ""), "pretrain_41M_2": (0, f"step 1\n{json.dumps(right)}")}
+    monkeypatch.setattr(gpu_pretraining, "machine", dict)
+    monkeypatch.setattr(
+        gpu_pretraining.subprocess, "run", lambda words, **_: subprocess.CompletedProcess(words, *done[words[2]])
+    )
+    output = tmp_path / "measured.json"
+    monkeypatch.setattr(sys, "argv", ["gpu_pretraining.py", *done, "--quick", "--output", str(output)])
+    with pytest.raises(SystemExit) as ended:
+        gpu_pretraining.main()
+    assert ended.value.code == 1
+    failed, measured = json.loads(output.read_text("utf-8"))["results"]
+    assert failed["recipe"] == "pretrain_41M_1"
+    assert failed["error"]
+    assert measured == right
