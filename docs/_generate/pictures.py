@@ -9,12 +9,12 @@ import statistics
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import growth_tables
 from kept import RESULTS, ROOT, kept, learned, records_of
 
 from hf_sysgen.analysis import commands
+from hf_sysgen.analysis.by_data import accuracies_by_relations
 from hf_sysgen.analysis.plot import plot_biases
 from hf_sysgen.analysis.plotting import COLOURS, MARKERS, save
 from hf_sysgen.reports.curves import plot_accuracies
@@ -57,9 +57,8 @@ README_PICTURE = ROOT / "docs" / "clutrr_by_k.png"
 
 def by_length(records: Sequence[Record]) -> dict[int, list[float]]:
     """k -> accuracy in percent on test stories of that length, a number for each record."""
-    splits = [record.splits["test"].by_category for record in records]
-    lengths = sorted(int(category.removeprefix("k=")) for category in splits[0])
-    return {k: [100 * split[f"k={k}"].accuracy for split in splits] for k in lengths}
+    curves = [dict(accuracies_by_relations(record)) for record in records]
+    return {k: [100 * curve[k] for curve in curves] for k in curves[0]}
 
 
 def printed(file: str) -> dict[int, Cell]:
@@ -145,10 +144,10 @@ def _curves(files: Sequence[str], path: Path) -> None:
     plot_accuracies([records_of(file)[0] for file in files], path)
 
 
-def _analysis(name: str, files: Sequence[str], path: Path, **options: Any) -> None:
+def _analysis(name: str, files: Sequence[str], path: Path) -> None:
     """A figure of `hf-sysgen analyse NAME` from the records of these recipes, with any overrides."""
     records = [record for _, record in kept().records if record.file in files]
-    save(getattr(commands, name)([(RESULTS, record) for record in records], **options).draw(), path)
+    save(getattr(commands, name)([(RESULTS, record) for record in records]).draw(), path)
 
 
 PICTURES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from hf_sysgen.analysis.csordas2021 import accuracies
+from hf_sysgen.analysis.csordas2021 import Curve, accuracies, spread
 from hf_sysgen.data.registry import load_benchmark
 from hf_sysgen.data.text.roles import role_scheme
 from hf_sysgen.errors import UserError
@@ -14,28 +14,22 @@ from hf_sysgen.results.record import Record
 RELATIONS = "k="
 
 
-def accuracies_by_relations(records: Sequence[Record]) -> list[tuple[int, float, float]]:
+def accuracies_by_relations(record: Record) -> Curve:
     """
-    Bergen et al. 2021, Figure 3.
-
-    Args:
-        records: of one cell over seeds.
-
-    Returns:
-        number of relations of a test story, mean and standard deviation of the accuracy there (0 of one run).
+    Bergen et al. 2021, Figure 3: (number of relations of a test story, accuracy there).
 
     Raises:
-        UserError: a run has no test stories by their number of relations.
+        UserError: the run has no test stories by their number of relations.
     """
-    found: dict[int, list[float]] = {}
-    for record in records:
-        by_category = record.splits["test"].by_category if "test" in record.splits else {}
-        stories = {name: one for name, one in by_category.items() if name.startswith(RELATIONS)}
-        if not stories:
-            raise UserError(f"{record.title}: has no test stories by their number of relations; give runs of clutrr")
-        for name, one in stories.items():
-            found.setdefault(int(name.removeprefix(RELATIONS)), []).append(one.accuracy)
-    return [(k, *_spread(found[k])) for k in sorted(found)]
+    by_category = record.splits["test"].by_category if "test" in record.splits else {}
+    found = [
+        (int(name.removeprefix(RELATIONS)), one.accuracy)
+        for name, one in by_category.items()
+        if name.startswith(RELATIONS)
+    ]
+    if not found:
+        raise UserError(f"{record.title}: has no test stories by their number of relations; give runs of clutrr")
+    return sorted(found)
 
 
 def accuracies_by_roles(records: Sequence[Record]) -> dict[str, tuple[float, float, float, int]]:
@@ -60,9 +54,6 @@ def accuracies_by_roles(records: Sequence[Record]) -> dict[str, tuple[float, flo
         data = ones[0].recipe.data
         splits = load_benchmark(data.benchmark, data.config, data_dir=data.data_dir)
         entropy = role_scheme(scheme, splits).entropy(splits["test"]["input"])
-        found[scheme] = (entropy, *_spread(accuracies(ones, "test")), len(ones))
+        values = accuracies(ones, "test")
+        found[scheme] = (entropy, statistics.fmean(values), spread(values), len(ones))
     return dict(sorted(found.items(), key=lambda item: item[1]))
-
-
-def _spread(values: Sequence[float]) -> tuple[float, float]:
-    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0

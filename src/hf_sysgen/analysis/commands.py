@@ -177,7 +177,7 @@ def relations(runs: Runs) -> Finding:
     rows, lines = [], []
     cells = by_cell(_records(runs))
     for name, records in zip(labels(cells), cells, strict=True):
-        points = accuracies_by_relations(records)
+        points = mean_curve([accuracies_by_relations(record) for record in records])
         rows += [(name, *point, len(records)) for point in points]
         lines.append(_banded(name, points))
     panel = Panel("mean, and standard deviation over seeds", "relations in a test story, k", "accuracy on test", lines)

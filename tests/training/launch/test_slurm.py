@@ -49,9 +49,9 @@ AccountingStorageType=accounting_storage/none
 MpiDefault=none
 SlurmdParameters=config_overrides
 GresTypes=gpu
-NodeName={host} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=1 Gres=gpu:1 State=UNKNOWN
-NodeName={host}b NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=1 Gres=gpu:1 State=UNKNOWN
-PartitionName=main Nodes={host},{host}b Default=YES MaxTime=INFINITE State=UP
+NodeName={nodes[0]} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=1 Gres=gpu:1 State=UNKNOWN
+NodeName={nodes[1]} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=1 Gres=gpu:1 State=UNKNOWN
+PartitionName=main Nodes={nodes[0]},{nodes[1]} Default=YES MaxTime=INFINITE State=UP
 """
 # states of a job that has not ended
 ACTIVE = ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING")
@@ -80,7 +80,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in ("ctld", *NODES):
         (folder / name).mkdir(parents=True)
     ports = [free_port() for _ in range(3)]
-    text = CONF.format(folder=folder, user=getpass.getuser(), host=HOST, ports=ports)
+    text = CONF.format(folder=folder, user=getpass.getuser(), host=HOST, nodes=NODES, ports=ports)
     (folder / "slurm.conf").write_text(text)
     (folder / "gres.conf").write_text(GPUS)
     monkeypatch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
