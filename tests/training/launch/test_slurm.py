@@ -171,8 +171,7 @@ def test_a_training_on_two_nodes_goes_on_after_a_time_limit_and_a_kill(
     lab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same `sbatch` again; it ends with the weights of two processes that nothing disturbed."""
-    # longer than the shortest time limit, a minute, and the half minute in which Slurm sees that it is over
-    steps = {"max_steps": 5000, "eval_steps": 5000, "learning_rate": 1e-3}
+    steps = {"max_steps": 2000, "eval_steps": 2000, "learning_rate": 1e-3}
     write_recipe(lab, **steps, save_steps=20)
     shutil.copytree(ROOT / "recipes" / "accelerate", lab / "recipes" / "accelerate")
     for name, value in environment().items():
@@ -191,23 +190,28 @@ def test_a_training_on_two_nodes_goes_on_after_a_time_limit_and_a_kill(
     def ended(job: str) -> bool:
         return not slurm("squeue", "--noheader", "--states=all", "--jobs", job, "--format=%T").startswith(ACTIVE)
 
+    def signal_worker(number: int) -> None:
+        workers = subprocess.run(["pgrep", "-f", "hf_sysgen.train tiny.yaml"], capture_output=True, text=True).stdout
+        os.kill(max(map(int, workers.split())), number)
+
     limited = submit()
     wait_for(last_step)
+    # it hangs, as the shortest time limit is a minute, in which it would end
+    signal_worker(signal.SIGSTOP)
     slurm("scontrol", "update", f"jobid={limited}", "timelimit=1")
     wait_for(lambda: ended(limited))
     step = last_step()
     assert 0 < step < steps["max_steps"]
     killed = submit()
     wait_for(lambda: last_step() > step)
-    workers = subprocess.run(["pgrep", "-f", "hf_sysgen.train tiny.yaml"], capture_output=True, text=True).stdout
-    os.kill(max(map(int, workers.split())), signal.SIGKILL)
+    signal_worker(signal.SIGKILL)
     wait_for(lambda: ended(killed))
     assert not (run / "results.json").exists()
     last = submit()
     wait_for(lambda: ended(last))
     assert read_record(run / "results.json").num_processes == 2
     (lab / "whole").mkdir()
-    write_recipe(lab / "whole", **steps, save_steps=5000)
+    write_recipe(lab / "whole", **steps, save_steps=2000)
     config = ["--config_file", str(ROOT / "recipes" / "accelerate" / "cpu_two_processes.yaml")]
     whole = command(["-m", "accelerate.commands.launch", *config, "-m", "hf_sysgen.train", "tiny.yaml"], lab / "whole")
     assert whole.returncode == 0, whole.stderr
