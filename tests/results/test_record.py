@@ -318,9 +318,11 @@ def test_the_processor_s_name(text, name, monkeypatch):
 
 def test_the_commit_is_that_of_our_own_checkout_only(tmp_path, monkeypatch):
     repository = tmp_path / "theirs"
-    installed = repository / "venv" / "results.py"
-    installed.parent.mkdir(parents=True)
-    installed.touch()
+    installed = repository / "venv" / "hf_sysgen" / "results" / "environment.py"
+    model = repository / "venv" / "hf_sysgen" / "models" / "model.py"
+    for path in (installed, model):
+        path.parent.mkdir(parents=True)
+        path.touch()
     who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
     for words in (["init", "-q"], [*who, "commit", "-q", "--allow-empty", "-m", "theirs"]):
         subprocess.run(["git", *words], cwd=repository, check=True)
@@ -330,7 +332,7 @@ def test_the_commit_is_that_of_our_own_checkout_only(tmp_path, monkeypatch):
         subprocess.run(["git", *words], cwd=repository, check=True)
     commit = surroundings.git_commit()
     assert len(commit) == 40
-    installed.write_text("changed")
+    model.write_text("changed")
     assert surroundings.git_commit() == commit + "+"
 
 

@@ -246,10 +246,11 @@ class DepthWidthModel(DepthWidthPreTrainedModel):
             key_length = attention_mask.shape[-1]
 
         mask = create_causal_mask(
-            config=self.config,
-            inputs_embeds=hidden_states,
-            attention_mask=attention_mask,
-            past_key_values=past_key_values,
+            self.config,
+            hidden_states,
+            attention_mask,
+            # by position, as transformers 5.24 renamed it
+            past_key_values,
             position_ids=position_ids,
             # scores that carry a bias need the causal mask in the same additive term
             allow_is_causal_skip=self.relative_bias is None,

@@ -244,10 +244,11 @@ class Decoder(Stack):
         hidden_states = self.embed_input(embeddings, past, attention_mask)
         position_keys = self.position_keys(hidden_states, key_length, past)
         mask = create_causal_mask(
-            config=self.config,
-            inputs_embeds=hidden_states,
-            attention_mask=attention_mask,
-            past_key_values=past_key_values,
+            self.config,
+            hidden_states,
+            attention_mask,
+            # by position, as transformers 5.24 renamed it
+            past_key_values,
             # scores that carry a bias need the causal mask in the same additive term
             allow_is_causal_skip=not self.layers[0].self_attn.has_position_bias,
         )

@@ -91,17 +91,17 @@ def cpu_name() -> str:
 
 
 def git_commit() -> str | None:
-    """The commit of the checkout with this file, with `+` if files are changed; `None` for an installed package."""
-    here = Path(__file__).resolve().parent
+    """The commit of the package's checkout, with `+` if its files are changed; `None` for an installed package."""
+    here = Path(__file__).resolve()
     commands = (
         # this fails if the virtual environment is inside another repository
-        ["git", "ls-files", "--error-unmatch", Path(__file__).name],
+        ["git", "ls-files", "--error-unmatch", str(here)],
         ["git", "rev-parse", "HEAD"],
         ["git", "status", "--porcelain", "--untracked-files=no", "."],
     )
     try:
         _, commit, changes = (
-            subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+            subprocess.run(command, cwd=here.parents[1], capture_output=True, text=True, timeout=10, check=True).stdout.strip()
             for command in commands
         )
     except (OSError, subprocess.SubprocessError):
