@@ -98,8 +98,8 @@ def test_exported_decoding(name: str) -> None:
         source = {"attention_mask": source["attention_mask"], "encoder_outputs": encoder(**source)}
 
     def step(before: int, words: int) -> dict[str, Any]:
-        cache = model(**source, **{key: batch[key][:, :before]}, use_cache=True).past_key_values
-        return {**source, key: batch[key][:, before : before + words], "past_key_values": cache}
+        cache = model(**source, **{key: batch[key][:, :before]}, use_cache=True).cache
+        return {**source, key: batch[key][:, before : before + words], "cache": cache}
 
     program, _ = DynamoExporter().export_program(model, step(3, 2), DynamoConfig(dynamic=True))
     exported = program.module()

@@ -209,10 +209,10 @@ def test_cached_loop(golden: SimpleNamespace, run: str, implementation: str) -> 
                 **(golden.source if encoded is None else {"attention_mask": golden.source["attention_mask"]}),
                 encoder_outputs=encoded,
                 decoder_input_ids=tokens,
-                past_key_values=cache,
+                cache=cache,
                 use_cache=True,
             )
-            encoded, cache = (out.encoder_last_hidden_state,), out.past_key_values
+            encoded, cache = (out.encoder_last_hidden_state,), out.cache
             logits.append(out.logits)
             tokens = out.logits.argmax(-1)
     logits = torch.cat(logits, dim=1)

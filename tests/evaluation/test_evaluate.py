@@ -205,7 +205,7 @@ def test_preallocated_cache_holds_what_a_growing_one_does(model, split):
                 encoder_outputs=encoded,
                 attention_mask=batch["attention_mask"],
                 decoder_input_ids=target[:, start:end],
-                past_key_values=cache,
+                cache=cache,
                 use_cache=True,
             ).logits
             for cache in caches

@@ -115,16 +115,16 @@ def has_generation(mixin: type) -> bool:
     return hasattr(mixin, "test_greedy_generate")
 
 
-def check_cache(self, batch_size: int, past_key_values: Cache, seq_length: int | None, config) -> None:
+def check_cache(self, batch_size: int, cache: Cache, seq_length: int | None, config) -> None:
     """As transformers checks it, but a shared layer has one slot of keys and values of the source for all depths."""
     from transformers_tests.generation.test_utils import GenerationTesterMixin
 
-    if isinstance(past_key_values, EncoderDecoderCache):
-        past_key_values = copy.copy(past_key_values)
-        cross = past_key_values.cross_attention_cache = copy.copy(past_key_values.cross_attention_cache)
+    if isinstance(cache, EncoderDecoderCache):
+        cache = copy.copy(cache)
+        cross = cache.cross_attention_cache = copy.copy(cache.cross_attention_cache)
         filled = [layer for layer in cross.layers if layer.keys is not None]
         cross.layers = [filled[depth % len(filled)] for depth in range(len(cross.layers))]
-    GenerationTesterMixin._check_past_key_values_for_generate(self, batch_size, past_key_values, seq_length, config)
+    GenerationTesterMixin._check_past_key_values_for_generate(self, batch_size, cache, seq_length, config)
 
 
 def check_two_streams(name: str) -> Callable:

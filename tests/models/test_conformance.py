@@ -57,6 +57,9 @@ SKIPPED_BY_TRANSFORMERS = {
     r"\w+ (class )?has no _keep_in_fp32_modules (n?or) _keep_in_fp32_modules_strict.*": "every part may be half",
     r"\w+ does not support grouped_mm|This model has no (sparse experts|`output_router_logits`).*": "no experts",
     r".*RoPE.*": "positions are sinusoids",
+    r"Do not take a cache as input to forward": "models that do not generate",
+    r"Not returning cache or non standard Cache": "edges are cached in a class of their own",
+    r"No `_keep_in_fp32_modules_strict` defined": "no module needs float32",
     r"Model architecture does not support attentions": "none, or weights of triangles: our tests have them",
     r"This model doesn't support padding\.": "said where no attention weights are; "
     "test_fairseq.py::test_left_padded_targets",

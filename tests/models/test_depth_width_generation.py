@@ -109,10 +109,10 @@ def test_cache_gives_the_logits_of_the_whole_prefix(variant: str, implementation
         whole = model(ids, attention_mask=mask, use_cache=False)
         for piece in ids.split(pieces, dim=1):
             past += piece.shape[1]
-            out = model(piece, attention_mask=mask[:, :past], past_key_values=cache, use_cache=True)
-            cache = out.past_key_values
+            out = model(piece, attention_mask=mask[:, :past], cache=cache, use_cache=True)
+            cache = out.cache
             logits.append(out.logits)
-    assert whole.past_key_values is None
+    assert whole.cache is None
     real = mask.bool()
     torch.testing.assert_close(torch.cat(logits, dim=1)[real], whole.logits[real], **CLOSE)
     # a slot for every depth, shared layers included
@@ -122,7 +122,7 @@ def test_cache_gives_the_logits_of_the_whole_prefix(variant: str, implementation
 
 
 def test_no_cache_with_labels(variant: str) -> None:
-    assert build(variant)(random_ids(), labels=random_ids()).past_key_values is None
+    assert build(variant)(random_ids(), labels=random_ids()).cache is None
 
 
 @pytest.mark.parametrize("beams", [2, 5])
@@ -246,6 +246,6 @@ def test_counted_positions_say_nothing_new(variant: str) -> None:
     positions = torch.arange(ids.shape[1])[None]
     assert torch.equal(model(ids, position_ids=positions).logits, model(ids).logits)
     # only distances matter, with a cache too
-    cache = model(ids[:, :4], position_ids=positions[:, :4] + 5, use_cache=True).past_key_values
-    rest = model(ids[:, 4:], position_ids=positions[:, 4:] + 5, past_key_values=cache).logits
+    cache = model(ids[:, :4], position_ids=positions[:, :4] + 5, use_cache=True).cache
+    rest = model(ids[:, 4:], position_ids=positions[:, 4:] + 5, cache=cache).logits
     torch.testing.assert_close(rest, model(ids).logits[:, 4:], **CLOSE)

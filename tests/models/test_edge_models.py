@@ -91,12 +91,10 @@ def translation():
 def decode_step_by_step(model, batch: dict, target: torch.Tensor, first: int = 1) -> torch.Tensor:
     """Logits of all positions, `first` tokens at once, the rest one at a time with the cache."""
     out = model(**batch, decoder_input_ids=target[:, :first], use_cache=True)
-    cache, logits, encoded = out.past_key_values, [out.logits], (out.encoder_last_hidden_state,)
+    cache, logits, encoded = out.cache, [out.logits], (out.encoder_last_hidden_state,)
     mask = {"attention_mask": batch["attention_mask"]}
     for step in range(first, target.shape[1]):
-        out = model(
-            **mask, encoder_outputs=encoded, decoder_input_ids=target[:, step : step + 1], past_key_values=cache
-        )
+        out = model(**mask, encoder_outputs=encoded, decoder_input_ids=target[:, step : step + 1], cache=cache)
         logits.append(out.logits)
     assert cache.get_seq_length() == target.shape[1]
     return torch.cat(logits, dim=1)
@@ -124,7 +122,7 @@ def test_cache_is_exact(changes: dict) -> None:
         attention_mask=batch["attention_mask"],
         encoder_outputs=(out.encoder_last_hidden_state,),
         decoder_input_ids=target[:, 4:],
-        past_key_values=out.past_key_values,
+        cache=out.cache,
     )
     torch.testing.assert_close(rest.logits, whole[:, 4:], rtol=0, atol=1e-12)
 
@@ -198,10 +196,10 @@ def test_a_given_cache_is_read(translation) -> None:
     batch = edge_batch("translation", labels=False)
     target = torch.randint(17, (BATCH, TARGET), generator=torch.Generator().manual_seed(1))
     whole = translation(**batch, decoder_input_ids=target, use_cache=False)
-    assert whole.past_key_values is None
+    assert whole.cache is None
     for options in ({"use_cache": False}, {"use_cache": True}, {"labels": target[:, 2:]}):
-        cache = translation(**batch, decoder_input_ids=target[:, :2], use_cache=True).past_key_values
-        rest = translation(**batch, decoder_input_ids=target[:, 2:], past_key_values=cache, **options)
+        cache = translation(**batch, decoder_input_ids=target[:, :2], use_cache=True).cache
+        rest = translation(**batch, decoder_input_ids=target[:, 2:], cache=cache, **options)
         torch.testing.assert_close(rest.logits, whole.logits[:, 2:], rtol=0, atol=1e-12)
 
 
@@ -214,7 +212,7 @@ def test_generation_goes_on_from_a_cache(translation) -> None:
     mask = torch.ones_like(begun.sequences)
     rest = translation.generate(
         **batch, **options, max_new_tokens=3, decoder_input_ids=begun.sequences, decoder_attention_mask=mask,
-        past_key_values=begun.past_key_values,
+        cache=begun.cache,
     )  # fmt: skip
     assert torch.equal(rest, whole)
 

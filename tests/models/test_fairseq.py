@@ -246,9 +246,9 @@ def test_left_padded_targets(variant: str, implementation: str) -> None:
         end = 0
         for piece in padded.split([6, 1, 1, 7], dim=1):
             end += piece.shape[1]
-            out = model(**batch, decoder_input_ids=piece, decoder_attention_mask=mask[:, :end], past_key_values=cache,
+            out = model(**batch, decoder_input_ids=piece, decoder_attention_mask=mask[:, :end], cache=cache,
                         use_cache=True)  # fmt: skip
-            cache = out.past_key_values
+            cache = out.cache
             logits.append(out.logits)
     torch.testing.assert_close(whole[:, 4:], expected, **CLOSE)
     torch.testing.assert_close(torch.cat(logits, dim=1)[:, 4:], expected, **CLOSE)

@@ -112,10 +112,10 @@ def cached_logits(model, source: dict[str, torch.Tensor], target: torch.Tensor, 
                 attention_mask=source["attention_mask"],
                 encoder_outputs=encoded,
                 decoder_input_ids=piece,
-                past_key_values=cache,
+                cache=cache,
                 use_cache=True,
             )
-            cache = out.past_key_values
+            cache = out.cache
             logits.append(out.logits)
     return torch.cat(logits, dim=1)
 
@@ -133,7 +133,7 @@ def test_cache_gives_the_logits_of_the_whole_prefix(variant: str, implementation
 def test_cache_has_a_slot_for_every_depth_and_one_memory_for_every_layer(variant: str) -> None:
     model = build(variant)
     batch = ragged_batch(model.config)
-    cache = model(**batch, use_cache=True).past_key_values
+    cache = model(**batch, use_cache=True).cache
     depth = SIZES["decoder_layers"]
     assert len(cache.self_attention_cache.layers) == depth
     for layer in cache.self_attention_cache.layers:
@@ -162,8 +162,8 @@ def test_memory_is_projected_once(variant: str) -> None:
 def test_no_cache_unless_asked(variant: str) -> None:
     model = build(variant)
     batch = ragged_batch(model.config)
-    assert model(**batch, use_cache=False).past_key_values is None
-    assert model(**batch, labels=batch["decoder_input_ids"]).past_key_values is None
+    assert model(**batch, use_cache=False).cache is None
+    assert model(**batch, labels=batch["decoder_input_ids"]).cache is None
 
 
 @pytest.mark.parametrize("beams", [2, 5])

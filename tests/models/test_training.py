@@ -94,7 +94,7 @@ def test_labels_make_the_decoder_input(variant: str) -> None:
         given = {"decoder_input_ids": ragged_batch(model.config, seed=3)["decoder_input_ids"]}
         assert not torch.equal(given["decoder_input_ids"], shifted)
         assert torch.equal(model(**batch, **given, labels=labels).logits, model(**batch, **given).logits)
-    assert by_labels.past_key_values is None
+    assert by_labels.cache is None
 
 
 def test_two_halves_with_the_number_of_items_are_the_batch(variant: str) -> None:

@@ -208,9 +208,9 @@ def test_cache_gives_the_logits_of_the_whole_prefix(source: dict, pieces: list[i
         for piece in target.split(pieces, dim=1):
             out = model(
                 attention_mask=source["attention_mask"], encoder_outputs=encoded, decoder_input_ids=piece,
-                past_key_values=cache, use_cache=True,
+                cache=cache, use_cache=True,
             )  # fmt: skip
-            cache = out.past_key_values
+            cache = out.cache
             logits.append(out.logits)
         torch.testing.assert_close(torch.cat(logits, dim=1), whole, **EXACT)
 
@@ -218,7 +218,7 @@ def test_cache_gives_the_logits_of_the_whole_prefix(source: dict, pieces: list[i
 @torch.no_grad()
 def test_cache_has_a_slot_for_every_depth(source: dict) -> None:
     ours, target = tiny_edge(NAME), target_of()
-    cache, expected = (model(**source, decoder_input_ids=target).past_key_values for model in (ours, untied(ours)))
+    cache, expected = (model(**source, decoder_input_ids=target).cache for model in (ours, untied(ours)))
     for part, length in (("self_attention_cache", TARGET), ("cross_attention_cache", NODES)):
         layers = getattr(cache, part).layers
         assert len(layers) == DEPTH
@@ -253,8 +253,8 @@ def test_rows_do_not_depend_on_their_batch(source: dict) -> None:
 @torch.no_grad()
 def test_no_cache_with_labels(source: dict) -> None:
     ours = tiny_edge(NAME)
-    assert ours(**edge_batch(NAME)).past_key_values is None
-    assert ours(**source, decoder_input_ids=target_of(), use_cache=False).past_key_values is None
+    assert ours(**edge_batch(NAME)).cache is None
+    assert ours(**source, decoder_input_ids=target_of(), use_cache=False).cache is None
 
 
 # losses

@@ -150,7 +150,7 @@ def greedy_decode(
             fed = fed[:active]
             keep_rows(cache, active)
         output = step(fed, cache)
-        cache = output.past_key_values
+        cache = output.cache
         fed = output.logits[:, -1:].argmax(dim=-1)
         ids.append(_filled(fed, rows))
         logits.append(_filled(output.logits, rows))
@@ -188,7 +188,7 @@ def read_source(
             encoder_outputs=BaseModelOutput(last_hidden_state=states[: len(fed)]),
             attention_mask=attention_mask[: len(fed)],
             decoder_input_ids=fed,
-            past_key_values=cache,
+            cache=cache,
             use_cache=True,
         )
 
@@ -212,7 +212,7 @@ def read_prompt(
             input_ids=fed,
             attention_mask=mask[: len(fed), :end],
             **position_ids_from_mask(model, mask[: len(fed), :end], fed.shape[1]),
-            past_key_values=cache,
+            cache=cache,
             use_cache=True,
             # logits are needed from the last position of the source on
             logits_to_keep=end - width + 1,

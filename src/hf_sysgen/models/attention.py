@@ -176,7 +176,7 @@ class SelfAttention(MultiHeadAttention):
         hidden_states: torch.Tensor,
         attention_mask: torch.Tensor | None = None,
         position_keys: torch.Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         layer_idx: int = 0,
         **kwargs,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -185,17 +185,17 @@ class SelfAttention(MultiHeadAttention):
             hidden_states: shape (B, Q, E).
             attention_mask: boolean (True = attend) or additive, broadcast to (B, H, Q, K).
             position_keys: from [`position_keys`], for the length of all keys, cached ones included.
-            past_key_values: holds the keys and values of earlier positions at `layer_idx`, and is extended.
+            cache: holds the keys and values of earlier positions at `layer_idx`, and is extended.
             layer_idx: depth of this application; a shared layer has one cache slot for each.
 
         Returns:
             output (B, Q, E) and, with eager attention, weights (B, H, Q, K).
         """
         query, key, value = self.project(hidden_states)
-        if past_key_values is not None:
-            if isinstance(past_key_values, EncoderDecoderCache):
-                past_key_values = past_key_values.self_attention_cache
-            key, value = past_key_values.update(key, value, layer_idx)
+        if cache is not None:
+            if isinstance(cache, EncoderDecoderCache):
+                cache = cache.self_attention_cache
+            key, value = cache.update(key, value, layer_idx)
         query, bias = self.position_bias(query, position_keys, key.shape[2])
         if bias is not None:
             attention_mask = masked(bias, attention_mask)

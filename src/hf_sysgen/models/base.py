@@ -6,10 +6,15 @@ from torch import nn
 from transformers import PreTrainedConfig
 from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
+from transformers.utils.deprecation import deprecate_kwarg
 
 if TYPE_CHECKING:
     # a checkpoint thus includes pipelines.py, which is imported only to build a pipeline
     from .pipelines import SysgenPipeline as SysgenPipeline
+
+# of `forward`: the argument `cache` has this name too, as in transformers before 5.24; keywords that no argument takes
+# go to attention functions, which would leave it out without a word
+accept_past_key_values = deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")
 
 
 def set_auto_map(config: PreTrainedConfig, headless: type[PreTrainedModel]):

@@ -61,7 +61,7 @@ class EdgeDecoder(EdgePreTrainedModel):
         inputs_embeds: torch.Tensor,
         encoder_hidden_states: torch.Tensor,
         encoder_attention_mask: torch.Tensor | None = None,
-        past_key_values: EdgeCache | None = None,
+        cache: EdgeCache | None = None,
         output_attentions: bool | None = None,
         **kwargs,
     ) -> BaseModelOutputWithPast:
@@ -77,24 +77,24 @@ class EdgeDecoder(EdgePreTrainedModel):
             after each. attentions as of [`EdgeEncoder`], but none of edges after a cached beginning.
         """
         source, new = encoder_hidden_states.shape[1], inputs_embeds.shape[1]
-        past = 0 if past_key_values is None else past_key_values.get_seq_length()
+        past = 0 if cache is None else cache.get_seq_length()
         mask = None
         if encoder_attention_mask is not None:
             mask = nn.functional.pad(encoder_attention_mask.bool(), (0, past + new), value=True)
         loop = self.config.readout == "i_to_i"
         if not past:
             state = self.first_state(inputs_embeds, encoder_hidden_states)
-            if past_key_values is not None:
-                past_key_values.source_length = source
+            if cache is not None:
+                cache.source_length = source
             with_weights = self.is_requested("attentions", output_attentions)
-            state = self.rounds(state, mask, source, past_key_values, with_weights)
+            state = self.rounds(state, mask, source, cache, with_weights)
             read = loops(state)[:, source:] if loop else state[:, source, source:]
-            return BaseModelOutputWithPast(last_hidden_state=read, past_key_values=past_key_values)
+            return BaseModelOutputWithPast(last_hidden_state=read, cache=cache)
         read = []
         for step in range(new):
             last = source + past + step
             edges = self.last_edges(inputs_embeds[:, step], source, last)
-            edges = self.rounds(edges, None if mask is None else mask[:, : last + 1], None, past_key_values)
+            edges = self.rounds(edges, None if mask is None else mask[:, : last + 1], None, cache)
             # the edges of the last node are first those to nodes 0 ... last, then those from nodes 0 ...
             read.append(edges[:, last if loop else last + 1 + source])
-        return BaseModelOutputWithPast(last_hidden_state=torch.stack(read, dim=1), past_key_values=past_key_values)
+        return BaseModelOutputWithPast(last_hidden_state=torch.stack(read, dim=1), cache=cache)

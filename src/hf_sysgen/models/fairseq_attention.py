@@ -171,7 +171,7 @@ class ConvolutionSelfAttention(PositionsWithoutWeights, nn.Module):
         hidden_states: torch.Tensor,
         attention_mask: torch.Tensor | None,
         position_keys: torch.Tensor,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         layer_idx: int = 0,
         **kwargs,
     ) -> tuple[torch.Tensor, None]:
@@ -182,11 +182,11 @@ class ConvolutionSelfAttention(PositionsWithoutWeights, nn.Module):
             output (B, Q, E), and no weights.
         """
         batch, _, width = hidden_states.shape
-        if past_key_values is not None:
-            if isinstance(past_key_values, EncoderDecoderCache):
-                past_key_values = past_key_values.self_attention_cache
+        if cache is not None:
+            if isinstance(cache, EncoderDecoderCache):
+                cache = cache.self_attention_cache
             heads = hidden_states.unflatten(2, (self.num_heads, -1)).transpose(1, 2)  # (B, H, Q, D)
-            heads, _ = past_key_values.update(heads, heads[..., :0], layer_idx)
+            heads, _ = cache.update(heads, heads[..., :0], layer_idx)
             hidden_states = heads.transpose(1, 2).reshape(batch, -1, width)  # (B, K, E)
         last = hidden_states.shape[1] - 1
         there = (position_keys >= 0) & (position_keys <= last)

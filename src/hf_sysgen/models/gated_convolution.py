@@ -157,16 +157,14 @@ class ConvDecoderLayer(GradientCheckpointingLayer):
         self.gated = GatedConvolution(config, config.decoder_kernel_size)
         self.cross_attn = ConvAttention(config)
 
-    def window(
-        self, read: torch.Tensor, past_key_values: Cache | None, layer_idx: int, past: int | torch.Tensor
-    ) -> torch.Tensor:
+    def window(self, read: torch.Tensor, cache: Cache | None, layer_idx: int, past: int | torch.Tensor) -> torch.Tensor:
         """The K - 1 positions before those that are read (B, T, E), and these; zeros before the first of all."""
         before = self.gated.kernel_size - 1
-        if past_key_values is None:
+        if cache is None:
             return nn.functional.pad(read, (0, 0, before, 0))
-        if isinstance(past_key_values, EncoderDecoderCache):
-            past_key_values = past_key_values.self_attention_cache
-        cached, _ = past_key_values.update(read[:, None], read[:, None, :, :0], layer_idx)  # (B, 1, positions, E)
+        if isinstance(cache, EncoderDecoderCache):
+            cache = cache.self_attention_cache
+        cached, _ = cache.update(read[:, None], read[:, None, :, :0], layer_idx)  # (B, 1, positions, E)
         columns = torch.arange(read.shape[1] + before, device=read.device) + past - before
         return cached[:, 0, columns.clamp(min=0)].masked_fill((columns < 0)[:, None], 0.0)
 
@@ -180,7 +178,7 @@ class ConvDecoderLayer(GradientCheckpointingLayer):
         source_real: torch.Tensor | None,
         layer_idx: int,
         past: int | torch.Tensor = 0,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         **kwargs,
     ) -> torch.Tensor:
         """
@@ -190,6 +188,6 @@ class ConvDecoderLayer(GradientCheckpointingLayer):
             layer_idx: depth, the cache's slot, which holds what the kernel has read as keys, and no values.
             past: positions that are cached.
         """
-        window = self.window(self.gated.prepare(hidden, real), past_key_values, layer_idx, past)
+        window = self.window(self.gated.prepare(hidden, real), cache, layer_idx, past)
         update, _ = self.cross_attn(self.gated(window), embedded, keys, values, source_real, **kwargs)
         return (hidden + update) * HALF

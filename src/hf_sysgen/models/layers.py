@@ -137,7 +137,7 @@ class DecoderLayer(EncoderLayer):
         memory_keys: torch.Tensor,
         memory_values: torch.Tensor,
         memory_mask: torch.Tensor | None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         **kwargs,
     ) -> torch.Tensor:
         """
@@ -145,9 +145,7 @@ class DecoderLayer(EncoderLayer):
 
         Keys and values are two arguments, not a pair: re-entrant checkpointing sees no tensor inside a tuple.
         """
-        hidden_states = self.attend_to_self(
-            hidden_states, attention_mask, position_keys, past_key_values, layer_idx, **kwargs
-        )
+        hidden_states = self.attend_to_self(hidden_states, attention_mask, position_keys, cache, layer_idx, **kwargs)
         read = self.branch(hidden_states, self.cross_attn_norm)
         update, _ = self.cross_attn(read, (memory_keys, memory_values), memory_mask, **kwargs)
         hidden_states = self.residual(hidden_states, update, self.cross_attn_norm)

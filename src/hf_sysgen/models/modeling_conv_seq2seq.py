@@ -108,7 +108,7 @@ class ConvDecoder(ConvPreTrainedModel):
         attention_mask: torch.Tensor | None = None,
         encoder_hidden_states: torch.Tensor | None = None,
         encoder_attention_mask: torch.Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
         **kwargs,
@@ -118,16 +118,16 @@ class ConvDecoder(ConvPreTrainedModel):
             input_ids, inputs_embeds: ids or embeddings of (B, T); with a cache, of the new positions only.
             attention_mask: shape (B, all positions so far), 1 = real.
             encoder_hidden_states: shape (B, S, 2E), see [`ConvEncoder`]; its mask (B, S).
-            past_key_values: what the kernels have read, with one slot for every layer; a step reads the last K - 1.
+            cache: what the kernels have read, with one slot for every layer; a step reads the last K - 1.
         """
         if encoder_hidden_states is None:
             raise ValueError("the decoder needs encoder_hidden_states; call the whole model, or the encoder first")
         hidden = self.embed(input_ids, inputs_embeds, kwargs)
-        if use_cache and past_key_values is None:
-            past_key_values = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
+        if use_cache and cache is None:
+            cache = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
         past: int | torch.Tensor = 0
-        if past_key_values is not None:
-            past = past_key_values.get_seq_length()
+        if cache is not None:
+            past = cache.get_seq_length()
             # a static cache moves its own count while layers are still to read it
             past = past.clone() if isinstance(past, torch.Tensor) else past
         real = None if attention_mask is None else real_columns(attention_mask)
@@ -147,13 +147,11 @@ class ConvDecoder(ConvPreTrainedModel):
                 source_real,
                 depth,
                 past,
-                past_key_values=past_key_values,
+                cache=cache,
                 **kwargs,
             )
         hidden = dropout(self.fc2(hidden), self.config.dropout, self.training)
-        return BaseModelOutputWithPastAndCrossAttentions(
-            last_hidden_state=hidden, past_key_values=past_key_values if use_cache else None
-        )
+        return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden, cache=cache if use_cache else None)
 
 
 @register

@@ -19,7 +19,7 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
 from .attention import eager_attention_forward, masked
-from .base import SysgenPreTrainedModel
+from .base import SysgenPreTrainedModel, accept_past_key_values
 from .causal_positions import BucketedBias, apply_rotary, paged_positions, rotary_angles
 from .chunked_loss import chunked_cross_entropy
 from .configuration_depth_width_decoder import DepthWidthConfig
@@ -60,7 +60,7 @@ class DepthWidthAttention(nn.Module):
         hidden_states: torch.Tensor,
         attention_mask: torch.Tensor | None = None,
         angles: torch.Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         layer_idx: int = 0,
         **kwargs,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -69,7 +69,7 @@ class DepthWidthAttention(nn.Module):
             hidden_states: shape (B, Q, E).
             attention_mask: boolean (True = attend) or additive, broadcast to (B, H, Q, K), with biases by distance.
             angles: from [`rotary_angles`], for the queries' positions.
-            past_key_values: holds the keys and values of earlier positions at `layer_idx`, and is extended.
+            cache: holds the keys and values of earlier positions at `layer_idx`, and is extended.
             layer_idx: depth of this application; a shared layer has one cache slot for each.
 
         Returns:
@@ -81,11 +81,9 @@ class DepthWidthAttention(nn.Module):
             query, key = apply_rotary(query, *angles), apply_rotary(key, *angles)
         query, key, value = (part.transpose(1, 2) for part in (query, key, value))  # (B, H, Q, D)
         implementation = self.config._attn_implementation
-        if past_key_values is not None:
-            key, value = past_key_values.update(key, value, layer_idx)
-        elif (cache := kwargs.pop("cache", None)) is not None:
-            # continuous batching has this cache; transformers' implementations would use one index for all depths
-            key, value = cache.update(key, value, layer_idx, kwargs)
+        if cache is not None:
+            key, value = cache.update(key, value, layer_idx, kwargs=kwargs)
+            # continuous batching: transformers' implementations would use one index for all depths
             implementation = implementation.removeprefix("paged|")
         attention: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
         rate = self.config.dropout if self.training else 0.0
@@ -143,7 +141,7 @@ class DepthWidthPreTrainedModel(SysgenPreTrainedModel):
 
     config_class = DepthWidthConfig
     _no_split_modules = ["DepthWidthLayer"]  # noqa: RUF012
-    _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
+    _skip_keys_device_placement = ["cache"]  # noqa: RUF012
     _supports_sdpa = True
     _supports_flash_attn = True
     _supports_flex_attn = True
@@ -205,13 +203,14 @@ class DepthWidthModel(DepthWidthPreTrainedModel):
             keys = position_ids
         return None, self.relative_bias(queries, keys).to(hidden_states.dtype)
 
+    @accept_past_key_values
     @merge_with_config_defaults
     @capture_outputs
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
         attention_mask: torch.Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
         **kwargs,
@@ -222,7 +221,7 @@ class DepthWidthModel(DepthWidthPreTrainedModel):
                 positions only.
             attention_mask: shape (B, all positions so far), 1 = real. Padding may be on either side: only distances
                 between positions count.
-            past_key_values: cache of earlier positions, with one slot for every depth.
+            cache: cache of earlier positions, with one slot for every depth.
             position_ids: a keyword, (B, L): positions of the tokens, by default 0, 1, 2, ... Without mask and cache, a
                 new document starts wherever positions do not increase by one, and attention does not cross that point
                 (packed rows). It is not in the signature, because `generate` would then recompute positions for each
@@ -237,20 +236,21 @@ class DepthWidthModel(DepthWidthPreTrainedModel):
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give exactly one of token ids and embeddings")
         hidden_states = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
-        position_ids, paged = kwargs.get("position_ids"), kwargs.get("cache") is not None
+        position_ids = kwargs.get("position_ids")
+        # continuous batching has a cache of its own
+        paged = cache is not None and not isinstance(cache, Cache)
         past, key_length = 0, hidden_states.shape[1]
-        if past_key_values is not None:
-            past = past_key_values.get_seq_length()
-            key_length, _ = past_key_values.get_mask_sizes(key_length, 0)
+        if isinstance(cache, Cache):
+            past = cache.get_seq_length()
+            key_length, _ = cache.get_mask_sizes(key_length, 0)
         elif paged and attention_mask is not None:
             key_length = attention_mask.shape[-1]
 
         mask = create_causal_mask(
-            self.config,
-            hidden_states,
-            attention_mask,
-            # by position, as transformers 5.24 renamed it
-            past_key_values,
+            config=self.config,
+            inputs_embeds=hidden_states,
+            attention_mask=attention_mask,
+            cache=None if paged else cache,
             position_ids=position_ids,
             # scores that carry a bias need the causal mask in the same additive term
             allow_is_causal_skip=self.relative_bias is None,
@@ -260,16 +260,14 @@ class DepthWidthModel(DepthWidthPreTrainedModel):
         if bias is not None:
             mask = masked(bias, mask)
         # after the mask, which separates documents only where there is no cache
-        if use_cache and past_key_values is None and not paged:
-            past_key_values = DynamicCache(config=self.config)
+        if use_cache and cache is None:
+            cache = DynamicCache(config=self.config)
         hidden_states = dropout(hidden_states, self.config.dropout, self.training)
         for depth in range(self.config.num_hidden_layers):
             layer = self.layers[depth % len(self.layers)]
-            hidden_states = layer(hidden_states, mask, angles, depth, past_key_values=past_key_values, **kwargs)
+            hidden_states = layer(hidden_states, mask, angles, depth, cache=cache, **kwargs)
         hidden_states = dropout(self.final_norm(hidden_states), self.config.dropout, self.training)
-        return BaseModelOutputWithPast(
-            last_hidden_state=hidden_states, past_key_values=past_key_values if use_cache else None
-        )
+        return BaseModelOutputWithPast(last_hidden_state=hidden_states, cache=cache if use_cache else None)
 
 
 @register
@@ -307,12 +305,13 @@ class DepthWidthForCausalLM(DepthWidthPreTrainedModel, SysgenGenerationMixin):
         weight = self.lm_head.weight
         return chunked_cross_entropy(hidden_states.to(weight.device), weight, targets.to(weight.device))
 
+    @accept_past_key_values
     @can_return_tuple
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
         attention_mask: torch.Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         labels: torch.LongTensor | None = None,
         use_cache: bool | None = None,
@@ -347,7 +346,7 @@ class DepthWidthForCausalLM(DepthWidthPreTrainedModel, SysgenGenerationMixin):
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
-            past_key_values=past_key_values,
+            cache=cache,
             inputs_embeds=inputs_embeds,
             use_cache=use_cache,
             **kwargs,
@@ -366,7 +365,7 @@ class DepthWidthForCausalLM(DepthWidthPreTrainedModel, SysgenGenerationMixin):
         return CausalLMOutputWithPast(
             loss=loss,
             logits=logits,
-            past_key_values=outputs.past_key_values,
+            cache=outputs.cache,
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
         )

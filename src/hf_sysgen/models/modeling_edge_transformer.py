@@ -13,6 +13,7 @@ from transformers.modeling_outputs import (
 )
 from transformers.utils import can_return_tuple
 
+from .base import accept_past_key_values
 from .configuration_edge_transformer import EdgeDependencyParserConfig, EdgeTransformerConfig
 from .edge_cache import EdgeCache
 from .edge_decoder import EdgeDecoder
@@ -57,12 +58,13 @@ class EdgeTransformerForConditionalGeneration(ShiftedLabels, EdgePreTrainedModel
 
     def _prepare_cache_for_generation(self, generation_config, model_kwargs: dict[str, Any], *args, **kwargs):
         super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
-        if generation_config.use_cache is not False and model_kwargs.get("past_key_values") is None:
-            model_kwargs["past_key_values"] = EdgeCache(self.config.decoder_layers)
+        if generation_config.use_cache is not False and model_kwargs.get("cache") is None:
+            model_kwargs["cache"] = EdgeCache(self.config.decoder_layers)
 
     def get_encoder(self, *args, **kwargs) -> EdgeTransformerModel:
         return self.model
 
+    @accept_past_key_values
     @can_return_tuple
     def forward(
         self,
@@ -71,7 +73,7 @@ class EdgeTransformerForConditionalGeneration(ShiftedLabels, EdgePreTrainedModel
         decoder_input_ids: torch.LongTensor | None = None,
         decoder_attention_mask: torch.Tensor | None = None,
         encoder_outputs: BaseModelOutput | tuple | None = None,
-        past_key_values: EdgeCache | None = None,
+        cache: EdgeCache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         decoder_inputs_embeds: torch.Tensor | None = None,
         labels: torch.LongTensor | None = None,
@@ -108,13 +110,13 @@ class EdgeTransformerForConditionalGeneration(ShiftedLabels, EdgePreTrainedModel
             decoder_inputs_embeds = self.model.embed_tokens(decoder_input_ids)
         if use_cache is None:
             use_cache = self.config.use_cache and not self.training
-        if use_cache and past_key_values is None:
-            past_key_values = EdgeCache(self.config.decoder_layers)
+        if use_cache and cache is None:
+            cache = EdgeCache(self.config.decoder_layers)
         decoded = self.decoder(
             decoder_inputs_embeds,
             encoder_outputs.last_hidden_state,
             attention_mask,
-            past_key_values,
+            cache,
             **kwargs,
         )
         logits = self.lm_head(decoded.last_hidden_state)
@@ -122,7 +124,7 @@ class EdgeTransformerForConditionalGeneration(ShiftedLabels, EdgePreTrainedModel
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,
-            past_key_values=past_key_values if use_cache else None,
+            cache=cache if use_cache else None,
             decoder_hidden_states=decoded.hidden_states,
             decoder_attentions=decoded.attentions,
             encoder_last_hidden_state=encoder_outputs.last_hidden_state,

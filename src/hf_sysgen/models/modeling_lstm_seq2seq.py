@@ -116,7 +116,7 @@ class LstmDecoder(LstmPreTrainedModel):
         attention_mask: torch.Tensor | None = None,
         encoder_hidden_states: torch.Tensor | None = None,
         encoder_attention_mask: torch.Tensor | None = None,
-        past_key_values: EncoderDecoderCache | None = None,
+        cache: EncoderDecoderCache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
         output_hidden_states: bool | None = None,
@@ -127,7 +127,7 @@ class LstmDecoder(LstmPreTrainedModel):
             input_ids, inputs_embeds: ids or embeddings of (B, T); with a cache, of the new positions only.
             attention_mask: shape (B, all positions so far), 1 = real.
             encoder_hidden_states: shape (B, S, 2NE), see [`LstmEncoder`]; its mask (B, S).
-            past_key_values: states after every earlier position, of all layers in one slot: hidden states as keys,
+            cache: states after every earlier position, of all layers in one slot: hidden states as keys,
                 cells as values. A step reads the last of them. Attention's slot holds the projected source.
 
         Returns:
@@ -138,27 +138,27 @@ class LstmDecoder(LstmPreTrainedModel):
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         hidden = dropout(self.embed(input_ids, inputs_embeds, kwargs), self.config.dropout, self.training)
-        if use_cache and past_key_values is None:
-            past_key_values = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
+        if use_cache and cache is None:
+            cache = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
         encoded = encoder_hidden_states.unflatten(-1, (-1, 2, self.config.hidden_size))  # (B, S, N, 2, E)
         state = encoded[:, -1, :, 0], encoded[:, -1, :, 1]
         past: int | torch.Tensor = 0
-        if past_key_values is not None:
-            past = past_key_values.get_seq_length()
-            slots = past_key_values.self_attention_cache.layers
+        if cache is not None:
+            past = cache.get_seq_length()
+            slots = cache.self_attention_cache.layers
             if slots:
                 state = last_state(slots[0], *state)
         real = None
         if attention_mask is not None:
             real = real_columns(attention_mask)[:, torch.arange(hidden.shape[1], device=hidden.device) + past]
-        keys, values = self.memory(encoded[:, :, -1, 0], past_key_values)
+        keys, values = self.memory(encoded[:, :, -1, 0], cache)
         source_real = None if encoder_attention_mask is None else encoder_attention_mask.bool()
         output, _, *states = self.stack(hidden, real, keys, values, source_real, *state)
-        if past_key_values is not None:
-            past_key_values.self_attention_cache.update(*states, 0)
+        if cache is not None:
+            cache.self_attention_cache.update(*states, 0)
         return BaseModelOutputWithPastAndCrossAttentions(
             last_hidden_state=output,
-            past_key_values=past_key_values if use_cache else None,
+            cache=cache if use_cache else None,
             # recorded by hand, because the layers take turns
             hidden_states=(hidden, *states[0].unbind(1)) if output_hidden_states else None,
         )
@@ -211,7 +211,7 @@ class LstmSeq2SeqForConditionalGeneration(LstmPreTrainedModel, Seq2SeqLM):
                 attention_mask=attention_mask,
                 encoder_outputs=encoder_outputs,
                 decoder_input_ids=words[-1],
-                past_key_values=cache,
+                cache=cache,
                 use_cache=True,
             ).logits
             words.append(logits[:, -1:].argmax(-1))

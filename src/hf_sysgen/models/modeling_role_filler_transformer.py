@@ -10,6 +10,7 @@ from transformers.cache_utils import Cache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from transformers.utils import can_return_tuple
 
+from .base import accept_past_key_values
 from .configuration_role_filler_transformer import RoleFillerTransformerConfig
 from .registry import register
 from .role_filler import RoleFillerModel
@@ -67,6 +68,7 @@ class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
             weight = table(torch.arange(table.num_embeddings, device=roles.device))
         return nn.functional.linear(roles, weight.to(roles.device))
 
+    @accept_past_key_values
     @can_return_tuple
     def forward(
         self,
@@ -77,7 +79,7 @@ class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
         role_ids: torch.LongTensor | None = None,
         decoder_role_ids: torch.LongTensor | None = None,
         encoder_outputs: BaseModelOutput | tuple | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         decoder_inputs_embeds: torch.Tensor | None = None,
         labels: torch.LongTensor | None = None,
@@ -121,7 +123,7 @@ class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
             role_ids=role_ids,
             decoder_role_ids=decoder_role_ids,
             encoder_outputs=encoder_outputs,
-            past_key_values=past_key_values,
+            cache=cache,
             inputs_embeds=inputs_embeds,
             decoder_inputs_embeds=decoder_inputs_embeds,
             **kwargs,

@@ -12,7 +12,7 @@ from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from transformers.utils import can_return_tuple
 
-from .base import record_tying, set_auto_map, set_pipeline
+from .base import accept_past_key_values, record_tying, set_auto_map, set_pipeline
 from .configuration_universal_t5_transformer import UniversalT5TransformerConfig
 from .generation import SysgenGenerationMixin
 from .registry import register
@@ -33,8 +33,10 @@ class CacheLayerView:
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return self.cache.get_seq_length(self.depth)
 
-    def update(self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.cache.update(keys, values, self.depth)
+    def update(
+        self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, **kwargs
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.cache.update(keys, values, self.depth, **kwargs)
 
 
 class DepthCache(EncoderDecoderCache):
@@ -63,13 +65,13 @@ class SharedBlock(nn.Module):
     def block(self) -> nn.Module:
         return self.get_submodule("0")
 
-    def at(self, depth: int, *args, past_key_values: EncoderDecoderCache | None = None, **kwargs):
+    def at(self, depth: int, *args, cache: EncoderDecoderCache | None = None, **kwargs):
         """What the block returns at a depth."""
-        if past_key_values is None:
+        if cache is None:
             return self.block(*args, **kwargs)
-        cache = DepthCache(past_key_values, depth)
-        outputs = self.block(*args, past_key_values=cache, **kwargs)
-        past_key_values.is_updated[depth] = cache.is_updated[0]
+        slot = DepthCache(cache, depth)
+        outputs = self.block(*args, cache=slot, **kwargs)
+        cache.is_updated[depth] = slot.is_updated[0]
         return outputs
 
     def __len__(self) -> int:
@@ -125,6 +127,7 @@ class UniversalT5TransformerForConditionalGeneration(
     # the loss divides by `num_items_in_batch`, so that accumulated and sharded batches have one loss
     accepts_loss_kwargs = True
 
+    @accept_past_key_values
     @can_return_tuple
     def forward(
         self,
@@ -133,7 +136,7 @@ class UniversalT5TransformerForConditionalGeneration(
         decoder_input_ids: torch.LongTensor | None = None,
         decoder_attention_mask: torch.Tensor | None = None,
         encoder_outputs: BaseModelOutput | tuple | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         decoder_inputs_embeds: torch.Tensor | None = None,
         labels: torch.LongTensor | None = None,
@@ -154,7 +157,7 @@ class UniversalT5TransformerForConditionalGeneration(
             decoder_input_ids=decoder_input_ids,
             decoder_attention_mask=decoder_attention_mask,
             encoder_outputs=encoder_outputs,
-            past_key_values=past_key_values,
+            cache=cache,
             inputs_embeds=inputs_embeds,
             decoder_inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,

@@ -183,13 +183,11 @@ class RoleFillerDecoderLayer(RoleFillerLayer, DecoderLayer):
         memory_keys,
         memory_values,
         memory_mask,
-        past_key_values=None,
+        cache=None,
         **kwargs,
     ) -> torch.Tensor:
         """Arguments as in [`DecoderLayer`], states of both streams (B, T, 2E)."""
-        hidden_states, update = self.read_self(
-            hidden_states, attention_mask, position_keys, past_key_values, layer_idx, **kwargs
-        )
+        hidden_states, update = self.read_self(hidden_states, attention_mask, position_keys, cache, layer_idx, **kwargs)
         roles, _ = update.chunk(2, dim=-1)
         update, _ = self.cross_attn(roles, (memory_keys, memory_values), memory_mask, **kwargs)
         update = dropout(update, self.dropout, self.training)

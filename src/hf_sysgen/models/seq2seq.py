@@ -22,7 +22,7 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention import CrossAttention, SelfAttention
-from .base import SysgenPreTrainedModel
+from .base import SysgenPreTrainedModel, accept_past_key_values
 from .generation import SysgenGenerationMixin
 from .layers import DecoderLayer, EncoderLayer
 from .linear import linear
@@ -92,7 +92,7 @@ class Seq2SeqPreTrainedModel(SysgenPreTrainedModel):
         "EncoderLayer", "DecoderLayer", "FairseqEncoderLayer", "FairseqDecoderLayer",
         "RoleFillerEncoderLayer", "RoleFillerDecoderLayer", "TorchEncoderLayer", "TorchDecoderLayer",
     ]  # fmt: skip
-    _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
+    _skip_keys_device_placement = ["cache"]  # noqa: RUF012
     _supports_sdpa = True
 
 
@@ -217,7 +217,7 @@ class Decoder(Stack):
         attention_mask: torch.Tensor | None = None,
         encoder_hidden_states: torch.Tensor | None = None,
         encoder_attention_mask: torch.Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
         **kwargs,
@@ -227,28 +227,27 @@ class Decoder(Stack):
             input_ids, inputs_embeds: ids or unscaled embeddings of (B, T); with a cache, of the new positions only.
             attention_mask: shape (B, all positions so far), 1 = real.
             encoder_hidden_states: shape (B, S, E); its mask (B, S).
-            past_key_values: cache of earlier positions; self-attention has one slot for every depth,
+            cache: cache of earlier positions; self-attention has one slot for every depth,
                 cross-attention one for every distinct layer.
         """
         if encoder_hidden_states is None:
             raise ValueError("the decoder needs encoder_hidden_states; call the whole model, or the encoder first")
         embeddings = self.embed(input_ids, inputs_embeds, kwargs)
-        if use_cache and past_key_values is None:
-            past_key_values = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
+        if use_cache and cache is None:
+            cache = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
         length = embeddings.shape[1]
         past, key_length = 0, length
-        if past_key_values is not None:
-            past = past_key_values.get_seq_length()
-            key_length, _ = past_key_values.get_mask_sizes(length, 0)
+        if cache is not None:
+            past = cache.get_seq_length()
+            key_length, _ = cache.get_mask_sizes(length, 0)
 
         hidden_states = self.embed_input(embeddings, past, attention_mask)
         position_keys = self.position_keys(hidden_states, key_length, past)
         mask = create_causal_mask(
-            self.config,
-            hidden_states,
-            attention_mask,
-            # by position, as transformers 5.24 renamed it
-            past_key_values,
+            config=self.config,
+            inputs_embeds=hidden_states,
+            attention_mask=attention_mask,
+            cache=cache,
             # scores that carry a bias need the causal mask in the same additive term
             allow_is_causal_skip=not self.layers[0].self_attn.has_position_bias,
         )
@@ -258,14 +257,14 @@ class Decoder(Stack):
             attention_mask=encoder_attention_mask,
             encoder_hidden_states=encoder_hidden_states,
         )
-        memory = self.project_memory(encoder_hidden_states, past_key_values)
+        memory = self.project_memory(encoder_hidden_states, cache)
         for depth in range(self.depth):
             layer, index = self.layer_at(depth)
             hidden_states = layer(
-                hidden_states, mask, position_keys[index], depth, *memory[index], memory_mask, past_key_values, **kwargs
+                hidden_states, mask, position_keys[index], depth, *memory[index], memory_mask, cache, **kwargs
             )
         return BaseModelOutputWithPastAndCrossAttentions(
-            last_hidden_state=self.final_norm(hidden_states), past_key_values=past_key_values if use_cache else None
+            last_hidden_state=self.final_norm(hidden_states), cache=cache if use_cache else None
         )
 
 
@@ -308,6 +307,7 @@ class Seq2SeqModel(Seq2SeqPreTrainedModel):
         self.resize_other_tables(resized.weight.shape[0], mean_resizing)
         return resized
 
+    @accept_past_key_values
     @can_return_tuple
     def forward(
         self,
@@ -316,7 +316,7 @@ class Seq2SeqModel(Seq2SeqPreTrainedModel):
         decoder_input_ids: torch.LongTensor | None = None,
         decoder_attention_mask: torch.Tensor | None = None,
         encoder_outputs: BaseModelOutput | tuple | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         decoder_inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
@@ -345,14 +345,14 @@ class Seq2SeqModel(Seq2SeqPreTrainedModel):
             attention_mask=decoder_attention_mask,
             encoder_hidden_states=encoder_outputs.last_hidden_state,
             encoder_attention_mask=attention_mask,
-            past_key_values=past_key_values,
+            cache=cache,
             inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
             **kwargs,
         )
         return Seq2SeqModelOutput(
             last_hidden_state=decoded.last_hidden_state,
-            past_key_values=decoded.past_key_values,
+            cache=decoded.cache,
             decoder_hidden_states=decoded.hidden_states,
             decoder_attentions=decoded.attentions,
             cross_attentions=decoded.cross_attentions,
@@ -413,6 +413,7 @@ class Seq2SeqLM(ShiftedLabels, Seq2SeqPreTrainedModel, SysgenGenerationMixin):
                 self.check_labels(labels)
         return self.model(use_cache=use_cache, **inputs)
 
+    @accept_past_key_values
     @can_return_tuple
     def forward(
         self,
@@ -421,7 +422,7 @@ class Seq2SeqLM(ShiftedLabels, Seq2SeqPreTrainedModel, SysgenGenerationMixin):
         decoder_input_ids: torch.LongTensor | None = None,
         decoder_attention_mask: torch.Tensor | None = None,
         encoder_outputs: BaseModelOutput | tuple | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         decoder_inputs_embeds: torch.Tensor | None = None,
         labels: torch.LongTensor | None = None,
@@ -450,7 +451,7 @@ class Seq2SeqLM(ShiftedLabels, Seq2SeqPreTrainedModel, SysgenGenerationMixin):
             decoder_input_ids=decoder_input_ids,
             decoder_attention_mask=decoder_attention_mask,
             encoder_outputs=encoder_outputs,
-            past_key_values=past_key_values,
+            cache=cache,
             inputs_embeds=inputs_embeds,
             decoder_inputs_embeds=decoder_inputs_embeds,
             **kwargs,
