@@ -23,12 +23,13 @@ RELATIVE = ("perplexity",)
 LOWER_IS_BETTER = ("perplexity",)
 REPRODUCED, DIFFERS, OPEN, SINGLE = "reproduced", "differs", "inconclusive", "single runs"
 REACHED, SMALLER, LARGER, OTHER = "reached with smaller budget", "smaller budget", "larger budget", "other setup"
-CHOSEN = "chosen on the test set"
+CHOSEN, OTHER_TASK = "chosen on the test set", "other data or model"
 NOT_MEASURED, NO_RECIPE, NO_NUMBER = "not measured", "no recipe", "paper has no number"
 
 # meaning of each verdict, in the order of the checks
 RULE = {
     CHOSEN: "the authors report the best of several evaluations on the test set; this row does so too, for comparison",
+    OTHER_TASK: "our runs are of another data set or split than the paper's, or the paper's number is of another model",
     REACHED: (
         "our runs saw fewer training examples than the paper's, and the whole interval is better than the paper's "
         "number or at most 2 percentage points (BLEU: 0.5; perplexity: 2 %) worse"
@@ -182,6 +183,8 @@ def _verdict(cell: Cell, one: Measurement) -> str:
         return REPRODUCED if abs(one.difference) <= cell.rounding else DIFFERS
     if one.chosen:
         return CHOSEN
+    if one.other_data or cell.other_model:
+        return OTHER_TASK
     margin = MARGINS[cell.unit] * (cell.mean if cell.unit in RELATIVE else 1)
     if one.budget is not None and one.budget < 1:
         return REACHED if interval is not None and _not_worse(cell, interval, margin) else SMALLER

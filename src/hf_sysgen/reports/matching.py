@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -15,7 +15,7 @@ from hf_sysgen.config.fields import SECTIONS, effect_of
 from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.errors import UserError
-from hf_sysgen.reports.papers import BEST, PRECISION, SIZE, Cell, Table, best_measured, measured, papers
+from hf_sysgen.reports.papers import BEST, PRECISION, SIZE, Cell, Table, best_measured, evaluations, measured, papers
 from hf_sysgen.results.cells import by_cell
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import RESULTS, Record
@@ -51,6 +51,7 @@ class Measurement:
         steps: smallest and largest number of optimizer updates of a run; they differ only if epochs end runs.
         paper_steps: steps of the recipe of the paper's cell; `None` if epochs end it.
         changes: differences of the runs' recipe from that of the cell: "key: ours for theirs".
+        other_data: whether one of them is the data set or its split.
         records: the runs.
         precision: how many of them trained in another precision than the paper's, in words; empty if none.
         chosen: whether the values are chosen as the paper does it, on the test set.
@@ -68,6 +69,7 @@ class Measurement:
     changes: tuple[str, ...]
     records: tuple[Record, ...]
     precision: str = ""
+    other_data: bool = False
     chosen: bool = False
     centre: float = math.nan
     difference: float | None = None
@@ -149,40 +151,53 @@ def measurements(cell: Cell, table: Table, by_recipe: Mapping[str, Sequence[Reco
     if run is None or not any(run.matches(one.file, one.overrides) for one in by_recipe.get(run.recipe, ())):
         return []
     setup = run.setup(shipped_recipe(run.recipe))
-    groups: dict[tuple[str, str, Any], dict[int, Record]] = defaultdict(dict)
-    # runs in the paper's precision come last: of two runs of a seed the later one counts
-    for record in sorted(by_recipe[run.recipe], key=lambda one: not _other_precision(one, setup)):
+    groups: dict[tuple[str, str, Any], list[Record]] = defaultdict(list)
+    for record in by_recipe[run.recipe]:
         if (
             measured(record, run.measure) is not None
             and run.matches(record.file, record.overrides)
             # a narrower model says nothing of the paper's number of parameters
             and not (run.measure == SIZE and any(text.startswith("model.") for text in _changes(record, setup)))
         ):
-            # each seed has one run: a copy of its record does not count
             length = f"{record.recipe.epochs} epochs" if _ended_by_epochs(record) else record.steps
-            groups[record.file, record.recipe.cell_without(*PRECISION), length][record.seed] = record
+            groups[record.file, record.recipe.cell_without(*PRECISION), length].append(record)
     found = []
     for runs in groups.values():
-        records = [runs[seed] for seed in sorted(runs)]
+        records = _one_for_each_seed(runs, setup)
         steps = [record.steps for record in records]
+        changes = _changes(records[0], setup, run.choices)
         ours = Measurement(
             name=records[0].name_without(PRECISION),
             values=_values(cell, records, measured),
-            seeds=tuple(sorted(runs)),
+            seeds=tuple(record.seed for record in records),
             budget=_budget(records[0], setup),
             steps=(min(steps), max(steps)),
             paper_steps=None if setup.epochs else setup.training.max_steps,
-            changes=_changes(records[0], setup, run.choices),
+            changes=changes,
+            other_data=any(text.startswith(("data.benchmark:", "data.config:")) for text in changes),
             records=tuple(records),
             precision=_precisions(records, setup),
         )
         found.append(ours)
-        # the authors choose on the whole test set, not on a sample
-        if table.selection == BEST and all(one.recipe.evaluation.examples is None for one in records):
+        # the authors choose on the whole test set, not on a sample; from one evaluation nothing is chosen
+        if table.selection == BEST and all(
+            one.recipe.evaluation.examples is None and evaluations(one, run.measure) > 1 for one in records
+        ):
             found.append(replace(ours, values=_values(cell, records, best_measured), chosen=True))
     if run.choices:
         found += _chosen(found, run.choices)
     return sorted(found, key=lambda one: (one.chosen, -min(one.budget or 0.0, 1.0), len(one.changes), one.name))
+
+
+def _one_for_each_seed(runs: Sequence[Record], setup: Recipe) -> list[Record]:
+    """
+    One run of each seed, by seed. Of several runs of a seed that counts which is in the precision of most runs, so that
+    a mean is of like runs; among equals, the one in the paper's precision.
+    """
+    in_precision = Counter(_precision(record.recipe) for record in runs)
+    last = sorted(runs, key=lambda one: (in_precision[_precision(one.recipe)], not _other_precision(one, setup)))
+    by_seed = {record.seed: record for record in last}
+    return [by_seed[seed] for seed in sorted(by_seed)]
 
 
 def _chosen(found: Sequence[Measurement], choices: Sequence[str]) -> list[Measurement]:

@@ -26,6 +26,7 @@ LOOKS = {
     comparison.SMALLER: ("open", "↓"),
     comparison.LARGER: ("open", "↑"),
     comparison.OTHER: ("open", "≠"),
+    comparison.OTHER_TASK: ("open", "≠"),
     comparison.CHOSEN: ("open", "*"),
     comparison.NOT_MEASURED: ("none", ""),
     comparison.NO_RECIPE: ("none", ""),

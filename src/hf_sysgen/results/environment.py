@@ -101,7 +101,9 @@ def git_commit() -> str | None:
     )
     try:
         _, commit, changes = (
-            subprocess.run(command, cwd=here.parents[1], capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+            subprocess.run(
+                command, cwd=here.parents[1], capture_output=True, text=True, timeout=10, check=True
+            ).stdout.strip()
             for command in commands
         )
     except (OSError, subprocess.SubprocessError):

@@ -17,6 +17,7 @@ One file for each paper in papers/. All scalars are text, so that numbers keep t
   not say.
   - `selection`: how the authors chose on the test set: `best` of several evaluations, or `scaling`, the best embedding
   scaling. Our numbers are not chosen; a further row has the number that the authors' way gives.
+  - `other_models`: rows whose numbers are of another model than our runs, so that only effects compare.
   - `means`: column -> the columns that it averages, for runs with one seed.
   - `runs`: `rows`, `columns`: label -> a part of the run. The column's part replaces `{}` in the row's part, or is
     appended; `cells`: row -> column -> the whole run, also for a cell that the paper leaves empty. A run is "RECIPE
@@ -109,6 +110,7 @@ class Cell:
         unit, deviation, seeds: see the module's first lines, where `deviation` is called `spread`.
         run: the run that makes it; `None` if there is none.
         mean_of: the columns of its row that it averages.
+        other_model: whether the number is of another model than our run.
     """
 
     row: str
@@ -120,6 +122,7 @@ class Cell:
     run: Run | None
     corrected: str | None = None
     mean_of: tuple[str, ...] = ()
+    other_model: bool = False
 
     @property
     def has_recipe(self) -> bool:
@@ -266,6 +269,7 @@ def _table(name: str, keys: dict[str, Any]) -> Table:
                 run=_run(runs, row, column, bool(text) or not printed, choices),
                 corrected=keys.get("corrected", {}).get(row, {}).get(column),
                 mean_of=tuple(keys.get("means", {}).get(column, ())) if row in runs.get("rows", {}) else (),
+                other_model=row in keys.get("other_models", ()),
             )
             for column, text in zip(columns, texts if printed else [""] * len(columns), strict=True)
         )
@@ -330,6 +334,12 @@ def measured(record: Record, measure: str) -> float | None:
         score = record.splits[split].by_category.get(category)
         return None if score is None else score.accuracy
     return record.splits[split].metrics.get(metric)
+
+
+def evaluations(record: Record, measure: str) -> int:
+    """How many evaluations [`best_measured`] chooses from."""
+    split, _, metric = measure.partition(".")
+    return 1 + len(record.curve(split, metric))
 
 
 def best_measured(record: Record, measure: str) -> float | None:
