@@ -24,11 +24,12 @@ from hf_sysgen.errors import UserError
 from hf_sysgen.reports import comparison as reproduction
 from hf_sysgen.reports.comparison import compare, compare_with_papers, difference_interval, summarize
 from hf_sysgen.reports.curves import Curve, Point, draw_comparison, draw_curves
-from hf_sysgen.reports.matching import Collection, Measurement, collect, runs_without_cell
+from hf_sysgen.reports.matching import Measurement, runs_without_cell
 from hf_sysgen.reports.papers import Cell, Run, Table, find_tables, full_budget_recipe, papers
 from hf_sysgen.reports.report import markdown_report, measured_cells, number, rule, terminal_report
 from hf_sysgen.reports.write import write_report
 from hf_sysgen.results.cells import labels
+from hf_sysgen.results.reading import Collection, collect
 from hf_sysgen.results.record import Record, write_record
 
 ROOT = Path(__file__).parent.parent.parent
@@ -623,6 +624,11 @@ def test_folders_within_one_another_and_kept_records(tmp_path):
     (tmp_path / "0" / "model" / "config.json").write_text("{}")
     result = collect([tmp_path, tmp_path / "0", tmp_path])
     assert ([record.seed for _, record in result.records], result.skipped) == ([1, 0], ())
+    # single files, of which the folder has one too
+    copy = tmp_path / "copy.json"
+    write_record(copy, one)
+    result = collect([one.kept_at(tmp_path), copy, tmp_path])
+    assert [path for path, _ in result.records] == [one.kept_at(tmp_path), copy, tmp_path / "0" / "results.json"]
 
 
 def test_numbers_that_a_record_lacks_leave_the_cell_unmeasured():

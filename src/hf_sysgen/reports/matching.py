@@ -1,4 +1,4 @@
-"""Which records make which cell of a paper: records found, and runs of one recipe over seeds as its numbers."""
+"""Which records make which cell of a paper: runs of one recipe over seeds as its numbers."""
 
 from __future__ import annotations
 
@@ -14,28 +14,9 @@ from typing import Any
 from hf_sysgen.config.fields import SECTIONS, effect_of
 from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.recipe import Recipe
-from hf_sysgen.errors import UserError
 from hf_sysgen.reports.papers import BEST, PRECISION, SIZE, Cell, Table, best_measured, measured, papers
 from hf_sysgen.results.cells import by_cell
-from hf_sysgen.results.reading import read_record
-from hf_sysgen.results.record import RESULTS, Record
-
-# names of kept records, see `Record.kept_at`
-KEPT = "*-seed[0-9]*.json"
-
-
-@dataclass(frozen=True)
-class Collection:
-    """
-    Results records found.
-
-    Attributes:
-        records: with their file, in order of files.
-        skipped: one line for each file that is not a results record, with its name and error.
-    """
-
-    records: tuple[tuple[Path, Record], ...]
-    skipped: tuple[str, ...]
+from hf_sysgen.results.record import Record
 
 
 @dataclass(frozen=True)
@@ -91,29 +72,6 @@ class Measurement:
     def sem(self) -> float | None:
         """Standard error of the mean; `None` for a single run."""
         return None if self.std is None else self.std / math.sqrt(len(self.values))
-
-
-def collect(folders: Iterable[Path]) -> Collection:
-    """
-    All records of the folders at any depth: `results.json` of runs, and kept records, `NAME-seedN.json`. Files that
-    cannot be read and missing folders are listed, not raised.
-    """
-    files: dict[Path, None] = {}
-    skipped = []
-    for folder in folders:
-        if not folder.is_dir():
-            skipped.append(f"{folder}: is no folder")
-            continue
-        # resolved, so that nested folders give each run once
-        found = (path for pattern in (KEPT, RESULTS) for path in sorted(folder.rglob(pattern)))
-        files |= dict.fromkeys(path.resolve() for path in found)
-    records = []
-    for path in files:
-        try:
-            records.append((path, read_record(path)))
-        except UserError as error:
-            skipped.append(" ".join(str(error).split()))
-    return Collection(tuple(records), tuple(skipped))
 
 
 def means(parts: Sequence[Sequence[Measurement]]) -> list[Measurement]:
