@@ -14,8 +14,8 @@ from typing import Any
 from hf_sysgen.config.fields import SECTIONS, effect_of
 from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.recipe import Recipe
-from hf_sysgen.reports.papers import BEST, PRECISION, SIZE, Cell, Table, best_measured, measured, papers
-from hf_sysgen.results.cells import by_cell
+from hf_sysgen.reports.papers import BEST, SIZE, Cell, Table, best_measured, measured, papers
+from hf_sysgen.results.cells import PRECISION, by_cell
 from hf_sysgen.results.record import Record
 
 
