@@ -48,7 +48,7 @@ def collect(paths: Iterable[Path]) -> Collection:
             found = [path]
         else:
             found = []
-            skipped.append(f"{path}: is not there")
+            skipped.append(f"{path}: is not there; give folders of runs, or files of kept records")
         for file in found:
             files.setdefault(file.resolve(), file)
     records = []
