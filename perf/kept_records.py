@@ -28,10 +28,8 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.evaluation.checkpoints import load_any_checkpoint
 from hf_sysgen.files import write_atomic
 from hf_sysgen.hub.publish_model import one_cell, run_card
-from hf_sysgen.reports.matching import collect
-from hf_sysgen.reports.papers import PRECISION
-from hf_sysgen.results.cells import by_cell
-from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.cells import PRECISION, by_cell
+from hf_sysgen.results.reading import collect, read_record
 from hf_sysgen.results.record import MODEL, RESULTS, Record, SplitMetrics, write_record
 from hf_sysgen.training.tasks.registry import prepare_task
 from hf_sysgen.training.trainer import SysgenTrainer

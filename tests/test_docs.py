@@ -29,8 +29,9 @@ from hf_sysgen.data import benchmark_info, list_benchmarks, load_benchmark
 from hf_sysgen.extensions import EXTENSIONS_VARIABLE, own_benchmarks
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.reports.comparison import CHOSEN, NO_NUMBER, REACHED, SMALLER
-from hf_sysgen.reports.matching import Collection, shipped_recipe
+from hf_sysgen.reports.matching import shipped_recipe
 from hf_sysgen.reports.papers import Cell, papers
+from hf_sysgen.results.reading import Collection
 from hf_sysgen.results.record import Record
 
 DOCS = ROOT / "docs"

@@ -8,8 +8,8 @@ from pathlib import Path
 from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.reports.comparison import TableReport, compare_with_papers
-from hf_sysgen.reports.matching import Collection, collect
 from hf_sysgen.results.cells import by_cell
+from hf_sysgen.results.reading import Collection, collect
 from hf_sysgen.results.record import Record
 
 ROOT = Path(__file__).resolve().parents[2]

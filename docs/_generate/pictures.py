@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import growth_tables
-from kept import RESULTS, ROOT, kept, learned, records_of
+from kept import ROOT, kept, learned, records_of
 
 from hf_sysgen.analysis import commands
 from hf_sysgen.analysis.by_data import accuracies_by_relations
@@ -41,6 +41,11 @@ MAIN_JOB = (
 )
 # the three embedding scalings on COGS
 COGS = ("csordas2021/cogs_quick_transformer",)
+# models with absolute and with relative positions on SCAN
+SCAN = tuple(
+    f"csordas2021/scan_length26_quick_{model}"
+    for model in ("transformer", "relative", "universal", "relative_universal")
+)
 # small models of Petty et al. 2023 by depth, and the runs that are fine-tuned from them
 PRETRAINED = tuple(f"petty2023/pretrain_quick_{depth}" for depth in (1, 2, 4, 8))
 FINE_TUNED = ("petty2023/cogs_vf_quick",)
@@ -144,10 +149,10 @@ def _curves(files: Sequence[str], path: Path) -> None:
     plot_accuracies([records_of(file)[0] for file in files], path)
 
 
-def _analysis(name: str, files: Sequence[str], path: Path) -> None:
+def _analysis(name: str, files: Sequence[str], path: Path, **options: str) -> None:
     """A figure of `hf-sysgen analyse NAME` from the records of these recipes, with any overrides."""
-    records = [record for _, record in kept().records if record.file in files]
-    save(getattr(commands, name)([(RESULTS, record) for record in records]).draw(), path)
+    runs = [(file, record) for file, record in kept().records if record.file in files]
+    save(getattr(commands, name)(runs, **options).draw(), path)
 
 
 PICTURES = {
@@ -158,6 +163,7 @@ PICTURES = {
     "growth.png": growth_tables.draw,
     "cogs_scalings.png": partial(_analysis, "double_descent", COGS),
     "cogs_loss_accuracy.png": partial(_analysis, "loss_accuracy", COGS),
+    "scan_convergence.png": partial(_analysis, "convergence", SCAN, split="validation"),
     "t5_biases.png": partial(plot_biases, "scan_sag_t5_quick_simple"),
     "depth_perplexity.png": partial(_analysis, "perplexity_depth", PRETRAINED),
     "depth_cases.png": partial(_analysis, "lexical_structural", FINE_TUNED),

@@ -13,8 +13,9 @@ from pictures import CLUTRR, MAIN_JOB, SLOG, by_length, printed
 from hf_sysgen.data.slog.files import CASES as SLOG_CASES
 from hf_sysgen.reports.comparison import CHOSEN, NO_NUMBER, REACHED, SMALLER, Comparison, TableReport
 from hf_sysgen.reports.matching import Measurement
-from hf_sysgen.reports.papers import PRECISION, papers
+from hf_sysgen.reports.papers import papers
 from hf_sysgen.reports.report import HEADER, SUMMARY, markdown_report, remarks, rows_of, rule, summary_rows
+from hf_sysgen.results.cells import PRECISION
 from hf_sysgen.results.record import Record
 from hf_sysgen.tables import markdown
 

@@ -32,10 +32,13 @@ from hf_sysgen.analysis.plotting import (
     Panel,
     check_picture,
 )
+from hf_sysgen.cli.analyse import ANALYSES
 from hf_sysgen.cli.main import app
 from hf_sysgen.errors import UserError
 from hf_sysgen.results.evaluations import Evaluation, read_evaluations, write_evaluation
 from hf_sysgen.results.record import LogEntry, Record, write_record
+
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 def made(file: str = "cell", seed: int = 0, recipe: dict | None = None, splits: dict | None = None, **curves: list):
@@ -148,6 +151,12 @@ def test_steps_to_a_share_of_the_best():
     assert devil.steps_to_share(every(100, 0.0, 0.0)) is None
 
 
+def speedup(records: list[Record], **options: Any) -> float:
+    """Of the relative Transformer, in the only comparison."""
+    (models,) = devil.convergence(records, **options).values()
+    return devil.speedups(models)["relative_transformer"]
+
+
 def test_convergence_takes_the_best_scaling_and_the_median_run():
     def run(model, name, seed, *accuracy):
         return made(name, seed, {"type": model}, test_accuracy=every(100, *accuracy))
@@ -157,9 +166,7 @@ def test_convergence_takes_the_best_scaling_and_the_median_run():
     absolute += [run("sysgen_transformer", "fast", seed, *([0.0] * seed), 0.0, 1.0) for seed in (0, 2)]
     relative = [run("relative_transformer", "relative", 0, 0.5, 1.0)]
     # 0.8 is at 160 steps; the absolute ones': median of 180 and 380, or 380
-    assert devil.convergence([*absolute, *relative]) == {
-        "cogs current": {"relative_transformer": pytest.approx(280 / 160)}
-    }
+    assert speedup([*absolute, *relative]) == pytest.approx(280 / 160)
     with pytest.raises(UserError, match="absolute"):
         devil.convergence(relative)
 
@@ -173,9 +180,33 @@ def test_convergence_of_three_runs_is_their_median_or_as_worded_their_mean():
     absolute = [run("sysgen_transformer", seed, before) for seed, before in enumerate((0, 1, 6))]
     steps = [100.0, 180.0, 680.0]
     relative = [run("relative_transformer", 0, 1)]
-    assert devil.convergence([*absolute, *relative])["cogs current"]["relative_transformer"] == pytest.approx(1.0)
-    worded = devil.convergence([*absolute, *relative], as_worded=True)["cogs current"]["relative_transformer"]
-    assert worded == pytest.approx(statistics.fmean(steps) / 180)
+    assert speedup([*absolute, *relative]) == pytest.approx(1.0)
+    assert speedup([*absolute, *relative], as_worded=True) == pytest.approx(statistics.fmean(steps) / 180)
+
+
+def test_convergence_compares_runs_of_one_length_and_any_precision(tmp_path):
+    def run(model, length, seed, *accuracy, **more):
+        recipe = {"type": model, "training.max_steps": length, **more}
+        return made(model, seed, recipe, validation_accuracy=every(100, *accuracy))
+
+    absolute, relative = devil.PAIRS[1]
+    records = [
+        run(absolute, 400, 0, 0.0, 0.0, 0.0, 1.0),
+        run(relative, 400, 0, 0.0, 1.0),
+        run(relative, 400, 1, 0.0, 0.0, 1.0, **{"training.bf16": True}),
+        # without the same model at its length, and without a pair at all
+        run(devil.PAIRS[0][1], 400, 0, 1.0),
+        run(relative, 900, 0, 1.0),
+    ]
+    runs = keep(tmp_path / "runs", *records, run("lstm_seq2seq", 400, 0, 1.0))
+    done = invoke("convergence", runs, "--split", "validation", "-o", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    _, *rows = csv.reader((tmp_path / "out" / "convergence.csv").read_text().splitlines())
+    assert {tuple(row[1:4]): [float(cell or "nan") for cell in row[4:]] for row in rows} == {
+        ("400", devil.PAIRS[0][1], "1"): [100, pytest.approx(math.nan, nan_ok=True)],
+        ("400", absolute, "1"): [380, pytest.approx(math.nan, nan_ok=True)],
+        ("400", relative, "2"): [pytest.approx(230), pytest.approx(380 / 230)],
+    }
 
 
 def test_convergence_leaves_upscaled_embeddings_out_on_pcfg_as_the_authors():
@@ -189,10 +220,8 @@ def test_convergence_leaves_upscaled_embeddings_out_on_pcfg_as_the_authors():
             run(benchmark, "sysgen_transformer", "ped", 2),
             run(benchmark, "relative_transformer", "none", 3),
         ]
-        (ratios,) = devil.convergence(runs).values()
-        assert ratios["relative_transformer"] == pytest.approx(steps / 380)
-        (ratios,) = devil.convergence(runs, as_worded=True).values()
-        assert ratios["relative_transformer"] == pytest.approx(180 / 380)
+        assert speedup(runs) == pytest.approx(steps / 380)
+        assert speedup(runs, as_worded=True) == pytest.approx(180 / 380)
 
 
 def test_table_8_takes_the_scaling_that_generalizes_best():
@@ -250,8 +279,13 @@ def test_accuracies_by_the_entropy_of_roles():
              {"test": accuracy})
         for scheme, seed, accuracy in (("scan_prim", 0, 0.9), ("scan_prim", 1, 0.7), ("scan_prim_dir_num", 0, 0.2))
     ]  # fmt: skip
+    # other examples, so the same roles have another entropy
+    fields = {"benchmark": "scan", "config": "simple_chakravarthy2022", "data.role_scheme": "scan_prim"}
+    runs.append(made("other", 0, fields, {"test": 1.0}))
     found = analyse.role_entropy([(Path(), run) for run in runs])
-    (abstract, low, *rest), (scheme, entropy, *main) = found.rows
+    (_, abstract, low, *rest), (_, scheme, entropy, *main), (name, same, high, *_) = found.rows
+    assert (name, same) == ("other", scheme)
+    assert high > entropy
     assert (abstract, scheme) == ("scan_prim_dir_num", "scan_prim")
     assert round(entropy, 3) == 3.127
     assert low < entropy
@@ -673,6 +707,9 @@ def test_what_cannot_be_written_is_told_before_the_work(tmp_path):
 
 def test_commands_say_in_a_line_what_is_missing(tmp_path):
     runs = keep(tmp_path / "runs", made(splits={"test": 0.5}))
+    (runs / "0" / "empty").mkdir()
+    unreadable = tmp_path / "cell-seed0.json"
+    unreadable.write_text("{")
     pretrained = keep(tmp_path / "pretrained", sized(2, validation_perplexity=every(10, 40, 20)))
     tuned = keep(tmp_path / "tuned", tuned_from(str(pretrained / "0" / "model")))
     elsewhere = keep(tmp_path / "elsewhere", tuned_from("m").model_copy(update={"splits": {}}))
@@ -680,7 +717,9 @@ def test_commands_say_in_a_line_what_is_missing(tmp_path):
         tmp_path / "untested", tuned_from(str(pretrained / "0" / "model")).model_copy(update={"splits": {}})
     )
     for words, named in (
-        (("early-stopping", tmp_path / "none"), "results.json"),
+        (("early-stopping", tmp_path / "none"), str(tmp_path / "none")),
+        (("early-stopping", runs / "0" / "empty"), "results.json"),
+        (("early-stopping", unreadable), str(unreadable)),
         (("early-stopping", runs), "accuracy of test"),
         (("good-bad-loss", runs), "evaluation.save_example_losses"),
         (("convergence", runs), "accuracy of test"),
@@ -693,3 +732,57 @@ def test_commands_say_in_a_line_what_is_missing(tmp_path):
     ):
         done = invoke(*words, "-o", tmp_path / "out")
         assert (done.exit_code, named in done.stderr, len(done.stderr.splitlines())) == (2, True, 1), done.output
+
+
+def test_kept_records_are_runs_too(tmp_path):
+    folder = keep(tmp_path / "runs", made(splits={"test": 0.5}))
+    run = made("cell", 1, splits={"test": 0.75})
+    kept = run.kept_at(tmp_path / "results")
+    write_record(kept, run)
+    for paths in ([folder, tmp_path / "results"], [folder / "0", kept], [folder / "0" / "results.json", kept]):
+        assert [(path, record.seed) for path, record in read_runs(paths)] == [(folder / "0", 0), (kept, 1)]
+
+
+def test_a_run_and_its_kept_record_are_one_run(tmp_path):
+    run = made(recipe={"output_dir": "elsewhere"}, splits={"test": 0.5})
+    folder = keep(tmp_path / "runs", run) / "0"
+    kept = run.kept_at(tmp_path / "results")
+    write_record(kept, run.without_local_paths())
+    for paths in ([folder, kept], [kept, folder], [tmp_path]):
+        assert [path for path, _ in read_runs(paths)] == [folder]
+
+
+def test_runs_without_what_an_analysis_takes_are_counted(tmp_path):
+    curves = {"test_accuracy": every(500, 0.25, 0.5), "test_loss": every(500, 2.0, 1.0)}
+    curves |= {"validation_accuracy": every(500, 0.5, 1.0), "validation_loss": every(500, 1.0, 0.5)}
+    stories = {"test": {"accuracy": 0.5, "by_category": {"k=2": [1, 0.5]}}, "validation": 1.0}
+    runs = keep(tmp_path / "runs", made(splits=stories, **curves), made("bare", 3, splits={"validation": 0.5}))
+    for name, option in (
+        ("early-stopping", ()), ("loss-accuracy", ("--loss-split", "test")), ("double-descent", ()), ("relations", ()),
+    ):  # fmt: skip
+        done = invoke(name, runs, *option, "-o", tmp_path / "out")
+        assert done.exit_code == 0, done.output
+        assert "1 of 2" in done.stderr
+        assert "bare seed 3" in done.stderr
+
+
+def test_every_analysis_of_kept_records(tmp_path, monkeypatch):
+    """Those of checkpoints and of single examples say in a line that a kept record has none."""
+    monkeypatch.chdir(tmp_path)
+    scan = RESULTS / "csordas2021" / "scan_length26_quick_universal-seed0.json"
+    tuned = RESULTS / "petty2023" / "cogs_vf_quick-seed0.json"
+    of = {"relations": RESULTS / "bergen2021", "role-entropy": RESULTS / "chakravarthy2022"}
+    of |= dict.fromkeys(("early-stopping", "loss-accuracy", "double-descent", "good-bad-loss"), scan)
+    of |= dict.fromkeys(("convergence", "iid-table"), scan.parent)
+    of |= {"perplexity-depth": RESULTS / "petty2023", "matched-perplexity": RESULTS / "petty2023"}
+    of |= dict.fromkeys(("generalization-depth", "lexical-structural", "equal-loss", "ranks"), tuned)
+    # no kept model has two sizes of batches
+    assert {*of} == {*ANALYSES} - {"batch-table"}
+    refused = set()
+    for name, path in of.items():
+        done = invoke(name, path)
+        if done.exit_code:
+            refused.add(name)
+            assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1), done.output
+            assert done.stderr.startswith(f"error: {path}")
+    assert refused == {"good-bad-loss", "matched-perplexity", "ranks"}

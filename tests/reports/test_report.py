@@ -8,6 +8,7 @@ import os
 import re
 import statistics
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -24,11 +25,12 @@ from hf_sysgen.errors import UserError
 from hf_sysgen.reports import comparison as reproduction
 from hf_sysgen.reports.comparison import compare, compare_with_papers, difference_interval, summarize
 from hf_sysgen.reports.curves import Curve, Point, draw_comparison, draw_curves
-from hf_sysgen.reports.matching import Collection, Measurement, collect, runs_without_cell
+from hf_sysgen.reports.matching import Measurement, runs_without_cell
 from hf_sysgen.reports.papers import Cell, Run, Table, find_tables, full_budget_recipe, papers
 from hf_sysgen.reports.report import markdown_report, measured_cells, number, rule, terminal_report
 from hf_sysgen.reports.write import write_report
 from hf_sysgen.results.cells import labels
+from hf_sysgen.results.reading import Collection, collect
 from hf_sysgen.results.record import Record, write_record
 
 ROOT = Path(__file__).parent.parent.parent
@@ -365,6 +367,36 @@ def test_verdicts(printed, ours, verdict):
     assert compare(cell, table, [ours]).verdict == verdict
 
 
+def test_other_data_and_other_models_reach_nothing():
+    table, cell = table_and_cell("0.81 ± 0.01")
+    reached = measurement(0.95, 0.93, 0.94, budget=0.5)
+    assert compare(cell, table, [replace(reached, other_data=True)]).verdict == reproduction.OTHER_TASK
+    assert compare(replace(cell, other_model=True), table, [reached]).verdict == reproduction.OTHER_TASK
+    smaller = {"training.max_steps": 1150}
+    records = [
+        made("scan_jump_transformer", 0, 0.001, {**smaller, "data.config": "addprim_jump"}),
+        made("scan_jump_transformer_quick", 0, 0.001),
+    ]
+    # an override with another set is a cell of its own, a quick recipe with another set is marked
+    assert runs_without_cell(records) == [[records[0]]]
+    one = found("chakravarthy2022-table1", "Transformer", "Add jump", records)
+    assert [ours.other_data for ours in one.ours if not ours.chosen] == [True]
+    assert one.verdict == reproduction.OTHER_TASK
+    reference = made("scan_length26_transformer", 0, 0.25, smaller, test={"accuracy_oracle": 0.99})
+    assert found("csordas2021-table1", "Reference, +EOS+Oracle", "26", [reference]).verdict == reproduction.OTHER_TASK
+
+
+def test_an_override_with_the_paper_s_value_is_no_difference():
+    name = "scan_jump_transformer_quick"
+    theirs = shipped("scan_jump_transformer").data.config
+    assert shipped(name).data.config != theirs
+    record = made(name, 0, 0.001, {"data.config": theirs})
+    assert runs_without_cell([record]) == []
+    one = found("chakravarthy2022-table1", "Transformer", "Add jump", [record])
+    assert not one.ours[0].other_data
+    assert one.verdict == reproduction.REACHED
+
+
 def test_an_interval_without_0_differs_although_part_of_it_is_within_the_margin():
     table, cell = table_and_cell("0.810 ± 0.001")
     ours = measurement(0.828, 0.83, 0.832)
@@ -389,7 +421,7 @@ def test_of_perplexities_less_is_reached_from_below():
 
 
 def test_precision_is_marked_and_makes_no_other_cell():
-    """Runs in both precisions are one measurement; of a seed in both the paper's precision counts."""
+    """Runs in both precisions are one measurement; of a seed in both the precision of most counts, then the paper's."""
     cell = "bergen2021-table5", "k=2,3,4, Base", "test k=10"
     half = {"training.bf16": True}
     records = [
@@ -399,8 +431,13 @@ def test_precision_is_marked_and_makes_no_other_cell():
     ]
     assert runs_without_cell(records) == []
     (one,) = found(*cell, records).ours
-    assert (one.seeds, one.values, one.changes) == ((0, 1), (75.0, 50.0), ())
-    assert one.precision.startswith("1 of 2 runs in bfloat16")
+    assert (one.seeds, one.values, one.changes) == ((0, 1), (25.0, 50.0), ())
+    assert one.precision.startswith("bfloat16")
+    (even,) = found(*cell, records[:2]).ours
+    assert (even.values, even.precision) == ((75.0,), "")
+    other = made("clutrr_edge_234", 2, 0.5, test={"by_category": {"k=10": [5, 0.5]}})
+    (mixed,) = found(*cell, [*records[2:], other]).ours
+    assert mixed.precision.startswith("1 of 2 runs in bfloat16")
     (alone,) = found(*cell, records[1:2]).ours
     assert alone.precision == ""
     # the paper's is mixed precision, of another kind
@@ -421,6 +458,9 @@ def test_the_authors_choice_on_the_test_set_has_a_row_of_its_own():
     assert (one.verdict, one.ours[1].verdict) == (one.ours[0].verdict, reproduction.CHOSEN)
     sampled = made(name, 0, 0.05, recipe_values={"evaluation.examples": 1000})
     assert [one.chosen for one in found(*cell, [sampled]).ours] == [False]
+    # of one evaluation nothing is chosen
+    once = record.model_copy(update={"history": []})
+    assert [one.chosen for one in found(*cell, [once]).ours] == [False]
 
 
 def test_the_other_embedding_scaling_stands_beside_the_cell_and_the_better_is_chosen():
@@ -623,6 +663,11 @@ def test_folders_within_one_another_and_kept_records(tmp_path):
     (tmp_path / "0" / "model" / "config.json").write_text("{}")
     result = collect([tmp_path, tmp_path / "0", tmp_path])
     assert ([record.seed for _, record in result.records], result.skipped) == ([1, 0], ())
+    # single files, of which the folder has one too
+    copy = tmp_path / "copy.json"
+    write_record(copy, one)
+    result = collect([one.kept_at(tmp_path), copy, tmp_path])
+    assert [path for path, _ in result.records] == [one.kept_at(tmp_path), copy, tmp_path / "0" / "results.json"]
 
 
 def test_numbers_that_a_record_lacks_leave_the_cell_unmeasured():

@@ -300,8 +300,8 @@ def spoilt_record(rng: random.Random, path: Path) -> None:
 
 def records(rng: random.Random, folder: Path) -> None:
     """A bad record beside a good one. The report still has the good one."""
-    from hf_sysgen.reports.matching import collect
     from hf_sysgen.reports.write import write_report
+    from hf_sysgen.results.reading import collect
 
     good = folder / "runs" / "good" / "results.json"
     good.parent.mkdir(parents=True)

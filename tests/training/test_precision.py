@@ -17,7 +17,7 @@ import hf_sysgen.training.run as run
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.io import load_recipe, read_recipe
 from hf_sysgen.config.sweep import load_sweep
-from hf_sysgen.reports.papers import PRECISION
+from hf_sysgen.results.cells import PRECISION
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.training.launch.states import state_of
 from hf_sysgen.training.run import finished_results, run_recipe

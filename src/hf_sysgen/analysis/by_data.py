@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Sequence
+from functools import cache
 
-from hf_sysgen.analysis.csordas2021 import Curve, accuracies, spread
+from hf_sysgen.analysis.csordas2021 import Curve
 from hf_sysgen.data.registry import load_benchmark
 from hf_sysgen.data.text.roles import role_scheme
 from hf_sysgen.errors import UserError
@@ -32,28 +31,26 @@ def accuracies_by_relations(record: Record) -> Curve:
     return sorted(found)
 
 
-def accuracies_by_roles(records: Sequence[Record]) -> dict[str, tuple[float, float, float, int]]:
-    """
-    Chakravarthy et al. 2022, Figure 3, by the entropy of the roles.
+def scheme_of(record: Record) -> str:
+    """The scheme of roles of a run. Raises UserError: it has none."""
+    if record.recipe.data.role_scheme is None:
+        raise UserError(f"{record.title}: has no roles; give runs with data.role_scheme")
+    return record.recipe.data.role_scheme
 
-    Returns:
-        scheme of roles -> entropy of the roles of the words of test in bits, mean and standard deviation of the
-        accuracy on test (0 of one run), number of runs.
+
+def entropy_of_roles(record: Record) -> float:
+    """
+    Chakravarthy et al. 2022, Figure 3: entropy of the roles of the words of test, in bits.
 
     Raises:
-        UserError: a run has no roles.
+        UserError: see `scheme_of`.
         DataError: see `load_benchmark` and `role_scheme`.
     """
-    runs: dict[str, list[Record]] = {}
-    for record in records:
-        if record.recipe.data.role_scheme is None:
-            raise UserError(f"{record.title}: has no roles; give runs with data.role_scheme")
-        runs.setdefault(record.recipe.data.role_scheme, []).append(record)
-    found = {}
-    for scheme, ones in runs.items():
-        data = ones[0].recipe.data
-        splits = load_benchmark(data.benchmark, data.config, data_dir=data.data_dir)
-        entropy = role_scheme(scheme, splits).entropy(splits["test"]["input"])
-        values = accuracies(ones, "test")
-        found[scheme] = (entropy, statistics.fmean(values), spread(values), len(ones))
-    return dict(sorted(found.items(), key=lambda item: item[1]))
+    data = record.recipe.data
+    return _entropy(scheme_of(record), data.benchmark, data.config, data.data_dir)
+
+
+@cache
+def _entropy(scheme: str, benchmark: str, config: str | None, data_dir: str | None) -> float:
+    splits = load_benchmark(benchmark, config, data_dir=data_dir)
+    return role_scheme(scheme, splits).entropy(splits["test"]["input"])

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 import shlex
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hf_sysgen.analysis import csordas2021, petty2023
-from hf_sysgen.analysis.by_data import accuracies_by_relations, accuracies_by_roles
-from hf_sysgen.analysis.csordas2021 import benchmark_of, curve, mean_curve
-from hf_sysgen.analysis.finding import Finding
+from hf_sysgen.analysis.by_data import accuracies_by_relations, entropy_of_roles, scheme_of
+from hf_sysgen.analysis.csordas2021 import accuracies, benchmark_of, curve, mean_curve
+from hf_sysgen.analysis.finding import Finding, folder_of
 from hf_sysgen.analysis.plotting import (
     LAYERS,
+    Bars,
     Cloud,
     Histogram,
     Line,
     Panel,
-    draw_bars,
     draw_clouds,
     draw_panels,
     draw_with_histograms,
@@ -31,11 +32,31 @@ from hf_sysgen.results.record import MODEL, Record
 STEP = "training step"
 
 
+# see `read_runs`
 Runs = list[tuple[Path, Record]]
 
 
 def _records(runs: Runs) -> list[Record]:
     return [record for _, record in runs]
+
+
+def _having(runs: Runs, what: Callable[[Record], object]) -> tuple[list[Record], list[str]]:
+    """
+    The records that have what the analysis needs, and a line on the others.
+
+    Raises:
+        UserError: none has it; the error of the first.
+    """
+    having, errors = [], []
+    for record in _records(runs):
+        try:
+            what(record)
+            having.append(record)
+        except UserError as error:
+            errors.append(error)
+    if not having:
+        raise errors[0]
+    return having, [f"left out {len(errors)} of {len(runs)} runs, the first is {errors[0]}"] if errors else []
 
 
 def early_stopping(runs: Runs, patience: int = 2500, as_worded: bool = False, split: str = "test") -> Finding:
@@ -46,7 +67,8 @@ def early_stopping(runs: Runs, patience: int = 2500, as_worded: bool = False, sp
         patience: steps without a better loss on validation.
         as_worded: as the paper words it, where its code differs.
     """
-    cells = by_cell(_records(runs))
+    records, notes = _having(runs, lambda one: (curve(one, split, "accuracy"), curve(one, "validation", "loss")))
+    cells = by_cell(records)
     stoppings = [
         (name, csordas2021.early_stopping(records, patience, as_worded, split))
         for name, records in zip(labels(cells), cells, strict=True)
@@ -57,11 +79,11 @@ def early_stopping(runs: Runs, patience: int = 2500, as_worded: bool = False, sp
     panel = Panel("dashed: where early stopping would have stopped", STEP, f"accuracy on {split}", lines, rules,
                   ends=(-0.03, 1.03))  # fmt: skip
     header = ("cell", "stopping step (median)", "accuracy there", "final accuracy")
-    return Finding("early-stopping", header, rows, lambda: draw_panels([panel]))
+    return Finding("early-stopping", header, rows, lambda: draw_panels([panel]), notes=notes)
 
 
-def _banded(label: str, points: Sequence[tuple[int, float, float]]) -> Line:
-    return Line(label, [(step, mean) for step, mean, _ in points], [spread for *_, spread in points])
+def _banded(label: str, points: Sequence[tuple[int, float, float]], dashed: bool = False) -> Line:
+    return Line(label, [(step, mean) for step, mean, _ in points], [spread for *_, spread in points], dashed)
 
 
 def loss_accuracy(
@@ -83,6 +105,10 @@ def loss_accuracy(
     else:
         one, other = str(loss_split), str(accuracy_split)
         pairs = [(other if loss_split is None else one, one if accuracy_split is None else other)]
+    records, notes = _having(
+        runs,
+        lambda record: [(curve(record, loss, "loss"), curve(record, accuracy, "accuracy")) for loss, accuracy in pairs],
+    )
     clouds, rows = [], []
     for loss, accuracy in pairs:
         points = csordas2021.loss_against_accuracy(records, loss, accuracy, first_step)
@@ -91,13 +117,14 @@ def loss_accuracy(
                             points))  # fmt: skip
         rows += [(loss, accuracy, step, x, y) for x, y, step in points]
     header = ("loss on", "accuracy on", "step", "loss", "accuracy")
-    return Finding("loss-accuracy", header, rows, lambda: draw_clouds(clouds, STEP))
+    return Finding("loss-accuracy", header, rows, lambda: draw_clouds(clouds, STEP), notes=notes)
 
 
 def double_descent(runs: Runs, split: str = "test") -> Finding:
     """Csordas et al. 2021, Figure 3."""
     panels, rows = [], []
-    cells = by_cell(_records(runs))
+    records, notes = _having(runs, lambda record: (curve(record, split, "accuracy"), curve(record, split, "loss")))
+    cells = by_cell(records)
     for metric, y in (("accuracy", "accuracy"), ("loss", "loss (nats per token)")):
         lines = []
         for name, records in zip(labels(cells), cells, strict=True):
@@ -106,13 +133,13 @@ def double_descent(runs: Runs, split: str = "test") -> Finding:
             rows += [(name, metric, *point, len(records)) for point in points]
         panels.append(Panel(f"{metric} on {split}", STEP, y, lines))
     header = ("cell", "metric", "step", "mean", "standard deviation", "runs")
-    return Finding("double-descent", header, rows, lambda: draw_panels(panels))
+    return Finding("double-descent", header, rows, lambda: draw_panels(panels), notes=notes)
 
 
 def good_bad_loss(runs: Runs, split: str = "test") -> Finding:
     """Csordas et al. 2021, Figure 5, for the first run, trained with evaluation.save_example_losses=true."""
-    folder, record = runs[0]
-    found = csordas2021.decompose(read_evaluations(folder, split))
+    run, record = runs[0]
+    found = csordas2021.decompose(read_evaluations(folder_of(run, "losses of single examples"), split))
     rows = list(zip(found.steps, found.good, found.bad, found.all, strict=True))
     named = (("good", found.good), ("bad", found.bad), ("all", found.all))
     lines = [
@@ -132,18 +159,32 @@ def good_bad_loss(runs: Runs, split: str = "test") -> Finding:
     return Finding("good-bad-loss", header, rows, lambda: draw_with_histograms(panel, histograms, title))
 
 
-def convergence(runs: Runs, share: float = 0.8, as_worded: bool = False) -> Finding:
+def convergence(runs: Runs, share: float = 0.8, as_worded: bool = False, split: str = "test") -> Finding:
     """
-    Csordas et al. 2021, Figure 6.
+    Csordas et al. 2021, Figure 6, beside the accuracies that it is made of.
 
     Args:
         share: of the accuracy that is to be reached.
         as_worded: as the paper words it, where its code differs.
     """
-    ratios = csordas2021.convergence(_records(runs), share, as_worded)
-    rows = [(benchmark, model, ratio) for benchmark, models in ratios.items() for model, ratio in models.items()]
-    y = "steps: absolute / relative positions"
-    return Finding("convergence", ("benchmark", "model", "ratio"), rows, lambda: draw_bars(ratios, y, rule=1.0))
+    records, notes = _having(runs, lambda record: curve(record, split, "accuracy"))
+    rows, panels, ratios = [], [], {}
+    x = f"{STEP} (vertical line: {100 * share:g} % of the {'last' if as_worded else 'best'})"
+    for (benchmark, updates), models in csordas2021.convergence(records, share, as_worded, split).items():
+        name = f"{benchmark}\n{updates:,} updates"
+        ratios[name] = csordas2021.speedups(models)
+        lines, rules = [], []
+        for absolute, relative in csordas2021.PAIRS:
+            for model in (relative, absolute):
+                if one := models.get(model):
+                    rows.append((benchmark, updates, model, one.runs, one.steps, ratios[name].get(model)))
+                    lines.append(_banded(relative, one.accuracies, dashed=model == absolute))
+                    rules.append((one.steps, relative))
+        title = f"{name} (dashed: absolute positions)"
+        panels.append(Panel(title, x, f"accuracy on {split}", lines, rules, ends=(-0.03, 1.03)))
+    bars = Bars("steps: absolute / relative", ratios, rule=1.0)
+    header = ("benchmark", "updates", "model", "runs", f"steps to {share:g}", "absolute / relative")
+    return Finding("convergence", header, rows, lambda: draw_panels(panels, bars=bars), notes=notes)
 
 
 def iid_table(runs: Runs) -> Finding:
@@ -160,13 +201,14 @@ def iid_table(runs: Runs) -> Finding:
 
 def batch_table(runs: Runs) -> Finding:
     """Csordas et al. 2021, Table 9."""
+    records, notes = _having(runs, lambda record: accuracies([record], "test"))
     rows = []
-    for benchmark, models in csordas2021.batch_table(_records(runs)):
+    for benchmark, models in csordas2021.batch_table(records):
         for model, row in models.items():
             big, small = (f"{mean:.2f} ± {spread:.2f}" for _, mean, spread in (row.big, row.small))
             rows.append((benchmark, model, row.big[0], big, row.small[0], small, f"{row.ratio:.2f}"))
     header = ("benchmark", "model", "big batch", "accuracy", "small batch", "accuracy", "ratio")
-    return Finding("batch-table", header, rows)
+    return Finding("batch-table", header, rows, notes=notes)
 
 
 def relations(runs: Runs) -> Finding:
@@ -174,27 +216,37 @@ def relations(runs: Runs) -> Finding:
     Bergen et al. 2021, Figure 3: accuracy on the test stories of CLUTRR by their number of relations. Raises UserError:
     a run has no test stories by their number of relations.
     """
+    having, notes = _having(runs, accuracies_by_relations)
     rows, lines = [], []
-    cells = by_cell(_records(runs))
+    cells = by_cell(having)
     for name, records in zip(labels(cells), cells, strict=True):
         points = mean_curve([accuracies_by_relations(record) for record in records])
         rows += [(name, *point, len(records)) for point in points]
         lines.append(_banded(name, points))
-    panel = Panel("mean, and standard deviation over seeds", "relations in a test story, k", "accuracy on test", lines)
-    return Finding("relations", ("cell", "k", "accuracy", "sd", "runs"), rows, lambda: draw_panels([panel]))
+    panel = Panel("mean, and standard deviation over seeds", "relations in a test story, k", "accuracy on test", lines,
+                  ends=(-0.03, 1.03))  # fmt: skip
+    header = ("cell", "k", "accuracy", "sd", "runs")
+    return Finding("relations", header, rows, lambda: draw_panels([panel]), notes=notes)
 
 
 def role_entropy(runs: Runs) -> Finding:
     """
-    Chakravarthy et al. 2022, Figure 3: accuracy on test against the entropy of the roles there. Runs of one scheme are
-    taken as one, whatever else differs. Raises UserError, DataError: a run has no roles, or its data is missing.
+    Chakravarthy et al. 2022, Figure 3: accuracy on test against the entropy of the roles there. Raises UserError,
+    DataError: no run has roles, or its data is missing.
     """
-    points = accuracies_by_roles(_records(runs))
-    rows = [(scheme, *point) for scheme, point in points.items()]
-    lines = [Line(scheme, [(entropy, mean)]) for scheme, (entropy, mean, *_) in points.items()]
+    having, notes = _having(runs, lambda record: (scheme_of(record), accuracies([record], "test")))
+    cells = by_cell(having)
+    rows: list[tuple[str, str, float, float, float, int]] = []
+    for name, records in zip(labels(cells), cells, strict=True):
+        values = accuracies(records, "test")
+        scheme, entropy = scheme_of(records[0]), entropy_of_roles(records[0])
+        rows.append((name, scheme, entropy, statistics.fmean(values), csordas2021.spread(values), len(values)))
+    rows.sort(key=lambda row: row[2:4])
+    lines = [Line(name, [(entropy, mean)]) for name, _, entropy, mean, *_ in rows]
     panel = Panel("roles from the most to the least abstract", "entropy of the roles of test (bits)",
-                  "accuracy on test", lines)  # fmt: skip
-    return Finding("role-entropy", ("roles", "entropy", "accuracy", "sd", "runs"), rows, lambda: draw_panels([panel]))
+                  "accuracy on test", lines, ends=(-0.03, 1.03))  # fmt: skip
+    header = ("cell", "roles", "entropy", "accuracy", "sd", "runs")
+    return Finding("role-entropy", header, rows, lambda: draw_panels([panel]), notes=notes)
 
 
 def perplexity_depth(runs: Runs) -> Finding:
@@ -305,12 +357,12 @@ def matched_perplexity(runs: Runs, recipe: str = "recipes/petty2023/cogs.yaml") 
     Args:
         recipe: of the fine-tuning.
     """
-    pretraining = [(folder, one) for folder, one in runs if one.recipe.model.pretrained is None]
+    pretraining = [(run, one) for run, one in runs if one.recipe.model.pretrained is None]
     tuned = [one for _, one in runs if one.recipe.model.pretrained is not None]
     if not pretraining:
         raise UserError("no pretraining run among these: all have model.pretrained; give the pretraining runs too")
     by_class = petty2023.classes(_records(pretraining))
-    folders = {id(record): folder for folder, record in pretraining}
+    folders = {id(record): folder_of(run, "checkpoints to fine-tune") for run, record in pretraining}
     by_checkpoint: dict[Path, dict[str, list[Record]]] = {}
     for record in tuned:
         petty2023.on_test(record)
@@ -368,7 +420,7 @@ def _layers(depth: int) -> str:
 
 def ranks(runs: Runs) -> Finding:
     """Petty et al. 2023, Figures 9 and 10, from the checkpoints of the runs."""
-    folders = {id(record): folder for folder, record in runs}
+    folders = {id(record): folder_of(run, "checkpoint") for run, record in runs}
     rows, panels = [], []
     effective: dict[str, list[Line]] = {}
     for name, records in petty2023.classes(_records(runs)).items():

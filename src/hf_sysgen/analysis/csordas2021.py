@@ -9,11 +9,11 @@ from __future__ import annotations
 import bisect
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hf_sysgen.errors import UserError
-from hf_sysgen.results.cells import by_cell
+from hf_sysgen.results.cells import PRECISION, by_cell
 from hf_sysgen.results.evaluations import Evaluation
 from hf_sysgen.results.record import Record
 
@@ -209,7 +209,7 @@ def steps_to_share(accuracies: Curve, share: float = 0.8, as_worded: bool = Fals
     code interpolates there with the last evaluation, which makes no sense.
 
     Args:
-        accuracies: accuracies on the generalization split.
+        accuracies: accuracies on a split.
         as_worded: `share` of the final accuracy.
 
     Returns:
@@ -228,43 +228,67 @@ def steps_to_share(accuracies: Curve, share: float = 0.8, as_worded: bool = Fals
     return None
 
 
-def convergence(records: Sequence[Record], share: float = 0.8, as_worded: bool = False) -> dict[str, dict[str, float]]:
+@dataclass(frozen=True)
+class Converged:
     """
-    Figure 6: steps of a model with absolute positions, divided by those of the model with relative positions
-    (plot_relatrafo_convergece.py:56-67,80-83). Steps are the median over the runs of a cell (`as_worded`: the mean),
-    and the minimum over a model's cells, which differ in embedding scaling. PCFG SET is without token embedding
-    upscaling, which the authors leave out there (`as_worded`: with it).
+    A model in Figure 6.
+
+    Attributes:
+        accuracies: [`mean_curve`] of its runs.
+        steps: number of updates that they need for the share.
+        runs: number of runs.
+    """
+
+    accuracies: list[tuple[int, float, float]]
+    steps: float
+    runs: int
+
+
+def convergence(
+    records: Sequence[Record], share: float = 0.8, as_worded: bool = False, split: str = "test"
+) -> dict[tuple[str, int], dict[str, Converged]]:
+    """
+    Figure 6: how many updates models with absolute and with relative positions need
+    (plot_relatrafo_convergece.py:56-67,80-83). Steps are the median over the runs of a cell, in any precision
+    (`as_worded`: the mean), and the minimum over a model's cells, which differ in embedding scaling. PCFG SET is
+    without token embedding upscaling, which the authors leave out there (`as_worded`: with it). Only runs of one
+    length are compared, as the learning rate may depend on it.
 
     Returns:
-        benchmark and config -> relative model -> ratio, for pairs in which both models have runs.
+        (benchmark and config, `training.max_steps`) -> model -> its steps, where both models of a pair have runs.
 
     Raises:
         UserError: there is no such pair, or see `curve`.
     """
-    needed: dict[tuple[str, str], float] = {}
-    for runs in by_cell(records):
+    found: dict[tuple[str, int], dict[str, Converged]] = {}
+    for runs in by_cell((one for one in records if one.recipe.model.type in MODELS), PRECISION):
         recipe = runs[0].recipe
         upscaled = recipe.model.fields.get("embedding_scaling") == "teu"
         if recipe.data.benchmark == "pcfg_set" and upscaled and not as_worded:
             continue
-        steps = [steps_to_share(curve(record, "test", "accuracy"), share, as_worded) for record in runs]
-        reached = [step for step in steps if step is not None]
+        curves = [curve(record, split, "accuracy") for record in runs]
+        reached = [step for one in curves if (step := steps_to_share(one, share, as_worded)) is not None]
         if reached:
-            key = (benchmark_of(runs[0]), runs[0].recipe.model.type)
-            value = statistics.fmean(reached) if as_worded else statistics.median(reached)
-            needed[key] = min(value, needed.get(key, math.inf))
-    ratios: dict[str, dict[str, float]] = {}
-    for benchmark in dict.fromkeys(key[0] for key in needed):
-        for absolute, relative in PAIRS:
-            if (benchmark, absolute) in needed and (benchmark, relative) in needed:
-                ratio = needed[benchmark, absolute] / needed[benchmark, relative]
-                ratios.setdefault(benchmark, {})[relative] = ratio
-    if not ratios:
+            steps = statistics.fmean(reached) if as_worded else statistics.median(reached)
+            models = found.setdefault((benchmark_of(runs[0]), recipe.training.max_steps), {})
+            if recipe.model.type not in models or steps < models[recipe.model.type].steps:
+                models[recipe.model.type] = Converged(mean_curve(curves), steps, len(runs))
+    paired = {key: models for key, models in found.items() if speedups(models)}
+    if not paired:
         raise UserError(
-            "no benchmark has runs of a model with absolute positions and of the same with relative ones: "
+            "no benchmark has runs of a model with absolute positions and runs as long of the same with relative ones: "
             + ", or ".join(" and ".join(pair) for pair in PAIRS)
         )
-    return ratios
+    return paired
+
+
+def speedups(models: Mapping[str, Converged]) -> dict[str, float]:
+    """Relative model -> steps of the absolute one divided by its own, for pairs in which both have runs."""
+    return {
+        relative: models[absolute].steps / models[relative].steps
+        for absolute, relative in PAIRS
+        if absolute in models and relative in models
+    }
 
 
 def benchmark_of(record: Record) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hf_sysgen.analysis.plotting import check_picture, save
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import write_atomic
-from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.reading import collect
 from hf_sysgen.results.record import RESULTS, Record
 from hf_sysgen.tables import table
 
@@ -45,18 +45,41 @@ class Finding:
 
 def read_runs(paths: Sequence[Path]) -> list[tuple[Path, Record]]:
     """
-    Folder and record of each finished run in the given folders or below them.
+    Each finished run of the given files and folders, with its folder, or a kept record with its file. A run that is
+    there twice counts once, with its folder if it has one.
 
     Raises:
         UserError: there is none in one of them, or a record cannot be read.
     """
-    found: dict[Path, Record] = {}
+    runs: dict[str, tuple[Path, Record]] = {}
     for path in paths:
-        files = sorted(path.rglob(RESULTS))
-        if not files:
-            raise UserError(f"{path}: no {RESULTS} here or below; give the folders of finished runs")
-        found |= {file.parent: read_record(file) for file in files}
-    return list(found.items())
+        found = collect([path])
+        if found.skipped:
+            raise UserError(found.skipped[0])
+        if not found.records:
+            raise UserError(f"{path}: no {RESULTS} and no kept record here or below; give finished runs")
+        for file, record in found.records:
+            same = record.without_local_paths().model_dump_json()
+            if file.name == RESULTS:
+                runs[same] = file.parent, record
+            else:
+                runs.setdefault(same, (file, record))
+    return list(runs.values())
+
+
+def folder_of(run: Path, needed: str) -> Path:
+    """
+    The folder of a run of `read_runs`.
+
+    Args:
+        needed: what the analysis needs from it.
+
+    Raises:
+        UserError: the run is a kept record.
+    """
+    if run.is_file():
+        raise UserError(f"{run}: a kept record has no {needed}; give the folder of a run")
+    return run
 
 
 def analyse(paths: Sequence[Path], output: Path, find: Callable[[list[tuple[Path, Record]]], Finding]) -> str:

@@ -101,6 +101,22 @@ class Panel:
     smooth: bool = False
 
 
+@dataclass(frozen=True)
+class Bars:
+    """
+    Groups of bars. Bars of one label have the colour of its lines.
+
+    Attributes:
+        y: label of the axis.
+        groups: group -> label -> height.
+        rule: place of a horizontal line.
+    """
+
+    y: str
+    groups: Mapping[str, Mapping[str, float]]
+    rule: float
+
+
 def _figure(width: float, height: float) -> Figure:
     """Of this size in inches."""
     from matplotlib.figure import Figure
@@ -108,19 +124,29 @@ def _figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def draw_panels(panels: Sequence[Panel], panel_size: tuple[float, float] = (3.9, 3.1)) -> Figure:
-    """Draw panels, three in a row, each of this size in inches, with one legend below."""
-    columns = min(3, len(panels))
-    rows = -(-len(panels) // columns)
+def draw_panels(
+    panels: Sequence[Panel], panel_size: tuple[float, float] = (3.9, 3.1), bars: Bars | None = None
+) -> Figure:
+    """
+    Draw panels, three in a row, each of this size in inches, and below them one legend. Bars take what is left of the
+    last row, or a row of their own.
+    """
+    count = len(panels) + (bars is not None)
+    columns = min(3, count)
+    rows = -(-count // columns)
     labels = list(dict.fromkeys(line.label for panel in panels for line in panel.lines))
     styles = {label: (colour, MARKERS[i % len(MARKERS)]) for i, (label, colour) in enumerate(_coloured(labels))}
-    wide = 2 if max(map(len, labels), default=0) > 30 else 3
-    legend = 0.2 * -(-len(labels) // wide) + 0.2
+    # from the approximate width of a letter
+    label_width = 0.6 + 0.067 * max(map(len, labels), default=0)
     width, height = panel_size
-    figure = _figure(max(width * columns, 5.2), height * rows + legend + 0.3)
-    grid = figure.subplots(rows, columns, squeeze=False).ravel()
+    width = max(width * columns, 5.2, label_width)
+    wide = min(3, int(width / label_width))
+    legend = 0.2 * -(-len(labels) // wide) + 0.2
+    figure = _figure(width, height * rows + legend + 0.3)
+    grid = figure.add_gridspec(rows, columns)
     handles: dict[str, Any] = {}
-    for axes, panel in zip(grid, panels, strict=False):
+    for index, panel in enumerate(panels):
+        axes: Any = figure.add_subplot(grid[divmod(index, columns)])
         for line in panel.lines:
             handles.setdefault(line.label, _draw_line(axes, line, *styles[line.label], panel.smooth))
         for x, name in panel.rules:
@@ -138,11 +164,30 @@ def draw_panels(panels: Sequence[Panel], panel_size: tuple[float, float] = (3.9,
         if panel.ends is not None:
             axes.set_ylim(*panel.ends)
         axes.grid(alpha=0.3)
-    for axes in grid[len(panels) :]:
-        axes.set_axis_off()
+    if bars is not None:
+        _draw_bars(
+            figure.add_subplot(grid[-1, len(panels) % columns :]),
+            bars,
+            {label: colour for label, (colour, _) in styles.items()},
+        )
     if handles:
         figure.legend(handles.values(), handles, loc="outside lower center", ncols=wide, fontsize=8, frameon=False)
     return figure
+
+
+def _draw_bars(axes: Any, bars: Bars, colours: Mapping[str, Any]) -> None:
+    labels = list(dict.fromkeys(label for group in bars.groups.values() for label in group))
+    width = min(0.3, 0.8 / len(labels))
+    for index, label in enumerate(labels):
+        places = [place for place, group in enumerate(bars.groups.values()) if label in group]
+        heights = [group[label] for group in bars.groups.values() if label in group]
+        at = [place + (index - (len(labels) - 1) / 2) * width for place in places]
+        axes.bar_label(axes.bar(at, heights, width, color=colours[label]), fmt="%.2f", fontsize=7)
+    axes.axhline(bars.rule, color=GREY, linestyle="--", linewidth=1)
+    axes.margins(x=0.2, y=0.1)
+    turned = {"rotation": 25, "ha": "right"} if len(bars.groups) > 3 else {}
+    axes.set_xticks(range(len(bars.groups)), bars.groups, fontsize=8, **turned)
+    axes.set(ylabel=bars.y)
 
 
 def _coloured(labels: Sequence[str]) -> list[tuple[str, Any]]:
@@ -162,6 +207,8 @@ def _write_plainly(axis: Any, doubling: bool = False) -> None:
     low, high = axis.get_view_interval()
     if doubling:
         axis.set_major_locator(LogLocator(base=2))
+    elif high > 1000 * low:
+        axis.set_major_locator(LogLocator(numticks=8))
     elif high < 10 * low:
         # so short an axis has at most two of 1, 2, 5 and 10
         axis.set_major_locator(MaxNLocator(5, steps=(1, 2, 5, 10)))
@@ -207,26 +254,6 @@ def draw_clouds(clouds: Sequence[Cloud], colour: str) -> Figure:
         axes.set_title(cloud.title, fontsize=9)
         axes.grid(alpha=0.3)
     figure.colorbar(image, ax=list(grid), label=colour)
-    return figure
-
-
-def draw_bars(groups: Mapping[str, Mapping[str, float]], y: str, rule: float) -> Figure:
-    """Draw groups of bars (group -> label -> height), with a horizontal line at `rule`."""
-    labels = list(dict.fromkeys(label for bars in groups.values() for label in bars))
-    figure = _figure(max(4.5, 1.0 + 1.1 * len(groups)), 3.6)
-    axes = figure.subplots()
-    width = min(0.3, 0.8 / len(labels))
-    for index, label in enumerate(labels):
-        places = [place for place, bars in enumerate(groups.values()) if label in bars]
-        heights = [bars[label] for bars in groups.values() if label in bars]
-        at = [place + (index - (len(labels) - 1) / 2) * width for place in places]
-        drawn = axes.bar(at, heights, width, color=COLOURS[index % len(COLOURS)], label=label)
-        axes.bar_label(drawn, fmt="%.2f", fontsize=7)
-    axes.axhline(rule, color=GREY, linestyle="--", linewidth=1)
-    axes.margins(x=0.2, y=0.1)
-    axes.set_xticks(range(len(groups)), groups, rotation=25, ha="right", fontsize=8)
-    axes.set(ylabel=y)
-    figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     return figure
 
 

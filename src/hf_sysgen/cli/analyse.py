@@ -45,10 +45,13 @@ def add_to(app: typer.Typer) -> None:
 
 def analyse(
     name: Annotated[str, typer.Argument(help="which analysis")],
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="finished runs, or folders that contain them")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="finished runs, kept records, or folders that contain them")
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="folder for .csv and .png")] = Path("analyses"),
     split: Annotated[
-        str | None, typer.Option(help="early-stopping, double-descent, good-bad-loss: which split; default: test")
+        str | None,
+        typer.Option(help="early-stopping, double-descent, good-bad-loss, convergence: which split; default: test"),
     ] = None,
     patience: Annotated[
         int | None, typer.Option(min=1, help="early-stopping: steps without a better loss; default: 2500")

@@ -1,4 +1,4 @@
-"""Which records make which cell of a paper: records found, and runs of one recipe over seeds as its numbers."""
+"""Which records make which cell of a paper: runs of one recipe over seeds as its numbers."""
 
 from __future__ import annotations
 
@@ -14,28 +14,20 @@ from typing import Any
 from hf_sysgen.config.fields import SECTIONS, effect_of
 from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.recipe import Recipe
-from hf_sysgen.errors import UserError
-from hf_sysgen.reports.papers import BEST, PRECISION, SIZE, Cell, Table, best_measured, evaluations, measured, papers
-from hf_sysgen.results.cells import by_cell
-from hf_sysgen.results.reading import read_record
-from hf_sysgen.results.record import RESULTS, Record
-
-# names of kept records, see `Record.kept_at`
-KEPT = "*-seed[0-9]*.json"
-
-
-@dataclass(frozen=True)
-class Collection:
-    """
-    Results records found.
-
-    Attributes:
-        records: with their file, in order of files.
-        skipped: one line for each file that is not a results record, with its name and error.
-    """
-
-    records: tuple[tuple[Path, Record], ...]
-    skipped: tuple[str, ...]
+from hf_sysgen.reports.papers import (
+    BEST,
+    SIZE,
+    Cell,
+    Run,
+    Table,
+    best_measured,
+    evaluations,
+    full_budget_recipe,
+    measured,
+    papers,
+)
+from hf_sysgen.results.cells import PRECISION, by_cell
+from hf_sysgen.results.record import Record
 
 
 @dataclass(frozen=True)
@@ -95,29 +87,6 @@ class Measurement:
         return None if self.std is None else self.std / math.sqrt(len(self.values))
 
 
-def collect(folders: Iterable[Path]) -> Collection:
-    """
-    All records of the folders at any depth: `results.json` of runs, and kept records, `NAME-seedN.json`. Files that
-    cannot be read and missing folders are listed, not raised.
-    """
-    files: dict[Path, None] = {}
-    skipped = []
-    for folder in folders:
-        if not folder.is_dir():
-            skipped.append(f"{folder}: is no folder")
-            continue
-        # resolved, so that nested folders give each run once
-        found = (path for pattern in (KEPT, RESULTS) for path in sorted(folder.rglob(pattern)))
-        files |= dict.fromkeys(path.resolve() for path in found)
-    records = []
-    for path in files:
-        try:
-            records.append((path, read_record(path)))
-        except UserError as error:
-            skipped.append(" ".join(str(error).split()))
-    return Collection(tuple(records), tuple(skipped))
-
-
 def means(parts: Sequence[Sequence[Measurement]]) -> list[Measurement]:
     """The mean of cells over the seeds that all have, of the first measurement of each; none where one has none."""
     if not all(parts):
@@ -136,7 +105,7 @@ def means(parts: Sequence[Sequence[Measurement]]) -> list[Measurement]:
 def runs_without_cell(records: Iterable[Record]) -> list[list[Record]]:
     """The runs that belong to no cell of any table, over seeds, in the order of their names."""
     runs = [cell.run for paper in papers() for table in paper.tables for cell in table if cell.run]
-    outside = (one for one in records if not any(run.matches(one.file, one.overrides) for run in runs))
+    outside = (one for one in records if not any(_makes(one, run) for run in runs))
     return sorted(by_cell(outside), key=lambda cell: cell[0].name)
 
 
@@ -148,14 +117,14 @@ def shipped_recipe(name: str) -> Recipe:
 
 def measurements(cell: Cell, table: Table, by_recipe: Mapping[str, Sequence[Record]]) -> list[Measurement]:
     run = cell.run
-    if run is None or not any(run.matches(one.file, one.overrides) for one in by_recipe.get(run.recipe, ())):
+    if run is None or not any(_makes(one, run) for one in by_recipe.get(run.recipe, ())):
         return []
     setup = run.setup(shipped_recipe(run.recipe))
     groups: dict[tuple[str, str, Any], list[Record]] = defaultdict(list)
     for record in by_recipe[run.recipe]:
         if (
             measured(record, run.measure) is not None
-            and run.matches(record.file, record.overrides)
+            and _makes(record, run)
             # a narrower model says nothing of the paper's number of parameters
             and not (run.measure == SIZE and any(text.startswith("model.") for text in _changes(record, setup)))
         ):
@@ -187,6 +156,19 @@ def measurements(cell: Cell, table: Table, by_recipe: Mapping[str, Sequence[Reco
     if run.choices:
         found += _chosen(found, run.choices)
     return sorted(found, key=lambda one: (one.chosen, -min(one.budget or 0.0, 1.0), len(one.changes), one.name))
+
+
+def _makes(record: Record, run: Run) -> bool:
+    """Whether the record's run makes the cell. An override that gives a key the paper's own value is no difference."""
+    if full_budget_recipe(record.file) != run.recipe:
+        return False
+    setup = run.setup(shipped_recipe(run.recipe)).flat()
+    own = {
+        key: value
+        for key, value in record.overrides.items()
+        if key in run.overrides or key not in setup or setup[key] != value
+    }
+    return run.matches(record.file, own)
 
 
 def _one_for_each_seed(runs: Sequence[Record], setup: Recipe) -> list[Record]:

@@ -11,9 +11,10 @@ from hf_sysgen import __version__
 from hf_sysgen.reports import comparison
 from hf_sysgen.reports.comparison import INTERVAL, RULE, Comparison, TableReport, summarize
 from hf_sysgen.reports.curves import SERIES, Curve, Point, draw_comparison, draw_curves
-from hf_sysgen.reports.matching import Collection, runs_without_cell
+from hf_sysgen.reports.matching import runs_without_cell
 from hf_sysgen.reports.report import SUMMARY, UNITS, headline, label, measured_cells, number, remarks, summary_rows
 from hf_sysgen.results.cells import by_cell, labels
+from hf_sysgen.results.reading import Collection
 from hf_sysgen.results.record import CategoryScore, Record
 
 # verdict -> CSS class, and a sign, so that colour is not needed

@@ -17,9 +17,10 @@ from hf_sysgen.reports.comparison import (
     TableReport,
     summarize,
 )
-from hf_sysgen.reports.matching import Collection, Measurement, runs_without_cell
+from hf_sysgen.reports.matching import Measurement, runs_without_cell
 from hf_sysgen.reports.papers import Cell, Table
 from hf_sysgen.results.cells import labels
+from hf_sysgen.results.reading import Collection
 from hf_sysgen.results.record import Record, SplitMetrics
 from hf_sysgen.tables import markdown, plain, plain_cell, table
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import write_atomic
 from hf_sysgen.reports.comparison import compare_with_papers
-from hf_sysgen.reports.matching import collect
 from hf_sysgen.reports.page import page
 from hf_sysgen.reports.report import markdown_report, terminal_report
+from hf_sysgen.results.reading import collect
 
 
 def write_report(name: str, folders: Sequence[Path], output: Path | None) -> str:
@@ -20,7 +20,7 @@ def write_report(name: str, folders: Sequence[Path], output: Path | None) -> str
 
     Args:
         name: which tables, see `hf_sysgen.reports.papers.find_tables`.
-        folders: folders to search for results, see `hf_sysgen.reports.matching.collect`.
+        folders: folders to search for results, see `hf_sysgen.results.reading.collect`.
         output: its file, .html, .md or .txt; for `all`, an .html also has Markdown beside it. `None` writes no file,
             except report.html for `all`.
 

@@ -7,12 +7,16 @@ from collections.abc import Iterable, Sequence
 
 from hf_sysgen.results.record import Record
 
+# runs with another precision make the same cell of a paper
+PRECISION = ("training.bf16", "training.fp16")
 
-def by_cell(records: Iterable[Record]) -> list[list[Record]]:
-    """The records of each cell by seed, cells in the order of their first record by seed."""
+
+def by_cell(records: Iterable[Record], without: Sequence[str] = ()) -> list[list[Record]]:
+    """The records of each cell by seed, cells in the order of their first record by seed. Values of the dotted keys in
+    `without` make no other cell."""
     found: dict[tuple[str, str], list[Record]] = {}
     for record in sorted(records, key=lambda one: one.seed):
-        found.setdefault(record.cell_key, []).append(record)
+        found.setdefault((record.file, record.recipe.cell_without(*without)), []).append(record)
     return list(found.values())
 
 

@@ -1,8 +1,10 @@
-"""Reading a record, of this version or of version 1."""
+"""Finding records, and reading them, of this version or of version 1."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -10,8 +12,52 @@ from pydantic_core import from_json
 
 from hf_sysgen.errors import UserError, shorten
 from hf_sysgen.files import read_whole
-from hf_sysgen.results.record import SCHEMA_VERSION, Record, first_error
+from hf_sysgen.results.record import RESULTS, SCHEMA_VERSION, Record, first_error
 from hf_sysgen.results.version1 import from_version1
+
+# names of kept records, see `Record.kept_at`
+KEPT = "*-seed[0-9]*.json"
+
+
+@dataclass(frozen=True)
+class Collection:
+    """
+    Results records found.
+
+    Attributes:
+        records: with their file, in order of files.
+        skipped: one line for each file that is not a results record, with its name and error.
+    """
+
+    records: tuple[tuple[Path, Record], ...]
+    skipped: tuple[str, ...]
+
+
+def collect(paths: Iterable[Path]) -> Collection:
+    """
+    All records of folders at any depth: `results.json` of runs, and kept records, `NAME-seedN.json`; and of single
+    files, whatever their name. Files that cannot be read and missing paths are listed, not raised.
+    """
+    # by resolved path, so that nested folders give each run once
+    files: dict[Path, Path] = {}
+    skipped = []
+    for path in paths:
+        if path.is_dir():
+            found = [file for pattern in (KEPT, RESULTS) for file in sorted(path.rglob(pattern))]
+        elif path.exists():
+            found = [path]
+        else:
+            found = []
+            skipped.append(f"{path}: is not there; give folders of runs, or files of kept records")
+        for file in found:
+            files.setdefault(file.resolve(), file)
+    records = []
+    for file in files.values():
+        try:
+            records.append((file, read_record(file)))
+        except UserError as error:
+            skipped.append(" ".join(str(error).split()))
+    return Collection(tuple(records), tuple(skipped))
 
 
 def read_record(path: str | Path) -> Record:

@@ -40,6 +40,7 @@ from hf_sysgen.config.io import parse_overrides
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.citations import bibtex
 from hf_sysgen.errors import UserError
+from hf_sysgen.results.cells import PRECISION
 from hf_sysgen.results.record import Record
 
 FOLDER = Path(__file__).parent
@@ -54,8 +55,6 @@ SCALES = {"": 1.0, "k": 1e3, "M": 1e6}
 
 # the length of a run; its share of the paper's is the budget
 BUDGET = "training.max_steps"
-# runs with another precision make the same cell, and are marked
-PRECISION = ("training.bf16", "training.fp16")
 BEST, SCALING = "best", "scaling"
 # selection -> keys that the authors chose
 CHOICES: dict[str | None, tuple[str, ...]] = {SCALING: ("model.embedding_scaling",)}
