@@ -216,7 +216,7 @@ class Record(_Typed):
     @property
     def learned(self) -> bool:
         """Whether the training loss fell to less than half of what it was at first, or is not known."""
-        return not self.losses or self.losses[-1] < self.losses[0] / 2
+        return len(self.losses) < 2 or self.losses[-1] < self.losses[0] / 2
 
     def kept_at(self, folder: Path) -> Path:
         """Its path in a folder of kept records: PAPER/NAME-seedN.json, like the recipe's in recipes/."""
