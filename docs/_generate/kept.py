@@ -47,17 +47,6 @@ def records_of(file: str, bf16: bool = False) -> list[Record]:
     return max(found, key=len)
 
 
-def learned(record: Record) -> bool:
-    """Whether the training loss fell to less than half of what it was at first, or is not known."""
-    found = losses(record)
-    return not found or found[-1] < found[0] / 2
-
-
-def losses(record: Record) -> list[float]:
-    """The training loss over the run."""
-    return [entry.loss for entry in record.history if entry.loss is not None]
-
-
 @cache
 def shipped() -> dict[str, Recipe]:
     """The shipped recipes by file, e.g. csordas2021/cogs_relative."""

@@ -80,7 +80,9 @@ def _row(one: LeaderboardRow) -> tuple[str, ...]:
     record = one.records[0][1]
     name, file = record.file.rpartition("/")[2], _card_names()[record.cell_key]
     card = f"[{name}](cards/{file})" if file in cards() else name
-    return (one.model, _score(one), str(len(one.scores)), f"{record.num_parameters:,}", f"{record.steps:,}", card)
+    failed = sum(not other.learned for _, other in one.records)
+    seeds = f"{len(one.scores)}" + f" ({failed} did not learn)" * bool(failed)
+    return (one.model, _score(one), seeds, f"{record.num_parameters:,}", f"{record.steps:,}", card)
 
 
 def _score(one: LeaderboardRow) -> str:

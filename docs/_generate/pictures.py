@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import growth_tables
-from kept import ROOT, kept, learned, records_of
+from kept import ROOT, kept, records_of
 
 from hf_sysgen.analysis import commands
 from hf_sysgen.analysis.by_data import accuracies_by_relations
@@ -89,7 +89,7 @@ def clutrr_by_k(path: Path) -> None:
             *((panels[1], one, False) for one in files[1:]),
         ]
         for axes, file, bf16 in ours:
-            if not (records := [one for one in records_of(file, bf16) if learned(one)]):
+            if not (records := [one for one in records_of(file, bf16) if one.learned]):
                 continue
             found = by_length(records)
             means = [statistics.fmean(values) for values in found.values()]

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from kept import cells, kept, learned, losses, records_of, reports
+from kept import cells, kept, records_of, reports
 from pictures import CLUTRR, MAIN_JOB, SLOG, by_length, printed
 
 from hf_sysgen.data.slog.files import CASES as SLOG_CASES
@@ -40,10 +40,11 @@ def _only(cell: Comparison, smaller: bool) -> Comparison:
     return replace(cell, ours=tuple(one for one in cell.ours if with_less(one) is smaller))
 
 
-def _rows(report: TableReport, shown: Sequence[str]) -> list[list[str]]:
-    """The measured cells, with these columns of `HEADER`."""
+def _rows(report: TableReport, shown: Sequence[str]) -> list[tuple[str, ...]]:
+    """The measured cells, with these columns of `HEADER`; budgets that differ in no column have one row."""
     rows = [dict(zip(HEADER, row, strict=True)) for row in rows_of(report, measured_only=True)]
-    return [[row[column].replace(" steps (", " steps<br>(") for column in shown] for row in rows]
+    found = [tuple(row[column].replace(" steps (", " steps<br>(") for column in shown) for row in rows]
+    return list(dict.fromkeys(found))
 
 
 def summary() -> str:
@@ -139,9 +140,9 @@ def precisions() -> str:
         for pair in both
     ]
     table = markdown(("recipe", "float32, seed: accuracy in percent", "bfloat16"), rows)
-    failed = [one for pair in both for cell in pair for one in cell if not learned(one)]
+    failed = [one for pair in both for cell in pair for one in cell if not one.learned]
     sentences = [
-        f"`{one.name}` with seed {one.seed} did not learn: its training loss ended at {losses(one)[-1]:.1f}."
+        f"`{one.name}` with seed {one.seed} did not learn: its training loss ended at {one.losses[-1]:.1f}."
         for one in failed
     ]
     same = [
@@ -149,13 +150,13 @@ def precisions() -> str:
         for single, halves in both
         for full in single
         for half in halves
-        if full.seed == half.seed and learned(full) and learned(half)
+        if full.seed == half.seed and full.learned and half.learned
     ]
     if same:
         sentences.append(
             f"Over pairs of one seed, bfloat16 minus float32 is {min(same):+.1f} to {max(same):+.1f} points."
         )
-    scores = [[_accuracy(one) for one in cell if learned(one)] for pair in both for cell in pair]
+    scores = [[_accuracy(one) for one in cell if one.learned] for pair in both for cell in pair]
     if spreads := [max(own) - min(own) for own in scores if len(own) > 1]:
         sentences.append(f"Seeds of one recipe in one precision differ by up to {max(spreads):.1f} points.")
     return f"{table}\n\n{' '.join(sentences)}"
@@ -184,8 +185,8 @@ def stories() -> str:
         for setup, file, bf16 in [*ours, *(("ours, small", file, False) for file in files[1:])]:
             own = records_of(file, bf16)
             for after, records in (
-                ("", [one for one in own if learned(one)]),
-                (", did not learn", [one for one in own if not learned(one)]),
+                ("", [one for one in own if one.learned]),
+                (", did not learn", [one for one in own if not one.learned]),
             ):
                 if records:
                     texts = [_spread(values) for values in by_length(records).values()]

@@ -25,6 +25,7 @@ from hf_sysgen.evaluation.checkpoints import encoded_sources, load_checkpoint
 from hf_sysgen.hub.model_card import model_card
 from hf_sysgen.hub.publish_model import publish_model, run_card
 from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.record import LogEntry
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks import translation as translation_task
 
@@ -138,9 +139,13 @@ def test_what_would_be_published_is_written_to_a_folder(runs: dict[str, Path], t
     words = ["publish", str(runs["decoder"]), "owner/name"]
     listed = CliRunner().invoke(app, [*words, "--dry-run"])
     done = CliRunner().invoke(app, [*words, "--folder", str(tmp_path / "out")])
-    assert (done.exit_code, done.stdout) == (0, listed.stdout)
+    assert done.exit_code == 0
+    *listed_files, _ = listed.stdout.splitlines()
+    *written, total = done.stdout.splitlines()
+    assert written == listed_files
+    assert total.endswith(f"to {tmp_path / 'out'}")
     files = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
-    assert files == {line.split()[1] for line in done.stdout.splitlines()[:-1]}
+    assert files == {line.split()[1] for line in written}
     assert ModelCard.load(tmp_path / "out" / "README.md").data.library_name == "transformers"
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "out", tmp_path / "file" / "out"):
@@ -148,6 +153,21 @@ def test_what_would_be_published_is_written_to_a_folder(runs: dict[str, Path], t
         assert done.exit_code == 2
         (line,) = done.stderr.splitlines()
         assert str(folder) in line
+
+
+def test_seeds_that_did_not_learn_are_named(runs: dict[str, Path]) -> None:
+    """Among all of a cell; a fine-tuned model starts with a low loss, so that nothing is said of it."""
+    record = read_record(runs["relations"] / "results.json")
+    made = [
+        record.model_copy(update={"seed": seed, "history": [LogEntry(step=1, loss=2.0), LogEntry(step=9, loss=last)]})
+        for seed, last in ((3, 0.25), (4, 1.75))
+    ]
+    limits = model_card(made, made[0], 'checkpoint = "x"').partition("## Limits")[2].partition("\n## ")[0]
+    assert [line for line in limits.splitlines() if "Seed" in line] == [
+        "- Seed 4 did not learn: its training loss went from 2.00 to 1.75."
+    ]
+    tuned = made[1].model_copy(update={"recipe": made[1].recipe.replace(**{"model.pretrained": "someone/model"})})
+    assert "did not learn" not in model_card([tuned], tuned, 'checkpoint = "x"')
 
 
 def test_a_record_without_an_example(runs: dict[str, Path]) -> None:

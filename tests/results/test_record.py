@@ -81,6 +81,12 @@ def test_round_trip(record, tmp_path):
     assert [file.name for file in path.parent.iterdir()] == ["results.json"]
 
 
+@pytest.mark.parametrize(("losses", "learned"), [((), True), ((2.0,), True), ((2.0, 0.5), True), ((2.0, 1.5), False)])
+def test_a_run_that_did_not_learn(losses, learned):
+    history = [{"step": step, "loss": loss} for step, loss in enumerate(losses)]
+    assert made_record(splits={}, history=history).learned is learned
+
+
 def test_what_was_not_measured_is_not_written(content):
     assert content["splits"]["validation"] == {"examples": 10, "accuracy": 0.75}
     assert content["history"][1] == {"step": 2, "evaluations": {"test": {"accuracy": 0.5}}}

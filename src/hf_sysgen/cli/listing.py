@@ -93,4 +93,5 @@ def list_zoo_text() -> str:
         record = read_record(zoo_folder(name) / RESULTS)
         scores = ", ".join(f"{split} {found.accuracy:.3f}" for split, found in record.splits.items())
         rows.append((name, f"{record.recipe.data.benchmark} {record.recipe.data.config}", scores))
-    return "Zoo (`hf-sysgen predict -c NAME TEXT`)\n" + table(("trained model", "benchmark", "exact match"), rows)
+    title = "Zoo (text to text: `hf-sysgen predict -c NAME TEXT`; others: the example in their cards)"
+    return f"{title}\n" + table(("trained model", "benchmark", "exact match"), rows)

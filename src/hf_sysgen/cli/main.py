@@ -249,7 +249,12 @@ def publish(
             print(f"{size:>12,}  {path}")
         total = f"{sum(one.files.values()):,} bytes in {len(one.files)} files"
         names = f" as {', '.join(one.tags)}" if one.tags else ""
-        print(f"published {total}{names}: {one.url}" if one.url else f"would publish {total} to {one.repo_id}{names}")
+        if folder:
+            print(f"wrote {total} to {folder}")
+        elif one.url:
+            print(f"published {total}{names}: {one.url}")
+        else:
+            print(f"would publish {total} to {one.repo_id}{names}")
 
 
 @command(app, interrupted=INTERRUPTED)

@@ -428,8 +428,8 @@ class Sections(Section):
     seed: Annotated[Below32Bits, SEED] = 0
     """Of initial weights, dropout and batches."""
     output_dir: Annotated[Folder | None, NOTHING] = None
-    """Where the run lives; null for runs/<name>/seed<seed>, where the name is the file's, with the overrides that make
-    it another cell."""
+    """Where the run lives; null for `runs/NAME/seedN`, where the name is the file's, with the overrides that make it
+    another cell."""
 
     @model_validator(mode="before")
     @classmethod

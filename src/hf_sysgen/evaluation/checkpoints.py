@@ -96,8 +96,7 @@ def read_checkpoint(
     name, model_class, is_text_to_text = _class_of(folder)
     if require_text_to_text and not is_text_to_text:
         raise UserError(
-            f"{folder / 'config.json'}: the model is a {name}, which is not text-to-text; its scores are in the "
-            "results.json of its run"
+            f"{folder / 'config.json'}: {name} is not text-to-text; its scores are in the results.json of its run"
         )
     if model_class is None:
         raise UserError(

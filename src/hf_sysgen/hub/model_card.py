@@ -25,6 +25,7 @@ from hf_sysgen.results.record import CategoryScore, Record, SplitMetrics
 SCORES = {
     "accuracy": "exact match",
     "accuracy_oracle": "exact match, oracle length",
+    "exact_teacher": "exact match, teacher forcing",
     "las": "LAS",
     "uas": "UAS",
     "bleu": "BLEU",
@@ -110,7 +111,7 @@ def model_card(
         hash=main.recipe_hash,
         recipe=dump_recipe(main.without_local_paths().recipe),
         licences=_licences(benchmark, config),
-        origin=f"from {paper.authors}, {paper.title}" if paper else "of no paper that this package has",
+        origin=f"as in {paper.authors}, {paper.title}" if paper else "of no paper that this package has",
         homepage=benchmark.homepage,
         citations=citations(main),
         package_version=main.versions.get("hf_sysgen", "of an unknown version"),
@@ -312,11 +313,15 @@ def _limits(
         if share < 0.5 and split != "train"
     ]
     if weak:
-        yield f"Accuracy is below 50 % on: {', '.join(weak)}."
+        yield f"Accuracy of these weights is below 50 % on: {', '.join(weak)}."
     if benchmark.task == "language_modeling" and recipe.data.data_dir:
         yield f"It was trained on the text in `{recipe.data.data_dir}`, which may be a small part of the benchmark."
     if len(records) == 1:
         yield "Only one seed was trained, so the variance over seeds is not known."
+    if recipe.model.pretrained is None and benchmark.task != "language_modeling":
+        for one in (one for one in records if not one.learned):
+            first, *_, last = one.losses
+            yield f"Seed {one.seed} did not learn: its training loss went from {first:.2f} to {last:.2f}."
     if recipe.paper.cell:
         yield (
             f"The paper's numbers are for its own budget ({recipe.paper.cell}); this model was trained for "
@@ -357,7 +362,7 @@ def _licences(benchmark: BenchmarkInfo, config: ConfigInfo) -> str:
     lines = ["The code and these weights: Apache-2.0." if not benchmark.restriction else "The code: Apache-2.0."]
     lines.append(f"The data it was trained on, `{benchmark.name}` `{config.name}`: {config.licence}.")
     if benchmark.restriction:
-        lines.append(f"**{benchmark.restriction}** Whether that holds for weights made from the data is not settled.")
+        lines.append(f"**{benchmark.restriction}** Whether this also binds weights trained on the data is not settled.")
     return " ".join(lines)
 
 

@@ -127,7 +127,7 @@ def run_card(run: str | Path) -> str:
     runs = find_runs(run)
     record = read_record(runs[0] / RESULTS)
     if str(run) in zoo_names():
-        imports = "import hf_sysgen.models  # registers them\nfrom hf_sysgen.zoo import zoo_folder"
+        imports = "import hf_sysgen.models  # registers its models\nfrom hf_sysgen.zoo import zoo_folder"
         load = f'{imports}\n\ncheckpoint = zoo_folder("{run}")'
         return model_card(sibling_records(runs), record, load, is_rounded=_is_float16(runs[0] / "model.safetensors"))
     load = f'checkpoint = "{_checkpoint(record, runs[0])}"'

@@ -1,4 +1,4 @@
-"""Configuration of the role/filler Transformer of Chakravarthy et al. 2022."""
+"""Configuration of the role-filler Transformer of Chakravarthy et al. 2022."""
 
 from typing import Literal
 
@@ -47,7 +47,7 @@ class RoleFillerTransformerConfig(EncoderDecoderConfig):
     """
 
     model_type = "role_filler_transformer"
-    title = "the role/filler Transformer of Chakravarthy et al. 2022"
+    title = "the role-filler Transformer of Chakravarthy et al. 2022"
     paper = "chakravarthy2022"
     no_effect = {"renormalization": ("attention_threshold", (None,))}  # noqa: RUF012
     from_data = {  # noqa: RUF012

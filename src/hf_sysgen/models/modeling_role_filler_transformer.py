@@ -1,4 +1,4 @@
-"""The role/filler Transformer of Chakravarthy et al. 2022."""
+"""The role-filler Transformer of Chakravarthy et al. 2022."""
 
 # B batch, S source length, T target length, E width of one stream, V words, R roles
 

@@ -208,6 +208,16 @@ class Record(_Typed):
         found = ((entry.step, entry.evaluations.get(split, {}).get(metric)) for entry in self.history)
         return [(step, value) for step, value in found if value is not None]
 
+    @property
+    def losses(self) -> list[float]:
+        """The training loss over the run."""
+        return [entry.loss for entry in self.history if entry.loss is not None]
+
+    @property
+    def learned(self) -> bool:
+        """Whether the training loss fell to less than half of what it was at first, or is not known."""
+        return len(self.losses) < 2 or self.losses[-1] < self.losses[0] / 2
+
     def kept_at(self, folder: Path) -> Path:
         """Its path in a folder of kept records: PAPER/NAME-seedN.json, like the recipe's in recipes/."""
         return folder / Path(self.file).parent / f"{file_name(self.name)}-seed{self.seed}.json"
