@@ -201,7 +201,7 @@ def test_checks_see_a_wrong_tree(prepared: Callable[[str], datasets.DatasetDict]
 def test_what_a_config_says() -> None:
     for name, config in CFQ_DEPENDENCIES.configs.items():
         # nobody takes our trees for the published ones
-        assert ("OUR heads" in config.description) == name.endswith(OWN_HEADS) == bool(config.errata)
+        assert ("own heads" in config.description) == name.endswith(OWN_HEADS) == bool(config.errata)
         assert ("parses" in config.sources) != name.endswith(OWN_HEADS)
         assert {"train", *config.kinds} == set(config.splits)
     assert PARSES.url.startswith("https://media.githubusercontent.com/media/emilygoodwin/CFQ-dependencies/7d6a1fff")
