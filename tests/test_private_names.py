@@ -32,7 +32,7 @@ LIBRARIES = (
 MEANT_FOR_SUBCLASSES = {
     "_init_weights", "_no_split_modules", "_tied_weights_keys", "_supports_sdpa", "_supports_flash_attn",
     "_can_compile_fullgraph", "_can_record_outputs",
-    "_keys_to_ignore_on_load_unexpected", "_skip_keys_device_placement",
+    "_keys_to_ignore_on_load_unexpected",
     "_sanitize_parameters", "_forward",
     "_info", "_split_generators", "_generate_examples",
 }  # fmt: skip

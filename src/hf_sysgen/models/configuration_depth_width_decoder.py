@@ -67,7 +67,6 @@ class DepthWidthConfig(CheckedConfig):
     paper = "petty2023"
     # what a size class decides
     class_sizes = tuple(name for name in SizeClass._fields if name != "depths")
-    keys_to_ignore_at_inference = ["cache"]  # noqa: RUF012
     no_effect = {  # noqa: RUF012
         "rotary_base": ("position_scheme", ("relative_bias",)),
         "relative_buckets": ("position_scheme", ("rotary",)),

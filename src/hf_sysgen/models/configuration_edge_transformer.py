@@ -61,7 +61,6 @@ class EdgeTransformerConfig(CheckedConfig):
     model_type = "edge_transformer"
     title = 'the Edge Transformer of Bergen et al. 2021, "Systematic Generalization with Edge Transformers"'
     paper = "bergen2021"
-    keys_to_ignore_at_inference = ["cache"]  # noqa: RUF012
     # the name in checkpoints of version 0.1
     attribute_map = {"length_groups": "length_buckets"}  # noqa: RUF012
     from_data = {  # noqa: RUF012

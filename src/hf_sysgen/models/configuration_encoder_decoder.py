@@ -60,7 +60,6 @@ class Seq2SeqConfig(CheckedConfig):
     Errors as in [`CheckedConfig`].
     """
 
-    keys_to_ignore_at_inference = ["cache"]  # noqa: RUF012
     attribute_map = {"num_hidden_layers": "encoder_layers"}  # noqa: RUF012
     source_starts = True
     from_data = {  # noqa: RUF012

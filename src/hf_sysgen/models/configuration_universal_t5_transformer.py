@@ -33,7 +33,6 @@ class UniversalT5TransformerConfig(CheckedConfig):
     model_type = "universal_t5_transformer"
     title = "T5 with one block for all depths, the Universal Transformer that Bergen et al. 2021 train on CFQ"
     paper = "bergen2021"
-    keys_to_ignore_at_inference = ["cache"]  # noqa: RUF012
     # names that T5's layers use
     attribute_map = {  # noqa: RUF012
         "d_model": "hidden_size",

@@ -20,7 +20,6 @@ class EdgePreTrainedModel(SysgenPreTrainedModel):
 
     config_class = EdgeTransformerConfig
     _no_split_modules = ["EdgeLayer"]  # noqa: RUF012
-    _skip_keys_device_placement = ["cache"]  # noqa: RUF012
 
     def is_requested(self, output: str, value: bool | None) -> bool:
         """Whether a call asks for `"attentions"` or `"hidden_states"`: its argument, or else the config."""

@@ -141,7 +141,6 @@ class DepthWidthPreTrainedModel(SysgenPreTrainedModel):
 
     config_class = DepthWidthConfig
     _no_split_modules = ["DepthWidthLayer"]  # noqa: RUF012
-    _skip_keys_device_placement = ["cache"]  # noqa: RUF012
     _supports_sdpa = True
     _supports_flash_attn = True
     _supports_flex_attn = True
@@ -221,7 +220,7 @@ class DepthWidthModel(DepthWidthPreTrainedModel):
                 positions only.
             attention_mask: shape (B, all positions so far), 1 = real. Padding may be on either side: only distances
                 between positions count.
-            cache: cache of earlier positions, with one slot for every depth.
+            cache: of earlier positions, with one slot for every depth.
             position_ids: a keyword, (B, L): positions of the tokens, by default 0, 1, 2, ... Without mask and cache, a
                 new document starts wherever positions do not increase by one, and attention does not cross that point
                 (packed rows). It is not in the signature, because `generate` would then recompute positions for each

@@ -92,7 +92,6 @@ class Seq2SeqPreTrainedModel(SysgenPreTrainedModel):
         "EncoderLayer", "DecoderLayer", "FairseqEncoderLayer", "FairseqDecoderLayer",
         "RoleFillerEncoderLayer", "RoleFillerDecoderLayer", "TorchEncoderLayer", "TorchDecoderLayer",
     ]  # fmt: skip
-    _skip_keys_device_placement = ["cache"]  # noqa: RUF012
     _supports_sdpa = True
 
 
@@ -227,7 +226,7 @@ class Decoder(Stack):
             input_ids, inputs_embeds: ids or unscaled embeddings of (B, T); with a cache, of the new positions only.
             attention_mask: shape (B, all positions so far), 1 = real.
             encoder_hidden_states: shape (B, S, E); its mask (B, S).
-            cache: cache of earlier positions; self-attention has one slot for every depth,
+            cache: of earlier positions; self-attention has one slot for every depth,
                 cross-attention one for every distinct layer.
         """
         if encoder_hidden_states is None:
