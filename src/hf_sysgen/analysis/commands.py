@@ -95,9 +95,8 @@ def loss_accuracy(
     Args:
         first_step: evaluations before it are left out.
     """
-    records = _records(runs)
     if loss_split is None and accuracy_split is None:
-        both = [split for split in ("validation", "test") if all(split in one.splits for one in records)]
+        both = [split for split in ("validation", "test") if all(split in one.splits for _, one in runs)]
         pairs = [(split, split) for split in both] + ([("validation", "test")] if len(both) == 2 else [])
         if not pairs:
             raise UserError("the runs share neither validation nor test; name splits by --loss-split and "

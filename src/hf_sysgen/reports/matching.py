@@ -117,14 +117,13 @@ def shipped_recipe(name: str) -> Recipe:
 
 def measurements(cell: Cell, table: Table, by_recipe: Mapping[str, Sequence[Record]]) -> list[Measurement]:
     run = cell.run
-    if run is None or not any(_makes(one, run) for one in by_recipe.get(run.recipe, ())):
+    if run is None or not (making := [one for one in by_recipe.get(run.recipe, ()) if _makes(one, run)]):
         return []
     setup = run.setup(shipped_recipe(run.recipe))
     groups: dict[tuple[str, str, Any], list[Record]] = defaultdict(list)
-    for record in by_recipe[run.recipe]:
+    for record in making:
         if (
             measured(record, run.measure) is not None
-            and _makes(record, run)
             # a narrower model says nothing of the paper's number of parameters
             and not (run.measure == SIZE and any(text.startswith("model.") for text in _changes(record, setup)))
         ):
@@ -162,13 +161,19 @@ def _makes(record: Record, run: Run) -> bool:
     """Whether the record's run makes the cell. An override that gives a key the paper's own value is no difference."""
     if full_budget_recipe(record.file) != run.recipe:
         return False
-    setup = run.setup(shipped_recipe(run.recipe)).flat()
+    papers_own = _values_of(run.recipe)
     own = {
         key: value
         for key, value in record.overrides.items()
-        if key in run.overrides or key not in setup or setup[key] != value
+        if key in run.overrides or key not in papers_own or papers_own[key] != value
     }
     return run.matches(record.file, own)
+
+
+@cache
+def _values_of(name: str) -> Mapping[str, Any]:
+    """The values of a shipped recipe by their dotted keys."""
+    return shipped_recipe(name).flat()
 
 
 def _one_for_each_seed(runs: Sequence[Record], setup: Recipe) -> list[Record]:
