@@ -663,7 +663,7 @@ def test_folders_within_one_another_and_kept_records(tmp_path):
     (tmp_path / "0" / "model" / "config.json").write_text("{}")
     result = collect([tmp_path, tmp_path / "0", tmp_path])
     assert ([record.seed for _, record in result.records], result.skipped) == ([1, 0], ())
-    # single files, of which the folder has one too
+    # files may be given too; one that is also found in a folder counts once
     copy = tmp_path / "copy.json"
     write_record(copy, one)
     result = collect([one.kept_at(tmp_path), copy, tmp_path])
