@@ -60,7 +60,8 @@ SKIPPED_BY_TRANSFORMERS = {
     r"Do not take a cache as input to forward": "models that do not generate",
     r"Not returning cache or non standard Cache": "edges are cached in a class of their own",
     r"No `_keep_in_fp32_modules_strict` defined": "no module needs float32",
-    r"Model (architecture does not support|does not output) attentions": "none, or weights of triangles: our tests have them",
+    r"Model (architecture does not support|does not output) attentions": "none, or weights of triangles: "
+    "our tests have them",
     r"This model doesn't support padding\.": "said where no attention weights are; "
     "test_fairseq.py::test_left_padded_targets",
     # generation
