@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from hf_sysgen.errors import UserError, handle_user_errors
+from hf_sysgen.errors import RunFailed, UserError, handle_user_errors, writing_to
 
 FULL = Path("/dev/full")
 
@@ -30,6 +30,27 @@ def test_torch_on_a_full_disk(size: int, capsys: pytest.CaptureFixture) -> None:
     status, line = told(lambda: torch.save(torch.ones(size), FULL), capsys)
     assert status == 1
     assert "disk" in line
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("save", [lambda: torch.save(torch.ones(9), FULL), lambda: FULL.write_text("x")])
+def test_a_full_disk_is_named_where_its_error_names_no_file(save: Callable[[], object]) -> None:
+    with pytest.raises(RunFailed, match="place: "), writing_to(Path("place")):
+        save()
+
+
+def test_other_errors_do_not_name_a_folder() -> None:
+    """Whatever has no file: a connection, or a file of torch that cannot be read."""
+    with pytest.raises(OSError, match="refused") as caught, writing_to(Path("place")):
+        raise OSError(errno.ECONNREFUSED, "refused")
+    assert "place" not in str(caught.value)
+
+
+def test_a_damaged_file_of_torch_is_no_full_disk(tmp_path: Path) -> None:
+    torch.save(torch.ones(9), tmp_path / "file")
+    (tmp_path / "file").write_bytes((tmp_path / "file").read_bytes()[:200])
+    with pytest.raises(RuntimeError, match="Pytorch"), handle_user_errors():
+        torch.load(tmp_path / "file")
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 INTERRUPTED = 130
@@ -101,29 +102,56 @@ def is_disk_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in _NO_SPACE
 
 
-def describe_os_error(error: BaseException) -> str | None:
-    """One line for an error of the operating system, e.g. a full disk; None for any other error."""
+def _os_error(error: BaseException) -> tuple[int, str, str | None] | None:
+    """Number, text and file of the first error of the operating system among the causes; number 0 if not known."""
     for one in causes(error):
-        said = None
+        said = str(one)
         if isinstance(one, OSError) and one.errno is not None:
             # the error of a copy has two names, and the second is the file that is written
-            name = one.filename2 or one.filename
-            said = f"{name}: {one.strerror}" if name else one.strerror
-            number = one.errno
-        elif found := re.search(r"\(os error (\d+)\)", str(one)):
+            return one.errno, one.strerror, one.filename2 or one.filename
+        if found := re.search(r"\(os error (\d+)\)", said):
             # safetensors and tokenizers report errors this way
-            number = int(found[1])
-            said = os.strerror(number)
-        elif "inline_container" in str(one) or "iostream error" in str(one):
+            return int(found[1]), os.strerror(int(found[1])), None
+        if "iostream error" in said or ("inline_container" in said and "PytorchStreamReader" not in said):
             # torch does not give the cause
-            number, said = errno.EIO, "a checkpoint's file cannot be written, is the disk full?"
-        if said is not None:
-            if number in _NO_SPACE:
-                return f"no space left ({said}): free some, then give the same command again"
-            if number in (errno.EACCES, errno.EPERM, errno.EROFS):
-                return f"{said}: correct its permissions, or give another place"
-            return said
+            return 0, "a checkpoint's file cannot be written, is the disk full?", None
+        if "gloo/transport" in said:
+            ended = "another process of this run has ended, whose own error says why"
+            return errno.ECONNRESET, f"{ended}; the same command resumes from the last checkpoint", None
     return None
+
+
+def describe_os_error(error: BaseException, folder: Path | None = None) -> str | None:
+    """
+    One line for an error of the operating system, e.g. a full disk; None for any other error.
+
+    Args:
+        folder: what was written to. It is named for a full disk if the error names no file.
+    """
+    if (found := _os_error(error)) is None:
+        return None
+    number, said, name = found
+    where = name or (folder if number in (0, *_NO_SPACE) else None)
+    said = f"{where}: {said}" if where else said
+    if number in _NO_SPACE:
+        return f"no space left ({said}): free some, then give the same command again"
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"{said}: correct its permissions, or give another place"
+    return said if number else f"{said} Free some space, then give the same command again"
+
+
+@contextmanager
+def writing_to(folder: Path) -> Iterator[None]:
+    """Raises RunFailed: the disk is full, and the error, e.g. of torch or safetensors, names no file."""
+    try:
+        yield
+    except (UserError, RunFailed):
+        raise
+    except Exception as error:
+        said = describe_os_error(error, folder)
+        if said is None or said == describe_os_error(error):
+            raise
+        raise RunFailed(said) from error
 
 
 @contextmanager

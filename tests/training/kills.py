@@ -100,6 +100,7 @@ def at_event(number: int) -> None:
     sys.addaudithook(hook)
 
 
-def with_little_room(size: int) -> None:
-    """No kill: no file can have more bytes, as if the disk was full then."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+def with_little_room(size: int, rank: int = 0) -> None:
+    """No kill: none of this process's files can have more bytes, as if its disk was full then."""
+    if os.environ.get("RANK", "0") == str(rank):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))

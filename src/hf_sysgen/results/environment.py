@@ -97,7 +97,7 @@ def git_commit() -> str | None:
         # this fails if the virtual environment is inside another repository
         ["git", "ls-files", "--error-unmatch", str(here)],
         ["git", "rev-parse", "HEAD"],
-        ["git", "status", "--porcelain", "--untracked-files=no", "."],
+        ["git", "--no-optional-locks", "status", "--porcelain", "--untracked-files=no", "."],
     )
     try:
         _, commit, changes = (

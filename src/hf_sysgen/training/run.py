@@ -29,7 +29,7 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.trainer_fields import THEIRS
 from hf_sysgen.cpu import keep_memory
 from hf_sysgen.data import benchmark_info
-from hf_sysgen.errors import RunFailed, UserError, one_line, shorten
+from hf_sysgen.errors import RunFailed, UserError, describe_os_error, one_line, shorten, writing_to
 from hf_sysgen.evaluation.checkpoints import checkpoint_folder, is_hub_id, weight_files
 from hf_sysgen.evaluation.evaluate import evaluating
 from hf_sysgen.files import is_complete, is_unfinished, locked, sha256_of, write_atomic
@@ -284,7 +284,7 @@ def run_recipe(recipe: Recipe) -> Record:
         RecipeError, DataError, UserError: see `load_recipe`, `load_benchmark`, `check_run_dir`, `read_record`.
         RecipeError: another process is training in the folder.
         UserError: the last checkpoint is damaged.
-        RunFailed: the loss became infinite or NaN.
+        RunFailed: the loss became infinite or NaN, or the disk of the folder is full.
     """
     if (record := finished_results(recipe)) is not None:
         logger.info("%s is finished, nothing to do", recipe.run_dir)
@@ -324,7 +324,7 @@ def run_recipe(recipe: Recipe) -> Record:
             # raises here, before any work, if the processes cannot share a batch
             batches = trainer.step_batches(first_step=0)
     except OSError as error:
-        raise RecipeError(f"output_dir: cannot write to {recipe.run_dir}: {error}", "output_dir") from error
+        raise RecipeError(f"output_dir: {unwritable(recipe.run_dir, error)}", "output_dir") from error
     if recipe.in_context is None:
         check_optimizer(trainer)
         check_longest_examples(trainer)
@@ -334,7 +334,13 @@ def run_recipe(recipe: Recipe) -> Record:
         first = trainer.args.process_index == 0
         if (record := broadcast_object_list([finished_results(recipe) if first else None])[0]) is not None:
             return record
-        return _train_and_judge(recipe, model, task, trainer, batches)
+        with writing_to(recipe.run_dir):
+            return _train_and_judge(recipe, model, task, trainer, batches)
+
+
+def unwritable(run_dir: Path, error: OSError) -> str:
+    # errors of transformers have no number
+    return f"cannot write to {run_dir}: {describe_os_error(error) or error}"
 
 
 @contextlib.contextmanager
@@ -358,7 +364,7 @@ def _locked_folder(run_dir: Path, trainer: SysgenTrainer) -> Iterator[None]:
                 else:
                     refusal = f"another process is training in {run_dir}; wait for it, or give another output_dir"
             except OSError as error:
-                refusal = f"cannot write to {run_dir}: {error}"
+                refusal = unwritable(run_dir, error)
         if (refusal := broadcast_object_list([refusal])[0]) is not None:
             raise RecipeError(f"output_dir: {refusal}", "output_dir")
         yield
@@ -381,7 +387,7 @@ def _train_and_judge(
             write_atomic(recipe.run_dir / RECIPE_COPY, dump_recipe(recipe))
             write_starts(recipe.run_dir, starts)
     except OSError as error:
-        raise RecipeError(f"output_dir: cannot write to {recipe.run_dir}: {error}", "output_dir") from error
+        raise RecipeError(f"output_dir: {unwritable(recipe.run_dir, error)}", "output_dir") from error
     if checkpoint is not None:
         logger.info("resuming from %s", checkpoint)
     if recipe.in_context is None:

@@ -143,6 +143,25 @@ def test_divergence_ends_both(tmp_path):
     assert "Traceback" not in done.err
 
 
+@pytest.mark.parametrize(
+    ("rank", "size"), [(0, 25_000), (0, 40_000), (1, 10_000)], ids=["safetensors", "torch", "the other's state"]
+)
+def test_a_full_disk_of_one_ends_both(rank, size, recipe, two, tmp_path):
+    """Each in a line; that of the full disk says where. With room again, the same command goes on."""
+    arguments = [str(recipe), "output_dir=run"]
+    full = train_process(arguments, tmp_path, functools.partial(kills.with_little_room, size, rank), processes=2)
+    assert full.status == 1
+    assert "Traceback" not in full.err
+    said = [(tmp_path / f"err{one}.txt").read_text().splitlines() for one in (rank, 1 - rank)]
+    (own,), (other,) = ([line for line in lines if line.startswith("error: ")] for lines in said)
+    assert "run: " in own
+    assert "process" in other
+    assert not list((tmp_path / "run").glob("*/complete"))
+    again = train_process(arguments, tmp_path, processes=2)
+    assert again.status == 0, again.err
+    assert weights(tmp_path / "run" / "model") == weights(two / "model")
+
+
 # the launchers themselves, with the real data
 
 

@@ -18,6 +18,7 @@ import yaml
 from tiny_runs import ROOT, command, environment, free_port, weights, write_recipe
 
 from hf_sysgen.results.reading import read_record
+from hf_sysgen.training.checkpointing import check_intact
 
 pytestmark = [
     pytest.mark.slow,
@@ -66,8 +67,9 @@ def slurm(*words: str) -> str:
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
 
-def wait_for(found: Callable[[], object], seconds: float = 300) -> None:
-    end = time.monotonic() + seconds
+def wait_for(found: Callable[[], object]) -> None:
+    """Up to 20 minutes, as a busy machine may need some of them."""
+    end = time.monotonic() + 1200
     while not found():
         assert time.monotonic() < end, slurm("squeue") + slurm("sinfo")
         time.sleep(0.5)
@@ -88,15 +90,110 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for daemon in (["slurmctld"], *(["slurmd", "-N", node] for node in NODES)):
         subprocess.run(daemon, check=True)
     try:
-        wait_for(lambda: slurm("sinfo", "--noheader", "--Node", "--format=%T").split() == ["idle", "idle"], 60)
+        wait_for(lambda: slurm("sinfo", "--noheader", "--Node", "--format=%T").split() == ["idle", "idle"])
         work = tmp_path / "work"
         work.mkdir()
         monkeypatch.chdir(work)
         yield work
     finally:
-        subprocess.run(["scancel", "--me"], check=False)
-        for pid in folder.glob("*.pid"):
-            os.kill(int(pid.read_text()), signal.SIGTERM)
+        try:
+            slurm("scancel", "--me")
+            # daemons that end before their jobs leave processes
+            wait_for(lambda: not slurm("squeue", "--noheader").strip())
+        finally:
+            for pid in folder.glob("*.pid"):
+                os.kill(int(pid.read_text()), signal.SIGTERM)
+
+
+@pytest.fixture
+def disk() -> Iterator[Callable[..., None]]:
+    """Mount a disk in a folder, or change its size in bytes. The words before are those of `second_node`."""
+    mounted: dict[Path, tuple[str, ...]] = {}
+
+    def resize(folder: Path, size: int | None = None, before: tuple[str, ...] = ()) -> None:
+        again = folder in mounted
+        options = [*(["remount"] if again else []), *([] if size is None else [f"size={size}"])]
+        words = ["mount", "-t", "tmpfs", "-o", ",".join(options) or "defaults", "tmpfs", str(folder)]
+        done = subprocess.run([*before, *words], capture_output=True, text=True)
+        if done.returncode != 0 and not again:
+            pytest.skip(f"needs to mount a small disk: {done.stderr.strip()}")
+        assert done.returncode == 0, done.stderr
+        mounted[folder] = before
+
+    yield resize
+    for folder, before in mounted.items():
+        subprocess.run([*before, "umount", "--lazy", folder], check=True)
+
+
+@pytest.fixture
+def second_node(lab: Path) -> tuple[str, ...]:
+    """The words before a command that is to see the disks of the second node, which then has some of its own."""
+    file = lab.parent / "slurm" / f"{NODES[1]}.pid"
+    os.kill(int(file.read_text()), signal.SIGTERM)
+    wait_for(lambda: not file.exists())
+    done = subprocess.run(["unshare", "--mount", "slurmd", "-N", NODES[1]], capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"needs disks that only one process sees: {done.stderr.strip()}")
+    wait_for(lambda: file.exists() and file.read_text().strip())
+    return ("nsenter", "--target", file.read_text().strip(), "--mount")
+
+
+def size_of(folder: Path) -> int:
+    """Bytes that the files below it take on a disk."""
+    return sum(file.stat().st_blocks * 512 for file in folder.rglob("*"))
+
+
+@pytest.fixture
+def both(lab: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the run that `train_on_both` trains."""
+    shutil.copytree(ROOT / "recipes" / "accelerate", lab / "recipes" / "accelerate")
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    return lab / "runs" / "tiny" / "seed0"
+
+
+def train_on_both() -> str:
+    """The job of `tiny.yaml` on both nodes. No process gives up the other one while the test waits."""
+    size = ("--gpus-per-node=1", "--cpus-per-task=1", "--no-requeue")
+    words = ("recipes/accelerate/multi_node.sbatch", "tiny.yaml", "training.ddp_timeout=36000")
+    return slurm("sbatch", "--parsable", *size, *words).strip()
+
+
+def train_undisturbed(folder: Path, **steps: object) -> Path:
+    """The folder of a run of the same recipe by two processes of one machine."""
+    folder.mkdir()
+    write_recipe(folder, **steps)
+    config = ["--config_file", str(ROOT / "recipes" / "accelerate" / "cpu_two_processes.yaml")]
+    done = command(["-m", "accelerate.commands.launch", *config, "-m", "hf_sysgen.train", "tiny.yaml"], folder)
+    assert done.returncode == 0, done.stderr
+    return folder / "runs" / "tiny" / "seed0"
+
+
+def ended(job: str) -> bool:
+    return not slurm("squeue", "--noheader", "--states=all", "--jobs", job, "--format=%T").startswith(ACTIVE)
+
+
+def last_step(run: Path) -> int:
+    """Step of the last complete checkpoint of a run; 0 without one."""
+    complete = run.glob("checkpoint-*/complete")
+    return max((int(path.parent.name.rpartition("-")[2]) for path in complete), default=0)
+
+
+def check_no_space(lab: Path, run: Path, full: Path, step: int) -> None:
+    """A training ends with a line that names the full folder, and with whole checkpoints, the last of `step`."""
+    job = train_on_both()
+    wait_for(lambda: ended(job))
+    output = (lab / f"hf-sysgen-{job}.out").read_text()
+    # the launchers add tracebacks of their own
+    assert "hf_sysgen/train" not in output, output
+    said = [line for line in output.splitlines() if line.startswith("error: ")]
+    assert len(said) <= 2, output
+    assert any("space" in line and str(full.relative_to(lab)) in line for line in said), output
+    assert not (run / "results.json").exists()
+    assert last_step(run) == step
+    for mark in run.glob("checkpoint-*/complete"):
+        check_intact(mark.parent)
 
 
 def running() -> dict[str, str]:
@@ -153,8 +250,8 @@ def test_a_sweep_goes_on_whatever_happens_to_its_jobs(lab: Path) -> None:
         tend()
         return all((run / "results.json").is_file() for run in runs)
 
-    wait_for(all_finished, 900)
-    wait_for(lambda: not slurm("squeue", "--noheader").strip(), 60)
+    wait_for(all_finished)
+    wait_for(lambda: not slurm("squeue", "--noheader").strip())
     assert (
         command(["-m", "hf_sysgen.cli", "sweep", "sweep.yaml", "--dry-run"], lab)
         .stdout.splitlines()[-1]
@@ -167,52 +264,111 @@ def test_a_sweep_goes_on_whatever_happens_to_its_jobs(lab: Path) -> None:
     assert weights(runs[1] / "model") == weights(lab / "whole" / "runs" / "tiny" / "seed1" / "model")
 
 
-def test_a_training_on_two_nodes_goes_on_after_a_time_limit_and_a_kill(
-    lab: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_on_two_nodes_goes_on_after_a_time_limit_and_a_kill(lab: Path, both: Path) -> None:
     """The same `sbatch` again; it ends with the weights of two processes that nothing disturbed."""
     steps = {"max_steps": 2000, "eval_steps": 2000, "learning_rate": 1e-3}
     write_recipe(lab, **steps, save_steps=20)
-    shutil.copytree(ROOT / "recipes" / "accelerate", lab / "recipes" / "accelerate")
-    for name, value in environment().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    run = lab / "runs" / "tiny" / "seed0"
 
-    def submit() -> str:
-        size = ("--gpus-per-node=1", "--cpus-per-task=1", "--no-requeue")
-        return slurm("sbatch", "--parsable", *size, "recipes/accelerate/multi_node.sbatch", "tiny.yaml").strip()
+    def signal_worker(which: int, number: int) -> None:
+        words = ["pgrep", "-f", "--", "-u -m hf_sysgen.train tiny.yaml"]
+        workers = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        os.kill(sorted(map(int, workers.split()))[which], number)
 
-    def last_step() -> int:
-        complete = run.glob("checkpoint-*/complete")
-        return max((int(path.parent.name.rpartition("-")[2]) for path in complete), default=0)
-
-    def ended(job: str) -> bool:
-        return not slurm("squeue", "--noheader", "--states=all", "--jobs", job, "--format=%T").startswith(ACTIVE)
-
-    def signal_worker(number: int) -> None:
-        workers = subprocess.run(["pgrep", "-f", "hf_sysgen.train tiny.yaml"], capture_output=True, text=True).stdout
-        os.kill(max(map(int, workers.split())), number)
-
-    limited = submit()
-    wait_for(last_step)
+    limited = train_on_both()
+    wait_for(lambda: last_step(both))
     # it hangs, as the shortest time limit is a minute, in which it would end
-    signal_worker(signal.SIGSTOP)
+    signal_worker(1, signal.SIGSTOP)
     slurm("scontrol", "update", f"jobid={limited}", "timelimit=1")
     wait_for(lambda: ended(limited))
-    step = last_step()
+    step = last_step(both)
     assert 0 < step < steps["max_steps"]
-    killed = submit()
-    wait_for(lambda: last_step() > step)
-    signal_worker(signal.SIGKILL)
+    killed = train_on_both()
+    wait_for(lambda: last_step(both) > step)
+    # only Slurm ends a process that does not notice
+    signal_worker(0, signal.SIGSTOP)
+    signal_worker(1, signal.SIGKILL)
     wait_for(lambda: ended(killed))
-    assert not (run / "results.json").exists()
-    last = submit()
+    assert not (both / "results.json").exists()
+    last = train_on_both()
     wait_for(lambda: ended(last))
-    assert read_record(run / "results.json").num_processes == 2
+    assert read_record(both / "results.json").num_processes == 2
+    whole = train_undisturbed(lab / "whole", **steps, save_steps=2000)
+    assert weights(both / "model") == weights(whole / "model")
+
+
+def test_a_training_on_two_nodes_goes_on_after_full_disks(lab: Path, both: Path, disk: Callable[..., None]) -> None:
+    """First one with room for two checkpoints, to which both write; then one to which only the second process does."""
+    shared, own, other = (lab / name for name in ("runs", "own", "other"))
+    for folder in (shared, own, other):
+        folder.mkdir()
+    disk(shared)
+    disk(own)
+    steps = {"max_steps": 100, "eval_steps": 100, "save_steps": 20, "learning_rate": 1e-3}
+    write_recipe(lab, **steps)
+    whole = train_undisturbed(lab / "whole", **steps)
+
+    disk(shared, 5 * size_of(whole / "checkpoint-100") // 2)
+    check_no_space(lab, both, both, 40)
+    # nothing was freed
+    check_no_space(lab, both, both, 40)
+    disk(shared, 2 * size_of(whole))
+    disk(own, 4096)
+    (other / "rng_state_1.pth").symlink_to(own / "state")
+    (both / "checkpoint-80").symlink_to(other)
+    check_no_space(lab, both, both, 60)
+    disk(own, size_of(whole))
+    last = train_on_both()
+    wait_for(lambda: ended(last))
+    assert read_record(both / "results.json").num_processes == 2
+    assert weights(both / "model") == weights(whole / "model")
+
+
+def test_a_training_on_two_nodes_goes_on_after_a_full_disk_of_one(
+    lab: Path, both: Path, disk: Callable[..., None], second_node: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second node has no space for the prepared data, and then has; its temporary folder is always full."""
+    cache, temporary = lab / "cache", lab / "tmp"
+    for folder, variable in ((cache, "HF_DATASETS_CACHE"), (temporary, "TMPDIR")):
+        folder.mkdir()
+        disk(folder, 4096, second_node)
+        monkeypatch.setenv(variable, str(folder))
+    steps = {"max_steps": 20, "eval_steps": 20}
+    write_recipe(lab, **steps)
+    check_no_space(lab, both, cache, 0)
+    disk(cache, 2 * size_of(cache), second_node)
+    job = train_on_both()
+    wait_for(lambda: ended(job))
+    whole = train_undisturbed(lab / "whole", **steps)
+    assert weights(both / "model") == weights(whole / "model")
+
+
+def test_a_full_disk_ends_one_run_of_a_sweep(lab: Path, disk: Callable[..., None]) -> None:
+    """The other run, on the other node, finishes; with room, the same command submits the one that failed."""
+    steps = {"max_steps": 100, "eval_steps": 100, "save_steps": 20}
+    full = lab / "runs" / "tiny" / "seed1"
+    full.mkdir(parents=True)
+    disk(full)
     (lab / "whole").mkdir()
-    write_recipe(lab / "whole", **steps, save_steps=2000)
-    config = ["--config_file", str(ROOT / "recipes" / "accelerate" / "cpu_two_processes.yaml")]
-    whole = command(["-m", "accelerate.commands.launch", *config, "-m", "hf_sysgen.train", "tiny.yaml"], lab / "whole")
-    assert whole.returncode == 0, whole.stderr
-    assert weights(run / "model") == weights(lab / "whole" / "runs" / "tiny" / "seed0" / "model")
+    for folder in (lab, lab / "whole"):
+        write_recipe(folder, **steps)
+    assert command(["-m", "hf_sysgen.cli", "train", "tiny.yaml", "seed=1"], lab / "whole").returncode == 0
+    whole = lab / "whole" / "runs" / "tiny" / "seed1"
+    (lab / "sweep.yaml").write_text(yaml.safe_dump({"recipes": ["tiny.yaml"], "seeds": [0, 1]}))
+    sweep = ["-m", "hf_sysgen.cli", "sweep", "sweep.yaml"]
+
+    def submit() -> str:
+        done = command([*sweep, "--slurm", "--time 60"], lab)
+        assert done.returncode == 0, done.stderr
+        wait_for(lambda: not slurm("squeue", "--noheader").strip())
+        return done.stdout
+
+    disk(full, 5 * size_of(whole / "checkpoint-100") // 2)
+    assert ": 2 of 2 runs" in submit()
+    assert (full.with_name("seed0") / "results.json").is_file()
+    assert last_step(full) == 40
+    (line,) = (line for line in command([*sweep, "--dry-run"], lab).stdout.splitlines() if line.startswith("failed"))
+    assert "space" in line
+    assert str(full.relative_to(lab)) in line
+    disk(full, 2 * size_of(whole))
+    assert ": 1 of 2 runs" in submit()
+    assert weights(full / "model") == weights(whole / "model")
