@@ -24,6 +24,11 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def counted(number: int, thing: str) -> str:
+    """A number of things in words: "1 run", "2 runs"."""
+    return f"{number:,} {thing}{'s' * (number != 1)}"
+
+
 def plain(text: object) -> str:
     """Text that Markdown shows as it is: tags and entities are escaped."""
     return re.sub(r"&(?=#?\w+;)", "&amp;", str(text)).replace("<", "&lt;").replace(">", "&gt;")

@@ -22,7 +22,7 @@ from hf_sysgen.reports.papers import Cell, Table
 from hf_sysgen.results.cells import labels
 from hf_sysgen.results.reading import Collection
 from hf_sysgen.results.record import Record, SplitMetrics
-from hf_sysgen.tables import markdown, plain, plain_cell, table
+from hf_sysgen.tables import counted, markdown, plain, plain_cell, table
 
 HEADER = ("cell", "paper", "ours", "sd", "SEM", "runs", "budget", "difference", "95 % interval", "verdict")
 OTHER_HEADER = ("run", "split", "measure", "mean", "runs")
@@ -158,14 +158,10 @@ def _runs(table: Table) -> str:
     for row, cells in table.cells.items():
         if cells[0].seeds != table.seeds:
             others.setdefault(cells[0].seeds, []).append(row)
-    text = "" if table.seeds is None else f", {_counted(table.seeds)}"
+    text = "" if table.seeds is None else f", {counted(table.seeds, 'run')}"
     for seeds, rows in others.items():
-        text += f"; {'not stated' if seeds is None else _counted(seeds)} of {', '.join(rows)}"
+        text += f"; {'not stated' if seeds is None else counted(seeds, 'run')} of {', '.join(rows)}"
     return text
-
-
-def _counted(seeds: int) -> str:
-    return f"{seeds} run{'s' * (seeds > 1)}"
 
 
 def rule() -> str:

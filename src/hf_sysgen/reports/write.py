@@ -8,10 +8,11 @@ from pathlib import Path
 
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import write_atomic
-from hf_sysgen.reports.comparison import compare_with_papers
+from hf_sysgen.reports.comparison import compare_with_papers, summarize
 from hf_sysgen.reports.page import page
 from hf_sysgen.reports.report import markdown_report, terminal_report
 from hf_sysgen.results.reading import collect
+from hf_sysgen.tables import counted
 
 
 def write_report(name: str, folders: Sequence[Path], output: Path | None) -> str:
@@ -61,6 +62,11 @@ def write_report(name: str, folders: Sequence[Path], output: Path | None) -> str
         except OSError as error:
             raise UserError(f"{path}: cannot be written: {error}") from error
     cells = sum(len(report.measured) for report in reports)
+    # of SLOG's numbers none is quoted
+    compared = summaries[-1].measured if (summaries := summarize(reports)) else 0
     written = ", ".join(str(path) for path in texts)
-    lines = [f"{written}: {len(found.records)} runs, {cells} measured cells of {len(reports)} tables and figures"]
+    tables = f"{len(reports)} tables and figures"
+    lines = [f"{written}: {counted(len(found.records), 'run')}, {counted(cells, 'measured cell')} of {tables}"]
+    if compared < cells:
+        lines[0] += f"; {compared} have a number of a paper beside them"
     return "\n".join([*lines, *(f"skipped {line}" for line in found.skipped)])

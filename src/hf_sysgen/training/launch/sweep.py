@@ -23,7 +23,7 @@ from hf_sysgen.files import locked
 from hf_sysgen.reports.curves import distinct_labels, plot_accuracies
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import RESULTS, Record
-from hf_sysgen.tables import table
+from hf_sysgen.tables import counted, table
 from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
 from hf_sysgen.training.launch.slurm import waiting_runs
 from hf_sysgen.training.launch.states import ENDED, STATES, failure_of, last_line, state_of
@@ -43,11 +43,7 @@ def states_text(sweep: Sweep) -> str:
     ]
     counts = Counter(state for state, _ in states)
     shown = (f"{counts[state]} {state}" for state in STATES if counts[state] or state != "waiting")
-    return "\n".join([*lines, f"{counted(len(lines))}: " + ", ".join(shown)])
-
-
-def counted(runs: int) -> str:
-    return "1 run" if runs == 1 else f"{runs} runs"
+    return "\n".join([*lines, f"{counted(len(lines), 'run')}: " + ", ".join(shown)])
 
 
 def run_sweep(
@@ -74,7 +70,7 @@ def run_sweep(
         if lock is None:
             raise UserError(f"{sweep.path} is being run here by another process; `--dry-run` shows how far it is")
         left = [run for run in sweep.runs if state_of(run)[0] != "finished"]
-        print(f"{counted(len(sweep.runs))}, {len(sweep.runs) - len(left)} of them finished already", flush=True)
+        print(f"{counted(len(sweep.runs), 'run')}, {len(sweep.runs) - len(left)} of them finished already", flush=True)
         failures = _Training(TrainingProcesses(at_once, len(left), accelerate), len(left)).all(left) if left else []
     for run, _, message in failures:
         print(f"error: {run.name} failed: {message}; everything it said is in {run.log}", file=sys.stderr)
