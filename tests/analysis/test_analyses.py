@@ -700,6 +700,8 @@ def test_what_cannot_be_written_is_told_before_the_work(tmp_path):
     with pytest.raises(UserError, match=r"folder\.png"):
         check_picture(tmp_path / "folder.png")
     check_picture(tmp_path / "folder.png" / "deeper" / "x.png")
+    # only a finished picture makes folders
+    assert not (tmp_path / "folder.png" / "deeper").exists()
     # where even root can write nothing
     with pytest.raises(UserError, match=r"/proc/x\.png: cannot be written to"):
         check_picture("/proc/x.png")

@@ -41,8 +41,8 @@ def check_picture(path: str | Path) -> None:
         raise UserError(f"{path}: a picture's name ends in one of {', '.join(ENDINGS)}")
     try:
         path = resolve_output_path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
+        # the folder is made with the picture: work that fails leaves none
+        with tempfile.TemporaryFile(dir=next(folder for folder in path.parents if folder.exists())):
             pass
     except OSError as error:
         raise UserError(f"{path}: cannot be written to: {error}") from error
