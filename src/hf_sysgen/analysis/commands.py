@@ -28,6 +28,7 @@ from hf_sysgen.errors import UserError
 from hf_sysgen.results.cells import by_cell, labels
 from hf_sysgen.results.evaluations import read_evaluations
 from hf_sysgen.results.record import MODEL, Record
+from hf_sysgen.tables import counted
 
 STEP = "training step"
 
@@ -111,7 +112,7 @@ def loss_accuracy(
     clouds, rows = [], []
     for loss, accuracy in pairs:
         points = csordas2021.loss_against_accuracy(records, loss, accuracy, first_step)
-        title = f"{len(records)} run{'s' * (len(records) > 1)}"
+        title = counted(len(records), "run")
         clouds.append(Cloud(title, f"loss on {loss} (nats per token)", f"accuracy on {accuracy}",
                             points))  # fmt: skip
         rows += [(loss, accuracy, step, x, y) for x, y, step in points]
@@ -280,7 +281,7 @@ def _of_benchmarks_with(runs: Runs, what: Callable[[Record], object]) -> tuple[l
     deep = [record for record in records if petty2023.has_depth(record)]
     flat = [record for record in records if not petty2023.has_depth(record)]
     records, others = petty2023.of_benchmarks_with(deep or records, what)
-    names = ", ".join(f"{benchmark} ({len(ones)} run{'s' * (len(ones) > 1)})" for benchmark, ones in others.items())
+    names = ", ".join(f"{benchmark} ({counted(len(ones), 'run')})" for benchmark, ones in others.items())
     notes = [f"left out, as they lack what this analysis needs: {names}"] if others else []
     return records, _left_out(flat if deep else [], "of models without one depth") + notes
 
