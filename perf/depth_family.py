@@ -5,9 +5,9 @@ small text and fine-tuned on COGS-vf and GeoQuery, with the paper's figures.
 `python perf/depth_family.py PASSAGES.jsonl` (records with `text`, or with a passage cut into `prefix` and
 `gold_completion`) writes the text in C4's layout, every tenth passage for validation, trains a tokenizer on the others,
 runs the sweeps pretrain_quick.yaml, cogs_vf_quick.yaml and geoquery_quick.yaml of recipes/petty2023/sweeps, one run per
-core, copies their records into results, and draws Figures 2 to 7, 9 and 10. Finished parts are not repeated, so the same command resumes.
-The text is 1,480 of C4's 365 million passages: this shows that the pipeline works, not the effect of depth at the
-paper's scale.
+core, copies their records into results, and draws Figures 2 to 7, 9 and 10. Finished parts are not repeated, so the
+same command resumes. The text is 1,480 of C4's 365 million passages: this shows that the pipeline works, not the
+effect of depth at the paper's scale.
 """
 
 from __future__ import annotations
