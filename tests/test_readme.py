@@ -7,12 +7,13 @@ import statistics
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
-from typing import Any
 
 import pytest
 from documents import ROOT, blocks, commands
 from tiny_runs import forked
 
+from hf_sysgen.reports.matching import one_for_each_seed
+from hf_sysgen.results.cells import PRECISION, by_cell
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import Record
 
@@ -22,7 +23,7 @@ TINY = ["training.max_steps=2", "training.eval_steps=1", "training.report_to=non
         "model.num_attention_heads=2", "model.encoder_layers=1", "model.decoder_layers=1",
         "batches.size=8"]  # fmt: skip
 # a number that links to the record that it is of
-NUMBER = re.compile(r"\[([\d.,]+)\]\((results/[^)]+-seed)\d+(\.json)\)")
+NUMBER = re.compile(r"\[([\d.,]+)\]\((results/[^)]+\.json)\)")
 
 
 def run(words: list[str], folder: Path, start: Callable[..., CompletedProcess[str]] = forked) -> None:
@@ -70,23 +71,30 @@ def measured(record: Record) -> Iterator[tuple[str, float]]:
         yield from ((f"{name} {category}", 100 * score.accuracy) for category, score in split.by_category.items())
 
 
+def counted(path: Path) -> list[Record]:
+    """The records that make a number with this one, as in the reports: one for each seed, whatever its precision."""
+    first = read_record(path)
+    of_file = [read_record(other) for other in path.parent.glob(f"{first.file.rpartition('/')[2]}*.json")]
+    (alike,) = (records for records in by_cell(of_file, PRECISION) if first in records)
+    return one_for_each_seed(alike, first.recipe)
+
+
 def test_numbers_are_those_of_the_records():
     """The mean over the kept seeds, as printed."""
-    found: list[Any] = NUMBER.findall(README.read_text(encoding="utf-8"))
+    found = NUMBER.findall(README.read_text(encoding="utf-8"))
     assert len(found) > 5
-    for text, start, end in found:
-        records = [read_record(path) for path in sorted(ROOT.glob(f"{start}*{end}"))]
-        assert records, f"{start}*{end}"
+    for text, path in found:
+        records = counted(ROOT / path)
         means: dict[str, float] = {}
         for key in dict(measured(records[0])):
             means[key] = statistics.fmean(dict(measured(record))[key] for record in records)
         digits = len(text.partition(".")[2])
-        assert text in {f"{mean:,.{digits}f}" for mean in means.values()}, f"{text} is not of {start}*{end}"
+        assert text in {f"{mean:,.{digits}f}" for mean in means.values()}, f"{text} is not of {path}"
 
 
 def test_numbers_of_seeds_are_those_of_the_records():
     """Of the numbers before it."""
     found = re.findall(rf"(?s:{NUMBER.pattern})[^\[]*?mean of (\d+) seeds", README.read_text(encoding="utf-8"))
     assert found
-    for _, start, end, seeds in found:
-        assert len([*ROOT.glob(f"{start}*{end}")]) == int(seeds)
+    for _, path, seeds in found:
+        assert len(counted(ROOT / path)) == int(seeds)

@@ -131,7 +131,7 @@ def measurements(cell: Cell, table: Table, by_recipe: Mapping[str, Sequence[Reco
             groups[record.file, record.recipe.cell_without(*PRECISION), length].append(record)
     found = []
     for runs in groups.values():
-        records = _one_for_each_seed(runs, setup)
+        records = one_for_each_seed(runs, setup)
         steps = [record.steps for record in records]
         changes = _changes(records[0], setup, run.choices)
         ours = Measurement(
@@ -176,7 +176,7 @@ def _values_of(name: str) -> Mapping[str, Any]:
     return shipped_recipe(name).flat()
 
 
-def _one_for_each_seed(runs: Sequence[Record], setup: Recipe) -> list[Record]:
+def one_for_each_seed(runs: Sequence[Record], setup: Recipe) -> list[Record]:
     """
     One run of each seed, by seed. Of several runs of a seed that counts which is in the precision of most runs, so that
     a mean is of like runs; among equals, the one in the paper's precision.
