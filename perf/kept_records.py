@@ -31,6 +31,7 @@ from hf_sysgen.hub.publish_model import one_cell, run_card
 from hf_sysgen.results.cells import PRECISION, by_cell
 from hf_sysgen.results.reading import collect, read_record
 from hf_sysgen.results.record import MODEL, RESULTS, Record, SplitMetrics, write_record
+from hf_sysgen.tables import counted
 from hf_sysgen.training.tasks.registry import prepare_task
 from hf_sysgen.training.trainer import SysgenTrainer
 from hf_sysgen.zoo import CHECKPOINTS, zoo_folder, zoo_names
@@ -173,7 +174,7 @@ def head(path: Path, cells: Sequence[Sequence[Record]]) -> str:
         parts.append((f"{changes}: " if changes else "") + measured(records))
     parts[0] = f"# Measured here: {parts[0]}"
     if more := len(cells) - len(parts):
-        parts.append(f"and {more} other settings")
+        parts.append(f"and {counted(more, 'other setting')}")
     parts[-1] += f"; records in {cells[0][0].kept_at(RESULTS_FOLDER).parent.relative_to(ROOT).as_posix()}."
     # keeps paths in overrides whole, and "%" beside its number
     wrap = partial(textwrap.wrap, width=118, break_long_words=False, break_on_hyphens=False)

@@ -48,7 +48,7 @@ SCAN = tuple(
 )
 # small models of Petty et al. 2023 by depth, and the runs that are fine-tuned from them
 PRETRAINED = tuple(f"petty2023/pretrain_quick_{depth}" for depth in (1, 2, 4, 8))
-FINE_TUNED = ("petty2023/cogs_vf_quick",)
+FINE_TUNED = ("petty2023/cogs_vf_quick", "petty2023/geoquery_quick")
 # what recurses -> depth -> the split and case that have it; 4 is in training
 SLOG_DEPTHS = {
     "prepositional phrases": {"3": ("test", "PP_3"), "4": ("test_iid", "pp_4"), "5 to 12": ("test", "PP_5-12")},
@@ -166,7 +166,8 @@ PICTURES = {
     "scan_convergence.png": partial(_analysis, "convergence", SCAN, split="validation"),
     "t5_biases.png": partial(plot_biases, "scan_sag_t5_quick_simple"),
     "depth_perplexity.png": partial(_analysis, "perplexity_depth", PRETRAINED),
-    "depth_cases.png": partial(_analysis, "lexical_structural", FINE_TUNED),
+    "depth_accuracy.png": partial(_analysis, "generalization_depth", FINE_TUNED),
+    "depth_cases.png": partial(_analysis, "lexical_structural", FINE_TUNED[:1]),
 }
 
 
