@@ -108,7 +108,7 @@ def _os_error(error: BaseException) -> tuple[int, str, str | None] | None:
         said = str(one)
         if isinstance(one, OSError) and one.errno is not None:
             # the error of a copy has two names, and the second is the file that is written
-            return one.errno, one.strerror, one.filename2 or one.filename
+            return one.errno, one.strerror or said, one.filename2 or one.filename
         if found := re.search(r"\(os error (\d+)\)", said):
             # safetensors and tokenizers report errors this way
             return int(found[1]), os.strerror(int(found[1])), None
