@@ -35,7 +35,7 @@ ENDINGS = {
     "fine": "still right",
     "line": "one line",
     "traceback": "traceback",
-    "slow": "over 20 s",
+    "slow": "over 5 s",
     "silent": "silent",
     "lost": "lost",
 }

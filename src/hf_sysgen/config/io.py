@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
@@ -20,6 +21,8 @@ BASE = "base"
 # limits of a YAML text: its characters, and its values, where an alias counts as all values that it repeats. Every
 # recipe is far below them, and a text of this size is read in a second
 LONGEST_TEXT, MOST_VALUES = 100_000, 20_000
+# limit of brackets inside each other: the time to read them grows with the square of their number
+DEEPEST = 100
 
 
 def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
@@ -239,13 +242,16 @@ def parse_yaml(text: str, where: str) -> Any:
 
     if len(text) > LONGEST_TEXT:
         raise RecipeError(f"{where}: is longer than {LONGEST_TEXT:,} characters, which no recipe needs")
+    too_deep = f"{where}: is nested too deep, or an alias contains itself"
+    if max(itertools.accumulate((char in "[{") - (char in "]}") for char in text), default=0) > DEEPEST:
+        raise RecipeError(too_deep)
     try:
         # only aliases, which begin with `*`, repeat values
         if "*" in text and _values(YAML(typ="safe", pure=True).compose(text), {}) > MOST_VALUES:
             raise RecipeError(f"{where}: its aliases make more than {MOST_VALUES:,} values, which no recipe needs")
         return YAML(typ="safe", pure=True).load(text)
     except RecursionError as error:
-        raise RecipeError(f"{where}: is nested too deep, or an alias contains itself") from error
+        raise RecipeError(too_deep) from error
     # ruamel raises the last three, for tags that do not fit their values
     except (YAMLError, ValueError, AttributeError, LookupError, TypeError) as error:
         if isinstance(error, RecipeError):
