@@ -282,7 +282,8 @@ def program(folder: Path, name: str, text: str) -> None:
 def test_the_slurm_script_starts_one_launcher_a_machine(tmp_path):
     """With stand-ins for Slurm and accelerate that say how they were called."""
     program(tmp_path, "scontrol", 'echo node7; echo node8; [ "$*" = "show hostnames node[7-8]" ]')
-    program(tmp_path, "srun", 'shift; for id in 0 1; do SLURM_NODEID=$id "$@" || exit; done')
+    srun = '[ "$1" = --kill-on-bad-exit ] || exit; for id in 0 1; do SLURM_NODEID=$id "${@:2}" || exit; done'
+    program(tmp_path, "srun", srun)
     program(tmp_path, "accelerate", 'printf "%s " "$@"; echo')
     variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_NODELIST": "node[7-8]", "SLURM_NNODES": "2",
                  "SLURM_GPUS_ON_NODE": "4", "SLURM_JOB_ID": "12345"}  # fmt: skip

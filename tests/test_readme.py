@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -14,7 +15,7 @@ from tiny_runs import forked
 
 from hf_sysgen.reports.matching import one_for_each_seed
 from hf_sysgen.results.cells import PRECISION, by_cell
-from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.reading import collect
 from hf_sysgen.results.record import Record
 
 README = ROOT / "README.md"
@@ -71,12 +72,12 @@ def measured(record: Record) -> Iterator[tuple[str, float]]:
         yield from ((f"{name} {category}", 100 * score.accuracy) for category, score in split.by_category.items())
 
 
-def counted(path: Path) -> list[Record]:
-    """The records that make a number with this one, as in the reports: one for each seed, whatever its precision."""
-    first = read_record(path)
-    of_file = [read_record(other) for other in path.parent.glob(f"{first.file.rpartition('/')[2]}*.json")]
-    (alike,) = (records for records in by_cell(of_file, PRECISION) if first in records)
-    return one_for_each_seed(alike, first.recipe)
+@cache
+def counted() -> dict[Path, list[Record]]:
+    """The records that make a number with a kept one, as in the reports: one for each seed, whatever its precision."""
+    found = collect([ROOT / "results"]).records
+    alike = {id(record): records for records in by_cell([one for _, one in found], PRECISION) for record in records}
+    return {path: one_for_each_seed(alike[id(record)], record.recipe) for path, record in found}
 
 
 def test_numbers_are_those_of_the_records():
@@ -84,7 +85,7 @@ def test_numbers_are_those_of_the_records():
     found = NUMBER.findall(README.read_text(encoding="utf-8"))
     assert len(found) > 5
     for text, path in found:
-        records = counted(ROOT / path)
+        records = counted()[ROOT / path]
         means: dict[str, float] = {}
         for key in dict(measured(records[0])):
             means[key] = statistics.fmean(dict(measured(record))[key] for record in records)
@@ -97,4 +98,4 @@ def test_numbers_of_seeds_are_those_of_the_records():
     found = re.findall(rf"(?s:{NUMBER.pattern})[^\[]*?mean of (\d+) seeds", README.read_text(encoding="utf-8"))
     assert found
     for _, path, seeds in found:
-        assert len(counted(ROOT / path)) == int(seeds)
+        assert len(counted()[ROOT / path]) == int(seeds)

@@ -167,7 +167,7 @@ PICTURES = {
     "t5_biases.png": partial(plot_biases, "scan_sag_t5_quick_simple"),
     "depth_perplexity.png": partial(_analysis, "perplexity_depth", PRETRAINED),
     "depth_accuracy.png": partial(_analysis, "generalization_depth", FINE_TUNED),
-    "depth_cases.png": partial(_analysis, "lexical_structural", FINE_TUNED[:1]),
+    "depth_cases.png": partial(_analysis, "lexical_structural", FINE_TUNED),
 }
 
 

@@ -121,23 +121,19 @@ def _os_error(error: BaseException) -> tuple[int, str, str | None] | None:
     return None
 
 
-def describe_os_error(error: BaseException, folder: Path | None = None) -> str | None:
-    """
-    One line for an error of the operating system, e.g. a full disk; None for any other error.
-
-    Args:
-        folder: what was written to. It is named for a full disk if the error names no file.
-    """
-    if (found := _os_error(error)) is None:
-        return None
-    number, said, name = found
-    where = name or (folder if number in (0, *_NO_SPACE) else None)
-    said = f"{where}: {said}" if where else said
+def _in_words(number: int, said: str, where: str | Path | None) -> str:
+    if where is not None:
+        said = f"{where}: {said}"
     if number in _NO_SPACE:
         return f"no space left ({said}): free some, then give the same command again"
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
         return f"{said}: correct its permissions, or give another place"
     return said if number else f"{said} Free some space, then give the same command again"
+
+
+def describe_os_error(error: BaseException) -> str | None:
+    """One line for an error of the operating system, e.g. a full disk; None for any other error."""
+    return None if (found := _os_error(error)) is None else _in_words(*found)
 
 
 @contextmanager
@@ -148,10 +144,10 @@ def writing_to(folder: Path) -> Iterator[None]:
     except (UserError, RunFailed):
         raise
     except Exception as error:
-        said = describe_os_error(error, folder)
-        if said is None or said == describe_os_error(error):
+        number, said, name = _os_error(error) or (errno.EIO, "", None)
+        if name is not None or number not in (0, *_NO_SPACE):
             raise
-        raise RunFailed(said) from error
+        raise RunFailed(_in_words(number, said, folder)) from error
 
 
 @contextmanager

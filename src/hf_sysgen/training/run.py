@@ -324,7 +324,7 @@ def run_recipe(recipe: Recipe) -> Record:
             # raises here, before any work, if the processes cannot share a batch
             batches = trainer.step_batches(first_step=0)
     except OSError as error:
-        raise RecipeError(f"output_dir: {unwritable(recipe.run_dir, error)}", "output_dir") from error
+        raise RecipeError(f"output_dir: {_unwritable(recipe.run_dir, error)}", "output_dir") from error
     if recipe.in_context is None:
         check_optimizer(trainer)
         check_longest_examples(trainer)
@@ -338,7 +338,7 @@ def run_recipe(recipe: Recipe) -> Record:
             return _train_and_judge(recipe, model, task, trainer, batches)
 
 
-def unwritable(run_dir: Path, error: OSError) -> str:
+def _unwritable(run_dir: Path, error: OSError) -> str:
     # errors of transformers have no number
     return f"cannot write to {run_dir}: {describe_os_error(error) or error}"
 
@@ -364,7 +364,7 @@ def _locked_folder(run_dir: Path, trainer: SysgenTrainer) -> Iterator[None]:
                 else:
                     refusal = f"another process is training in {run_dir}; wait for it, or give another output_dir"
             except OSError as error:
-                refusal = unwritable(run_dir, error)
+                refusal = _unwritable(run_dir, error)
         if (refusal := broadcast_object_list([refusal])[0]) is not None:
             raise RecipeError(f"output_dir: {refusal}", "output_dir")
         yield
@@ -387,7 +387,7 @@ def _train_and_judge(
             write_atomic(recipe.run_dir / RECIPE_COPY, dump_recipe(recipe))
             write_starts(recipe.run_dir, starts)
     except OSError as error:
-        raise RecipeError(f"output_dir: {unwritable(recipe.run_dir, error)}", "output_dir") from error
+        raise RecipeError(f"output_dir: {_unwritable(recipe.run_dir, error)}", "output_dir") from error
     if checkpoint is not None:
         logger.info("resuming from %s", checkpoint)
     if recipe.in_context is None:

@@ -147,7 +147,7 @@ def test_divergence_ends_both(tmp_path):
     ("rank", "size"), [(0, 25_000), (0, 40_000), (1, 10_000)], ids=["safetensors", "torch", "the other's state"]
 )
 def test_a_full_disk_of_one_ends_both(rank, size, recipe, two, tmp_path):
-    """Each in a line; that of the full disk says where. With room again, the same command goes on."""
+    """Each process ends with one line, which names the full folder. Once there is space, the same command resumes."""
     arguments = [str(recipe), "output_dir=run"]
     full = train_process(arguments, tmp_path, functools.partial(kills.with_little_room, size, rank), processes=2)
     assert full.status == 1

@@ -107,27 +107,27 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def disk() -> Iterator[Callable[..., None]]:
-    """Mount a disk in a folder, or change its size in bytes. The words before are those of `second_node`."""
+    """Mounts a disk in a folder, or changes its size in bytes; with the prefix of `second_node`, only there."""
     mounted: dict[Path, tuple[str, ...]] = {}
 
-    def resize(folder: Path, size: int | None = None, before: tuple[str, ...] = ()) -> None:
+    def resize(folder: Path, size: int | None = None, prefix: tuple[str, ...] = ()) -> None:
         again = folder in mounted
         options = [*(["remount"] if again else []), *([] if size is None else [f"size={size}"])]
         words = ["mount", "-t", "tmpfs", "-o", ",".join(options) or "defaults", "tmpfs", str(folder)]
-        done = subprocess.run([*before, *words], capture_output=True, text=True)
+        done = subprocess.run([*prefix, *words], capture_output=True, text=True)
         if done.returncode != 0 and not again:
             pytest.skip(f"needs to mount a small disk: {done.stderr.strip()}")
         assert done.returncode == 0, done.stderr
-        mounted[folder] = before
+        mounted[folder] = prefix
 
     yield resize
-    for folder, before in mounted.items():
-        subprocess.run([*before, "umount", "--lazy", folder], check=True)
+    for folder, prefix in mounted.items():
+        subprocess.run([*prefix, "umount", "--lazy", folder], check=True)
 
 
 @pytest.fixture
 def second_node(lab: Path) -> tuple[str, ...]:
-    """The words before a command that is to see the disks of the second node, which then has some of its own."""
+    """Gives the second node disks of its own, and returns the prefix of commands that are to see them."""
     file = lab.parent / "slurm" / f"{NODES[1]}.pid"
     os.kill(int(file.read_text()), signal.SIGTERM)
     wait_for(lambda: not file.exists())
