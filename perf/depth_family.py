@@ -3,11 +3,11 @@ The pipeline of Petty et al. 2023 at a small scale: decoders of equal size with 
 small text and fine-tuned on COGS-vf and GeoQuery, with the paper's figures.
 
 `python perf/depth_family.py PASSAGES.jsonl` (records with `text`, or with a passage cut into `prefix` and
-`gold_completion`) writes the text in C4's layout, every tenth passage for validation, trains a tokenizer on the others,
-runs the sweeps pretrain_quick.yaml, cogs_vf_quick.yaml and geoquery_quick.yaml of recipes/petty2023/sweeps, one run per
-core, copies their records into results, and draws Figures 2 to 7, 9 and 10. Finished parts are not repeated, so the
-same command resumes. The text is 1,480 of C4's 365 million passages: this shows that the pipeline works, not the
-effect of depth at the paper's scale.
+`gold_completion`) writes the text in C4's layout, every tenth passage for validation, trains a tokenizer on the
+others, runs the sweeps pretrain_quick.yaml and fine_tuning_quick.yaml of recipes/petty2023/sweeps, one run per core,
+copies their records into results, and draws Figures 2 to 7, 9 and 10. Finished parts are not repeated, so the same
+command resumes. The text is 1,480 of C4's 365 million passages: this shows that the pipeline works, not the effect of
+depth at the paper's scale.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main() -> None:
     if not (FOLDER / "tokenizer" / "tokenizer.json").exists():
         save_byte_pairs(FOLDER / "tokenizer", vocab_size=1_000, data_dir=FOLDER / "text")
     pretrained = trained("pretrain_quick", arguments.results)
-    tuned = [run for name in ("cogs_vf_quick", "geoquery_quick") for run in trained(name, arguments.results)]
+    tuned = trained("fine_tuning_quick", arguments.results)
     minutes = (time.monotonic() - start) / 60
     recipe = str(RECIPES / "cogs_vf_quick.yaml")
     for runs, find in (
