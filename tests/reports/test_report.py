@@ -167,6 +167,7 @@ def test_recorded_runs_have_their_cells():
     others = (
         "pretrain_quick_",
         "cogs_vf_quick",
+        "geoquery_quick",
         "clutrr_rat_234",
         "clutrr_rrat_234",
         "clutrr_gat_234",
