@@ -3,16 +3,17 @@
 #
 # A step is one command with a limit of seconds and a JSON that it leaves; default: all of `list` below. A step that
 # fails, runs out of time or leaves no JSON stops no other one; the exit status is then 1. A training resumes when it is
-# started again. With --tiny everything shrinks, so that the list itself is tried, also without a GPU. Variables:
+# started again. With --tiny everything shrinks, so that the list itself is tried, also without a GPU, and steps have an
+# hour, as a slow core takes longer than a GPU. Variables:
 #
 # FOLDER              of JSON and logs; default runs/gpu. steps.jsonl has the status and seconds of each step
 # TOTAL               seconds of all steps together; default 1750. What does not fit is cut short or left out
+# LIMIT               seconds of each step; default: what the list says
 # PY                  a Python with the package's dependencies; default python3. The package itself is taken from src
 # HF_SYSGEN_DATA_DIR  the folder of upstream files (see load_benchmark), for cogs and cfq
 set -uo pipefail
 cd "$(dirname "$0")/.."
 FOLDER=${FOLDER:-runs/gpu}
-TOTAL=${TOTAL:-1750}
 PY=${PY:-python3}
 export PYTHONPATH="$PWD/src${PYTHONPATH:+:$PYTHONPATH}"
 
@@ -27,11 +28,13 @@ if [ "${1:-}" = --tiny ]; then
   quick=(--quick) decoder=(--quick) tests=(--collect-only)
   kernels=(--interpreted) times+=(--quick)
   export TRITON_INTERPRET=1
+  LIMIT=${LIMIT:-3600} TOTAL=${TOTAL:-3600}
   small=(training.max_steps=2 training.bf16=false evaluation.examples=4 batches.size=8)
   for word in "${small[@]}" training.torch_compile=false training.torch_compile_mode=null; do scan+=(--override "$word"); done
   row+=(--seeds 1 "${scan[@]}")
   small+=(data.benchmark=scan data.config=length_cutoff_40)  # whose test is short
 fi
+TOTAL=${TOTAL:-1750}
 
 train() {  # NAME LIMIT RECIPE OVERRIDE ...: a training, whose record is its JSON
   step "$1" "$2" "runs/$1/results.json" -m hf_sysgen.train "recipes/$3.yaml" "output_dir=$FOLDER/runs/$1" \
@@ -76,7 +79,7 @@ failed=0
 mkdir -p "$FOLDER"
 : > "$FOLDER/steps.jsonl"
 step() {  # NAME LIMIT JSON ARGUMENT ...: of Python
-  local name=$1 limit=$2 file=$FOLDER/$3 start=$SECONDS status=null left=$((TOTAL - SECONDS))
+  local name=$1 limit=${LIMIT:-$2} file=$FOLDER/$3 start=$SECONDS status=null left=$((TOTAL - SECONDS))
   [[ $wanted == *" $name "* ]] || return 0
   if [ $left -gt 0 ]; then
     timeout --kill-after=10 $((limit < left ? limit : left)) "$PY" "${@:4}" > "$FOLDER/$name.log" 2>&1
