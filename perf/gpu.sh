@@ -3,12 +3,13 @@
 #
 # A step is one command with a limit of seconds and a JSON that it leaves; default: all of `list` below. A step that
 # fails, runs out of time or leaves no JSON stops no other one; the exit status is then 1. A training resumes when it is
-# started again. With --tiny everything shrinks, so that the list itself is tried, also without a GPU, and steps have an
-# hour, as a slow core takes longer than a GPU. Variables:
+# started again. With --tiny everything shrinks, so that the list itself is tried, also without a GPU, and there is an
+# hour for all, as a slow core takes longer than a GPU. Variables:
 #
 # FOLDER              of JSON and logs; default runs/gpu. steps.jsonl has the status and seconds of each step
-# TOTAL               seconds of all steps together; default 1750. What does not fit is cut short or left out
-# LIMIT               seconds of each step; default: what the list says
+# TOTAL               seconds of all steps together; default 1750, with --tiny 3600. What does not fit is cut short or left
+#                     out
+# LIMIT               seconds of each step; default: what the list says, with --tiny 3600
 # PY                  a Python with the package's dependencies; default python3. The package itself is taken from src
 # HF_SYSGEN_DATA_DIR  the folder of upstream files (see load_benchmark), for cogs and cfq
 set -uo pipefail

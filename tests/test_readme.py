@@ -73,7 +73,7 @@ def measured(record: Record) -> Iterator[tuple[str, float]]:
 
 
 @cache
-def counted() -> dict[Path, list[Record]]:
+def records_by_path() -> dict[Path, list[Record]]:
     """The records that make a number with a kept one, as in the reports: one for each seed, whatever its precision."""
     found = collect([ROOT / "results"]).records
     alike = {id(record): records for records in by_cell([one for _, one in found], PRECISION) for record in records}
@@ -85,7 +85,7 @@ def test_numbers_are_those_of_the_records():
     found = NUMBER.findall(README.read_text(encoding="utf-8"))
     assert len(found) > 5
     for text, path in found:
-        records = counted()[ROOT / path]
+        records = records_by_path()[ROOT / path]
         means: dict[str, float] = {}
         for key in dict(measured(records[0])):
             means[key] = statistics.fmean(dict(measured(record))[key] for record in records)
@@ -98,4 +98,4 @@ def test_numbers_of_seeds_are_those_of_the_records():
     found = re.findall(rf"(?s:{NUMBER.pattern})[^\[]*?mean of (\d+) seeds", README.read_text(encoding="utf-8"))
     assert found
     for _, path, seeds in found:
-        assert len(counted()[ROOT / path]) == int(seeds)
+        assert len(records_by_path()[ROOT / path]) == int(seeds)

@@ -15,6 +15,7 @@ from typing import Any
 
 INTERRUPTED = 130
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_LOST_PROCESS = re.compile(r"gloo/transport.*(Connection (?:closed|reset) by peer|Broken pipe)")
 # maximum characters of a message; it may quote a very long value
 LONGEST = 1500
 # maximum characters of a value in a message
@@ -114,21 +115,21 @@ def _os_error(error: BaseException) -> tuple[int, str, str | None] | None:
             return int(found[1]), os.strerror(int(found[1])), None
         if "iostream error" in said or ("inline_container" in said and "PytorchStreamReader" not in said):
             # torch does not give the cause
-            return 0, "a checkpoint's file cannot be written, is the disk full?", None
-        if "gloo/transport" in said:
-            ended = "another process of this run has ended, whose own error says why"
-            return errno.ECONNRESET, f"{ended}; the same command resumes from the last checkpoint", None
+            return 0, "a checkpoint cannot be written, perhaps as the disk is full", None
+        if found := _LOST_PROCESS.search(said):
+            lost = f"the connection to another process of this run broke ({found[1]})"
+            return errno.ECONNRESET, f"{lost}: see that one's error; the same command resumes the run", None
     return None
 
 
 def _in_words(number: int, said: str, where: str | Path | None) -> str:
     if where is not None:
         said = f"{where}: {said}"
-    if number in _NO_SPACE:
-        return f"no space left ({said}): free some, then give the same command again"
+    if number in (0, *_NO_SPACE):
+        return f"{said}; free some space, then give the same command again"
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
         return f"{said}: correct its permissions, or give another place"
-    return said if number else f"{said} Free some space, then give the same command again"
+    return said
 
 
 def describe_os_error(error: BaseException) -> str | None:
@@ -138,16 +139,16 @@ def describe_os_error(error: BaseException) -> str | None:
 
 @contextmanager
 def writing_to(folder: Path) -> Iterator[None]:
-    """Raises RunFailed: the disk is full, and the error, e.g. of torch or safetensors, names no file."""
+    """Raises RunFailed: a disk is full. It names the folder where the error, e.g. of torch, names no file."""
     try:
         yield
     except (UserError, RunFailed):
         raise
     except Exception as error:
-        number, said, name = _os_error(error) or (errno.EIO, "", None)
-        if name is not None or number not in (0, *_NO_SPACE):
+        if (found := _os_error(error)) is None or found[0] not in (0, *_NO_SPACE):
             raise
-        raise RunFailed(_in_words(number, said, folder)) from error
+        number, said, name = found
+        raise RunFailed(_in_words(number, said, name or f"{folder} or a temporary folder")) from error
 
 
 @contextmanager

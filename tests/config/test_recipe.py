@@ -645,6 +645,19 @@ def test_yaml_that_is_short_and_endless(text, tmp_path):
     assert len(str(caught.value)) < 2000
 
 
+def test_brackets_are_counted_where_they_nest():
+    """Up to the limit, and not in quoted text or remarks."""
+    deepest = 0
+    value = parse_yaml(f"x: {'[' * 100}{']' * 100}", "text")["x"]
+    while value:
+        deepest, (value,) = deepest + 1, value
+    assert deepest == 99
+    assert parse_yaml(f'x: "{"[" * 101}"  # {"]" * 101}', "text") == {"x": "[" * 101}
+    for text in (f"x: {'[' * 101}{']' * 101}", f"# {']' * 101}\nx: {'[' * 3000}"):
+        with pytest.raises(RecipeError, match="too deep"):
+            parse_yaml(text, "text")
+
+
 def test_aliases_of_a_few_values_are_read():
     assert parse_yaml("a: &x [1, {b: 2}]\nc: *x\nd: {<<: {e: 3}, f: *x}", "text") == {
         "a": [1, {"b": 2}], "c": [1, {"b": 2}], "d": {"e": 3, "f": [1, {"b": 2}]},

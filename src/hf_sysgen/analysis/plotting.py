@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +43,7 @@ def check_picture(path: str | Path) -> None:
     try:
         path = resolve_output_path(path)
         # the folder is made with the picture: work that fails leaves none
-        with tempfile.TemporaryFile(dir=next(folder for folder in path.parents if folder.exists())):
+        with tempfile.TemporaryFile(dir=next(folder for folder in path.parents if os.path.lexists(folder))):
             pass
     except OSError as error:
         raise UserError(f"{path}: cannot be written to: {error}") from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
@@ -243,9 +242,9 @@ def parse_yaml(text: str, where: str) -> Any:
     if len(text) > LONGEST_TEXT:
         raise RecipeError(f"{where}: is longer than {LONGEST_TEXT:,} characters, which no recipe needs")
     too_deep = f"{where}: is nested too deep, or an alias contains itself"
-    if max(itertools.accumulate((char in "[{") - (char in "]}") for char in text), default=0) > DEEPEST:
-        raise RecipeError(too_deep)
     try:
+        if _brackets(text) > DEEPEST:
+            raise RecipeError(too_deep)
         # only aliases, which begin with `*`, repeat values
         if "*" in text and _values(YAML(typ="safe", pure=True).compose(text), {}) > MOST_VALUES:
             raise RecipeError(f"{where}: its aliases make more than {MOST_VALUES:,} values, which no recipe needs")
@@ -260,6 +259,22 @@ def parse_yaml(text: str, where: str) -> Any:
         line = f" in line {mark.line + 1}" if mark else ""
         problem = " ".join(str(getattr(error, "problem", None) or error).split())
         raise RecipeError(f"{where}: not YAML{line}: {problem}") from error
+
+
+def _brackets(text: str) -> int:
+    """How many brackets of a YAML text are inside each other; it is not read on beyond the limit."""
+    from ruamel.yaml import YAML, tokens
+
+    depth = deepest = 0
+    # most texts have fewer brackets than the limit and need no second reading
+    if text.count("[") + text.count("{") > DEEPEST:
+        for token in YAML(typ="safe", pure=True).scan(text):
+            depth += isinstance(token, (tokens.FlowMappingStartToken, tokens.FlowSequenceStartToken))
+            depth -= isinstance(token, (tokens.FlowMappingEndToken, tokens.FlowSequenceEndToken))
+            deepest = max(deepest, depth)
+            if deepest > DEEPEST:
+                break
+    return deepest
 
 
 def _values(node: Any, known: dict[int, int]) -> int:

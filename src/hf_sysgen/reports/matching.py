@@ -179,7 +179,7 @@ def _values_of(name: str) -> Mapping[str, Any]:
 def one_for_each_seed(runs: Sequence[Record], setup: Recipe) -> list[Record]:
     """
     One run of each seed, by seed. Of several runs of a seed that counts which is in the precision of most runs, so that
-    a mean is of like runs; among equals, the one in the paper's precision.
+    a mean is of like runs where it can be; among equals, the one in the paper's precision.
     """
     in_precision = Counter(_precision(record.recipe) for record in runs)
     last = sorted(runs, key=lambda one: (in_precision[_precision(one.recipe)], not _other_precision(one, setup)))

@@ -62,11 +62,10 @@ def write_report(name: str, folders: Sequence[Path], output: Path | None) -> str
         except OSError as error:
             raise UserError(f"{path}: cannot be written: {error}") from error
     cells = sum(len(report.measured) for report in reports)
-    # of SLOG's numbers none is quoted
     compared = summaries[-1].measured if (summaries := summarize(reports)) else 0
     written = ", ".join(str(path) for path in texts)
-    tables = f"{len(reports)} tables and figures"
+    tables = "1 table or figure" if len(reports) == 1 else f"{len(reports)} tables and figures"
     lines = [f"{written}: {counted(len(found.records), 'run')}, {counted(cells, 'measured cell')} of {tables}"]
     if compared < cells:
-        lines[0] += f"; {compared} have a number of a paper beside them"
+        lines[0] += f"; with a number of a paper beside it: {compared}"
     return "\n".join([*lines, *(f"skipped {line}" for line in found.skipped)])

@@ -97,6 +97,7 @@ def git_commit() -> str | None:
         # this fails if the virtual environment is inside another repository
         ["git", "ls-files", "--error-unmatch", str(here)],
         ["git", "rev-parse", "HEAD"],
+        # runs that start at once do not wait for each other's lock of the index
         ["git", "--no-optional-locks", "status", "--porcelain", "--untracked-files=no", "."],
     )
     try:

@@ -29,7 +29,7 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.trainer_fields import THEIRS
 from hf_sysgen.cpu import keep_memory
 from hf_sysgen.data import benchmark_info
-from hf_sysgen.errors import RunFailed, UserError, describe_os_error, one_line, shorten, writing_to
+from hf_sysgen.errors import RunFailed, UserError, describe_os_error, is_disk_full, one_line, shorten, writing_to
 from hf_sysgen.evaluation.checkpoints import checkpoint_folder, is_hub_id, weight_files
 from hf_sysgen.evaluation.evaluate import evaluating
 from hf_sysgen.files import is_complete, is_unfinished, locked, sha256_of, write_atomic
@@ -284,7 +284,7 @@ def run_recipe(recipe: Recipe) -> Record:
         RecipeError, DataError, UserError: see `load_recipe`, `load_benchmark`, `check_run_dir`, `read_record`.
         RecipeError: another process is training in the folder.
         UserError: the last checkpoint is damaged.
-        RunFailed: the loss became infinite or NaN, or the disk of the folder is full.
+        RunFailed: the loss became infinite or NaN, or a disk is full.
     """
     if (record := finished_results(recipe)) is not None:
         logger.info("%s is finished, nothing to do", recipe.run_dir)
@@ -324,7 +324,7 @@ def run_recipe(recipe: Recipe) -> Record:
             # raises here, before any work, if the processes cannot share a batch
             batches = trainer.step_batches(first_step=0)
     except OSError as error:
-        raise RecipeError(f"output_dir: {_unwritable(recipe.run_dir, error)}", "output_dir") from error
+        raise _unwritable(recipe.run_dir, error) from error
     if recipe.in_context is None:
         check_optimizer(trainer)
         check_longest_examples(trainer)
@@ -338,9 +338,11 @@ def run_recipe(recipe: Recipe) -> Record:
             return _train_and_judge(recipe, model, task, trainer, batches)
 
 
-def _unwritable(run_dir: Path, error: OSError) -> str:
+def _unwritable(run_dir: Path, error: OSError) -> RecipeError | RunFailed:
     # errors of transformers have no number
-    return f"cannot write to {run_dir}: {describe_os_error(error) or error}"
+    said = describe_os_error(error) or str(error)
+    said = f"cannot write to {said if str(run_dir) in said else f'{run_dir}: {said}'}"
+    return RunFailed(said) if is_disk_full(error) else RecipeError(f"output_dir: {said}", "output_dir")
 
 
 @contextlib.contextmanager
@@ -349,10 +351,10 @@ def _locked_folder(run_dir: Path, trainer: SysgenTrainer) -> Iterator[None]:
     Lock the folder against other runs. The first process locks it for all processes of this run.
 
     Raises:
-        RecipeError: on every process: another run is in there, or the folder cannot be written to.
+        RecipeError, RunFailed: on every process: another run is in there, or the folder cannot be written to.
     """
     with contextlib.ExitStack() as held:
-        refusal = None
+        refusal: Exception | None = None
         if trainer.args.process_index == 0:
             try:
                 for earlier in range(ATTEMPTS):
@@ -362,11 +364,12 @@ def _locked_folder(run_dir: Path, trainer: SysgenTrainer) -> Iterator[None]:
                             held.push(attempt.pop_all())
                             break
                 else:
-                    refusal = f"another process is training in {run_dir}; wait for it, or give another output_dir"
+                    busy = f"another process is training in {run_dir}; wait for it, or give another output_dir"
+                    refusal = RecipeError(f"output_dir: {busy}", "output_dir")
             except OSError as error:
                 refusal = _unwritable(run_dir, error)
         if (refusal := broadcast_object_list([refusal])[0]) is not None:
-            raise RecipeError(f"output_dir: {refusal}", "output_dir")
+            raise refusal
         yield
 
 
@@ -387,7 +390,7 @@ def _train_and_judge(
             write_atomic(recipe.run_dir / RECIPE_COPY, dump_recipe(recipe))
             write_starts(recipe.run_dir, starts)
     except OSError as error:
-        raise RecipeError(f"output_dir: {_unwritable(recipe.run_dir, error)}", "output_dir") from error
+        raise _unwritable(recipe.run_dir, error) from error
     if checkpoint is not None:
         logger.info("resuming from %s", checkpoint)
     if recipe.in_context is None:

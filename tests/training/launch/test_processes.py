@@ -148,18 +148,18 @@ def test_divergence_ends_both(tmp_path):
 )
 def test_a_full_disk_of_one_ends_both(rank, size, recipe, two, tmp_path):
     """Each process ends with one line, which names the full folder. Once there is space, the same command resumes."""
-    arguments = [str(recipe), "output_dir=run"]
+    arguments = [str(recipe), "output_dir=place"]
     full = train_process(arguments, tmp_path, functools.partial(kills.with_little_room, size, rank), processes=2)
     assert full.status == 1
     assert "Traceback" not in full.err
     said = [(tmp_path / f"err{one}.txt").read_text().splitlines() for one in (rank, 1 - rank)]
     (own,), (other,) = ([line for line in lines if line.startswith("error: ")] for lines in said)
-    assert "run: " in own
-    assert "process" in other
-    assert not list((tmp_path / "run").glob("*/complete"))
+    assert "place" in own
+    assert "place" not in other
+    assert not list((tmp_path / "place").glob("*/complete"))
     again = train_process(arguments, tmp_path, processes=2)
     assert again.status == 0, again.err
-    assert weights(tmp_path / "run" / "model") == weights(two / "model")
+    assert weights(tmp_path / "place" / "model") == weights(two / "model")
 
 
 # the launchers themselves, with the real data
