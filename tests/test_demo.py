@@ -131,7 +131,7 @@ with sync_playwright() as browsers:
         field = f"#prediction{{side}} textarea"
         page.wait_for_function("(field) => document.querySelector(field).value.includes('I_')", arg=field)
         text = page.input_value(field)
-        assert text.endswith("right") or "wrong, right is: " in text, text
+        assert text.endswith("right") or "wrong; the target is: " in text, text
         page.wait_for_selector(f"#attention{{side}} img")
     page.click("#layer0 input")
     page.get_by_role("option", name="encoder, layer 0", exact=True).click()

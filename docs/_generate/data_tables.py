@@ -12,7 +12,7 @@ from hf_sysgen.data import benchmark_info, list_benchmarks
 from hf_sysgen.data.describe import counts_text
 from hf_sysgen.data.info import ConfigInfo, Source
 from hf_sysgen.hub.dataset_card import errata_lines
-from hf_sysgen.tables import markdown
+from hf_sysgen.tables import counted, markdown
 
 # up to so many configs have a table each
 FEW = 3
@@ -40,7 +40,7 @@ def benchmark(name: str) -> str:
     configs = list(info.configs.values())
     errata = "\n".join(f"- {line}" for line in errata_lines(info, configs))
     recipes = [file for file, recipe in shipped().items() if recipe.data.benchmark == name]
-    licences = dict.fromkeys(licence for config in configs for licence in config.licence.split("; "))
+    licences = dict.fromkeys(licence for config in configs for licence in re.split(r"; (?![^(]*\))", config.licence))
     sources = dict.fromkeys(source for config in configs for source in config.sources.values())
     files = "\n".join(f"- {_source(source)}" for source in sources)
     citations = "\n".join(dict.fromkeys(filter(None, (info.citation, *(config.citation for config in configs)))))
@@ -54,12 +54,12 @@ def benchmark(name: str) -> str:
         "## Known errors and gaps" if errata else "",
         errata,
         "## Recipes",
-        _folded(f"{len(recipes)} recipes", "\n".join(f"- `recipes/{one}.yaml`" for one in recipes))
+        _folded(counted(len(recipes), "recipe"), "\n".join(f"- `recipes/{one}.yaml`" for one in recipes))
         if recipes
         else "No recipe is shipped.",
         "## Source",
         info.homepage and f"<{info.homepage}>",
-        _folded(f"{len(sources)} file{'s' * (len(sources) != 1)}", files),
+        _folded(counted(len(sources), "file"), files),
         _folded("Citation", f"```bibtex\n{citations}\n```"),
     ]
     return "\n\n".join(part for part in parts if part)

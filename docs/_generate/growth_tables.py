@@ -80,15 +80,17 @@ def draw(path: Path) -> None:
 
     rows = _read()
     lines = {
-        "records: report all": [(row["records"], row["seconds"]) for row in rows["records"]],
-        "sweep --dry-run: runs": [(row["runs"], row["half_trained"]["seconds"]) for row in rows["sweep"]],
-        "pretraining: shards, start": [(row["shards"], row["start"]["seconds"]) for row in rows["shards"]],
+        "report all, by records": [(row["records"], row["seconds"]) for row in rows["records"]],
+        "sweep --dry-run, by runs, half of them trained": [
+            (row["runs"], row["half_trained"]["seconds"]) for row in rows["sweep"]
+        ],
+        "start of pretraining, by shards": [(row["shards"], row["start"]["seconds"]) for row in rows["shards"]],
     }
     figure = Figure(figsize=(6.4, 3.6), layout="constrained")
     axes = figure.add_subplot()
     for (label, points), colour, marker in zip(lines.items(), COLOURS, MARKERS, strict=False):
         axes.plot(*zip(*points, strict=True), label=label, color=colour, marker=marker)
-    axes.set(xscale="log", xlabel="number", ylabel="seconds", ylim=(0, None))
+    axes.set(xscale="log", xlabel="records, runs or shards", ylabel="seconds", ylim=(0, None))
     axes.legend(frameon=False)
     save(figure, path)
 

@@ -11,6 +11,7 @@ import html
 import re
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ import speedrun_tables
 from kept import ROOT
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, InclusionLevel
+from mkdocs.utils import get_relative_url
 
 MODULES = (
     api_blocks, compat_tables, data_tables, growth_tables, leaderboard_tables, model_tables, recipe_tables,
@@ -42,6 +44,10 @@ MARK = re.compile(r"^<!-- table: (\S+)((?: \S+)*) -->$", re.MULTILINE)
 README = re.compile(r"^<!-- readme: (.+) -->$", re.MULTILINE)
 # the form in which pymdownx.arithmatex leaves formulas
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.+?)\\[)\]]</\1>', re.DOTALL)
+
+# the form in which docstrings name classes and functions, and their places on the pages
+NAME = re.compile(r"\[(<code>([\w.]+)</code>)\]")
+PLACE = re.compile(r'id="(hf_sysgen[\w.]*\.(\w+\.)?(\w+))"')
 
 
 def readme_section(title: str) -> str:
@@ -85,6 +91,26 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 def on_page_content(html: str, **_: Any) -> str:
     return with_math(html)
+
+
+def on_env(env: Any, files: Any, **_: Any) -> Any:
+    """Link the names in the API reference that it has a place for; the others lose their brackets."""
+    pages = [file.page for file in files.documentation_pages() if file.src_uri.startswith("api/")]
+    places: dict[str, tuple[Any, str]] = {}
+    for page in pages:
+        for place, owner, name in PLACE.findall(page.content):
+            places.setdefault(name, (page, place))
+            places.setdefault(f"{owner}{name}", (page, place))
+
+    def link(name: re.Match[str], url: str) -> str:
+        if name[2] not in places:
+            return name[1]
+        page, place = places[name[2]]
+        return f'<a href="{get_relative_url(page.url, url)}#{place}">{name[1]}</a>'
+
+    for page in pages:
+        page.content = NAME.sub(partial(link, url=page.url), page.content)
+    return env
 
 
 def on_files(files: Any, config: Any) -> Any:

@@ -9,7 +9,7 @@ from kept import ROOT
 from hf_sysgen.config.fields import FIELDS, KINDS, SECTIONS, UNDECLARED, FieldNote
 from hf_sysgen.config.io import shipped_files
 from hf_sysgen.config.trainer_fields import OWNED
-from hf_sysgen.tables import markdown
+from hf_sysgen.tables import counted, markdown
 
 
 def fields() -> str:
@@ -80,7 +80,9 @@ def shipped() -> str:
         table = markdown(
             ("recipe", "what it is"), [(one, text.replace("|", "\\|")) for one, text in rows], numbers=False
         )
-        parts.append(_folded(f"{paper}: {len(rows) - len(sweeps)} recipes, {len(sweeps)} sweeps", table))
+        parts.append(
+            _folded(f"{paper}: {counted(len(rows) - len(sweeps), 'recipe')}, {counted(len(sweeps), 'sweep')}", table)
+        )
     return "\n\n".join(parts)
 
 

@@ -11,7 +11,7 @@ from kept import cells, kept, records_of, reports
 from pictures import CLUTRR, MAIN_JOB, SLOG, by_length, printed
 
 from hf_sysgen.data.slog.files import CASES as SLOG_CASES
-from hf_sysgen.reports.comparison import CHOSEN, NO_NUMBER, REACHED, SMALLER, Comparison, TableReport
+from hf_sysgen.reports.comparison import CHOSEN, NO_NUMBER, OTHER_TASK, REACHED, SMALLER, Comparison, TableReport
 from hf_sysgen.reports.matching import Measurement
 from hf_sysgen.reports.papers import papers
 from hf_sysgen.reports.report import HEADER, SUMMARY, markdown_report, remarks, rows_of, rule, summary_rows
@@ -35,7 +35,7 @@ def _part(report: TableReport, smaller: bool) -> TableReport:
 def _only(cell: Comparison, smaller: bool) -> Comparison:
     def with_less(ours: Measurement) -> bool:
         less = ours.budget is not None and ours.budget < 1
-        return ours.verdict in (REACHED, SMALLER) or (ours.verdict in (NO_NUMBER, CHOSEN) and less)
+        return ours.verdict in (REACHED, SMALLER) or (ours.verdict in (NO_NUMBER, CHOSEN, OTHER_TASK) and less)
 
     return replace(cell, ours=tuple(one for one in cell.ours if with_less(one) is smaller))
 
@@ -107,7 +107,7 @@ def _coverage(own: Sequence[TableReport]) -> str:
             report.table.name,
             report.table.caption,
             str(sum(cell.cell.has_recipe for cell in report)) if report.table.compared else "-",
-            str(len(report.measured)) if report.table.compared else "not compared",
+            str(len(report.measured)) if report.table.compared else "-",
         )
         for report in own
     ]
@@ -158,7 +158,9 @@ def precisions() -> str:
         )
     scores = [[_accuracy(one) for one in cell if one.learned] for pair in both for cell in pair]
     if spreads := [max(own) - min(own) for own in scores if len(own) > 1]:
-        sentences.append(f"Seeds of one recipe in one precision differ by up to {max(spreads):.1f} points.")
+        sentences.append(
+            f"In this table, seeds of one recipe in one precision differ by up to {max(spreads):.1f} points."
+        )
     return f"{table}\n\n{' '.join(sentences)}"
 
 

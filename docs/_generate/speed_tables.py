@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from typing import Any
 
 from kept import ROOT
@@ -194,12 +195,12 @@ def statistics() -> str:
     """Table 10 of Csordás et al. 2021 from our loaders, from dataset_statistics.json."""
     record = _read("dataset_statistics")
     rows = [(row, *(_statistic(entry) for entry in cells.values())) for row, cells in record.items()]
-    notes = [
-        f"{row}, {column}: {entry['note']}."
-        for row, cells in record.items()
-        for column, entry in cells.items()
-        if "note" in entry and entry["ours"] is not None
-    ]
+    noted: dict[str, list[str]] = defaultdict(list)
+    for row, cells in record.items():
+        for column, entry in cells.items():
+            if "note" in entry and entry["ours"] is not None:
+                noted[entry["note"]].append(f"{row}, {column}")
+    notes = [f"{'; '.join(places)}: {note}." for note, places in noted.items()]
     text = (
         "Counted in the loaded data; lengths are the longest input and output. In brackets: the paper's number, where "
         "a file was not available; `?`: a length that needs such a file."

@@ -239,7 +239,7 @@ def page(checkpoints: Sequence[str]) -> gradio.Blocks:
         if right is None:
             near = nearest(checkpoint, text)
             return found if near is None else f"{found}\n\nnearest known input: {near[0]}\nits answer: {near[1]}"
-        return f"{found}\n\nright" if found == right else f"{found}\n\nwrong, right is: {right}"
+        return f"{found}\n\nright" if found == right else f"{found}\n\nwrong; the target is: {right}"
 
     def on_attention(checkpoint: str, text: str) -> tuple[Any, Any]:
         try:

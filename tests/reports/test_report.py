@@ -184,7 +184,7 @@ def test_recorded_runs_have_their_cells():
     assert ours.values == (record.splits["test"].accuracy,)
     assert ours.budget == 3_500 * 64 / (50_000 * 256)
     assert one.verdict == reproduction.SMALLER
-    assert "batches.size: 64 for 256" in ours.changes
+    assert "batches.size 64 (paper: 256)" in ours.changes
     size = found("csordas2021-table5", "SCAN, Universal", "No. of params", records)
     assert (size.ours[0].mean, size.verdict) == (332_551, reproduction.REPRODUCED)
     # half as wide as the paper's

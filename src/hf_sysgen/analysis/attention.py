@@ -59,11 +59,13 @@ class Preferences:
         distances: position of the key minus that of the query, R of them.
         layers: for each distinct layer (H, R), the softmax of the biases over all distances. For a decoder, `distances`
             have no masked positions, so its rows sum to less than 1.
+        capped: whether the first and the last distance stand for all farther ones too.
     """
 
     kind: str
     distances: list[int]
     layers: list[torch.Tensor]
+    capped: bool = False
 
 
 @dataclass(frozen=True)
@@ -296,7 +298,8 @@ def distance_preferences(model: Any, reach: int = 8) -> list[Preferences]:
     for kind, layers in _stacks(model).items():
         biases = [_distance_bias(layer.self_attn, reach) for layer in layers]
         if biases and biases[0] is not None:
-            found.append(_preferences(kind, torch.stack([bias for bias in biases if bias is not None])))
+            stacked = torch.stack([bias for bias in biases if bias is not None])
+            found.append(_preferences(kind, stacked, hasattr(layers[0].self_attn, "distance_bias")))
     for kind, bias in _common_biases(model).items():
         after = reach if kind == "encoder" else 0
         weights = bias(reach + 1 + after)[:, reach]
@@ -326,12 +329,12 @@ def _distance_bias(attention: Any, reach: int) -> torch.Tensor | None:
     return (torch.einsum("rhd,hd->hr", keys, attention.v) * attention.scaling).float().cpu()
 
 
-def _preferences(kind: str, biases: torch.Tensor) -> Preferences:
+def _preferences(kind: str, biases: torch.Tensor, capped: bool) -> Preferences:
     """Preferences from biases (layers, H, R)."""
     reach = biases.shape[-1] // 2
     shown = reach + 1 if kind == "decoder" else 2 * reach + 1
     layers = list(biases.softmax(-1)[..., :shown])
-    return Preferences(kind, list(range(-reach, reach + 1))[:shown], layers)
+    return Preferences(kind, list(range(-reach, reach + 1))[:shown], layers, capped)
 
 
 def _stacks(model: Any) -> dict[str, Sequence[Any]]:

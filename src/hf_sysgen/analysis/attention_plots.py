@@ -82,6 +82,11 @@ def draw_preferences(found: Sequence[Preferences], title: str) -> Figure:
     grid = figure.subplots(depth, len(found), squeeze=False, width_ratios=widths)
     image: Any = None
     for one, column in zip(found, grid.T, strict=True):
+        places = [str(distance) for distance in one.distances]
+        if one.capped:
+            places[0] = f"\N{LESS-THAN OR EQUAL TO}{places[0]}"
+            # a decoder's last distance is 0
+            places[-1] = f"\N{GREATER-THAN OR EQUAL TO}{places[-1]}" if one.distances[-1] else "0"
         for layer, axes in enumerate(column):
             if layer >= len(one.layers):
                 axes.set_axis_off()
@@ -89,10 +94,10 @@ def draw_preferences(found: Sequence[Preferences], title: str) -> Figure:
             image = axes.imshow(one.layers[layer].numpy(), vmin=0, vmax=1, cmap=SCALE, aspect="auto")
             axes.set_title(f"{one.kind}, layer {layer}", fontsize=8)
             axes.set_yticks(range(len(one.layers[layer])), range(len(one.layers[layer])), fontsize=7)
-            axes.set_xticks(range(len(one.distances)), one.distances, fontsize=7)
+            axes.set_xticks(range(len(places)), places, fontsize=7)
             axes.set_ylabel("head", fontsize=7)
             if layer == len(one.layers) - 1:
-                axes.set_xlabel("position of the key minus that of the query", fontsize=7)
+                axes.set_xlabel("position of the key minus the query's", fontsize=7)
     figure.suptitle(title, fontsize=9, wrap=True)
     figure.colorbar(image, ax=grid, label="softmax of the biases", fraction=0.04, pad=0.02)
     return figure

@@ -170,10 +170,10 @@ def _short(relation: str) -> str:
 def _legend(figure: Any, is_missing: bool) -> None:
     kinds: dict[str, tuple[str, Any]] = {
         "in both": (GREY, "-"),
-        "right, not predicted": (BLUE, "--"),
+        "gold, not predicted": (BLUE, "--"),
         "predicted, wrong": (ORANGE, "-"),
     }
     if is_missing:
-        kinds = {"right; the prediction is not a graph": (BLUE, "--")}
+        kinds = {"gold; the prediction is not a graph": (BLUE, "--")}
     handles = [Line2D([], [], color=colour, linestyle=line, label=name) for name, (colour, line) in kinds.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=7, frameon=False)

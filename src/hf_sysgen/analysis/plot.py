@@ -100,7 +100,7 @@ def plot_story(checkpoint: str | Path, output: Path, text: Story | str) -> str:
     first, last = (story.people[node] for node in story.query)
     answer = f"{first} → {last}: {model.config.id2label[best]} ({float(probabilities[best]):.2f})"
     if story.answer is not None:
-        answer += f", right: {story.answer}"
+        answer += f", gold: {story.answer}"
     save(draw_story(story, layers, f"{model.config.model_type.replace('_', ' ')}, {answer}"), output)
     return f"{answer} -> {output}"
 

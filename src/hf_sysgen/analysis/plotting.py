@@ -151,7 +151,7 @@ def draw_panels(
         for line in panel.lines:
             handles.setdefault(line.label, _draw_line(axes, line, *styles[line.label], panel.smooth))
         for x, name in panel.rules:
-            axes.axvline(x, color=styles[name][0] if name in styles else name, linestyle="--", linewidth=1.1)
+            axes.axvline(x, color=styles[name][0] if name in styles else name, linestyle=":", linewidth=1.3)
         axes.set(xlabel=panel.x, ylabel=panel.y, title=panel.title)
         axes.title.set_fontsize(9)
         if panel.log_x:

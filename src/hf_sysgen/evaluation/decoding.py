@@ -19,6 +19,7 @@ from hf_sysgen.models import MODELS
 class PreallocatedLayer(DynamicLayer):
     """
     Identical to [`DynamicLayer`] except:
+
     - keys and values are views of buffers with room for all steps. To copy all earlier steps at each step took three
     quarters of the decoding time.
     """

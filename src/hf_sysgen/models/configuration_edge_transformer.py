@@ -134,6 +134,7 @@ class EdgeTransformerConfig(CheckedConfig):
 class EdgeDependencyParserConfig(EdgeTransformerConfig):
     r"""
     Identical to [`EdgeTransformerConfig`] except:
+
     - nodes are the words of a sentence, and edges are labelled as dependencies.
     - without arguments: the paper's model on CFQ (Table 1). Dropout and biases are ours, those of the released code for
       CFQ's queries: there is no code for this task.

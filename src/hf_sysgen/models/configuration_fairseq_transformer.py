@@ -135,6 +135,7 @@ class FairseqTransformerConfig(EncoderDecoderConfig):
 class SagTransformerConfig(FairseqTransformerConfig):
     r"""
     Identical to [`FairseqTransformerConfig`] except:
+
     - the output of self-attention is multiplied by a learned sigmoid(beta) in every layer (section 3, Algorithm 1).
     """
 
@@ -149,6 +150,7 @@ class SagTransformerConfig(FairseqTransformerConfig):
 class SagConvTransformerConfig(SagTransformerConfig):
     r"""
     Identical to [`SagTransformerConfig`] except:
+
     - a convolution stands where self-attention stood (section 3).
     """
 
@@ -163,6 +165,7 @@ class SagConvTransformerConfig(SagTransformerConfig):
 class SagFixedSpanTransformerConfig(SagTransformerConfig):
     r"""
     Identical to [`SagTransformerConfig`] except:
+
     - self-attention reaches `attention_span` positions to each side, in the decoder to the left (section 3).
     """
 
@@ -177,6 +180,7 @@ class SagFixedSpanTransformerConfig(SagTransformerConfig):
 class SagT5TransformerConfig(SagTransformerConfig):
     r"""
     Identical to [`SagTransformerConfig`] except:
+
     - each head of each layer adds a learned bias for the signed distance to its scores (section 3).
     """
 

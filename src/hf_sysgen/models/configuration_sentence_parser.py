@@ -140,7 +140,7 @@ class BiaffineDependencyParserConfig(SentenceEncoderConfig):
         encoder: `"transformer"`, or `"bilstm"`: LSTM layers in both directions, `hidden_size / 2` units each, which
             have neither heads nor positions nor a feed-forward block.
         biaffine_size: width of a word as dependent and as head before they meet (400 in Stanza's parser).
-        biaffine_dropout: on these.
+        biaffine_dropout: on the vectors of these two.
         objective: `"pairs"` gives every pair a label or "no arc", as Bergen et al. train (section 4.2); `"heads"`
             chooses the head of each word, and a label given the head (Dozat & Manning 2017; Stanza).
 

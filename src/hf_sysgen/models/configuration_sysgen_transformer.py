@@ -68,6 +68,7 @@ class SysgenTransformerConfig(EncoderDecoderConfig):
 class UniversalTransformerConfig(SysgenTransformerConfig):
     r"""
     Identical to [`SysgenTransformerConfig`] except:
+
     - one layer per stack is applied at every depth; no adaptive computation time, no timestep embedding (section 2.2).
     """
 
@@ -82,6 +83,7 @@ class UniversalTransformerConfig(SysgenTransformerConfig):
 class RelativeTransformerConfig(SysgenTransformerConfig):
     r"""
     Identical to [`SysgenTransformerConfig`] except:
+
     - self-attention scores signed distances; nothing is added to the embeddings, which have no dropout (Appendix C).
     - embeddings are not scaled and start Glorot-uniform (tasks/transformer_mixin.py:9,17-18).
     - self-attention projections start at PyTorch's Linear default, U(+-1/sqrt(d)), because the authors' Glorot reset
@@ -100,6 +102,7 @@ class RelativeTransformerConfig(SysgenTransformerConfig):
 class RelativeUniversalTransformerConfig(RelativeTransformerConfig):
     r"""
     Identical to [`RelativeTransformerConfig`] except:
+
     - one layer per stack is applied at every depth, with its distance weights and biases (section 2.2).
     """
 

@@ -19,6 +19,7 @@ from .positions import real_columns
 class FairseqProjections(MultiHeadAttention):
     """
     Identical to [`MultiHeadAttention`] except:
+
     - every projection has a bias: PyTorch's default, and 0 for the output's.
     - projections start Glorot-uniform; queries, keys and values with gain 1/sqrt(2) where all are made of states of one
       width (:98-112).
@@ -60,6 +61,7 @@ class PositionsWithoutWeights:
 class FixedSpanSelfAttention(PositionsWithoutWeights, FairseqSelfAttention):
     """
     Identical to [`FairseqSelfAttention`] except:
+
     - query i sees keys i - s ... i + s, and of these the causal ones in the decoder.
     - a query that sees nothing, because its window is all padding, reads zeros.
     """
@@ -101,6 +103,7 @@ class FixedSpanSelfAttention(PositionsWithoutWeights, FairseqSelfAttention):
 class T5SelfAttention(PositionsWithoutWeights, FairseqSelfAttention):
     """
     Identical to [`FairseqSelfAttention`] except:
+
     - the score of query i and key j gains a number learned for the head and the distance j - i, which is clipped to
       [-s, s]. The decoder's columns of positive distances are never used, but are counted and stored.
     """

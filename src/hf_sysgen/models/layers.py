@@ -44,6 +44,7 @@ class FeedForward(nn.Module):
 class GlorotFeedForward(FeedForward):
     """
     Identical to [`FeedForward`] except:
+
     - weights before the ReLU start without gain.
     """
 
@@ -116,6 +117,7 @@ class EncoderLayer(GradientCheckpointingLayer):
 class DecoderLayer(EncoderLayer):
     """
     Identical to [`EncoderLayer`] except:
+
     - self-attention is causal.
     - cross-attention to the encoder's output stands between self-attention and the feed-forward block.
     """

@@ -38,6 +38,7 @@ SELF_ATTENTION = {
 class FairseqFeedForward(FeedForward):
     """
     Identical to [`FeedForward`] except:
+
     - weights start at PyTorch's Linear default, as in v0.10 (:68-76; in v0.9 they were Glorot-uniform).
     """
 
@@ -109,6 +110,7 @@ class FairseqDecoder(Decoder):
 class FairseqTransformerModel(Seq2SeqModel):
     """
     Identical to [`Seq2SeqModel`] except:
+
     - layers, stacks and positions are fairseq's.
     - source and target may have one table.
     """
@@ -127,6 +129,7 @@ class FairseqTransformerModel(Seq2SeqModel):
 class FairseqTransformerForConditionalGeneration(Seq2SeqLM):
     """
     Identical to [`Seq2SeqLM`] except:
+
     - logits have no bias.
     """
 

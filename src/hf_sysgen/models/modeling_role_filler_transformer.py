@@ -40,6 +40,7 @@ class RoleFillerTransformerModel(RoleFillerModel):
 class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
     """
     Identical to [`Seq2SeqLM`] except:
+
     - words are read from the filler stream and roles from the role stream, each with the stream's own table. Where
       the config swaps the streams and has no role loss, words are read from the role stream, with the filler's table.
     - the loss of the roles is added. Its labels are the roles of the labels.

@@ -18,6 +18,7 @@ from .seq2seq import Decoder, Encoder, Seq2SeqLM, Seq2SeqModel, table_head
 class TorchProjections(MultiHeadAttention):
     """
     Identical to [`MultiHeadAttention`] except:
+
     - projections have biases, which start at 0; those of queries, keys and values are one matrix to its Glorot start.
     """
 
@@ -89,6 +90,7 @@ class TorchTransformerModel(Seq2SeqModel):
 class TorchTransformerForConditionalGeneration(Seq2SeqLM):
     """
     [`Seq2SeqLM`] of these layers, except:
+
     - the head's bias starts at PyTorch's Linear default.
     """
 

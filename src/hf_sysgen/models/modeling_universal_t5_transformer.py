@@ -105,6 +105,7 @@ class SharedBlockMixin:
 class UniversalT5TransformerModel(SharedBlockMixin, T5Model):
     """
     Identical to transformers' [`T5Model`] except:
+
     - one block per stack, applied at every depth.
 
     The model without a head.
@@ -119,6 +120,7 @@ class UniversalT5TransformerForConditionalGeneration(
 ):
     """
     Identical to transformers' [`T5ForConditionalGeneration`] except:
+
     - one block per stack, applied at every depth.
     - the loss may be a part of that of a larger batch, and labels are checked.
     """

@@ -45,6 +45,7 @@ def align_distances(scores: torch.Tensor, key_length: int) -> torch.Tensor:
 class RelativeSelfAttention(SelfAttention):
     """
     Identical to [`SelfAttention`] except:
+
     - the score of query i and key j is `((q_i + u) k_j + (q_i + v) r_{j-i}) / sqrt(D)` with `r = W S(j - i)`, W one
       matrix per layer, S sinusoids of the signed distance, u and v learned per head from 0
       (multi_head_relative_pos_attention.py:52-98; the paper writes the distance as i - j).

@@ -34,6 +34,7 @@ class Streams(nn.Module):
 class TwoStreamAttention(MultiHeadAttention):
     """
     Identical to [`MultiHeadAttention`] except:
+
     - queries and keys come from roles, values from fillers; with the same weights the roles read their projected keys
       and the fillers their values (equation 2), each with an output projection of its own (487-586).
     - projections have biases and start at PyTorch's Linear default.
@@ -68,6 +69,7 @@ class RoleFillerSelfAttention(TwoStreamAttention, SelfAttention):
 class RelativeRoleFillerSelfAttention(RoleFillerSelfAttention, RelativeSelfAttention):
     """
     Identical to [`RoleFillerSelfAttention`] except:
+
     - scores see signed distances as in [`RelativeSelfAttention`].
     """
 
@@ -125,6 +127,7 @@ def threshold(weights: torch.Tensor, limit: float, each_row: bool) -> torch.Tens
 class RoleFillerLayer(EncoderLayer):
     """
     What both kinds of layers share. Identical to [`EncoderLayer`] and [`DecoderLayer`] except:
+
     - a LayerNorm stands before self-attention and one after each residual, whose sum takes the states as they came.
     - the feed-forward block reads what attention returned, not the sum (279-300). Its weights start without a gain
       (642-646).
@@ -243,6 +246,7 @@ class RoleFillerEmbeddingInput(nn.Module):
 class TwoStreamStack(Stack):
     """
     Identical to [`Stack`] except:
+
     - a second table embeds roles.
     """
 
@@ -281,6 +285,7 @@ class TwoStreamStack(Stack):
 class MappedEmbedding(TokenEmbedding):
     """
     Identical to [`TokenEmbedding`] except:
+
     - a map says which row an id has, by its distance from `id_offset`.
     """
 
@@ -355,6 +360,7 @@ class RoleFillerDecoder(TwoStreamStack, Decoder):
 class RoleFillerModel(Seq2SeqModel):
     """
     Identical to [`Seq2SeqModel`] except:
+
     - states are of two streams, and `role_ids` and `decoder_role_ids` name the roles of the words.
     - source and target share the gate of roles and, unless the config separates them, the tables.
     """

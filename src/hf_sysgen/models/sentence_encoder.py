@@ -45,6 +45,7 @@ class ClippedDistances(nn.Embedding):
 class BiasedSelfAttention(SelfAttention):
     """
     Identical to [`SelfAttention`] except:
+
     - projections have biases, 0 at the start.
     """
 
@@ -55,6 +56,7 @@ class BiasedSelfAttention(SelfAttention):
 class ClippedRelativeSelfAttention(BiasedSelfAttention):
     """
     Identical to [`BiasedSelfAttention`] except:
+
     - the score of query i and key j is `(q_i k_j + q_i r_{i-j} + b_{i-j}) / sqrt(D)`, with r and b of all heads from
       one [`ClippedDistances`] for each layer.
     """

@@ -42,7 +42,7 @@ class Measurement:
         budget: examples seen in training, as a share of the paper's; `None` if either is unknown.
         steps: smallest and largest number of optimizer updates of a run; they differ only if epochs end runs.
         paper_steps: steps of the recipe of the paper's cell; `None` if epochs end it.
-        changes: differences of the runs' recipe from that of the cell: "key: ours for theirs".
+        changes: differences of the runs' recipe from that of the cell: "key ours (paper: theirs)".
         other_data: whether one of them is the data set or its split.
         records: the runs.
         precision: how many of them trained in another precision than the paper's, in words; empty if none.
@@ -142,7 +142,7 @@ def measurements(cell: Cell, table: Table, by_recipe: Mapping[str, Sequence[Reco
             steps=(min(steps), max(steps)),
             paper_steps=None if setup.epochs else setup.training.max_steps,
             changes=changes,
-            other_data=any(text.startswith(("data.benchmark:", "data.config:")) for text in changes),
+            other_data=any(text.startswith(("data.benchmark ", "data.config ")) for text in changes),
             records=tuple(records),
             precision=_precisions(records, setup),
         )
@@ -251,7 +251,7 @@ def _changes(record: Record, setup: Recipe, choices: Sequence[str] = ()) -> tupl
     both = record.recipe.flat(), setup.flat()
     pairs = [(key, both[0].get(key), both[1].get(key, "the default")) for key in choices]
     changes += [(key, ours, theirs) for key, ours, theirs in pairs if ours is not None and ours != theirs]
-    return tuple(f"{key}: {_text(ours)} for {_text(theirs)}" for key, ours, theirs in changes)
+    return tuple(f"{key} {_text(ours)} (paper: {_text(theirs)})" for key, ours, theirs in changes)
 
 
 def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:

@@ -123,7 +123,8 @@ def remarks(report: TableReport) -> list[str]:
         lines.append(f"The paper's numbers: {unit}, {one.statistic}{spread}{_runs(one)}".removesuffix(".") + ".")
     lines += one.notes
     lines += [f"Erratum: {text}" for text in one.errata]
-    measured = [ours for cell in report for ours in cell.ours]
+    # parameters are counted before training
+    measured = [ours for cell in report for ours in cell.ours if one.kind != "count"]
     lines += _by_run("Differs from the paper's setup", [(one, ", ".join(one.changes)) for one in measured])
     lines += _by_run("Precision", [(one, one.precision) for one in measured])
     return lines
@@ -217,7 +218,14 @@ def _other_runs(records: Iterable[Record]) -> Iterator[tuple[str, ...]]:
         for split in cell[0].splits:
             found = headline([one.splits[split] for one in cell if split in one.splits])
             if found:
-                yield (name, split, *found)
+                measure, mean, runs = found
+                yield (name, split, measure, mean, runs + untrained(cell))
+
+
+def untrained(runs: Iterable[Record]) -> str:
+    """What stands behind a number of runs: in brackets, how many of them did not learn."""
+    failed = sum(not one.learned for one in runs)
+    return f" ({failed} did not learn)" if failed else ""
 
 
 def headline(runs: Sequence[SplitMetrics]) -> tuple[str, str, str] | None:

@@ -120,6 +120,7 @@ class StepBatches:
 class MaxTokensBatches(StepBatches):
     """
     Identical to [`StepBatches`] except:
+
     - batches are those of fairseq 0.10.2: packed once, of examples of similar length, up to `max_tokens`; every epoch
       takes each of them once, in another order (iterators.py:393-415, seeded by seed + epoch, epochs counted from 1).
     - with `resample`, the batches are made of so many examples drawn with replacement, once for all epochs.

@@ -50,6 +50,7 @@ from hf_sysgen.training.tasks.base import Task
 class SysgenTrainer(Seq2SeqTrainer):
     """
     Identical to [`Seq2SeqTrainer`] except:
+
     - batches come from [`StepBatches`]: a function of seed and update, shared between processes.
     - the learning rate follows the recipe's schedule.
     - weight decay applies to all parameters, biases and norms included.

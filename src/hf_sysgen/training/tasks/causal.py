@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 class PromptedSplit(TokenizedSplit):
     """
     Identical to [`TokenizedSplit`] except:
+
     - a batch has each source, a prompt that ends in a separator, and its target as one sequence; labels are -100 on the
       prompt.
     - lengths are those of that sequence.
@@ -73,6 +74,7 @@ class PromptedSplit(TokenizedSplit):
 class CausalSeq2SeqTask(Seq2SeqTask):
     """
     Identical to [`Seq2SeqTask`] except:
+
     - the model is a decoder. It reads `input separator` and continues with `target EOS`; only the latter has a loss
       (Petty et al. do not say). The separator is the tokenizer's start symbol, or EOS if it has none. The tokenizer
       adds no special tokens, so that likelihoods of continuations are correct. The separator is in the config's

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 class PretrainedTask(Seq2SeqTask):
     """
     Identical to [`Seq2SeqTask`] except:
+
     - weights, config and tokenizer are those of the checkpoint `model.pretrained`. Characters that its tokenizer cannot
       write, such as the braces of CFQ for T5, become tokens of their own, whose embeddings are learned.
     - inputs are put into the template `data.prompt`. A decoder goes on with `target EOS`, which alone is learned.

@@ -72,6 +72,7 @@ class TableRows:
 class RoleSplit(TokenizedSplit):
     """
     Identical to [`TokenizedSplit`] except:
+
     - a batch also has the roles of what the model reads, `role_ids` (B, S) and `decoder_role_ids` (B, T), and those
       of the labels, `role_labels` (B, T) with -100 where `labels` has it.
 
@@ -111,6 +112,7 @@ class RoleSplit(TokenizedSplit):
 class RoleFillerTask(Seq2SeqTask):
     """
     Identical to [`Seq2SeqTask`] except:
+
     - the model reads the roles of the recipe's scheme, or without one the words again. The config has them too, so
       that a checkpoint reads texts and writes them without the scheme.
     - unless the recipe separates the tables, a source and a target word of one rank share a row, and so do two roles:

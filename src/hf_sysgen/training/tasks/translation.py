@@ -51,6 +51,7 @@ def kept_lengths(benchmark: str, config: str) -> tuple[Lengths, tuple[str, ...]]
 class TranslationTask(Seq2SeqTask):
     """
     Identical to [`Seq2SeqTask`] except:
+
     - the vocabulary is of subwords, learned from the training split. What else is rare is `<unk>`.
     - pairs of unlikely lengths are left out, see `kept_lengths`.
     - translations come from beam search and are judged by BLEU, and where pairs were held out by COMP. The checkpoint's
