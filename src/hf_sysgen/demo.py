@@ -133,7 +133,7 @@ def answer(checkpoint: str, text: str) -> str:
         best = int(probabilities.argmax())
         return f"{model.config.id2label[best]} ({float(probabilities[best]):.2f})"
     if hasattr(model, "generate"):
-        return " ".join(word for word in reading.written if word != tokenizer.eos_token)
+        return tokenizer.convert_tokens_to_string([one for one in reading.written if one != tokenizer.eos_token])
     kind = DependencyPipeline if type(model).__name__.endswith("ForDependencyParsing") else GraphPipeline
     parsed: Any = kind(model=model, tokenizer=tokenizer)(text)
     return "\n".join(", ".join(f"{key} {value}" for key, value in word.items()) for word in parsed)

@@ -20,7 +20,7 @@ from hf_sysgen.cli.main import app
 from hf_sysgen.cli.recipe import fields_text
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.zoo import ZOO, zoo_folder, zoo_names
+from hf_sysgen.zoo import DEFAULT, ZOO, zoo_folder, zoo_names
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("torch", "transformers", "datasets", "accelerate", "matplotlib", "yaml", "numpy")
@@ -244,6 +244,10 @@ def test_empty_names(run_dir, monkeypatch):
 @pytest.mark.parametrize("words", [["train"], ["predict", "jump", "-c"], ["sweep"], ["score"]])
 def test_names_that_no_file_can_have(words):
     assert_one_line_error(invoke(*words, "x" * 300), "xxxx")
+
+
+def test_a_model_of_the_zoo_has_no_code_to_run_alone():
+    assert_one_line_error(invoke("predict", "--isolated", "-c", DEFAULT, "jump"), DEFAULT, "run's folder")
 
 
 def test_predict_of_nothing(run_dir):

@@ -15,7 +15,7 @@ import torch
 from hf_sysgen.analysis.stories import Story, parse_story
 from hf_sysgen.data.text.vocabulary import encode_sources, encode_targets
 from hf_sysgen.errors import UserError
-from hf_sysgen.evaluation.checkpoints import source_ids
+from hf_sysgen.evaluation.checkpoints import encoded_sources, most_new_tokens
 from hf_sysgen.models.positions import sinusoids
 
 if TYPE_CHECKING:
@@ -107,12 +107,12 @@ def read_input(model: Any, tokenizer: PreTrainedTokenizerFast | None, text: str,
         _no_target(model, target)
         ids = encode_sources(tokenizer, [text])[0]
         return Reading({"input_ids": _batch(model, ids)}, _words(tokenizer, ids), [], [])
-    ids = encode_sources(tokenizer, [text], source_ids(model))[0]
+    ids = encoded_sources(model, tokenizer, [text])[0]
     source = _batch(model, ids)
     if target is None:
         options = {"attention_mask": torch.ones_like(source), "num_beams": 1}
         skipped = 1 if model.config.is_encoder_decoder else len(ids)
-        labels = model.generate(source, **options)[0, skipped:].tolist()
+        labels = model.generate(source, max_new_tokens=most_new_tokens(model), **options)[0, skipped:].tolist()
         if tokenizer.eos_token_id in labels:
             labels = labels[: labels.index(tokenizer.eos_token_id) + 1]
     else:

@@ -27,7 +27,7 @@ from hf_sysgen.results.record import MODEL
 from hf_sysgen.zoo import zoo_folder, zoo_names
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
     from hf_sysgen.models.seq2seq import Seq2SeqLM
 
@@ -38,6 +38,8 @@ _UNLIKE = {
     "mismatched_keys": "does not have the sizes in config.json for",
     "unexpected_keys": "has weights that config.json does not describe:",
 }
+# limit of an output's tokens if the checkpoint has none; `generate`'s default
+NEW_TOKENS = 20
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
@@ -319,6 +321,12 @@ def encoded_sources(model: Any, tokenizer: PreTrainedTokenizerFast, texts: list[
         return [[*ids, *behind] for ids in encoded]
     prompts = prompts_of(model, tokenizer)
     return prompts.encode([prompts.prompt(text) for text in texts])
+
+
+def most_new_tokens(model: PreTrainedModel) -> int:
+    """The limit that a checkpoint gives to the length of an output, or else `generate`'s default."""
+    config = model.generation_config
+    return config.max_new_tokens or config.max_length or NEW_TOKENS
 
 
 def predict(

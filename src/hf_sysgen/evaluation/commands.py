@@ -24,6 +24,7 @@ from hf_sysgen.evaluation.checkpoints import (
     checkpoint_folder,
     encoded_sources,
     load_checkpoint,
+    most_new_tokens,
     predict,
     wrap_library_errors,
 )
@@ -36,13 +37,12 @@ from hf_sysgen.files import write_atomic
 from hf_sysgen.results.predictions import Row, write_predictions
 from hf_sysgen.results.record import METRICS, PREDICTIONS, SplitMetrics, new_folder
 from hf_sysgen.tables import table
+from hf_sysgen.zoo import zoo_names
 
 # maximum tokens of a sentence; the memory of attention grows with the square
 LONGEST_INPUT = 2_000
 # maximum sentences of a batch, and the pairs of tokens in it, with padding
 SENTENCES, PAIRS = 64, 64 * 256**2
-# maximum of new tokens if neither checkpoint nor caller gives one; `generate`'s default
-NEW_TOKENS = 20
 
 
 def evaluate_checkpoint(
@@ -143,9 +143,11 @@ def predict_isolated(checkpoint: str, texts: list[str]) -> list[str]:
     As `predict_lines`, by a process that has transformers and the checkpoint's own code and cannot import this package.
 
     Raises:
-        UserError, DataError: the checkpoint or a text cannot be used.
+        UserError, DataError: the checkpoint or a text cannot be used; a model of the zoo, which has no code beside it.
         RunFailed: the checkpoint does not load there.
     """
+    if checkpoint in zoo_names():
+        raise UserError(f"{checkpoint}: the zoo's models have no code beside them; give a run's folder, or publish it")
     transformers.utils.logging.disable_progress_bar()
     # wrong input is an error here
     _lengths(*load_checkpoint(checkpoint), texts)
@@ -170,8 +172,7 @@ def predict_lines(
     transformers.utils.logging.disable_progress_bar()
     model, tokenizer = load_checkpoint(checkpoint)
     lengths = _lengths(model, tokenizer, texts)
-    config = model.generation_config
-    limit = max_new_tokens or config.max_new_tokens or config.max_length or NEW_TOKENS
+    limit = max_new_tokens or most_new_tokens(model)
     options = {"max_new_tokens": limit} | ({} if beams is None else {"num_beams": beams})
     cut = 0
     for some in _batches(lengths):

@@ -50,6 +50,7 @@ from hf_sysgen.config.io import parse_recipe
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.data.c4.files import Shard, known_shards, shard_names, write_shards
 from hf_sysgen.errors import RunFailed
+from hf_sysgen.evaluation.checkpoints import encoded_sources, load_checkpoint
 from hf_sysgen.evaluation.metrics.language_modeling import evaluate_text
 from hf_sysgen.evaluation.metrics.summary import summarize_text
 from hf_sysgen.results.reading import read_record
@@ -455,6 +456,10 @@ def test_pretrained_weights_are_fine_tuned(one, tmp_path, monkeypatch):
     changes = {"model": "depth_width_decoder", "pretrained": str(one / "step-4"), "joint_vocabulary": True}
     recipe = tiny_recipe(tmp_path, **changes, num_hidden_layers=2, max_steps=2)
     assert run_recipe(recipe).splits["test"].examples > 0
+    # others read inputs as the run did
+    task = prepare_task(recipe)
+    sources = [row["input"] for row in read_lines(tmp_path / "run" / "predictions.jsonl")]
+    assert encoded_sources(*load_checkpoint(str(tmp_path / "run")), sources) == task.encode(sources, sources)[0]
 
 
 # torch's own, when it compiles

@@ -101,6 +101,8 @@ class CausalSeq2SeqTask(Seq2SeqTask):
             tokenizer = load_tokenizer(str(pretrained_folder(self.recipe)))
             check_encodable(tokenizer, targets, self.recipe.model.pretrained)
         tokenizer = without_special_tokens(tokenizer)
+        # a prompt has the separator in its text; a tokenizer for pretraining reads it there as other text
+        tokenizer.split_special_tokens = tokenizer.init_kwargs["split_special_tokens"] = False
         # a tokenizer without padding pads with EOS: padding is known from masks
         tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
         self.separator = tokenizer.bos_token or tokenizer.eos_token
