@@ -256,6 +256,7 @@ def test_predict_of_nothing(run_dir):
 
 def test_checkpoints_that_cannot_be_used(copied, tmp_path):
     assert_one_line_error(invoke("predict", "-c", tmp_path / "nothing", "jump"), "nothing", "config.json is missing")
+    assert_one_line_error(invoke("predict", "-c", f"{DEFAULT}x", "jump"), f"{DEFAULT!r}")
 
     weights = copied / "model.safetensors"
     whole = weights.read_bytes()

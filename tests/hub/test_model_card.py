@@ -174,3 +174,11 @@ def test_a_record_without_an_example(runs: dict[str, Path]) -> None:
     record = read_record(runs["decoder"] / "results.json").model_copy(update={"example": None})
     with pytest.raises(UserError, match="tiny seed 0 has no example"):
         model_card([record], record, 'checkpoint = "x"')
+
+
+def test_a_record_of_an_unknown_model(runs: dict[str, Path]) -> None:
+    record = read_record(runs["decoder"] / "results.json")
+    model = record.recipe.model.model_copy(update={"type": "unheard_of"})
+    record = record.model_copy(update={"recipe": record.recipe.model_copy(update={"model": model})})
+    with pytest.raises(UserError, match="unheard_of"):
+        model_card([record], record, 'checkpoint = "x"')

@@ -358,7 +358,7 @@ def test_a_spread_printed_as_zero_is_half_a_digit():
         ("0.81 ± 0.01", measurement(0.7, 0.71, 0.72, budget=0.5), reproduction.SMALLER),
         ("0.81", measurement(0.81, budget=0.5), reproduction.SMALLER),
         ("0.81 ± 0.01", measurement(0.81, 0.81, 0.81, budget=1.5), reproduction.LARGER),
-        ("0.81 ± 0.01", measurement(0.81, 0.81, 0.81, changes=("dropout: 0.2 for 0.1",)), reproduction.OTHER),
+        ("0.81 ± 0.01", measurement(0.81, 0.81, 0.81, changes=("dropout 0.2 (paper: 0.1)",)), reproduction.OTHER),
         ("", measurement(0.81), reproduction.NO_NUMBER),
         ("?", measurement(0.81), reproduction.NO_NUMBER),
     ],
@@ -473,7 +473,7 @@ def test_the_other_embedding_scaling_stands_beside_the_cell_and_the_better_is_ch
     assert runs_without_cell(changed) == []
     first, second, chosen = found(*cell, [*own, *changed]).ours
     assert (first.mean, first.changes) == (0.25, ())
-    assert (second.mean, second.changes) == (0.5, (f"model.embedding_scaling: {other} for {stated}",))
+    assert (second.mean, second.changes) == (0.5, (f"model.embedding_scaling {other} (paper: {stated})",))
     assert (chosen.mean, chosen.chosen) == (0.5, True)
     assert (second.verdict, chosen.verdict) == (reproduction.OTHER, reproduction.CHOSEN)
     # of one scaling nothing is chosen
@@ -561,7 +561,9 @@ def test_what_many_runs_share_is_said_once(tmp_path):
     records += [made("scan_length26_universal", 0, 0.6, one) for one in split]
     kept(tmp_path / "runs", records)
     write_report("csordas2021-table1", [tmp_path / "runs"], tmp_path / "report.md")
-    lines = [line for line in (tmp_path / "report.md").read_text().splitlines() if "training.max_steps: 50 for" in line]
+    lines = [
+        line for line in (tmp_path / "report.md").read_text().splitlines() if "training.max_steps 50 (paper:" in line
+    ]
     assert len(lines) == 1
     assert "scan_length26_relative; scan_length26_universal: " in lines[0]
 
@@ -585,7 +587,7 @@ def test_runs_with_other_steps_are_a_line_of_their_own():
 def test_a_changed_recipe_under_the_same_name_is_not_called_a_reproduction():
     records = [made("cogs_transformer", seed, 0.8, recipe_values={RATE: 0.01}) for seed in range(3)]
     one = found("csordas2021-table3", "COGS", "Trafo", records)
-    assert (one.verdict, one.ours[0].changes) == (reproduction.OTHER, ("training.learning_rate: 0.01 for 0.0001",))
+    assert (one.verdict, one.ours[0].changes) == (reproduction.OTHER, ("training.learning_rate 0.01 (paper: 0.0001)",))
 
 
 def test_seeds_of_several_recipes_of_one_name_are_not_pooled():
@@ -596,8 +598,8 @@ def test_seeds_of_several_recipes_of_one_name_are_not_pooled():
     one = found("csordas2021-table3", "COGS", "Trafo", records)
     assert [(ours.seeds, ours.budget, ours.changes) for ours in one.ours] == [
         ((0, 1), 1.0, ()),
-        ((2,), 1.0, ("training.learning_rate: 0.01 for 0.0001",)),
-        ((3,), 0.5, ("batches.size: 64 for 128",)),
+        ((2,), 1.0, ("training.learning_rate 0.01 (paper: 0.0001)",)),
+        ((3,), 0.5, ("batches.size 64 (paper: 128)",)),
     ]
     assert [ours.verdict for ours in one.ours[1:]] == [reproduction.OTHER, reproduction.SMALLER]
 

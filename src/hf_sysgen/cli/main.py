@@ -142,7 +142,8 @@ def evaluate(
 def predict(
     texts: Annotated[list[str] | None, typer.Argument(help="sentences; none: one per line of standard input")] = None,
     checkpoint: Annotated[
-        str | None, typer.Option("--checkpoint", "-c", help=f"{CHECKPOINT_HELP}; default: the first of the zoo")
+        str | None,
+        typer.Option("--checkpoint", "-c", help=f"{CHECKPOINT_HELP}; default: its relative universal one for SCAN"),
     ] = None,
     beams: Annotated[int | None, typer.Option(min=1, help="width, 1 is greedy; default: the checkpoint's")] = None,
     max_new_tokens: Annotated[int | None, typer.Option(min=1, help="length limit, EOS included")] = None,

@@ -17,7 +17,7 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoTokenizer
 
 from hf_sysgen.data.text.vocabulary import encode_sources
-from hf_sysgen.errors import UserError, one_line
+from hf_sysgen.errors import UserError, closest, one_line
 from hf_sysgen.evaluation.decoding import is_sysgen_model
 from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, prompts_of
 from hf_sysgen.files import COMPLETE, first_difference_from_manifest, read_whole
@@ -221,7 +221,10 @@ def checkpoint_folder(path: str | Path, revision: str | None = None) -> Path:
     if (path / MODEL / "config.json").exists():
         path = path / MODEL
     if not (path / "config.json").exists():
-        raise UserError(f"{path}: no checkpoint here, config.json is missing; give the folder `model` of a run")
+        advice = "give the folder of a run that has finished"
+        if not path.exists() and (near := closest(str(path), zoo_names())) is not None:
+            advice = f"did you mean {near!r} of the zoo?"
+        raise UserError(f"{path}: no checkpoint here, config.json is missing; {advice}")
     return path
 
 

@@ -79,6 +79,8 @@ def model_card(
     benchmark = benchmark_info(recipe.data.benchmark)
     config, paper = benchmark.config(recipe.data.config), _paper(recipe.model.type)
     is_last = step in (None, main.steps)
+    # it raises for an unknown model type; what follows expects a known one
+    about = _about(main, benchmark, config)
     data = ModelCardData(
         license="other" if benchmark.restriction else "apache-2.0",
         license_name="see-below" if benchmark.restriction else None,
@@ -95,7 +97,7 @@ def model_card(
         "model_card.md.jinja",
         data.to_yaml(),
         name=main.name,
-        about=_about(main, benchmark, config),
+        about=about,
         step=None if is_last else step,
         snippet=snippet(main, benchmark, load),
         revisions=[(f"`{name}`", text) for name, text in (names or {}).items()],

@@ -28,7 +28,7 @@ def faster_in_bf16(device: torch.device) -> tuple[bool, str]:
     if device.type != "cpu":
         return False, f"it is not measured on {device.type}"
     full, half = seconds_of_layer()
-    return full / half >= LEAST_GAIN, f"a layer is {full / half:.1f} times as fast with it as in float32"
+    return full / half >= LEAST_GAIN, f"a layer is {full / half:.2g} times as fast with it as in float32"
 
 
 @fast_products()
