@@ -29,7 +29,7 @@ def test_torch_on_a_full_disk(size: int, capsys: pytest.CaptureFixture) -> None:
     """Where the last bytes do not fit, torch raises another error than before them."""
     status, line = told(lambda: torch.save(torch.ones(size), FULL), capsys)
     assert status == 1
-    assert line.startswith("error: ")
+    assert "disk" in line
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")
@@ -47,7 +47,7 @@ def test_a_full_disk_is_one_error_whether_it_names_its_file_or_not() -> None:
 
 def test_other_errors_stay_as_they_are(tmp_path: Path) -> None:
     """A connection, and a file of torch that cannot be read: the disk is not full."""
-    with pytest.raises(ConnectionRefusedError), writing_to(Path("place")):
+    with pytest.raises(ConnectionRefusedError, match="refused"), writing_to(Path("place")):
         raise OSError(errno.ECONNREFUSED, "refused")
     torch.save(torch.ones(9), tmp_path / "file")
     (tmp_path / "file").write_bytes((tmp_path / "file").read_bytes()[:200])

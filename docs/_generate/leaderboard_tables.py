@@ -15,7 +15,7 @@ from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import file_name
 from hf_sysgen.hub.publish_model import run_card
-from hf_sysgen.reports.report import untrained
+from hf_sysgen.reports.report import without_learning
 from hf_sysgen.results.cells import labels
 from hf_sysgen.tables import markdown
 
@@ -81,7 +81,7 @@ def _row(one: LeaderboardRow) -> tuple[str, ...]:
     record = one.records[0][1]
     name, file = record.file.rpartition("/")[2], _card_names()[record.cell_key]
     card = f"[{name}](cards/{file})" if file in cards() else name
-    seeds = f"{len(one.scores)}{untrained(other for _, other in one.records)}"
+    seeds = f"{len(one.scores)}{without_learning(other for _, other in one.records)}"
     return (one.model, _score(one), seeds, f"{record.num_parameters:,}", f"{record.steps:,}", card)
 
 

@@ -42,7 +42,7 @@ class Measurement:
         budget: examples seen in training, as a share of the paper's; `None` if either is unknown.
         steps: smallest and largest number of optimizer updates of a run; they differ only if epochs end runs.
         paper_steps: steps of the recipe of the paper's cell; `None` if epochs end it.
-        changes: differences of the runs' recipe from that of the cell: "key ours (paper: theirs)".
+        changes: how the runs' recipe differs from the cell's, each as "key ours (paper: theirs)".
         other_data: whether one of them is the data set or its split.
         records: the runs.
         precision: how many of them trained in another precision than the paper's, in words; empty if none.

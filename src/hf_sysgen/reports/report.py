@@ -219,11 +219,11 @@ def _other_runs(records: Iterable[Record]) -> Iterator[tuple[str, ...]]:
             found = headline([one.splits[split] for one in cell if split in one.splits])
             if found:
                 measure, mean, runs = found
-                yield (name, split, measure, mean, runs + untrained(cell))
+                yield (name, split, measure, mean, runs + without_learning(cell))
 
 
-def untrained(runs: Iterable[Record]) -> str:
-    """What stands behind a number of runs: in brackets, how many of them did not learn."""
+def without_learning(runs: Iterable[Record]) -> str:
+    """How many runs did not learn, in brackets, to stand behind the number of runs; nothing if all did."""
     failed = sum(not one.learned for one in runs)
     return f" ({failed} did not learn)" if failed else ""
 

@@ -155,6 +155,7 @@ def test_a_full_disk_of_one_ends_both(rank, size, recipe, two, tmp_path):
     said = [(tmp_path / f"err{one}.txt").read_text().splitlines() for one in (rank, 1 - rank)]
     (own,), (other,) = ([line for line in lines if line.startswith("error: ")] for lines in said)
     assert "place" in own
+    assert "process" in other
     assert "place" not in other
     assert not list((tmp_path / "place").glob("*/complete"))
     again = train_process(arguments, tmp_path, processes=2)

@@ -189,7 +189,7 @@ def check_no_space(lab: Path, run: Path, full: Path, step: int) -> None:
     assert "hf_sysgen/train" not in output, output
     said = [line for line in output.splitlines() if line.startswith("error: ")]
     assert len(said) <= 2, output
-    assert any(str(full.relative_to(lab)) in line for line in said), output
+    assert any("space" in line and str(full.relative_to(lab)) in line for line in said), output
     assert not (run / "results.json").exists()
     assert last_step(run) == step
     for mark in run.glob("checkpoint-*/complete"):
@@ -367,6 +367,7 @@ def test_a_full_disk_ends_one_run_of_a_sweep(lab: Path, disk: Callable[..., None
     assert (full.with_name("seed0") / "results.json").is_file()
     assert last_step(full) == 40
     (line,) = (line for line in command([*sweep, "--dry-run"], lab).stdout.splitlines() if line.startswith("failed"))
+    assert "space" in line
     assert str(full.relative_to(lab)) in line
     disk(full, 2 * size_of(whole))
     assert ": 1 of 2 runs" in submit()
