@@ -555,7 +555,10 @@ def test_two_checkpoints_are_kept(tmp_path, few_examples):
 def test_progress_lines(tmp_path, few_examples, capfd):
     """Not on a terminal: a line at the start, and for each evaluation, with what a person wants to know."""
     run_recipe(tiny_recipe(tmp_path))
-    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("step ")]
+    shown = capfd.readouterr().err.splitlines()
+    machine, *lines = (line for line in shown if line.startswith(("training on", "step ")))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    assert {device, "1", "float32"} <= set(machine.replace(",", "").replace("(", "").replace(")", "").split())
     assert [line.split()[1] for line in lines] == ["0/6", "3/6", "6/6"]
     assert all(" loss=" in line and " validation=" in line and " test=" in line for line in lines[1:])
     json.loads((tmp_path / "run" / "results.json").read_text())

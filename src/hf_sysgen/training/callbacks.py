@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tqdm.auto import tqdm
-from transformers import TrainerCallback, TrainerState
+from transformers import TrainerCallback, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ class Clock(TrainerCallback, ExportableState):
 
 class Progress(TrainerCallback):
     """
-    Steps, the training loss, and the accuracy or perplexity on each evaluated split: one bar on a terminal, elsewhere a
-    line at the start, at each evaluation, and at least every half minute.
+    First what the run computes on. Then steps, the training loss, and the accuracy or perplexity on each evaluated
+    split: one bar on a terminal, elsewhere a line at the start, at each evaluation, and at least every half minute.
     """
 
     EVERY_SECONDS = 30
@@ -58,6 +58,7 @@ class Progress(TrainerCallback):
     def on_train_begin(self, args, state, control, **kwargs):
         if not state.is_world_process_zero:
             return
+        print(f"training on {self.machine(args)}", file=sys.stderr, flush=True)
         if sys.stderr.isatty():
             self.bar = tqdm(total=state.max_steps, initial=state.global_step, unit="step", dynamic_ncols=True)
         else:
@@ -89,6 +90,13 @@ class Progress(TrainerCallback):
             self.last_line = time.monotonic()
             numbers = "".join(f" {name}={value}" for name, value in self.shown.items())
             print(f"step {state.global_step}/{state.max_steps}{numbers}", file=sys.stderr, flush=True)
+
+    @staticmethod
+    def machine(arguments: TrainingArguments) -> str:
+        """The kind of device, the number of processes and the precision: a GPU that is not found shows here."""
+        count = arguments.world_size
+        precision = "bfloat16" if arguments.bf16 else "float16" if arguments.fp16 else "float32"
+        return f"{arguments.device.type} ({count} process{'es' * (count > 1)}, {precision})"
 
     @staticmethod
     def evaluated(logs: Mapping[str, float]) -> bool:
