@@ -454,4 +454,5 @@ def unknown_name_error(kind: str, name: str, valid: Collection[str]) -> DataErro
 
 
 def _joined(texts: Iterable[str]) -> str:
-    return "; ".join(dict.fromkeys(texts))
+    """Each of the parts between semicolons once."""
+    return "; ".join(dict.fromkeys(part for text in texts for part in text.split("; ")))

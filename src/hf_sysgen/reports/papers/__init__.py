@@ -39,7 +39,7 @@ import yaml
 from hf_sysgen.config.io import parse_overrides
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.citations import bibtex
-from hf_sysgen.errors import UserError
+from hf_sysgen.errors import UserError, did_you_mean
 from hf_sysgen.results.cells import PRECISION
 from hf_sysgen.results.record import Record
 
@@ -234,7 +234,8 @@ def find_tables(name: str) -> list[tuple[Paper, Table]]:
         paper_ids = ", ".join(paper.id for paper in papers())
         same = [table.id for paper in papers() for table in paper.tables if paper.id == name.partition("-")[0]]
         known = f"{name.partition('-')[0]} has {', '.join(same)}" if same else f"tables of {paper_ids}, or all"
-        raise UserError(f"no table {name!r}: {known}")
+        names = [one for paper in papers() for one in (paper.id, *(table.id for table in paper.tables))]
+        raise UserError(f"no table {name!r}: {known}{did_you_mean(name, names)}")
     return found
 
 
