@@ -119,6 +119,30 @@ def test_loss_against_accuracy_leaves_the_first_steps_out():
         devil.loss_against_accuracy([record], "validation", "test", first_step=9000)
 
 
+def test_loss_against_accuracy_by_cell():
+    """Each cell has its marker and its place in the legend; a run without late evaluations is left out."""
+    curves = {"validation_loss": every(500, 3, 2, 1), "test_accuracy": every(500, 0.1, 0.2, 0.3)}
+    runs = [
+        (Path("run"), made(seed=seed, recipe={"dropout": dropout}, splits={"validation": 1.0, "test": 0.3}, **some))
+        for seed, dropout, some in (
+            (0, 0.1, curves),
+            (1, 0.1, curves),
+            (0, 0.2, curves),
+            (1, 0.2, {"validation_loss": every(500, 3), "test_accuracy": every(500, 0.1)}),
+        )
+    ]
+    found = analyse.loss_accuracy(runs, "validation", "test")
+    first, second = dict.fromkeys(row[0] for row in found.rows)
+    steps = [(first, 1000), (first, 1500)] * 2 + [(second, 1000), (second, 1500)]
+    assert [(row[0], row[3]) for row in found.rows] == steps
+    assert len(found.notes) == 1
+    figure = found.draw()
+    assert [len(drawn.get_offsets()) for drawn in figure.axes[0].collections] == [4, 2]
+    (legend,) = figure.legends
+    assert len({text.get_text() for text in legend.get_texts()}) == 2
+    assert len({handle.get_marker() for handle in legend.legend_handles}) == 2
+
+
 def test_decomposition():
     """Good: right at any evaluation, also in the middle."""
     evaluations = [

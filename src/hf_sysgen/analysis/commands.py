@@ -107,16 +107,21 @@ def loss_accuracy(
         pairs = [(other if loss_split is None else one, one if accuracy_split is None else other)]
     records, notes = _having(
         runs,
-        lambda record: [(curve(record, loss, "loss"), curve(record, accuracy, "accuracy")) for loss, accuracy in pairs],
+        lambda record: [
+            csordas2021.loss_against_accuracy([record], loss, accuracy, first_step) for loss, accuracy in pairs
+        ],
     )
+    cells = by_cell(records)
     clouds, rows = [], []
     for loss, accuracy in pairs:
-        points = csordas2021.loss_against_accuracy(records, loss, accuracy, first_step)
+        points = {
+            name: csordas2021.loss_against_accuracy(of_cell, loss, accuracy, first_step)
+            for name, of_cell in zip(labels(cells), cells, strict=True)
+        }
         title = counted(len(records), "run")
-        clouds.append(Cloud(title, f"loss on {loss} (nats per token)", f"accuracy on {accuracy}",
-                            points))  # fmt: skip
-        rows += [(loss, accuracy, step, x, y) for x, y, step in points]
-    header = ("loss on", "accuracy on", "step", "loss", "accuracy")
+        clouds.append(Cloud(title, f"loss on {loss} (nats per token)", f"accuracy on {accuracy}", points))
+        rows += [(name, loss, accuracy, step, x, y) for name, some in points.items() for x, y, step in some]
+    header = ("cell", "loss on", "accuracy on", "step", "loss", "accuracy")
     return Finding("loss-accuracy", header, rows, lambda: draw_clouds(clouds, STEP), notes=notes)
 
 
@@ -169,19 +174,20 @@ def convergence(runs: Runs, share: float = 0.8, as_worded: bool = False, split: 
     """
     records, notes = _having(runs, lambda record: curve(record, split, "accuracy"))
     rows, panels, ratios = [], [], {}
+    labels_of = {relative: f"{relative} (dashed: {absolute})" for absolute, relative in csordas2021.PAIRS}
     x = f"{STEP} (vertical line: {100 * share:g} % of the {'last' if as_worded else 'best'})"
     for (benchmark, updates), models in csordas2021.convergence(records, share, as_worded, split).items():
         name = f"{benchmark}\n{updates:,} updates"
-        ratios[name] = csordas2021.speedups(models)
+        speedups = csordas2021.speedups(models)
+        ratios[name] = {labels_of[model]: ratio for model, ratio in speedups.items()}
         lines, rules = [], []
         for absolute, relative in csordas2021.PAIRS:
             for model in (relative, absolute):
                 if one := models.get(model):
-                    rows.append((benchmark, updates, model, one.runs, one.steps, ratios[name].get(model)))
-                    lines.append(_banded(relative, one.accuracies, dashed=model == absolute))
-                    rules.append((one.steps, relative))
-        title = f"{name} (dashed: absolute positions)"
-        panels.append(Panel(title, x, f"accuracy on {split}", lines, rules, ends=(-0.03, 1.03)))
+                    rows.append((benchmark, updates, model, one.runs, one.steps, speedups.get(model)))
+                    lines.append(_banded(labels_of[relative], one.accuracies, dashed=model == absolute))
+                    rules.append((one.steps, labels_of[relative]))
+        panels.append(Panel(name, x, f"accuracy on {split}", lines, rules, ends=(-0.03, 1.03)))
     bars = Bars("steps: absolute / relative", ratios, rule=1.0)
     header = ("benchmark", "updates", "model", "runs", f"steps to {share:g}", "absolute / relative")
     return Finding("convergence", header, rows, lambda: draw_panels(panels, bars=bars), notes=notes)

@@ -233,28 +233,46 @@ def _draw_line(axes: Any, line: Line, colour: str, marker: str, smooth: bool) ->
 
 @dataclass(frozen=True)
 class Cloud:
-    """Points with shared axes: (x, y, value of the colour)."""
+    """
+    Points with shared axes.
+
+    Attributes:
+        title, x, y: title and axis labels.
+        points: label -> (x, y, value of the colour); the labels are those of the other clouds of the figure.
+    """
 
     title: str
     x: str
     y: str
-    points: Sequence[tuple[float, float, float]]
+    points: Mapping[str, Sequence[tuple[float, float, float]]]
 
 
 def draw_clouds(clouds: Sequence[Cloud], colour: str) -> Figure:
-    """Draw clouds side by side, with logarithmic x and one colour scale labelled `colour`."""
-    figure = _figure(4.0 * len(clouds) + 0.8, 3.6)
+    """
+    Draw clouds side by side, with logarithmic x, one colour scale labelled `colour`, and a marker for each label.
+    """
+    from matplotlib.lines import Line2D
+
+    names = list(clouds[0].points)
+    markers = {name: MARKERS[index % len(MARKERS)] for index, name in enumerate(names)}
+    legend = 0.2 * len(names) if len(names) > 1 else 0.0
+    figure = _figure(4.0 * len(clouds) + 0.8, 3.6 + legend)
     grid = figure.subplots(1, len(clouds), squeeze=False)[0]
-    values = [point[2] for cloud in clouds for point in cloud.points]
+    values = [point[2] for cloud in clouds for points in cloud.points.values() for point in points]
     image: Any = None
     for axes, cloud in zip(grid, clouds, strict=True):
-        xs, ys, shades = zip(*cloud.points, strict=True)
-        image = axes.scatter(xs, ys, c=shades, s=14, cmap=SCALE, vmin=min(values), vmax=max(values))
+        for name, points in cloud.points.items():
+            xs, ys, shades = zip(*points, strict=True)
+            image = axes.scatter(xs, ys, c=shades, s=18, marker=markers[name], cmap=SCALE, vmin=min(values),
+                                 vmax=max(values))  # fmt: skip
         axes.set(xlabel=cloud.x, ylabel=cloud.y, xscale="log")
         _write_plainly(axes.xaxis)
         axes.set_title(cloud.title, fontsize=9)
         axes.grid(alpha=0.3)
     figure.colorbar(image, ax=list(grid), label=colour)
+    if legend:
+        handles = [Line2D([], [], color=GREY, linestyle="", marker=markers[name]) for name in names]
+        figure.legend(handles, names, loc="outside lower center", fontsize=8, frameon=False)
     return figure
 
 
