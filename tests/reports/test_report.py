@@ -398,6 +398,21 @@ def test_an_override_with_the_paper_s_value_is_no_difference():
     assert one.verdict == reproduction.REACHED
 
 
+def test_a_smaller_budget_has_its_own_batches():
+    """Which need not be those of a cell that another batch size than its recipe's makes; a run's other ones differ."""
+    cell = "chakravarthy2022-table1", "Filler + Role loss, no thresh", "Simple"
+    own = {"data.config": "simple_chakravarthy2022", RATE: 1e-3, "training.max_steps": 3450}
+    for recipe, overrides, count in (
+        ("scan_jump_role_loss_quick", own, 1),
+        ("scan_jump_role_loss_quick", own | {"batches.size": 32}, 0),
+        ("scan_jump_role_loss", own, 0),
+        ("scan_jump_role_loss", own | {"batches.size": 512}, 1),
+    ):
+        record = made(recipe, 0, 0.99, overrides)
+        assert len(runs_without_cell([record])) == 1 - count
+        assert len({one.name for one in found(*cell, [record]).ours}) == count
+
+
 def test_an_interval_without_0_differs_although_part_of_it_is_within_the_margin():
     table, cell = table_and_cell("0.810 ± 0.001")
     ours = measurement(0.828, 0.83, 0.832)

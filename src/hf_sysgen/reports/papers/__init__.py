@@ -55,6 +55,7 @@ SCALES = {"": 1.0, "k": 1e3, "M": 1e6}
 
 # the length of a run; its share of the paper's is the budget
 BUDGET = "training.max_steps"
+BATCH = "batches.size"
 BEST, SCALING = "best", "scaling"
 # selection -> keys that the authors chose
 CHOICES: dict[str | None, tuple[str, ...]] = {SCALING: ("model.embedding_scaling",)}
@@ -83,10 +84,15 @@ class Run:
         return " ".join([self.recipe, *(f"{key}={text}" for key, text in zip(self.overrides, texts, strict=True))])
 
     def matches(self, file: str, overrides: Mapping[str, Any]) -> bool:
-        """Whether a run of this file with these overrides makes the cell; budget, precision and choices are free."""
+        """
+        Whether a run of this file with these overrides makes the cell; budget, precision and choices are free. A file
+        with a smaller budget has a batch size of its own, so an override of the cell's need not be repeated.
+        """
         if self.recipe != full_budget_recipe(file):
             return False
-        free = (BUDGET, *PRECISION, *self.choices)
+        free = [BUDGET, *PRECISION, *self.choices]
+        if self.recipe != Path(file).name and BATCH not in overrides:
+            free.append(BATCH)
         wanted, given = (
             {key: value for key, value in one.items() if key not in free} for one in (self.overrides, overrides)
         )
