@@ -105,7 +105,7 @@ def clutrr_by_k(path: Path) -> None:
                 markersize=7, elinewidth=1, capsize=2.5, zorder=3, label=f"{model}, the paper (± standard error)",
             )  # fmt: skip
     small = _seeds(records_of(CLUTRR["Edge Transformer"][1]))
-    for axes, title in zip(panels, ("the paper's setup", f"small models, {small}"), strict=True):
+    for axes, title in zip(panels, ("full size", f"small models, {small}"), strict=True):
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("relations in a test story, k (2, 3 and 4 in training)")
         axes.set_xticks(list(found))
