@@ -207,6 +207,11 @@ forks = multiprocessing.get_context("forkserver")
 forks.set_forkserver_preload(["hf_sysgen.training.launch.sweep", "hf_sysgen.config.sweep"])
 
 
+def lines_beside_progress(stderr: str) -> list[str]:
+    """The lines that a run writes beside those of its progress: errors and warnings."""
+    return [line for line in stderr.splitlines() if not line.startswith(("training on ", "step "))]
+
+
 def train_process(
     arguments: Sequence[str], folder: Path, prepare: Callable[[], None] | None = None, processes: int = 1
 ) -> Done:

@@ -749,10 +749,10 @@ def killed_runs(rng: random.Random, folder: Path) -> None:
 def full_disks(rng: random.Random, folder: Path) -> None:
     """Training finds no room for a file, then, with room again, the same command ends the run."""
     from kills import with_little_room
-    from tiny_runs import train_process
+    from tiny_runs import lines_beside_progress, train_process
 
     done = train_process(whole_run()[0], folder, functools.partial(with_little_room, round(2000 * 50 ** rng.random())))
-    lines = [line for line in done.err.splitlines() if not line.startswith("step ")]
+    lines = lines_beside_progress(done.err)
     if len(lines) > 1:
         raise AssertionError(f"{len(lines)} lines: {done.err[-500:]}")
     _go_on(folder)

@@ -19,7 +19,7 @@ from pathlib import Path
 import kills
 import pytest
 from safetensors.torch import load_file, save_file
-from tiny_runs import command, environment, snapshot, train_process, weights, write_recipe
+from tiny_runs import command, environment, lines_beside_progress, snapshot, train_process, weights, write_recipe
 
 import hf_sysgen.files as files
 from hf_sysgen.files import write_manifest
@@ -251,7 +251,7 @@ def test_a_full_disk_ends_in_a_line(size, recipe, whole, tmp_path, few_examples,
         status = main(arguments)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("step ")]
+    lines = lines_beside_progress(capsys.readouterr().err)
     assert (status in (1, 2), len(lines)) == (True, 1), lines
     assert lines[0].startswith("error: ")
     assert main(arguments) == 0

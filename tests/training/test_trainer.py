@@ -13,7 +13,16 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny_runs import read_lines, small_scan, snapshot, tiny_recipe, train_process, weights, write_recipe
+from tiny_runs import (
+    lines_beside_progress,
+    read_lines,
+    small_scan,
+    snapshot,
+    tiny_recipe,
+    train_process,
+    weights,
+    write_recipe,
+)
 from transformers import Seq2SeqTrainingArguments, TrainerControl, TrainerState
 
 import hf_sysgen.evaluation.evaluate
@@ -457,7 +466,7 @@ def test_divergence(learning_rate, saved, tmp_path, few_examples, capsys):
         tmp_path, output_dir=str(tmp_path / "run"), learning_rate=learning_rate, max_steps=50, save_steps=1
     )
     assert main([str(path)]) == 1
-    lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("step ")]
+    lines = lines_beside_progress(capsys.readouterr().err)
     assert len(lines) == 1, lines
     assert lines[0].startswith("error: ")
     assert str(tmp_path / "run") in lines[0]
