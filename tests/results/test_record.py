@@ -85,6 +85,8 @@ def test_round_trip(record, tmp_path):
 def test_a_run_that_did_not_learn(losses, learned):
     history = [{"step": step, "loss": loss} for step, loss in enumerate(losses)]
     assert made_record(splits={}, history=history).learned is learned
+    text = {"validation": {"examples": 1, "accuracy": 0.1, "perplexity": 90.0}}
+    assert made_record(splits=text, history=history).learned
 
 
 def test_what_was_not_measured_is_not_written(content):

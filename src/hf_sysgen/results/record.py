@@ -215,8 +215,12 @@ class Record(_Typed):
 
     @property
     def learned(self) -> bool:
-        """Whether the training loss fell to less than half of what it was at first, or is not known."""
-        return len(self.losses) < 2 or self.losses[-1] < self.losses[0] / 2
+        """
+        Whether the training loss fell to less than half of what it was at first, or is not known, or is of text: no
+        model of text comes near a loss of 0.
+        """
+        is_text = any("perplexity" in split.metrics for split in self.splits.values())
+        return is_text or len(self.losses) < 2 or self.losses[-1] < self.losses[0] / 2
 
     def kept_at(self, folder: Path) -> Path:
         """Its path in a folder of kept records: PAPER/NAME-seedN.json, like the recipe's in recipes/."""
