@@ -320,10 +320,9 @@ def _limits(
         yield f"It was trained on the text in `{recipe.data.data_dir}`, which may be a small part of the benchmark."
     if len(records) == 1:
         yield "Only one seed was trained, so the variance over seeds is not known."
-    if recipe.model.pretrained is None and benchmark.task != "language_modeling":
-        for one in (one for one in records if not one.learned):
-            first, *_, last = one.losses
-            yield f"Seed {one.seed} did not learn: its training loss went from {first:.2f} to {last:.2f}."
+    for one in (one for one in records if not one.learned):
+        first, *_, last = one.losses
+        yield f"Seed {one.seed} did not learn: its training loss went from {first:.2f} to {last:.2f}."
     if recipe.paper.cell:
         yield (
             f"The paper's numbers are for its own budget ({recipe.paper.cell}); this model was trained for "

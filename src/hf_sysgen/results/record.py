@@ -216,11 +216,13 @@ class Record(_Typed):
     @property
     def learned(self) -> bool:
         """
-        Whether the training loss fell to less than half of what it was at first, or is not known, or is of text: no
-        model of text comes near a loss of 0.
+        Whether the training loss fell to less than half of what it was at first. It says nothing of a run of few steps,
+        of a pretrained model, whose loss is low at first, and of text, whose loss stays far above 0.
         """
         is_text = any("perplexity" in split.metrics for split in self.splits.values())
-        return is_text or len(self.losses) < 2 or self.losses[-1] < self.losses[0] / 2
+        if is_text or self.recipe.model.pretrained is not None or len(self.losses) < 2:
+            return True
+        return self.losses[-1] < self.losses[0] / 2
 
     def kept_at(self, folder: Path) -> Path:
         """Its path in a folder of kept records: PAPER/NAME-seedN.json, like the recipe's in recipes/."""
