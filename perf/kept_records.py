@@ -2,7 +2,7 @@
 `python perf/kept_records.py` writes what is made from the records in results: the numbers in the heads of recipes,
 after "# Measured here:", and the cards of the models in the zoo and in checkpoints, with a link in model_cards. `--keep
 RUN_DIR ...` first copies the records of these runs into results, `--keep-weights RUN_DIR ...` also their models into
-checkpoints, one for each recipe and config; models over 5 MB are rounded to float16 if no accuracy changes. A test
+checkpoints, one for each recipe and config; models over 4 MB are rounded to float16 if no accuracy changes. A test
 holds that recipes, cards and records agree.
 """
 
@@ -45,7 +45,7 @@ MEASURED = re.compile(r"# Measured here: .*\n(?:#   .*\n)*")
 # how many settings of a recipe its head shows
 MOST_SETTINGS = 3
 # bytes of weights from which on float16 is tried
-LARGE = 5_000_000
+LARGE = 4_000_000
 # other metrics of the test split
 WAYS = {"accuracy_oracle": "with oracle length", "exact_teacher": "under teacher forcing"}
 
