@@ -85,10 +85,10 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     return found
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of a sentence: `, did you mean 'x'?` with the known word most like another, `.` where none is like it."""
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = ".") -> str:
+    """The end of a sentence: `, did you mean 'x'?` with the known word most like it; `otherwise` where none is."""
     found = closest(word, known)
-    return "." if found is None else f", did you mean {found!r}?"
+    return otherwise if found is None else f", did you mean {found!r}?"
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -399,7 +399,7 @@ def test_an_override_with_the_paper_s_value_is_no_difference():
 
 
 def test_a_smaller_budget_has_its_own_batches():
-    """Which need not be those of a cell that another batch size than its recipe's makes; a run's other ones differ."""
+    """Although the cell overrides its recipe's batch size. A run that overrides it with another size makes no cell."""
     cell = "chakravarthy2022-table1", "Filler + Role loss, no thresh", "Simple"
     own = {"data.config": "simple_chakravarthy2022", RATE: 1e-3, "training.max_steps": 3450}
     for recipe, overrides, count in (

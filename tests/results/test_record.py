@@ -87,6 +87,7 @@ def test_a_run_that_did_not_learn(losses, learned):
     assert made_record(splits={}, history=history).learned is learned
     text = {"validation": {"examples": 1, "accuracy": 0.1, "perplexity": 90.0}}
     assert made_record(splits=text, history=history).learned
+    assert made_record(splits={}, history=history, recipe_values={"model.pretrained": "a/b"}).learned
 
 
 def test_what_was_not_measured_is_not_written(content):

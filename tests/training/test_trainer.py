@@ -6,6 +6,7 @@ import functools
 import itertools
 import json
 import math
+import re
 from types import SimpleNamespace
 
 import kills
@@ -567,7 +568,7 @@ def test_progress_lines(tmp_path, few_examples, capfd):
     shown = capfd.readouterr().err.splitlines()
     machine, *lines = (line for line in shown if line.startswith(("training on", "step ")))
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    assert {device, "1", "float32"} <= set(machine.replace(",", "").replace("(", "").replace(")", "").split())
+    assert {device, "1", "float32"} <= set(re.findall(r"\w+", machine))
     assert [line.split()[1] for line in lines] == ["0/6", "3/6", "6/6"]
     assert all(" loss=" in line and " validation=" in line and " test=" in line for line in lines[1:])
     json.loads((tmp_path / "run" / "results.json").read_text())

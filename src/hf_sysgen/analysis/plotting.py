@@ -238,7 +238,7 @@ class Cloud:
 
     Attributes:
         title, x, y: title and axis labels.
-        points: label -> (x, y, value of the colour); the labels are those of the other clouds of the figure.
+        points: label -> (x, y, value of the colour); all clouds of a figure have the same labels.
     """
 
     title: str

@@ -14,7 +14,7 @@ from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.fields import effect_of, flatten, merge, nest
 from hf_sysgen.config.recipe import Recipe, build_recipe
 from hf_sysgen.config.sections import Paper
-from hf_sysgen.errors import closest, did_you_mean, shorten
+from hf_sysgen.errors import did_you_mean, shorten
 
 BASE = "base"
 # limits of a YAML text: its characters, and its values, where an alias counts as all values that it repeats. Every
@@ -171,8 +171,8 @@ def find_shipped(path: str | Path) -> Path:
     if shipped.is_file():
         return shipped
     known = [one.relative_to(folder).with_suffix("").as_posix() for one in folder.rglob("*.yaml")]
-    advice = "" if closest(name, known) else " `hf-sysgen list recipes` shows those of the package."
-    raise RecipeError(f"{path}: no such file{did_you_mean(name, known)}{advice}")
+    end = did_you_mean(name, known, otherwise="; `hf-sysgen list recipes` shows the shipped recipes.")
+    raise RecipeError(f"{path}: no such file{end}")
 
 
 def file_of(path: Path) -> str:

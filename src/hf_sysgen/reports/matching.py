@@ -26,7 +26,7 @@ from hf_sysgen.reports.papers import (
     measured,
     papers,
 )
-from hf_sysgen.results.cells import PRECISION, by_cell
+from hf_sysgen.results.cells import PRECISION, by_cell, precision_of
 from hf_sysgen.results.record import Record
 
 
@@ -181,8 +181,10 @@ def one_for_each_seed(runs: Sequence[Record], setup: Recipe) -> list[Record]:
     One run of each seed, by seed. Of several runs of a seed that counts which is in the precision of most runs, so that
     a mean is of like runs where it can be; among equals, the one in the paper's precision.
     """
-    in_precision = Counter(_precision(record.recipe) for record in runs)
-    last = sorted(runs, key=lambda one: (in_precision[_precision(one.recipe)], not _other_precision(one, setup)))
+    in_precision = Counter(precision_of(record.recipe.training) for record in runs)
+    last = sorted(
+        runs, key=lambda one: (in_precision[precision_of(one.recipe.training)], not _other_precision(one, setup))
+    )
     by_seed = {record.seed: record for record in last}
     return [by_seed[seed] for seed in sorted(by_seed)]
 
@@ -201,21 +203,17 @@ def _values(cell: Cell, records: Iterable[Record], measure: Callable[[Record, st
     return tuple(scale * (measure(record, cell.run.measure) or 0.0) for record in records)
 
 
-def _precision(recipe: Recipe) -> str:
-    return "float16" if recipe.training.fp16 else "bfloat16" if recipe.training.bf16 else "float32"
-
-
 def _other_precision(record: Record, setup: Recipe) -> bool:
     """Whether the run is in another precision than the paper's; either kind of 16 bits is mixed precision."""
-    return (_precision(record.recipe) == "float32") != (_precision(setup) == "float32")
+    return (precision_of(record.recipe.training) == "float32") != (precision_of(setup.training) == "float32")
 
 
 def _precisions(records: Sequence[Record], setup: Recipe) -> str:
-    others = [_precision(record.recipe) for record in records if _other_precision(record, setup)]
+    others = [precision_of(record.recipe.training) for record in records if _other_precision(record, setup)]
     if not others:
         return ""
     some = f"{len(others)} of {len(records)} runs in " if len(others) < len(records) else ""
-    return f"{some}{others[0]}, the paper's in {_precision(setup)}"
+    return f"{some}{others[0]}, the paper's in {precision_of(setup.training)}"
 
 
 def _examples(recipe: Recipe, steps: int) -> float:

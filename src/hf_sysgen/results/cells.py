@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
 from hf_sysgen.results.record import Record
 
 # runs with another precision make the same cell of a paper
 PRECISION = ("training.bf16", "training.fp16")
+
+
+class HasPrecision(Protocol):
+    """The section `training` of a recipe, or the Trainer's arguments."""
+
+    bf16: Any
+    fp16: Any
+
+
+def precision_of(settings: HasPrecision) -> str:
+    """The type in which a run computes, by its name in PyTorch."""
+    return "float16" if settings.fp16 else "bfloat16" if settings.bf16 else "float32"
 
 
 def by_cell(records: Iterable[Record], without: Sequence[str] = ()) -> list[list[Record]]:

@@ -11,6 +11,8 @@ from tqdm.auto import tqdm
 from transformers import TrainerCallback, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
 
+from hf_sysgen.results.cells import precision_of
+
 if TYPE_CHECKING:
     from hf_sysgen.training.trainer import SysgenTrainer
 
@@ -95,8 +97,7 @@ class Progress(TrainerCallback):
     def machine(arguments: TrainingArguments) -> str:
         """The kind of device, the number of processes and the precision: a GPU that is not found shows here."""
         count = arguments.world_size
-        precision = "bfloat16" if arguments.bf16 else "float16" if arguments.fp16 else "float32"
-        return f"{arguments.device.type} ({count} process{'es' * (count > 1)}, {precision})"
+        return f"{arguments.device.type} ({count} process{'es' * (count > 1)}, {precision_of(arguments)})"
 
     @staticmethod
     def evaluated(logs: Mapping[str, float]) -> bool:
