@@ -141,7 +141,7 @@ def batches(setup: dict, buckets: int, steps: int, device: str, static: bool = F
     return [parts[i * buckets : (i + 1) * buckets] for i in range(steps)]
 
 
-def timed(action: Callable[[], None], device: str, clock: Callable[[], float] = time.perf_counter) -> float:
+def timed(action: Callable[[], object], device: str, clock: Callable[[], float] = time.perf_counter) -> float:
     if device == "cuda":
         torch.cuda.synchronize()
     start = clock()

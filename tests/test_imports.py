@@ -27,7 +27,7 @@ MAY_USE = {
     "zoo": {"data"},
     "config": {"errors", "files", "extensions", "models", "model_types", "data"},
     "results": {"errors", "files", "config"},
-    "evaluation": {"errors", "files", "tables", "data", "models", "model_types", "results", "zoo"},
+    "evaluation": {"cpu", "errors", "files", "tables", "data", "models", "model_types", "results", "zoo"},
     "convert": {"errors", "evaluation", "models"},
     "analysis": {"errors", "files", "tables", "config", "data", "evaluation", "models", "results"},
     "reports": {"errors", "files", "tables", "analysis", "config", "data", "results"},

@@ -31,7 +31,8 @@ def keep_memory() -> None:
 def fast_products() -> Iterator[None]:
     """
     Float32 products by oneDNN in place of MKL, which on AMD processors leaves half of the vector width unused. For
-    training: oneDNN prepares each new shape, and in decoding nearly every step has one.
+    training and for passes over whole sequences: steps of decoding differ in shape, each of which oneDNN prepares, and
+    SDPA becomes slower.
 
     PyTorch chooses oneDNN where it may compute with bfloat16 inside. Only AMX does that; other processors stay with
     float32. So a processor on which a product is not float32's own keeps MKL. So does a machine with a GPU, whose

@@ -16,6 +16,7 @@ from hf_sysgen.analysis.stories import Story, parse_story
 from hf_sysgen.data.text.vocabulary import encode_sources, encode_targets
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import encoded_sources, most_new_tokens
+from hf_sysgen.evaluation.evaluate import with_attention
 from hf_sysgen.models.positions import sinusoids
 
 if TYPE_CHECKING:
@@ -185,16 +186,15 @@ def record(model: Any, reading: Reading) -> Any:
 @contextlib.contextmanager
 def recording(model: Any) -> Iterator[None]:
     """Switch the model to attention implementations that return weights."""
-    before = model.config._attn_implementation, getattr(model.config, "triangular_implementation", None)
-    model.set_attn_implementation("eager")
-    if before[1] is not None:
-        model.config.triangular_implementation = "plain"
-    try:
-        yield
-    finally:
-        model.set_attn_implementation(before[0])
-        if before[1] is not None:
-            model.config.triangular_implementation = before[1]
+    triangular = getattr(model.config, "triangular_implementation", None)
+    with with_attention(model, "eager"):
+        if triangular is not None:
+            model.config.triangular_implementation = "plain"
+        try:
+            yield
+        finally:
+            if triangular is not None:
+                model.config.triangular_implementation = triangular
 
 
 def _heads(weights: torch.Tensor) -> torch.Tensor:

@@ -34,6 +34,7 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.sections import MaxTokens
 from hf_sysgen.cpu import fast_products
 from hf_sysgen.errors import RunFailed, one_line
+from hf_sysgen.evaluation.evaluate import with_attention
 from hf_sysgen.evaluation.metrics.summary import scores
 from hf_sysgen.files import COMPLETE, is_complete, replace_marked, write_manifest
 from hf_sysgen.models.seq2seq import SOURCE_INPUTS
@@ -298,17 +299,6 @@ def without_autocast(model: PreTrainedModel) -> Iterator[PreTrainedModel]:
     finally:
         if wrapped is not None:
             model.forward = wrapped
-
-
-@contextlib.contextmanager
-def with_attention(model: PreTrainedModel, implementation: str) -> Iterator[None]:
-    """The model with another implementation of attention for a while."""
-    before = model.config._attn_implementation
-    model.set_attn_implementation(implementation)
-    try:
-        yield
-    finally:
-        model.set_attn_implementation(before)
 
 
 def fastest_attention(model: PreTrainedModel | type[PreTrainedModel]) -> str:
