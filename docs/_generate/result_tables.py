@@ -145,21 +145,25 @@ def precisions() -> str:
         f"`{one.name}` with seed {one.seed} did not learn: its training loss ended at {one.losses[-1]:.1f}."
         for one in failed
     ]
-    same = [
-        _accuracy(half) - _accuracy(full)
-        for single, halves in both
-        for full in single
-        for half in halves
-        if full.seed == half.seed and full.learned and half.learned
-    ]
+    # of each recipe: differences between runs of one seed, and the range of its seeds in one precision
+    same: list[float] = []
+    ranges: list[float] = []
+    for full, half in ([[one for one in cell if one.learned] for cell in pair] for pair in both):
+        found = {one.seed: _accuracy(one) for one in full}
+        pairs = [_accuracy(one) - found[one.seed] for one in half if one.seed in found]
+        same += pairs
+        if pairs:
+            scores = [[_accuracy(one) for one in cell] for cell in (full, half)]
+            ranges += [max(own) - min(own) for own in scores if len(own) > 1]
     if same:
         sentences.append(
-            f"Over pairs of one seed, bfloat16 minus float32 is {min(same):+.1f} to {max(same):+.1f} points."
+            f"Over {len(same)} pairs of one seed, bfloat16 minus float32 is {min(same):+.1f} to {max(same):+.1f} "
+            "points."
         )
-    scores = [[_accuracy(one) for one in cell if one.learned] for pair in both for cell in pair]
-    if spreads := [max(own) - min(own) for own in scores if len(own) > 1]:
+    if ranges:
         sentences.append(
-            f"In this table, seeds of one recipe in one precision differ by up to {max(spreads):.1f} points."
+            f"In one precision, seeds of these recipes differ by up to {max(ranges):.1f} points, so the pairs do not "
+            "tell a small loss from chance."
         )
     return f"{table}\n\n{' '.join(sentences)}"
 

@@ -97,7 +97,7 @@ def test_figure_1_of_a_cell():
     ]
     found = devil.early_stopping(records)
     # the runs stop at 1000, 1500 and, never triggered, at 4000 - 2500
-    assert found.step == 1500
+    assert (found.step, found.unstopped) == (1500, 1)
     assert found.stopped == pytest.approx((0.2 + 0.4 + 0.5) / 3)
     assert found.final == pytest.approx((0.8 + 0.9 + 1.0) / 3)
     assert found.accuracies[0] == pytest.approx((500, 0.2, 0.1))
@@ -108,8 +108,11 @@ def test_figure_1_of_a_cell():
 def test_figure_1_by_the_code_or_as_worded():
     losses = every(500, 5, 4, 3, 2, 1, 0.5, 0.4)
     runs = [(Path("run"), made(splits={"test": 0.8}, validation_loss=losses, test_accuracy=every(500, *[0.1] * 7)))]
-    steps = [analyse.early_stopping(runs, **given).rows[0][1] for given in ({}, {"as_worded": True})]
-    assert steps == [1000, 3500]
+    found = [analyse.early_stopping(runs, **given) for given in ({}, {"as_worded": True})]
+    assert [one.rows[0][1] for one in found] == [1000, 3500]
+    # the patience never ended
+    assert [len(one.notes) for one in found] == [1, 1]
+    assert not analyse.early_stopping(runs, patience=0).notes
 
 
 def test_loss_against_accuracy_leaves_the_first_steps_out():

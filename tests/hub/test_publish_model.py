@@ -217,7 +217,7 @@ def test_card_says_what_was_measured(cell: Path, records: list[Record]) -> None:
     card = run_card(cell)
     first, second = (record.splits["test"] for record in records)
     mean, gap = (first.accuracy + second.accuracy) / 2, abs(first.accuracy - second.accuracy)
-    cells = [f"{first.accuracy:.4f}", f"{second.accuracy:.4f}", f"{mean:.4f} ± {gap / 2**0.5:.4f}", "-"]
+    cells = [f"{first.accuracy:.4f}", f"{second.accuracy:.4f}", f"{mean:.4f} ± {gap / 2**0.5:.4f}"]
     assert f"| test: exact match | {first.examples} | {' | '.join(cells)} |" in card
     assert f"| {first.by_length[0].length} | " in card
     for fact in ("BSD-3-Clause (brendenlake/SCAN)", "csordas2021devil", "lake2018generalization", "32 examples"):
@@ -277,6 +277,24 @@ def test_card_of_kept_records_has_their_seeds(tmp_path: Path) -> None:
     write_record(first.with_name("copy-seed7.json"), read_record(first).model_copy(update={"seed": 7}))
     with pytest.raises(UserError, match="not one cell"):
         run_card(first)
+
+
+def test_a_card_has_the_papers_numbers(records: list[Record]) -> None:
+    """Those of every cell that the runs make, also of one that an override names; else what the recipe says."""
+    record = read_record(
+        CARDS.parent / "results/csordas2021/cogs_quick_transformer,model.embedding_scaling=teu-seed0.json"
+    )
+    card = model_card([record], record, 'checkpoint = "x"')
+    accuracy = f"{record.splits['test'].accuracy:.3f}"
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in card.splitlines() if line[:1] == "|"]
+    (row,) = (row for row in rows if row[:2] == ["Csordás et al. 2021, Table 2", "COGS, TEU, Gen. Test"])
+    assert row[2:5] == ["0.78 ± 0.03", accuracy, "1"]
+    own = records[0].model_copy(
+        update={"recipe": records[0].recipe.replace(**{"paper.cell": "T", "paper.test": 0.125})}
+    )
+    card = model_card([own], own, 'checkpoint = "x"')
+    assert "Paper: T." in card
+    assert re.search(r"^\| test: exact match .*\| 0\.1[23] \|$", card, flags=re.MULTILINE)
 
 
 HOSTILE = "<script>alert(1)</script> | a\n```\n<b>"

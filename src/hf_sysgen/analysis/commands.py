@@ -74,6 +74,12 @@ def early_stopping(runs: Runs, patience: int = 2500, as_worded: bool = False, sp
         (name, csordas2021.early_stopping(records, patience, as_worded, split))
         for name, records in zip(labels(cells), cells, strict=True)
     ]
+    taken = "of the best loss" if as_worded else f"{patience} before the end, as in the authors' code"
+    notes += [
+        f"{name}: {one.unstopped} of {counted(len(own), 'run')} ended before the patience did; the step is {taken}"
+        for (name, one), own in zip(stoppings, cells, strict=True)
+        if one.unstopped
+    ]
     rows = [(name, one.step, one.stopped, one.final) for name, one in stoppings]
     lines = [_banded(name, one.accuracies) for name, one in stoppings]
     rules = [(one.step, name) for name, one in stoppings]

@@ -72,13 +72,21 @@ def stopping_step(losses: Curve, patience: int = PATIENCE, as_worded: bool = Fal
         patience: in steps.
         as_worded: the step of the best loss so far, also if training ends first.
     """
+    best_step, ended = best_and_end(losses, patience)
+    if as_worded:
+        return best_step
+    return (losses[-1][0] if ended is None else ended) - patience
+
+
+def best_and_end(losses: Curve, patience: int) -> tuple[int, int | None]:
+    """The step of the best loss before the patience ended, and the step at which it ended, or None if it never did."""
     best_step, best = losses[0]
     for step, loss in losses:
         if loss < best:
             best_step, best = step, loss
         if step - best_step >= patience:
-            return best_step if as_worded else step - patience
-    return best_step if as_worded else losses[-1][0] - patience
+            return best_step, step
+    return best_step, None
 
 
 def at(points: Curve, step: float) -> float:
@@ -96,12 +104,14 @@ class Stopping:
         accuracies: [`mean_curve`] of the generalization accuracy.
         step: median over runs of [`stopping_step`].
         stopped, final: mean over runs of the generalization accuracy at the run's own stopping step, and at the end.
+        unstopped: number of runs whose training ended before the patience did.
     """
 
     accuracies: list[tuple[int, float, float]]
     step: float
     stopped: float
     final: float
+    unstopped: int
 
 
 def early_stopping(
@@ -109,12 +119,14 @@ def early_stopping(
 ) -> Stopping:
     """What early stopping would choose in the runs of a cell. Raises UserError: see `curve`."""
     accuracies = [curve(record, split, "accuracy") for record in records]
-    steps = [stopping_step(curve(record, "validation", "loss"), patience, as_worded) for record in records]
+    losses = [curve(record, "validation", "loss") for record in records]
+    steps = [stopping_step(one, patience, as_worded) for one in losses]
     return Stopping(
         mean_curve(accuracies),
         statistics.median(steps),
         statistics.fmean(at(points, step) for points, step in zip(accuracies, steps, strict=True)),
         statistics.fmean(points[-1][1] for points in accuracies),
+        sum(best_and_end(one, patience)[1] is None for one in losses),
     )
 
 

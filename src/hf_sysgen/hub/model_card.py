@@ -18,7 +18,9 @@ from hf_sysgen.hub.dataset_card import count_rows, errata_lines
 from hf_sysgen.hub.repository import TAG
 from hf_sysgen.hub.snippets import USES, is_decoder, snippet
 from hf_sysgen.hub.templates import render
+from hf_sysgen.reports.comparison import compare_with_papers
 from hf_sysgen.reports.papers import Paper, paper_of
+from hf_sysgen.reports.report import HEADER, rows_of, title
 from hf_sysgen.results.record import CategoryScore, Record, SplitMetrics
 
 # the scores in a split's summary: key to name
@@ -33,6 +35,8 @@ SCORES = {
     "comp_same_form": "COMP, form of the reference",
     "perplexity": "perplexity",
 }
+# columns of a report
+BESIDE = ("cell", "paper", "ours", "runs", "budget", "verdict")
 # rows of a table over lengths; more lengths are joined
 LENGTHS = 12
 
@@ -78,6 +82,7 @@ def model_card(
     recipe = main.recipe
     benchmark = benchmark_info(recipe.data.benchmark)
     config, paper = benchmark.config(recipe.data.config), _paper(recipe.model.type)
+    beside = _beside(records)
     is_last = step in (None, main.steps)
     # it raises for an unknown model type; what follows expects a known one
     about = _about(main, benchmark, config)
@@ -101,7 +106,8 @@ def model_card(
         step=None if is_last else step,
         snippet=snippet(main, benchmark, load),
         revisions=[(f"`{name}`", text) for name, text in (names or {}).items()],
-        scores=_scores(records, benchmark),
+        scores=_scores(records, benchmark, with_paper=beside is None),
+        beside=beside,
         cell=recipe.paper.cell,
         cases=list(_cases(records)),
         config=config,
@@ -242,25 +248,36 @@ def _called(key: str, benchmark: BenchmarkInfo) -> str:
     return SCORES.get(key, key)
 
 
-def _scores(records: Sequence[Record], benchmark: BenchmarkInfo) -> Table:
-    rows: list[tuple[str, ...]] = []
+def _scores(records: Sequence[Record], benchmark: BenchmarkInfo, with_paper: bool) -> Table:
+    """The scores of every split, with the recipe's numbers of a paper if it has any and they are wanted."""
+    rows: list[list[str]] = []
     about = records[0].recipe.paper
-    printed = {"validation": about.validation, "test": about.test}
+    printed = {"validation": about.validation, "test": about.test} if with_paper else {}
+    has_paper = any(number is not None for number in printed.values())
     for split, found in records[0].splits.items():
         for key in _scores_of(found):
             values = [value for one in records if (value := one.splits[split].metrics.get(key)) is not None]
-            paper = printed.get(split) if key == about.metric else None
-            rows.append(
-                (
-                    f"{split}: {_called(key, benchmark)}",
-                    f"{found.examples:,}",
-                    *(f"{value:.4f}" for value in values),
-                    *([_spread(values)] if len(records) > 1 else []),
-                    "-" if paper is None else f"{paper:.2f}",
-                )
-            )
-    seeds = [f"seed {one.seed}" for one in records] + ["mean ± sd"] * (len(records) > 1)
-    return Table(["split: score", "examples", *seeds, "paper"], rows)
+            row = [f"{split}: {_called(key, benchmark)}", f"{found.examples:,}", *(f"{value:.4f}" for value in values)]
+            if len(records) > 1:
+                row.append(_spread(values))
+            if has_paper:
+                paper = printed.get(split) if key == about.metric else None
+                row.append("-" if paper is None else f"{paper:.2f}")
+            rows.append(row)
+    seeds = [f"seed {one.seed}" for one in records] + ["mean ± sd"] * (len(records) > 1) + ["paper"] * has_paper
+    return Table(["split: score", "examples", *seeds], [tuple(row) for row in rows])
+
+
+def _beside(records: Sequence[Record]) -> Table | None:
+    """The cells of the papers' tables that these runs make; None if there are none."""
+    shown = [HEADER.index(column) for column in BESIDE]
+    rows = [
+        (title(report), *(row[place] for place in shown))
+        for report in compare_with_papers("all", records)
+        if report.table.compared and report.table.kind != "count"
+        for row in rows_of(report, measured_only=True)
+    ]
+    return Table(["table", *BESIDE], rows) if rows else None
 
 
 def _spread(values: Sequence[float]) -> str:
@@ -270,7 +287,7 @@ def _spread(values: Sequence[float]) -> str:
 def _cases(records: Sequence[Record]) -> Iterator[Table]:
     """A table for each split by category, and by length where it has several."""
     for split in records[0].splits:
-        for by, title in ((_by_category, "category"), (_by_length, "length of the target")):
+        for by, what in ((_by_category, "category"), (_by_length, "length of the target")):
             cases = [by(record.splits[split]) for record in records]
             if len(cases[0]) < 2:
                 continue
@@ -279,7 +296,7 @@ def _cases(records: Sequence[Record]) -> Iterator[Table]:
                 values = [by_case[case][1] for by_case in cases if case in by_case]
                 rows.append((case, f"{count:,}", f"{values[0]:.4f}" if len(values) == 1 else _spread(values)))
             score = "exact match" + (f", {len(records)} seeds: mean ± sd" if len(records) > 1 else "")
-            yield Table([title, "examples", score], rows, f"{split}, by {title}")
+            yield Table([what, "examples", score], rows, f"{split}, by {what}")
 
 
 def _by_category(split: SplitMetrics) -> dict[str, CategoryScore]:

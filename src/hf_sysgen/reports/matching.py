@@ -22,7 +22,6 @@ from hf_sysgen.reports.papers import (
     Table,
     best_measured,
     evaluations,
-    full_budget_recipe,
     measured,
     papers,
 )
@@ -159,8 +158,6 @@ def measurements(cell: Cell, table: Table, by_recipe: Mapping[str, Sequence[Reco
 
 def _makes(record: Record, run: Run) -> bool:
     """Whether the record's run makes the cell. An override that gives a key the paper's own value is no difference."""
-    if full_budget_recipe(record.file) != run.recipe:
-        return False
     papers_own = _values_of(run.recipe)
     own = {
         key: value
