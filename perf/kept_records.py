@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import statistics
+import subprocess
 import tempfile
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -53,6 +54,14 @@ WAYS = {"accuracy_oracle": "with oracle length", "exact_teacher": "under teacher
 def keep(record: Record, folder: Path = RESULTS_FOLDER) -> None:
     """Write a run's record into results, without folders of this machine."""
     write_record(record.kept_at(folder), record.without_local_paths())
+
+
+def check_commits(record: Record) -> None:
+    """Raises SystemExit: code that the run's weights come from is not in this repository's history."""
+    for commit in {start.commit for start in record.starts}:
+        ancestor = ["git", "merge-base", "--is-ancestor", str(commit), "HEAD"]
+        if subprocess.run(ancestor, cwd=ROOT, stderr=subprocess.DEVNULL).returncode:
+            raise SystemExit(f"{record.title}: commit {commit} is not in the history; train in a clean checkout")
 
 
 def keep_weights(run_dir: Path) -> None:
@@ -246,8 +255,11 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, nargs="*", default=[], help="folders of runs whose records to keep")
     parser.add_argument("--keep-weights", type=Path, nargs="*", default=[], help="those whose weights to keep too")
     given = parser.parse_args()
-    for run_dir in given.keep + given.keep_weights:
-        keep(read_record(run_dir / RESULTS))
+    records = [read_record(run_dir / RESULTS) for run_dir in given.keep + given.keep_weights]
+    for record in records:
+        check_commits(record)
+    for record in records:
+        keep(record)
     for run_dir in given.keep_weights:
         keep_weights(run_dir)
     keep_seeds(kept_cells())

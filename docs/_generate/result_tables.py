@@ -56,7 +56,7 @@ def summary() -> str:
 def full_budget() -> str:
     """All cells measured at the paper's budget, by table."""
     shown = ("cell", "paper", "ours", "verdict", "runs", "95 % interval")
-    return _by_table((_part(one, smaller=False) for one in reports() if one.table.kind != "count"), shown)
+    return _by_table((_part(one, smaller=False) for one in reports() if one.table.kind != "count"), shown, "Precision")
 
 
 def sizes() -> str:
@@ -64,12 +64,14 @@ def sizes() -> str:
     return _by_table((one for one in reports() if one.table.kind == "count"), SIZES)
 
 
-def _by_table(found: Iterable[TableReport], shown: Sequence[str]) -> str:
-    return "\n\n".join(
-        f"[{one.paper.authors}]({one.paper.id}.md), {one.table.name}\n\n{markdown(shown, _rows(one, shown))}"
-        for one in found
-        if one.measured
-    )
+def _by_table(found: Iterable[TableReport], shown: Sequence[str], remark: str | None = None) -> str:
+    """The measured cells of each table, with the remarks that begin with this word."""
+    parts = []
+    for one in found:
+        if one.measured:
+            parts += [f"[{one.paper.authors}]({one.paper.id}.md), {one.table.name}", markdown(shown, _rows(one, shown))]
+            parts += [line for line in remarks(one) if remark is not None and line.startswith(remark)]
+    return "\n\n".join(parts)
 
 
 def verdicts() -> str:

@@ -197,6 +197,21 @@ def test_weights_are_rounded_unless_an_accuracy_changes(scripts, tmp_path, monke
         assert next(load_any_checkpoint(folder)[0].parameters()).dtype == torch.float32
 
 
+def test_only_code_in_the_history_counts(scripts):
+    from kept_records import check_commits
+
+    record = read_record(zoo_folder(DEFAULT) / "results.json")
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True)
+    for commit in (head.stdout.strip(), f"{head.stdout.strip()}+", None, "0" * 40):
+        starts = [record.starts[0].model_copy(update={"commit": commit})]
+        one = record.model_copy(update={"starts": starts})
+        if commit == head.stdout.strip():
+            check_commits(one)
+        else:
+            with pytest.raises(SystemExit, match="not in the history"):
+                check_commits(one)
+
+
 def test_mutants_differ_in_one_place(scripts):
     from mutants import PACKAGE, mutant, tests_of
 
