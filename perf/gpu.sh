@@ -19,7 +19,7 @@ PY=${PY:-python3}
 export PYTHONPATH="$PWD/src${PYTHONPATH:+:$PYTHONPATH}"
 
 kernels=() times=(--time-only) quick=() decoder=(--compile) scan=() row=(--variants relative_universal) small=() tests=()
-# a fifth of the paper's updates, of which 2,700 can suffice: recipes/speedruns
+# a fifth of the paper's updates
 row+=(--override training.max_steps=10000 --override training.eval_steps=null)
 # large batches of evaluation: a model after few updates writes up to the limit
 cogs=(batches.length_buckets=1 training.max_steps=2500 evaluation.batch_size=4096)
@@ -44,6 +44,9 @@ train() {  # NAME LIMIT RECIPE OVERRIDE ...: a training, whose record is its JSO
 list() {
   # Triton kernels against the plain version: every shape that is timed, and odd ones
   step kernels 200 kernels.json perf/gpu_triangular_attention.py --check-only "${kernels[@]}" --output "$FOLDER/kernels.json"
+  # the tests that need a GPU; those of the kernels are the step before
+  step tests 240 tests.xml -m pytest -q -m gpu -k "not kernels" tests/training/test_gpu.py "${tests[@]}" \
+    --junitxml "$FOLDER/tests.xml"
   # tokens a second, the share of the peak, and the days of all updates; goal: 55 % of the peak
   step pretraining_374M 240 pretraining_374M.json perf/gpu_pretraining.py pretrain_374M_24 "${quick[@]}" \
     --output "$FOLDER/pretraining_374M.json"
@@ -62,9 +65,6 @@ list() {
   train cfq 200 csordas2021/cfq_relative_universal "${cfq[@]}" "${small[@]}"
   # sequences a second, beside T5 and BART
   step evaluation 150 seq2seq.json perf/seq2seq.py "${quick[@]}" --output "$FOLDER/seq2seq.json"
-  # the tests that need a GPU; those of the kernels are the first step
-  step tests 240 tests.xml -m pytest -q -m gpu -k "not kernels" tests/training/test_gpu.py "${tests[@]}" \
-    --junitxml "$FOLDER/tests.xml"
 }
 
 # first only their names

@@ -164,12 +164,13 @@ def processes(folder: Path, rounds: int) -> Iterator[dict[str, Any]]:
 
 
 PARTS = {part.__name__: part for part in (records, sweep, shards, processes)}
+ONCE = ("shards", "processes")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="of records and sweep; the others are measured once")
     parser.add_argument("--quick", action="store_true", help="only the smallest number of each part")
     parser.add_argument("--output", type=Path, help="default: growth.json here; none of --quick")
     options = parser.parse_args()
@@ -185,7 +186,9 @@ def main() -> None:
             for row in PARTS[name](Path(folder), options.rounds):
                 print(name, json.dumps(row), flush=True)
                 measured[name].append(row)
-        measured["setup"] = {"cores": os.cpu_count(), "rounds": options.rounds, "environment": machine()}
+        rounds = 1 if name in ONCE else options.rounds
+        setup = {"cores": os.cpu_count(), "rounds": rounds, "environment": machine()}
+        measured["setup"] = measured.get("setup", {}) | {name: setup}
         if output is not None:
             write_atomic(output, json.dumps(measured, indent=1) + "\n")
 

@@ -22,6 +22,7 @@ from typing import Any
 from kept_records import keep
 
 from hf_sysgen.config.io import load_recipe
+from hf_sysgen.errors import UserError
 from hf_sysgen.files import write_atomic
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import RESULTS
@@ -89,4 +90,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except UserError as error:
+        sys.exit(f"error: {error}")

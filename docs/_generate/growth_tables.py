@@ -65,13 +65,14 @@ def growth(part: str) -> str:
 
 def growth_setup() -> str:
     """Machine and rounds of growth.json."""
-    setup = _read()["setup"]
-    rounds, device = setup["rounds"], setup["environment"]["device"]
-    times = "One round" if rounds == 1 else f"Medians of {rounds} rounds"
-    return (
-        f"{times} on {setup['cores']} cores of an {device} that others share; one thread a process. Whole processes, "
-        "imports included."
-    )
+    parts: dict[str, list[str]] = {}
+    for part, setup in _read()["setup"].items():
+        rounds, device = setup["rounds"], setup["environment"]["device"]
+        times = "one round" if rounds == 1 else f"medians of {rounds} rounds"
+        parts.setdefault(f"{times} on {setup['cores']} cores of an {device}", []).append(part)
+    measured = "; ".join(f"{', '.join(names)}: {how}" for how, names in parts.items())
+    shared = "Whole processes, imports included, one thread a process, on a machine that others share."
+    return f"{shared} {measured[0].upper()}{measured[1:]}."
 
 
 def draw(path: Path) -> None:

@@ -77,20 +77,24 @@ def speed() -> str:
 def authors_code() -> str:
     """Training and evaluation compared with the code of Csordás et al. 2021, from authors_code.json."""
     record = _read("authors_code")
-    ratios = {(row["what"], row["name"]): row["times_as_fast"] for row in record["results"]}
-    kinds = list(dict.fromkeys(what for what, _ in ratios))
-    rows = [
-        (f"`{name}`", *(f"{ratios[what, name]:.1f}" if (what, name) in ratios else "" for what in kinds))
-        for name in dict.fromkeys(name for _, name in ratios)
-    ]
+    found = {(row["what"], row["name"]): row for row in record["results"]}
+    names, kinds = (list(dict.fromkeys(part)) for part in ((name for _, name in found), (what for what, _ in found)))
+    rows = []
+    for what in kinds:
+        cells = []
+        for name in names:
+            row = found.get((what, name))
+            low, high = row["quartiles"] if row else (0, 0)
+            cells.append(f"{row['times_as_fast']:.1f} ({low:.1f} to {high:.1f})" if row else "")
+        rows.append((what.replace("grouped", "buckets"), *cells))
     note = (
         f"Speed relative to the authors' code, on one thread of an {record['device']}, by processor time (load average "
-        f"{max(record['load_average']):.0f}): medians of the ratios of {record['rounds']} rounds, half as many for "
-        "evaluation. SCAN, cutoff 26. Buckets: the same update from length buckets, four for batches of 256, two for "
-        "64. bf16: ours under autocast, theirs in float32. Evaluation: the shipped small models on whole splits."
+        f"{max(record['load_average']):.0f}): medians and quartiles of the ratios of {record['rounds']} rounds, half "
+        "as many for evaluation. SCAN, cutoff 26. Buckets: the same update from length buckets, four for batches of "
+        "256, two for 64. bf16: ours under autocast, theirs in float32. Evaluation: the shipped small models on whole "
+        "splits."
     )
-    shown = (what.replace("grouped", "buckets") for what in kinds)
-    return f"{markdown(('times as fast', *shown), rows)}\n\n{note}"
+    return f"{markdown(('times as fast', *(f'`{name}`' for name in names)), rows)}\n\n{note}"
 
 
 def cpu_ways() -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hf_sysgen.config.sweep import Sweep
 from hf_sysgen.errors import RunFailed, UserError
-from hf_sysgen.files import write_atomic
+from hf_sysgen.files import locked, write_atomic
 from hf_sysgen.training.launch.states import state_of
 
 
@@ -32,9 +32,9 @@ def waiting_runs(folder: Path) -> set[str]:
         said = done.stderr.strip() or done.stdout.strip()
         raise RunFailed(f"squeue failed, so that it is not known which runs are waiting: {said}")
     tasks = [line.split() for line in done.stdout.splitlines()]
-    return {
-        submitted[job].read_text(encoding="utf-8").splitlines()[int(task)] for job, task in tasks if job in submitted
-    }
+    known = submitted.keys() & {job for job, _ in tasks}
+    names = {job: submitted[job].read_text(encoding="utf-8").splitlines() for job in known}
+    return {names[job][int(task)] for job, task in tasks if job in names}
 
 
 def submit_sweep(
@@ -54,11 +54,18 @@ def submit_sweep(
         a message with the job's number and the folder of its output.
 
     Raises:
-        UserError: there is no sbatch, or nothing to do.
+        UserError: there is no sbatch, nothing to do, or another process that runs or submits this sweep.
         RunFailed: sbatch refused the script, or squeue does not answer.
     """
     if shutil.which("sbatch") is None:
         raise UserError("sbatch is not in PATH: start this where Slurm is, or leave --slurm out")
+    with locked(sweep.folder / "lock") as lock:
+        if lock is None:
+            raise UserError(f"{sweep.path} is being run or submitted here by another process")
+        return _submit(sweep, options, words, at_once, accelerate)
+
+
+def _submit(sweep: Sweep, options: str, words: Sequence[str], at_once: int | None, accelerate: Path | None) -> str:
     waiting = waiting_runs(sweep.folder)
     left = [run.name for run in sweep.runs if state_of(run, waiting)[0] not in ("finished", "running", "waiting")]
     if not left:
