@@ -488,6 +488,10 @@ def test_slurm(folder, sbatch):
     assert task.exit_code == 0, task.output
     assert starts(folder) == {"runs/tiny/seed0": 1, "runs/tiny/seed2": 1}
 
+    (folder / "sbatch_words").unlink()
+    with locked(folder / "runs/sweeps/sweep/lock"):
+        assert "another process" in one_error(sweep(path, "--slurm", ""))
+    assert not (folder / "sbatch_words").exists()
     (folder / "refused").touch()
     refused = sweep(path, "--slurm", "")
     assert refused.exit_code == 1
