@@ -33,7 +33,7 @@ from hf_sysgen.config.io import load_recipe
 from hf_sysgen.files import write_atomic
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import RESULTS, write_record
-from hf_sysgen.training.run import RECIPE_COPY
+from hf_sysgen.training.run_folder import RECIPE_COPY
 
 COUNTS = [10, 100, 1000, 5000]
 SHARDS = [1, 16, 128, 1024]

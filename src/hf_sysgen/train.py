@@ -32,7 +32,8 @@ def train(recipe_file: str, overrides: Sequence[str]) -> None:
     from hf_sysgen.config.io import add_path_to_errors, find_shipped, load_recipe
 
     recipe = load_recipe(recipe_file, overrides)  # before the imports that take seconds
-    from hf_sysgen.training.run import finished_results, quiet_libraries, run_recipe
+    from hf_sysgen.training.run import quiet_libraries, run_recipe
+    from hf_sysgen.training.run_folder import finished_results
 
     is_first = os.environ.get("RANK", "0") == "0"
     quiet_libraries()

@@ -20,7 +20,8 @@ from hf_sysgen.config.sweep import load_sweep
 from hf_sysgen.results.cells import PRECISION
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.training.launch.states import state_of
-from hf_sysgen.training.run import finished_results, run_recipe
+from hf_sysgen.training.run import run_recipe
+from hf_sysgen.training.run_folder import finished_results
 
 AUTO = "training.bf16=auto"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from hf_sysgen.config.sweep import Run
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import locked
-from hf_sysgen.training.run import RECIPE_COPY, finished_results, is_training
+from hf_sysgen.training.run_folder import RECIPE_COPY, finished_results, is_training
 
 # "waiting": in the queue of Slurm
 STATES = ("finished", "running", "waiting", "resumable", "failed", "new")

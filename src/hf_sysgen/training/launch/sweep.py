@@ -27,7 +27,7 @@ from hf_sysgen.tables import counted, table
 from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
 from hf_sysgen.training.launch.slurm import waiting_runs
 from hf_sysgen.training.launch.states import ENDED, STATES, failure_of, last_line, state_of
-from hf_sysgen.training.run import finished_results, is_training
+from hf_sysgen.training.run_folder import finished_results, is_training
 
 # seconds between checks of a run that another process trains
 WAIT_SECONDS = 1.0
