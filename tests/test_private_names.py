@@ -42,8 +42,8 @@ USED = {
     "_inductor": {"config/trainer_fields.py"},
     # transformers: the attention that is in use, and the models of an Auto class
     "_attn_implementation": {
-        "analysis/attention.py", "models/attention.py", "models/gated_convolution.py",
-        "models/modeling_depth_width_decoder.py", "training/trainer.py",
+        "evaluation/evaluate.py", "models/attention.py", "models/gated_convolution.py",
+        "models/modeling_depth_width_decoder.py",
     },
     "_model_mapping": {"model_types.py"},
     # attention that is not on by default
