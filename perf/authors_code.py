@@ -30,11 +30,10 @@ from typing import Any
 import numpy as np
 import torch
 from machine import machine
-from seq2seq import batches, build, clock_of, in_turns, scan_setup, training_step
+from seq2seq import batches, build, clock_of, encoded, in_turns, scan_setup, training_step
 
 from hf_sysgen.data import load_benchmark
-from hf_sysgen.data.text.splits import IGNORED, TokenizedSplit
-from hf_sysgen.data.text.vocabulary import encode_sources, encode_targets
+from hf_sysgen.data.text.splits import IGNORED
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint
 from hf_sysgen.evaluation.evaluate import chunks, evaluate_split
@@ -152,10 +151,7 @@ def measure_evaluation(theirs: Theirs, setup: dict, rounds: int) -> list[dict]:
             model, tokenizer = load_checkpoint(trained)
             name = model.config.model_type
             interface = theirs.interface(theirs.build(name, setup["sizes"], WORDS).eval())
-            sources, targets = (data[part][column][:] for column in ("input", "target"))
-            split = TokenizedSplit(
-                encode_sources(tokenizer, sources), encode_targets(tokenizer, targets), tokenizer.pad_token_id
-            )
+            split = encoded(tokenizer, data[part])
             ready = [their_batch(split[rows], WORDS) for rows in chunks(np.arange(len(split)), 256)]
             actions: dict[str, Callable[[int], Any]] = {
                 "theirs": lambda _, run=interface, ready=ready: their_evaluation(run, ready),

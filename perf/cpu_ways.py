@@ -25,12 +25,10 @@ from typing import Any
 import numpy as np
 import torch
 from machine import machine, output_of
-from seq2seq import batches, build, clock_of, scan_setup, timed, training_step
+from seq2seq import batches, build, clock_of, encoded, scan_setup, timed, training_step, turns
 
 from hf_sysgen.cpu import keep_memory
 from hf_sysgen.data import load_benchmark
-from hf_sysgen.data.text.splits import TokenizedSplit
-from hf_sysgen.data.text.vocabulary import encode_sources, encode_targets
 from hf_sysgen.evaluation import evaluate
 from hf_sysgen.evaluation.checkpoints import load_checkpoint
 from hf_sysgen.files import write_atomic
@@ -94,9 +92,7 @@ def seconds_of_evaluation(ways: tuple[str, ...], count: int) -> float:
     if "reading" not in ways:
         vars(evaluate)["reading"] = nullcontext
     model, tokenizer = load_checkpoint(DEFAULT)
-    data = load_benchmark("scan", "length_cutoff_26")["test"][:count]
-    sources, targets = encode_sources(tokenizer, data["input"]), encode_targets(tokenizer, data["target"])
-    split = TokenizedSplit(sources, targets, tokenizer.pad_token_id)
+    split = encoded(tokenizer, load_benchmark("scan", "length_cutoff_26")["test"][:count])
     return timed(lambda: evaluate.evaluate_split(model, split), "cpu", clock_of("cpu"))
 
 
@@ -107,17 +103,15 @@ def apart(function: Callable[..., float], *arguments: Any) -> float:
 
 
 def ratios(runs: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, dict[str, float]]:
-    """For each run after the first: its seconds relative to those of the first in the same round."""
-    names = list(runs)
-    times = np.empty((rounds, len(names)))
-    for index in range(rounds):
-        for turn in range(len(names)):
-            column = (index + turn) % len(names)
-            times[index, column] = runs[names[column]]()
-    relative = times / times[:, :1]
+    """The time of each run but the first, divided by that of the first in the same round: median and range."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _, name in turns(list(runs), rounds):
+        times[name].append(runs[name]())
+    base, *others = times
+    relative = {name: np.divide(times[name], times[base]) for name in others}
     return {
         name: {"times_as_long": float(np.median(own)), "least": float(own.min()), "most": float(own.max())}
-        for name, own in zip(names[1:], relative.T[1:], strict=True)
+        for name, own in relative.items()
     }
 
 

@@ -59,9 +59,14 @@ def keep(record: Record, folder: Path = RESULTS_FOLDER) -> None:
 def check_commits(record: Record) -> None:
     """Raises SystemExit: code that the run's weights come from is not in this repository's history."""
     for commit in {start.commit for start in record.starts}:
-        ancestor = ["git", "merge-base", "--is-ancestor", str(commit), "HEAD"]
-        if subprocess.run(ancestor, cwd=ROOT, stderr=subprocess.DEVNULL).returncode:
-            raise SystemExit(f"{record.title}: commit {commit} is not in the history; train in a clean checkout")
+        check_commit(commit, record.title)
+
+
+def check_commit(commit: str | None, run: str) -> None:
+    """Raises SystemExit: a run of this commit would not be kept, as it is not in this repository's history."""
+    ancestor = ["git", "merge-base", "--is-ancestor", str(commit), "HEAD"]
+    if subprocess.run(ancestor, cwd=ROOT, stderr=subprocess.DEVNULL).returncode:
+        raise SystemExit(f"{run}: commit {commit} is not in the history; train in a clean checkout")
 
 
 def keep_weights(run_dir: Path) -> None:

@@ -20,13 +20,19 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from machine import machine, output_of
-from transformers import BartConfig, BartForConditionalGeneration, T5Config, T5ForConditionalGeneration
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 from hf_sysgen.cpu import fast_products
 from hf_sysgen.data import load_benchmark
@@ -82,6 +88,14 @@ def cogs_setup() -> dict:
         "sizes": {"hidden_size": 512, "intermediate_size": 512, "num_attention_heads": 4, "layers": 2},
         "ids": (words + 1, words + 2, 0),
     }
+
+
+def encoded(tokenizer: PreTrainedTokenizerFast, rows: Mapping[str, Sequence[str]]) -> TokenizedSplit:
+    """The columns `input` and `target` of a data set in a tokenizer's ids."""
+    sources, targets = (rows[column][:] for column in ("input", "target"))
+    return TokenizedSplit(
+        encode_sources(tokenizer, sources), encode_targets(tokenizer, targets), tokenizer.pad_token_id
+    )
 
 
 def build(name: str, setup: dict, attention: str) -> torch.nn.Module:
@@ -158,18 +172,22 @@ def in_turns(
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, list[float]]:
     """
-    Seconds of each action in each round; actions take turns, after a warm-up of all. Each round starts with another
-    action, because one action's caches slow or help the next.
+    Seconds of each action in each round; actions take [`turns`], after a warm-up of all, because one action's caches
+    slow or help the next.
     """
     times: dict[str, list[float]] = {name: [] for name in actions}
-    names = list(actions)
-    for index in range(rounds + 1):
-        first = index % len(names)
-        for name in names[first:] + names[:first]:
-            seconds = timed(lambda run=actions[name], step=index: run(step), device, clock)
-            if index:
-                times[name].append(seconds)
+    for index, name in turns(list(actions), rounds + 1):
+        seconds = timed(lambda run=actions[name], step=index: run(step), device, clock)
+        if index:
+            times[name].append(seconds)
     return times
+
+
+def turns(names: list[str], rounds: int) -> Iterator[tuple[int, str]]:
+    """(round, name); each round has all names and begins with another one."""
+    for index in range(rounds):
+        first = index % len(names)
+        yield from ((index, name) for name in names[first:] + names[:first])
 
 
 def clock_of(device: str) -> Callable[[], float]:

@@ -19,11 +19,12 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from kept_records import keep
+from kept_records import check_commit, keep
 
 from hf_sysgen.config.io import load_recipe
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import write_atomic
+from hf_sysgen.results.environment import git_commit
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import RESULTS
 
@@ -46,8 +47,9 @@ def timed(path: Path, seed: int) -> dict[str, Any]:
         `recipe`, `seed`, `hash` of the recipe, processor `seconds` of the run, `steps`, `device`, `commit`, `date`.
 
     Raises:
-        SystemExit: the run failed.
+        SystemExit: the package's files were changed since their commit, or the run failed.
     """
+    check_commit(git_commit(), f"{path} seed={seed}")
     run_dir = RUNS / path.stem / f"seed{seed}"
     shutil.rmtree(run_dir, ignore_errors=True)
     command = [sys.executable, "-m", "hf_sysgen.train", str(path), f"seed={seed}", f"output_dir={run_dir}"]

@@ -208,7 +208,7 @@ forks.set_forkserver_preload(["hf_sysgen.training.launch.sweep", "hf_sysgen.conf
 
 
 def lines_beside_progress(stderr: str) -> list[str]:
-    """The errors and warnings of a run: all lines but those of its progress."""
+    """The errors and warnings of a run: all lines that do not report progress."""
     return [line for line in stderr.splitlines() if not line.startswith(("training on ", "step "))]
 
 

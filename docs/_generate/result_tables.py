@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from kept import cells, kept, records_of, reports
@@ -14,7 +14,16 @@ from hf_sysgen.data.slog.files import CASES as SLOG_CASES
 from hf_sysgen.reports.comparison import CHOSEN, NO_NUMBER, OTHER_TASK, REACHED, SMALLER, Comparison, TableReport
 from hf_sysgen.reports.matching import Measurement
 from hf_sysgen.reports.papers import papers
-from hf_sysgen.reports.report import HEADER, SUMMARY, markdown_report, remarks, rows_of, rule, summary_rows
+from hf_sysgen.reports.report import (
+    HEADER,
+    SUMMARY,
+    markdown_report,
+    precision_remarks,
+    remarks,
+    rows_of,
+    rule,
+    summary_rows,
+)
 from hf_sysgen.results.cells import PRECISION
 from hf_sysgen.results.record import Record
 from hf_sysgen.tables import markdown
@@ -56,7 +65,9 @@ def summary() -> str:
 def full_budget() -> str:
     """All cells measured at the paper's budget, by table."""
     shown = ("cell", "paper", "ours", "verdict", "runs", "95 % interval")
-    return _by_table((_part(one, smaller=False) for one in reports() if one.table.kind != "count"), shown, "Precision")
+    return _by_table(
+        (_part(one, smaller=False) for one in reports() if one.table.kind != "count"), shown, precision_remarks
+    )
 
 
 def sizes() -> str:
@@ -64,13 +75,15 @@ def sizes() -> str:
     return _by_table((one for one in reports() if one.table.kind == "count"), SIZES)
 
 
-def _by_table(found: Iterable[TableReport], shown: Sequence[str], remark: str | None = None) -> str:
-    """The measured cells of each table, with the remarks that begin with this word."""
+def _by_table(
+    found: Iterable[TableReport], shown: Sequence[str], remarks_on: Callable[[TableReport], list[str]] = lambda _: []
+) -> str:
+    """The measured cells of each table, with remarks."""
     parts = []
     for one in found:
         if one.measured:
             parts += [f"[{one.paper.authors}]({one.paper.id}.md), {one.table.name}", markdown(shown, _rows(one, shown))]
-            parts += [line for line in remarks(one) if remark is not None and line.startswith(remark)]
+            parts += remarks_on(one)
     return "\n\n".join(parts)
 
 

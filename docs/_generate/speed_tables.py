@@ -84,8 +84,7 @@ def authors_code() -> str:
         cells = []
         for name in names:
             row = found.get((what, name))
-            low, high = row["quartiles"] if row else (0, 0)
-            cells.append(f"{row['times_as_fast']:.1f} ({low:.1f} to {high:.1f})" if row else "")
+            cells.append(_between(row["times_as_fast"], *row["quartiles"], digits=1) if row else "")
         rows.append((what.replace("grouped", "buckets"), *cells))
     note = (
         f"Speed relative to the authors' code, on one thread of an {record['device']}, by processor time (load average "
@@ -114,7 +113,11 @@ def cpu_ways() -> str:
 
 
 def _ratio(row: dict[str, Any]) -> str:
-    return f"{row['times_as_long']:.2f} ({row['least']:.2f} to {row['most']:.2f})"
+    return _between(row["times_as_long"], row["least"], row["most"])
+
+
+def _between(middle: float, low: float, high: float, digits: int = 2) -> str:
+    return f"{middle:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
 
 def gated() -> str:
@@ -128,9 +131,9 @@ def gated() -> str:
             cells = []
             for what, digits in (("train", 2), ("decode", 0)):
                 row = found[name, what]
-                low, high = row["times_base_quartiles"]
-                spread = "" if name == row["base"] else f" ({low:.2f} to {high:.2f})"
-                cells += [f"{row['per_second']:.{digits}f}", f"{row['times_base']:.2f}{spread}"]
+                ratio, quartiles = row["times_base"], row["times_base_quartiles"]
+                ratios = f"{ratio:.2f}" if name == row["base"] else _between(ratio, *quartiles)
+                cells += [f"{row['per_second']:.{digits}f}", ratios]
             rows.append((f"`{name}`", *cells))
         header = (
             f"SCAN add-jump, {_threads(threads)}", "updates/s", "time / baseline", "sequences/s",

@@ -356,6 +356,7 @@ def test_a_spread_printed_as_zero_is_half_a_digit():
         ("0.81 ± 0.01", measurement(0.81, 0.81, 0.81, budget=0.5), reproduction.REACHED),
         ("0.81 ± 0.01", measurement(0.95, 0.93, 0.94, budget=0.5), reproduction.REACHED),
         ("0.81 ± 0.01", measurement(0.7, 0.71, 0.72, budget=0.5), reproduction.SMALLER),
+        ("0.81", measurement(0.81, budget=0.5), reproduction.SMALLER),
         # a single run has no spread of its own
         ("0.81 ± 0.01", measurement(0.81, budget=0.5), reproduction.SMALLER),
         ("0.81 ± 0.01", measurement(0.9, budget=0.5), reproduction.SMALLER),

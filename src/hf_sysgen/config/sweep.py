@@ -119,6 +119,11 @@ class Sweep:
         parts = self.path.resolve().with_suffix("").parts
         return Path("runs") / "sweeps" / (f"{parts[-3]}-{parts[-1]}" if parts[-2] == "sweeps" else parts[-1])
 
+    @property
+    def lock(self) -> Path:
+        """The file that a process locks which runs or submits the whole sweep."""
+        return self.folder / "lock"
+
     def only(self, names: Iterable[str]) -> Sweep:
         """
         These runs of it.

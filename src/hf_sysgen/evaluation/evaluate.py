@@ -92,8 +92,8 @@ def with_attention(model: Any, implementation: str) -> Iterator[None]:
 @contextmanager
 def reading(model: Any) -> Iterator[None]:
     """
-    For passes over whole references: on a CPU these take half the time with plain attention in place of SDPA and with
-    products by oneDNN. Steps of decoding, one token each, do not.
+    For passes over whole references: on a CPU they are faster with plain attention in place of SDPA and with products
+    by oneDNN (perf/cpu_ways.py). Steps of decoding, one token each, are not.
     """
     on_cpu = model.device.type == "cpu"
     with with_attention(model, "eager") if on_cpu else nullcontext(), fast_products():

@@ -123,11 +123,18 @@ def remarks(report: TableReport) -> list[str]:
         lines.append(f"The paper's numbers: {unit}, {one.statistic}{spread}{_runs(one)}".removesuffix(".") + ".")
     lines += one.notes
     lines += [f"Erratum: {text}" for text in one.errata]
-    # parameters are counted before training
-    measured = [ours for cell in report for ours in cell.ours if one.kind != "count"]
-    lines += _by_run("Differs from the paper's setup", [(one, ", ".join(one.changes)) for one in measured])
-    lines += _by_run("Precision", [(one, one.precision) for one in measured])
-    return lines
+    lines += _by_run("Differs from the paper's setup", [(one, ", ".join(one.changes)) for one in _trained(report)])
+    return lines + precision_remarks(report)
+
+
+def precision_remarks(report: TableReport) -> list[str]:
+    """Which of our runs are in another precision than the paper's."""
+    return _by_run("Precision", [(one, one.precision) for one in _trained(report)])
+
+
+def _trained(report: TableReport) -> list[Measurement]:
+    """The measurements that training matters for: parameters are counted before it."""
+    return [ours for cell in report for ours in cell.ours if report.table.kind != "count"]
 
 
 def _by_run(what: str, texts: Sequence[tuple[Measurement, str]]) -> list[str]:

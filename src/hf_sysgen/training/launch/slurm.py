@@ -59,7 +59,7 @@ def submit_sweep(
     """
     if shutil.which("sbatch") is None:
         raise UserError("sbatch is not in PATH: start this where Slurm is, or leave --slurm out")
-    with locked(sweep.folder / "lock") as lock:
+    with locked(sweep.lock) as lock:
         if lock is None:
             raise UserError(f"{sweep.path} is being run or submitted here by another process")
         return _submit(sweep, options, words, at_once, accelerate)

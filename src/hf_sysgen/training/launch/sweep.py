@@ -66,7 +66,7 @@ def run_sweep(
     if plot is not None:
         check_picture(plot)
     # a job of an array is one of many that run a part of the same sweep
-    with locked(sweep.folder / "lock") if sweep.complete else contextlib.nullcontext(sys.stdout) as lock:
+    with locked(sweep.lock) if sweep.complete else contextlib.nullcontext(sys.stdout) as lock:
         if lock is None:
             raise UserError(f"{sweep.path} is being run here by another process; `--dry-run` shows how far it is")
         left = [run for run in sweep.runs if state_of(run)[0] != "finished"]
