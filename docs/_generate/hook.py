@@ -42,6 +42,8 @@ TABLES: dict[str, Callable[..., str]] = {
 }
 MARK = re.compile(r"^<!-- table: (\S+)((?: \S+)*) -->$", re.MULTILINE)
 README = re.compile(r"^<!-- readme: (.+) -->$", re.MULTILINE)
+# a record that README links to
+RECORD = re.compile(r"\]\((results/[^)]+\.json)\)")
 # the form in which pymdownx.arithmatex leaves formulas
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.+?)\\[)\]]</\1>', re.DOTALL)
 
@@ -122,6 +124,8 @@ def on_files(files: Any, config: Any) -> Any:
     for name, text in leaderboard_tables.cards().items():
         inclusion = InclusionLevel.NOT_IN_NAV
         files.append(File.generated(config, f"results/cards/{name}", content=text, inclusion=inclusion))
+    for name in set(RECORD.findall((ROOT / "README.md").read_text(encoding="utf-8"))):
+        files.append(File.generated(config, name, content=(ROOT / name).read_bytes()))
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").replace("](docs/", "](")
     files.append(File.generated(config, "contributing.md", content=text))
     return files
