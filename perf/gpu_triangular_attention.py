@@ -3,10 +3,11 @@ Correctness and speed of triangular attention's Triton kernels on a GPU.
 
 `python perf/gpu_triangular_attention.py` checks outputs and gradients of every kernel against the plain version
 in float64 (their error may be at most twice that of the plain version in the same precision), then times forward and
-backward pass of every implementation. perf/gpu_triangular_attention.json grows with every row, so that it has what was
-measured if the time runs out; what fails has a row with its `error`. `--check-only` stops after the checks, whose
-results are written only to an `--output`; `--time-only` leaves them out. With `TRITON_INTERPRET=1` and `--interpreted`
-the checks run on a CPU, on small sizes; `--quick` times the smallest setup, also on a CPU.
+backward pass of every implementation, called from Python and as a CUDA graph. perf/gpu_triangular_attention.json grows
+with every row, so that it has what was measured if the time runs out; what fails has a row with its `error`.
+`--check-only` stops after the checks, whose results are written only to an `--output`; `--time-only` leaves them out.
+With `TRITON_INTERPRET=1` and `--interpreted` the checks run on a CPU, on small sizes; `--quick` times the smallest
+setup, also on a CPU.
 
 The lower bound of a pass is the larger of two times. Memory: a forward pass reads four tensors and writes one, a
 backward pass reads six and writes four, at the speed of a copy, which is measured. Arithmetic that is not a matrix
@@ -208,8 +209,23 @@ def timed(function, size, dtype, device, rounds) -> dict:
             )
         )
     forward, backward = (sorted(values)[rounds // 2] for values in zip(*times, strict=True))
-    peak = (torch.cuda.max_memory_allocated() - start) / 2**20 if device == "cuda" else None
-    return {"forward_ms": forward, "backward_ms": backward, "peak_mib": peak}
+    found = {"forward_ms": forward, "backward_ms": backward}
+    if device == "cuda":
+        found["peak_mib"] = (torch.cuda.max_memory_allocated() - start) / 2**20
+        found["graph_forward_ms"] = replayed(lambda: function(projected, None, None), rounds)
+        found["graph_ms"] = replayed(lambda: both(function, projected, direction, None, None), rounds)
+    return found
+
+
+def replayed(action: Callable[[], object], rounds: int) -> float:
+    """Milliseconds of an action as a CUDA graph (median): without the time of Python, which is most at small sizes."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kept = action()
+    graph.replay()
+    times = sorted(milliseconds("cuda", graph.replay)[0] for _ in range(rounds))
+    del kept
+    return times[rounds // 2]
 
 
 def measure(device: str, quick: bool, bandwidth: float) -> Iterator[dict]:
@@ -226,7 +242,7 @@ def measure(device: str, quick: bool, bandwidth: float) -> Iterator[dict]:
                     function = IMPLEMENTATIONS.get(name) or torch.compile(plain, dynamic=False)
                     found = attempt(timed, function, (batch, nodes, width, heads), dtype, device, 2 if quick else 20)
                     if "error" not in found:
-                        of_bound = (found["forward_ms"] + found["backward_ms"]) / sum(least)
+                        of_bound = found.get("graph_ms", found["forward_ms"] + found["backward_ms"]) / sum(least)
                         found |= {"forward_bound_ms": least[0], "bound_ms": sum(least), "of_bound": of_bound}
                     if device == "cuda":
                         torch.cuda.empty_cache()

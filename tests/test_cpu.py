@@ -55,6 +55,19 @@ def test_a_chosen_precision_stays() -> None:
     assert torch.get_float32_matmul_precision() == "high"
 
 
+def test_a_precision_chosen_by_the_newer_name_stays() -> None:
+    before = torch.backends.cuda.matmul.fp32_precision
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    try:
+        with pytest.raises(RuntimeError, match="precision"):
+            torch.get_float32_matmul_precision()
+        with fast_products():
+            assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+        assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before
+
+
 def test_a_processor_that_rounds_to_bfloat16_keeps_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
     product = torch.Tensor.__matmul__
     monkeypatch.setattr(

@@ -38,7 +38,12 @@ def fast_products() -> Iterator[None]:
     float32. So a processor on which a product is not float32's own keeps MKL. So does a machine with a GPU, whose
     products the setting would change, and whoever has chosen a precision already.
     """
-    chosen = torch.get_float32_matmul_precision()
+    try:
+        chosen = torch.get_float32_matmul_precision()
+    except RuntimeError:
+        # somebody has chosen by PyTorch's newer names, as the Trainer does for TF32 when it compiles for a GPU; then
+        # the older name cannot be read
+        chosen = None
     if chosen != "highest" or torch.accelerator.is_available():
         yield
         return

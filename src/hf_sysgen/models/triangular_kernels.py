@@ -36,12 +36,29 @@ def can_run_triton(projected: torch.Tensor) -> bool:
 
 
 if triton is not None:
+    # float32 numbers of a tile (BI, BJ, BD) that a thread holds without spilling registers to memory, as a rule; tiles
+    # that spill take up to 14 s to compile for an H100, others about one
+    FORWARD_NUMBERS, BACKWARD_NUMBERS = 64, 32
 
-    def tiles(sizes, warps, **options):
+    def tiles(sizes, **options):
         """Tile shapes to choose from. The interpreter has no clock to choose by, and is to make tiles of few nodes."""
-        if INTERPRETED:
-            sizes, warps = [(2, 4)], warps[:1]
+        sizes, warps = ([(2, 4)], (4,)) if INTERPRETED else (sizes, (8, 4))
         return [triton.Config({"BI": i, "BJ": j}, num_warps=w, **options) for i, j in sizes for w in warps]
+
+    def without_spills(configs, numbers, width):
+        """Those with at most so many numbers for each thread; else the first, as wide heads spill whatever the tile."""
+        found = [
+            config
+            for config in configs
+            if config.kwargs["BI"] * config.kwargs["BJ"] * width <= numbers * 32 * config.num_warps
+        ]
+        return found or configs[:1]
+
+    def forward_tiles(configs, arguments, **options):
+        return without_spills(configs, FORWARD_NUMBERS, options["BD"])
+
+    def backward_tiles(configs, arguments, **options):
+        return without_spills(configs, BACKWARD_NUMBERS, options["BD"])
 
     @triton.jit
     def tile_scores(query, key, i, j, l, lse_or_zero, scale, source, N, CAUSAL: tl.constexpr, PRECISION: tl.constexpr):
@@ -59,7 +76,9 @@ if triton is not None:
         return tl.where(tl.rand(tl.load(seed) + problem, offsets) >= dropout, 1.0 / (1.0 - dropout), 0.0)
 
     @triton.autotune(
-        tiles([(16, 16), (16, 32), (32, 16), (32, 32)], (4, 8)), key=["ROUGHLY", "BD", "CAUSAL", "DROPOUT"]
+        tiles([(16, 16), (16, 32), (32, 16), (32, 32)]),
+        key=["ROUGHLY", "BD", "CAUSAL", "DROPOUT"],
+        prune_configs_by={"early_config_prune": forward_tiles},
     )
     @triton.jit
     def forward_kernel(
@@ -144,7 +163,9 @@ if triton is not None:
 
     # one stage: with more, wide heads need more shared memory for tiles of d_output than there is
     @triton.autotune(
-        tiles([(16, 16), (16, 32), (32, 16)], (4, 8), num_stages=1), key=["ROUGHLY", "BD", "CAUSAL", "DROPOUT"]
+        tiles([(16, 16), (16, 32), (32, 16)], num_stages=1),
+        key=["ROUGHLY", "BD", "CAUSAL", "DROPOUT"],
+        prune_configs_by={"early_config_prune": backward_tiles},
     )
     @triton.jit
     def first_kernel(
@@ -190,7 +211,9 @@ if triton is not None:
         tl.store(at + 2 * part, d_left.to(gradient.dtype.element_ty), mask=in_first)
 
     @triton.autotune(
-        tiles([(16, 16), (32, 16), (16, 32)], (4, 8), num_stages=1), key=["ROUGHLY", "BD", "CAUSAL", "DROPOUT"]
+        tiles([(16, 16), (32, 16), (16, 32)], num_stages=1),
+        key=["ROUGHLY", "BD", "CAUSAL", "DROPOUT"],
+        prune_configs_by={"early_config_prune": backward_tiles},
     )
     @triton.jit
     def last_kernel(
