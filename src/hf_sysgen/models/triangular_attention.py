@@ -107,8 +107,12 @@ def recomputed_triangular_attention(
     return torch.cat(outputs)
 
 
-# so few nodes are worth neither the many launches of blocks on a GPU nor, with an ablation, a loop over examples
+# with an ablation, so few nodes are not worth a loop over examples
 SMALL = 6
+# numbers (B, N, N, N, H, D) up to which a GPU takes the plain version, as many blocks mean many launches
+PLAIN_NUMBERS = 2**27
+# the kernels' backward pass is slower than the plain version where heads are wider: its tiles fill the registers
+NARROW = 16
 
 
 def chosen_implementation(configured: str, projected: torch.Tensor, ablated: bool, with_weights: bool = False) -> str:
@@ -121,11 +125,14 @@ def chosen_implementation(configured: str, projected: torch.Tensor, ablated: boo
     # calls a compiled graph exported too
     if torch.compiler.is_exporting() or projected.device.type == "meta":
         return "plain"
-    if not ablated and can_run_triton(projected):
+    batch, nodes, _, _, heads, width = projected.shape
+    if not ablated and can_run_triton(projected) and (width <= NARROW or not projected.requires_grad):
         return "triton"
     if ablated and torch.compiler.is_compiling():
         return "plain"  # a loop over examples would be unrolled
-    if (ablated or projected.device.type != "cpu") and projected.shape[1] <= SMALL:
+    if ablated and nodes <= SMALL:
+        return "plain"
+    if projected.device.type != "cpu" and batch * nodes**3 * heads * width <= PLAIN_NUMBERS:
         return "plain"
     return "blocked"
 

@@ -343,6 +343,9 @@ def training_arguments(recipe: Recipe) -> Seq2SeqTrainingArguments:
         "report_to": [] if trackers == ["none"] else trackers,
         "disable_tqdm": True,
     }
+    if given["torch_compile"] and given.get("tf32") is None:
+        # the Trainer's default would then round the factors of float32 products to 10 bits on a GPU
+        owned["tf32"] = False
     if stopping is not None:
         owned |= {
             "load_best_model_at_end": True,
