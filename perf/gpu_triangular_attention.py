@@ -219,6 +219,12 @@ def timed(function, size, dtype, device, rounds) -> dict:
 
 def replayed(action: Callable[[], object], rounds: int) -> float:
     """Milliseconds of an action as a CUDA graph (median): without the time of Python, which is most at small sizes."""
+    # what libraries set up at their first call must not be captured
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        action()
+    torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         kept = action()

@@ -171,6 +171,35 @@ def triangular() -> str:
     return f"{markdown(header, rows)}\n\n{note}"
 
 
+def gpu_triangular() -> str:
+    """The implementations of triangular attention on a GPU, from gpu_triangular_attention.json."""
+    record = _read("gpu_triangular_attention")
+    kinds = ("plain", "blocked", "triton")
+    setups: dict[tuple[str, str], dict[str, dict]] = defaultdict(dict)
+    for row in record["results"]:
+        setups[row["setup"], row["dtype"].removeprefix("torch.")][row["implementation"]] = row
+    rows = []
+    for (setup, dtype), own in setups.items():
+        one = own["triton"]
+        shape = f"B{one['batch']} n{one['nodes']} d{one['width']} h{one['heads']}"
+        times = [f"{own[kind]['graph_ms']:.2f}" if kind in own else "-" for kind in kinds]
+        memory = [f"{own[kind]['peak_mib']:,.0f}" if kind in own else "-" for kind in kinds]
+        ratio = f"{own['plain']['graph_ms'] / one['graph_ms']:.1f}" if "plain" in own else "-"
+        rows.append((setup, shape, dtype, *times, ratio, f"{one['of_bound']:.0f}", *memory))
+    header = (
+        "setup", "shape", "numbers", "plain: ms", "blocked", "triton", "plain / triton", "triton / bound", "plain: MiB",
+        "blocked", "triton",
+    )  # fmt: skip
+    checks = record["checks"]
+    note = (
+        f"{record['device']}, forward and backward as one CUDA graph, medians; memory is the peak of one pass. The bound "
+        "is the larger of two times: to read and write all inputs and outputs once, and to multiply and add what is no "
+        f"matrix product. Errors of outputs and gradients in {len(checks)} cases of other sizes, masks and types: "
+        f"{sum(row['fits'] for row in checks)} are at most twice those of the plain version."
+    )
+    return f"{markdown(header, rows)}\n\n{note}"
+
+
 def edge_decoding() -> str:
     """Decoding of the Edge Transformer with and without a cache, from edge_decoding.json."""
     record = _read("edge_decoding")
@@ -190,9 +219,9 @@ def edge_decoding() -> str:
     return f"{markdown(header, rows)}\n\n{note}"
 
 
-def pretraining() -> str:
-    """Updates of a depth-width decoder compared with GPT-2 and Llama of equal size, from pretraining.json."""
-    record = _read("pretraining")
+def pretraining(name: str = "pretraining") -> str:
+    """Updates of a depth-width decoder compared with GPT-2 and Llama of equal size, from a record of pretraining.py."""
+    record = _read(name)
     results, on_gpu = record["results"], record["measured_peak_flops"] is not None
     modes = dict.fromkeys(row["mode"] for row in results)
     tables = []
@@ -208,7 +237,7 @@ def pretraining() -> str:
                 # the first one is ours
                 best = max(cells[peer, mode]["tokens_per_second"] for peer in names[1:])
                 tokens = one["tokens_per_second"]
-                row += [f"{tokens:,.0f}", f"{tokens / best:.2f}", f"{one['peak_bytes'] / 2**20:,.0f}"]
+                row += [f"{tokens:,.0f}", f"{tokens / best:.2f}", f"{one['peak_bytes'] / 2**20:,.0f}" if one["peak_bytes"] else "-"]
                 row += [f"{one['mfu']:.1%}"] if on_gpu else []
             rows.append(tuple(row))
         header = [f"{size_class}, {layers} layer{'s' * (layers > 1)}", "parameters"]
@@ -224,6 +253,11 @@ def pretraining() -> str:
         "Equal size: the same depth, width, heads and vocabulary, untied embeddings. Memory is the peak, with weights "
         "and optimizer."
     )
+    if on_gpu:
+        note += (
+            f" MFU is the share of this GPU's measured peak, {record['measured_peak_flops'] / 1e12:.0f} TFLOP/s, that the "
+            "useful work needs."
+        )
     return "\n\n".join((*tables, note))
 
 
@@ -275,4 +309,4 @@ def loading() -> str:
     return f"{markdown(header, rows)}\n\n{note}"
 
 
-TABLES = (speed, authors_code, cpu_ways, gated, triangular, edge_decoding, pretraining, statistics, loading)
+TABLES = (speed, authors_code, cpu_ways, gated, triangular, gpu_triangular, edge_decoding, pretraining, statistics, loading)

@@ -387,6 +387,14 @@ def test_choice(monkeypatch: pytest.MonkeyPatch) -> None:
             assert chosen_implementation("auto", large, ablated) == expected
     assert chosen_implementation("auto", large, False, with_weights=True) == "plain"
     assert chosen_implementation("plain", large, False) == "plain"
+    with monkeypatch.context() as patch:
+        patch.setattr("hf_sysgen.models.triangular_attention.can_run_triton", lambda projected: True)
+        narrow, wide = torch.zeros(1, 13, 13, 4, 1, 32), torch.zeros(1, 13, 13, 4, 1, 33)
+        for projected, with_gradients, expected in (
+            (narrow, True, "triton"), (wide, False, "triton"), (wide, True, "blocked"),
+            (wide.expand(2000, -1, -1, -1, -1, -1), True, "triton"),
+        ):  # fmt: skip
+            assert chosen_implementation("auto", projected.detach().requires_grad_(with_gradients), False) == expected
     assert not can_run_triton(large)
     with pytest.raises(RuntimeError, match="triangular_implementation='triton'"):
         triton_triangular_attention(large)

@@ -111,8 +111,9 @@ def recomputed_triangular_attention(
 SMALL = 6
 # numbers (B, N, N, N, H, D) up to which a GPU takes the plain version, as many blocks mean many launches
 PLAIN_NUMBERS = 2**27
-# the kernels' backward pass is slower than the plain version where heads are wider: its tiles fill the registers
-NARROW = 16
+# width of heads above which the kernels' backward pass is no faster than the plain version, as its tiles fill the
+# registers
+NARROW = 32
 
 
 def chosen_implementation(configured: str, projected: torch.Tensor, ablated: bool, with_weights: bool = False) -> str:
@@ -126,13 +127,14 @@ def chosen_implementation(configured: str, projected: torch.Tensor, ablated: boo
     if torch.compiler.is_exporting() or projected.device.type == "meta":
         return "plain"
     batch, nodes, _, _, heads, width = projected.shape
-    if not ablated and can_run_triton(projected) and (width <= NARROW or not projected.requires_grad):
+    many = batch * nodes**3 * heads * width > PLAIN_NUMBERS
+    if not ablated and can_run_triton(projected) and (width <= NARROW or many or not projected.requires_grad):
         return "triton"
     if ablated and torch.compiler.is_compiling():
         return "plain"  # a loop over examples would be unrolled
     if ablated and nodes <= SMALL:
         return "plain"
-    if projected.device.type != "cpu" and batch * nodes**3 * heads * width <= PLAIN_NUMBERS:
+    if projected.device.type != "cpu" and not many:
         return "plain"
     return "blocked"
 
