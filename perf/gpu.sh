@@ -19,8 +19,8 @@ PY=${PY:-python3}
 export PYTHONPATH="$PWD/src${PYTHONPATH:+:$PYTHONPATH}"
 
 kernels=() times=(--time-only) quick=() decoder=(--compile) row=(--variants relative_universal) small=() tests=()
-# so many that they end in time: an update took 11 ms on an H200
-scan=(--override training.max_steps=10000)
+# few enough to end in time: an update took 11 ms on an H200
+scan=(--steps 10000)
 # a fifth of the paper's updates
 row+=(--override training.max_steps=10000 --override training.eval_steps=null)
 # large batches of evaluation: a model after few updates writes up to the limit
@@ -33,8 +33,9 @@ if [ "${1:-}" = --tiny ]; then
   export TRITON_INTERPRET=1
   LIMIT=${LIMIT:-3600} TOTAL=${TOTAL:-3600}
   small=(training.max_steps=2 training.bf16=false evaluation.examples=4 batches.size=8)
-  for word in "${small[@]}" training.torch_compile=false training.torch_compile_mode=null; do scan+=(--override "$word"); done
-  row+=(--seeds 1 "${scan[@]}")
+  words=() scan=(--steps 2)
+  for word in "${small[@]}" training.torch_compile=false training.torch_compile_mode=null; do words+=(--override "$word"); done
+  scan+=("${words[@]}") row+=(--seeds 1 "${words[@]}")
   small+=(data.benchmark=scan data.config=length_cutoff_40)  # whose test is short
 fi
 TOTAL=${TOTAL:-1750}

@@ -177,7 +177,8 @@ def gpu_triangular() -> str:
     kinds = ("plain", "blocked", "triton")
     setups: dict[tuple[str, str], dict[str, dict]] = defaultdict(dict)
     for row in record["results"]:
-        setups[row["setup"], row["dtype"].removeprefix("torch.")][row["implementation"]] = row
+        if "error" not in row:
+            setups[row["setup"], row["dtype"].removeprefix("torch.")][row["implementation"]] = row
     rows = []
     for (setup, dtype), own in setups.items():
         one = own["triton"]
@@ -192,10 +193,11 @@ def gpu_triangular() -> str:
     )  # fmt: skip
     checks = record["checks"]
     note = (
-        f"{record['device']}, forward and backward as one CUDA graph, medians; memory is the peak of one pass. The bound "
-        "is the larger of two times: to read and write all inputs and outputs once, and to multiply and add what is no "
-        f"matrix product. Errors of outputs and gradients in {len(checks)} cases of other sizes, masks and types: "
-        f"{sum(row['fits'] for row in checks)} are at most twice those of the plain version."
+        f"{record['device']}, forward and backward as one CUDA graph, medians; memory is the peak of one pass; `-`: it "
+        "failed, see the record. The bound is the larger of two times: to read and write all inputs and outputs once, "
+        "and to multiply and add what is no matrix product. In "
+        f"{sum(row['fits'] for row in checks)} of {len(checks)} checks, errors of outputs and gradients are at most "
+        "twice those of the plain version."
     )
     return f"{markdown(header, rows)}\n\n{note}"
 
@@ -237,7 +239,11 @@ def pretraining(name: str = "pretraining") -> str:
                 # the first one is ours
                 best = max(cells[peer, mode]["tokens_per_second"] for peer in names[1:])
                 tokens = one["tokens_per_second"]
-                row += [f"{tokens:,.0f}", f"{tokens / best:.2f}", f"{one['peak_bytes'] / 2**20:,.0f}" if one["peak_bytes"] else "-"]
+                row += [
+                    f"{tokens:,.0f}",
+                    f"{tokens / best:.2f}",
+                    f"{one['peak_bytes'] / 2**20:,.0f}" if one["peak_bytes"] else "-",
+                ]
                 row += [f"{one['mfu']:.1%}"] if on_gpu else []
             rows.append(tuple(row))
         header = [f"{size_class}, {layers} layer{'s' * (layers > 1)}", "parameters"]
@@ -255,8 +261,8 @@ def pretraining(name: str = "pretraining") -> str:
     )
     if on_gpu:
         note += (
-            f" MFU is the share of this GPU's measured peak, {record['measured_peak_flops'] / 1e12:.0f} TFLOP/s, that the "
-            "useful work needs."
+            f" MFU is the share of this GPU's measured peak, {record['measured_peak_flops'] / 1e12:.0f} TFLOP/s, that "
+            "the useful work needs."
         )
     return "\n\n".join((*tables, note))
 
@@ -309,4 +315,15 @@ def loading() -> str:
     return f"{markdown(header, rows)}\n\n{note}"
 
 
-TABLES = (speed, authors_code, cpu_ways, gated, triangular, gpu_triangular, edge_decoding, pretraining, statistics, loading)
+TABLES = (
+    speed,
+    authors_code,
+    cpu_ways,
+    gated,
+    triangular,
+    gpu_triangular,
+    edge_decoding,
+    pretraining,
+    statistics,
+    loading,
+)

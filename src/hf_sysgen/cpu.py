@@ -41,8 +41,8 @@ def fast_products() -> Iterator[None]:
     try:
         chosen = torch.get_float32_matmul_precision()
     except RuntimeError:
-        # somebody has chosen by PyTorch's newer names, as the Trainer does for TF32 when it compiles for a GPU; then
-        # the older name cannot be read
+        # somebody has chosen by PyTorch's newer names, as the Trainer does for `training.tf32`; then the older name
+        # cannot be read
         chosen = None
     if chosen != "highest" or torch.accelerator.is_available():
         yield

@@ -13,6 +13,7 @@ import torch
 from edge_tiny import SIZES
 from reference import triangular_attention as reference
 from tiny import scatter_weights
+from torch._subclasses import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -387,17 +388,31 @@ def test_choice(monkeypatch: pytest.MonkeyPatch) -> None:
             assert chosen_implementation("auto", large, ablated) == expected
     assert chosen_implementation("auto", large, False, with_weights=True) == "plain"
     assert chosen_implementation("plain", large, False) == "plain"
-    with monkeypatch.context() as patch:
-        patch.setattr("hf_sysgen.models.triangular_attention.can_run_triton", lambda projected: True)
-        narrow, wide = torch.zeros(1, 13, 13, 4, 1, 32), torch.zeros(1, 13, 13, 4, 1, 33)
-        for projected, with_gradients, expected in (
-            (narrow, True, "triton"), (wide, False, "triton"), (wide, True, "blocked"),
-            (wide.expand(2000, -1, -1, -1, -1, -1), True, "triton"),
-        ):  # fmt: skip
-            assert chosen_implementation("auto", projected.detach().requires_grad_(with_gradients), False) == expected
     assert not can_run_triton(large)
     with pytest.raises(RuntimeError, match="triangular_implementation='triton'"):
         triton_triangular_attention(large)
+
+
+# (training, ablation): both, only the first, only the second, neither
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ((1, 13, 13, 4, 1, 32), ("plain", "triton", "plain", "triton")),
+        ((1, 13, 13, 4, 1, 33), ("plain", "plain", "plain", "triton")),
+        ((2000, 13, 13, 4, 1, 33), ("blocked", "triton", "blocked", "triton")),
+        # wider than the kernels take
+        ((1, 13, 13, 4, 1, 129), ("plain", "plain", "plain", "plain")),
+        ((2000, 13, 13, 4, 1, 129), ("blocked", "blocked", "blocked", "blocked")),
+    ],
+)
+def test_choice_on_a_gpu(shape: tuple[int, ...], expected: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hf_sysgen.models.triangular_kernels.triton", object())
+    cases = [(True, True), (True, False), (False, True), (False, False)]
+    # such tensors are on a GPU in name only
+    with FakeTensorMode():
+        projected = torch.empty(shape, device="cuda")
+        found = [chosen_implementation("auto", projected, ablated, training) for training, ablated in cases]
+    assert tuple(found) == expected
 
 
 needs_triton = pytest.mark.skipif(
@@ -440,7 +455,8 @@ KINDS = {"node_mask": "*i8", "lengths": "*i32", "seed": "*i32", "scale": "fp32",
 FLAGS = {"MASKED": True, "CAUSAL": True, "DROPOUT": True, "PRECISION": "ieee", "BD": 128}
 for name in ("forward_kernel", "first_kernel", "last_kernel"):
     kernel = getattr(kernels, name)
-    config = min(kernel.configs, key=lambda config: (config.kwargs["BI"] * config.kwargs["BJ"], config.num_warps))
+    # no tile of so wide heads fits into registers; the one that is left spills least
+    (config,) = kernel.early_config_prune(kernel.configs, {}, **FLAGS)
     fixed = {**FLAGS, **config.kwargs}
     names = kernel.fn.arg_names
     signature = {
@@ -452,6 +468,17 @@ for name in ("forward_kernel", "first_kernel", "last_kernel"):
     compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
     print(name, compiled.metadata.shared)
 """
+
+
+@needs_triton
+@pytest.mark.parametrize(("width", "forward", "backward"), [(16, 7, 4), (32, 4, 1), (64, 1, 1), (128, 1, 1)])
+def test_tiles_that_spill_are_not_tried(width: int, forward: int, backward: int) -> None:
+    from hf_sysgen.models import triangular_kernels as kernels
+
+    for kernel, count in (
+        (kernels.forward_kernel, forward), (kernels.first_kernel, backward), (kernels.last_kernel, backward)
+    ):  # fmt: skip
+        assert len(kernel.early_config_prune(kernel.configs, {}, BD=width)) == count
 
 
 @pytest.mark.slow

@@ -102,9 +102,16 @@ def test_runs_that_end_stay_beside_one_that_fails(scripts, tmp_path, monkeypatch
     assert not gpu_scan_row.train_row(["universal", "relative"], 2, 1, tmp_path, (), tmp_path)
     assert len(json.loads((tmp_path / "gpu_scan_row.json").read_text("utf-8"))) == 3
     assert gpu_scan_row.train_row(["relative"], 2, 1, tmp_path, (), tmp_path)
-    monkeypatch.setattr(gpu_scan_row, "train", lambda *words: None if words[2].name == "whole" else record)
-    assert not gpu_scan_row.time_updates(tmp_path, (), tmp_path)
+    trained = []
+
+    def train(variant, seed, runs, words):
+        trained.append((runs.name, words[-1]))
+        return None if runs.name == "whole" else record
+
+    monkeypatch.setattr(gpu_scan_row, "train", train)
+    assert not gpu_scan_row.time_updates(tmp_path, 10_000, ("training.max_steps=7",), tmp_path)
     assert read_record(tmp_path / "gpu_scan_time.json") == record
+    assert trained == [("short", "training.max_steps=500"), ("whole", "training.max_steps=10000")]
 
 
 def test_a_measurement_says_which_machine_and_commit(scripts):

@@ -125,6 +125,12 @@ def test_what_the_runner_decides_is_what_a_recipe_cannot_give(tmp_path, monkeypa
     assert set(given) - declared <= set(OWNED)
 
 
+def test_compiled_float32_stays_float32(tmp_path):
+    """Unless TF32 is asked for; the Trainer's own default is TF32."""
+    assert training_arguments(tiny_recipe(tmp_path, torch_compile=True)).tf32 is False
+    assert training_arguments(tiny_recipe(tmp_path)).tf32 is None
+
+
 def test_loss_is_the_mean_over_labels(tmp_path, few_examples):
     recipe = tiny_recipe(tmp_path, dropout=0.0, max_steps=1, eval_steps=None)
     model, batch = first_batch(recipe)

@@ -43,10 +43,10 @@ class EdgeTransformerConfig(CheckedConfig):
             example. Results are the same, with less padding.
         triangular_implementation: `"plain"` stores one weight per triangle and head; `"blocked"` computes them in
             blocks that fit into the CPU cache (with an ablation: one example at a time, by the plain formula);
-            `"triton"` uses fused GPU kernels. Only `"plain"` can return attention weights and has second
-            derivatives. `"auto"` uses `"plain"` for attention outputs, for export, and for torch.compile with an
-            ablation; otherwise the one that is fastest at most sizes. (Under torch.compile on a CPU, `"plain"` is
-            faster up to about 10 nodes.)
+            `"triton"` uses fused GPU kernels, which need the least memory. Only `"plain"` can return attention weights
+            and has second derivatives. `"auto"` uses `"plain"` for attention outputs, for export, and for torch.compile
+            with an ablation; otherwise the one that is fastest at most sizes. (Under torch.compile on a CPU, `"plain"`
+            is faster up to about 10 nodes.)
         readout: loop edge from which the decoder predicts: of the token itself (`"i_to_i"`), or the edge to it from
             the start of the target (`"start_to_i"`; cfq/model.py:454).
         is_encoder_decoder: set by the model for sequences.

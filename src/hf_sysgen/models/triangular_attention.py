@@ -109,14 +109,17 @@ def recomputed_triangular_attention(
 
 # with an ablation, so few nodes are not worth a loop over examples
 SMALL = 6
-# numbers (B, N, N, N, H, D) up to which a GPU takes the plain version, as many blocks mean many launches
-PLAIN_NUMBERS = 2**27
+# numbers (B, N, N, N, H, D) up to which a GPU takes the plain version. With more it is still faster than blocks, but
+# keeps several tensors of over 256 MiB in every round
+PLAIN_NUMBERS = 2**26
 # width of heads above which the kernels' backward pass is no faster than the plain version, as its tiles fill the
 # registers
 NARROW = 32
 
 
-def chosen_implementation(configured: str, projected: torch.Tensor, ablated: bool, with_weights: bool = False) -> str:
+def chosen_implementation(
+    configured: str, projected: torch.Tensor, ablated: bool, training: bool = False, with_weights: bool = False
+) -> str:
     """What `"auto"` means for these projections (B, N, N, parts, H, D); any other value stays."""
     if configured != "auto":
         return configured
@@ -127,14 +130,16 @@ def chosen_implementation(configured: str, projected: torch.Tensor, ablated: boo
     if torch.compiler.is_exporting() or projected.device.type == "meta":
         return "plain"
     batch, nodes, _, _, heads, width = projected.shape
-    many = batch * nodes**3 * heads * width > PLAIN_NUMBERS
-    if not ablated and can_run_triton(projected) and (width <= NARROW or many or not projected.requires_grad):
+    on_cpu = projected.device.type == "cpu"
+    few = not on_cpu and batch * nodes**3 * heads * width <= PLAIN_NUMBERS
+    # not by whether gradients are asked for: a reentrant checkpoint runs first without them, then with them
+    if not ablated and can_run_triton(projected) and (width <= NARROW or not few or not training):
         return "triton"
     if ablated and torch.compiler.is_compiling():
         return "plain"  # a loop over examples would be unrolled
     if ablated and nodes <= SMALL:
         return "plain"
-    if projected.device.type != "cpu" and not many:
+    if few:
         return "plain"
     return "blocked"
 
@@ -194,7 +199,9 @@ class TriangularAttention(nn.Module):
         if slot is not None:
             slot.fill(self.split(projected))
         ablated = self.config.value_ablation or self.config.attention_ablation
-        implementation = chosen_implementation(self.config.triangular_implementation, projected, ablated, with_weights)
+        implementation = chosen_implementation(
+            self.config.triangular_implementation, projected, ablated, self.training, with_weights
+        )
         rules = (node_mask, source_length, self.dropout if self.training else 0.0)
         weights = None
         if implementation == "triton":
