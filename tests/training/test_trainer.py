@@ -128,6 +128,9 @@ def test_what_the_runner_decides_is_what_a_recipe_cannot_give(tmp_path, monkeypa
 def test_compiled_float32_stays_float32(tmp_path):
     """Unless TF32 is asked for; the Trainer's own default is TF32."""
     assert training_arguments(tiny_recipe(tmp_path, torch_compile=True)).tf32 is False
+    # a mode alone compiles too
+    by_mode = training_arguments(tiny_recipe(tmp_path, training={"torch_compile_mode": "default"}))
+    assert (by_mode.torch_compile, by_mode.tf32) == (True, False)
     assert training_arguments(tiny_recipe(tmp_path)).tf32 is None
 
 

@@ -343,7 +343,9 @@ def training_arguments(recipe: Recipe) -> Seq2SeqTrainingArguments:
         "report_to": [] if trackers == ["none"] else trackers,
         "disable_tqdm": True,
     }
-    if given["torch_compile"] and given.get("tf32") is None:
+    # the Trainer also compiles where only a mode or a backend is given
+    compiles = any(given.get(name) for name in ("torch_compile", "torch_compile_mode", "torch_compile_backend"))
+    if compiles and given.get("tf32") is None:
         # the Trainer's default would then round the factors of float32 products to 10 bits on a GPU
         owned["tf32"] = False
     if stopping is not None:
