@@ -103,7 +103,7 @@ def apart(function: Callable[..., float], *arguments: Any) -> float:
 
 
 def ratios(runs: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, dict[str, float]]:
-    """The time of each run but the first, divided by that of the first in the same round: median and range."""
+    """How many times as long as the first run each other run takes in the same round: median, least and most."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _, name in turns(list(runs), rounds):
         times[name].append(runs[name]())

@@ -55,7 +55,7 @@ def test_a_chosen_precision_stays() -> None:
     assert torch.get_float32_matmul_precision() == "high"
 
 
-@pytest.mark.skipif(not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="PyTorch before 2.9")
+@pytest.mark.skipif(not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="older PyTorch has no newer name")
 def test_a_precision_chosen_by_the_newer_name_stays() -> None:
     before = torch.backends.cuda.matmul.fp32_precision
     torch.backends.cuda.matmul.fp32_precision = "tf32"

@@ -455,7 +455,7 @@ KINDS = {"node_mask": "*i8", "lengths": "*i32", "seed": "*i32", "scale": "fp32",
 FLAGS = {"MASKED": True, "CAUSAL": True, "DROPOUT": True, "PRECISION": "ieee", "BD": 128}
 for name in ("forward_kernel", "first_kernel", "last_kernel"):
     kernel = getattr(kernels, name)
-    # no tile of so wide heads fits into registers; the one that is left spills least
+    # no tile of so wide heads fits into registers; the one that is left has the least numbers for each thread
     (config,) = kernel.early_config_prune(kernel.configs, {}, **FLAGS)
     fixed = {**FLAGS, **config.kwargs}
     names = kernel.fn.arg_names

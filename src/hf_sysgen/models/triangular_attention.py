@@ -130,16 +130,13 @@ def chosen_implementation(
     if torch.compiler.is_exporting() or projected.device.type == "meta":
         return "plain"
     batch, nodes, _, _, heads, width = projected.shape
-    on_cpu = projected.device.type == "cpu"
-    few = not on_cpu and batch * nodes**3 * heads * width <= PLAIN_NUMBERS
+    few = projected.device.type != "cpu" and batch * nodes**3 * heads * width <= PLAIN_NUMBERS
     # not by whether gradients are asked for: a reentrant checkpoint runs first without them, then with them
     if not ablated and can_run_triton(projected) and (width <= NARROW or not few or not training):
         return "triton"
     if ablated and torch.compiler.is_compiling():
         return "plain"  # a loop over examples would be unrolled
-    if ablated and nodes <= SMALL:
-        return "plain"
-    if few:
+    if few or (ablated and nodes <= SMALL):
         return "plain"
     return "blocked"
 

@@ -54,6 +54,14 @@ if triton is not None:
         ]
         return found or configs[:1]
 
+    def tuned(prune, sizes, **options):
+        """Choose the fastest of a kernel's tiles at its first call for such arguments."""
+        return triton.autotune(
+            tiles(sizes, **options),
+            key=["ROUGHLY", "BD", "CAUSAL", "DROPOUT"],
+            prune_configs_by={"early_config_prune": prune},
+        )
+
     def forward_tiles(configs, arguments, **options):
         return without_spills(configs, FORWARD_NUMBERS, options["BD"])
 
@@ -75,11 +83,7 @@ if triton is not None:
         offsets = (l * N + i[:, None]) * N + j[None, :]
         return tl.where(tl.rand(tl.load(seed) + problem, offsets) >= dropout, 1.0 / (1.0 - dropout), 0.0)
 
-    @triton.autotune(
-        tiles([(16, 16), (16, 32), (32, 16), (32, 32)]),
-        key=["ROUGHLY", "BD", "CAUSAL", "DROPOUT"],
-        prune_configs_by={"early_config_prune": forward_tiles},
-    )
+    @tuned(forward_tiles, [(16, 16), (16, 32), (32, 16), (32, 32)])
     @triton.jit
     def forward_kernel(
         projected, node_mask, lengths, output, lse, scale, source, seed, dropout, N, H, D, ROUGHLY,
@@ -162,11 +166,7 @@ if triton is not None:
         return kept, weights * (d_weights - mean), d_out
 
     # one stage: with more, wide heads need more shared memory for tiles of d_output than there is
-    @triton.autotune(
-        tiles([(16, 16), (16, 32), (32, 16)], num_stages=1),
-        key=["ROUGHLY", "BD", "CAUSAL", "DROPOUT"],
-        prune_configs_by={"early_config_prune": backward_tiles},
-    )
+    @tuned(backward_tiles, [(16, 16), (16, 32), (32, 16)], num_stages=1)
     @triton.jit
     def first_kernel(
         projected, node_mask, d_output, lse, means, gradient, scale, source, seed, dropout, N, H, D, ROUGHLY,
@@ -210,11 +210,7 @@ if triton is not None:
         tl.store(at, (d_query * scale).to(gradient.dtype.element_ty), mask=in_first)
         tl.store(at + 2 * part, d_left.to(gradient.dtype.element_ty), mask=in_first)
 
-    @triton.autotune(
-        tiles([(16, 16), (32, 16), (16, 32)], num_stages=1),
-        key=["ROUGHLY", "BD", "CAUSAL", "DROPOUT"],
-        prune_configs_by={"early_config_prune": backward_tiles},
-    )
+    @tuned(backward_tiles, [(16, 16), (32, 16), (16, 32)], num_stages=1)
     @triton.jit
     def last_kernel(
         projected, node_mask, d_output, lse, means, gradient, scale, source, seed, dropout, N, H, D, ROUGHLY,

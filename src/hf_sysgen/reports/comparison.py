@@ -202,7 +202,7 @@ def _verdict(cell: Cell, one: Measurement) -> str:
 
 
 def _is_reached(cell: Cell, one: Measurement, margin: float) -> bool:
-    """A short run needs a spread of its own, because that of the paper's longer training is often smaller."""
+    """Short runs must show their own spread: the paper's, after longer training, is often smaller."""
     if one.std is None or one.interval is None or cell.mean is None:
         return False
     low, high = one.interval
