@@ -182,7 +182,7 @@ def train(model: nn.Module, task: Any, batches: Any, steps: int, title: str) -> 
         loss.backward()
         nn.utils.clip_grad_norm_(parameters, recipe.training.max_grad_norm)
         optimizer.step()
-        losses.append(float(loss))
+        losses.append(float(loss.detach()))
     model.eval()
     return float(np.mean(losses[-100:]))
 

@@ -21,8 +21,6 @@ from pretraining import flops_per_token
 
 # C4's tokens, by Raffel et al. 2020 in T5's subwords
 TOKENS = 156e9
-# NVIDIA's data sheet of the H100 SXM: dense products of bfloat16; and the share of it that is assumed
-PEAK, SHARE = 989e12, 0.4
 GPUS = (1, 8, 64)
 DAY = 24 * 3600
 
@@ -76,28 +74,33 @@ def growth_setup() -> str:
 
 
 def draw(path: Path) -> None:
-    """Time against the number of records, runs and shards."""
+    """Seconds and megabytes by the number of records, runs and shards; seconds of an update by processes."""
     from matplotlib.figure import Figure
 
     rows = _read()
     lines = {
-        "report all, by records": [(row["records"], row["seconds"]) for row in rows["records"]],
-        "sweep --dry-run, by runs, half of them trained": [
-            (row["runs"], row["half_trained"]["seconds"]) for row in rows["sweep"]
-        ],
-        "start of pretraining, by shards": [(row["shards"], row["start"]["seconds"]) for row in rows["shards"]],
+        "report all, by records": [(row["records"], row) for row in rows["records"]],
+        "sweep --dry-run, by runs, half of them trained": [(row["runs"], row["half_trained"]) for row in rows["sweep"]],
+        "start of pretraining, by shards": [(row["shards"], row["start"]) for row in rows["shards"]],
     }
-    figure = Figure(figsize=(6.4, 3.6), layout="constrained")
-    axes = figure.add_subplot()
+    figure = Figure(figsize=(9.6, 3.6), layout="constrained")
+    seconds, megabytes, processes = figure.subplots(1, 3)
     for (label, points), colour, marker in zip(lines.items(), COLOURS, MARKERS, strict=False):
-        axes.plot(*zip(*points, strict=True), label=label, color=colour, marker=marker)
-    axes.set(xscale="log", xlabel="records, runs or shards", ylabel="seconds", ylim=(0, None))
-    axes.legend(frameon=False)
+        for axes, key in ((seconds, "seconds"), (megabytes, "megabytes")):
+            x, y = zip(*((count, one[key]) for count, one in points), strict=True)
+            axes.plot(x, y, label=label, color=colour, marker=marker)
+    for axes, key in ((seconds, "seconds"), (megabytes, "megabytes")):
+        axes.set(xscale="log", xlabel="records, runs or shards", ylabel=key, ylim=(0, None))
+    x, y = zip(*((str(row["processes"]), row["seconds_per_update"]) for row in rows["processes"]), strict=True)
+    processes.bar(x, y, color=COLOURS[0])
+    processes.set(xlabel="processes on two cores", ylabel="seconds of an update")
+    figure.legend(*seconds.get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
     save(figure, path)
 
 
 def cost() -> str:
-    """Days that C4 once takes for the 22 decoders of Table 1 of Petty et al. 2023, by class and number of GPUs."""
+    """Days that C4 once takes for the 22 decoders of Table 1 of Petty et al. 2023, by class and number of GPUs, at the
+    FLOP/s measured in gpu_pretraining.json."""
     files = sorted((ROOT / "recipes" / "petty2023").glob("pretrain_*M_*.yaml"))
     classes: dict[str, list[int]] = {}
     for file in files:
@@ -107,19 +110,21 @@ def cost() -> str:
         with torch.device("meta"):
             decoder = DepthWidthForCausalLM(config)
         classes.setdefault(str(model.size_class), []).append(flops_per_token(decoder, recipe.data.context_length))
+    ours = json.loads((ROOT / "perf" / "gpu_pretraining.json").read_text(encoding="utf-8"))["results"][0]
+    speed = ours["tokens_per_second"] * ours["flops_per_token"]
     rows = []
     for name, flops in sorted(classes.items(), key=lambda one: int(one[0].rstrip("M"))):
-        rows.append((name, str(len(flops)), *_days(flops)))
+        rows.append((name, str(len(flops)), *_days(flops, speed)))
     everything = [one for flops in classes.values() for one in flops]
-    rows.append(("all", str(len(everything)), *_days(everything)))
+    rows.append(("all", str(len(everything)), *_days(everything, speed)))
     return markdown(
         ("class", "decoders", "C4 once, FLOP", *(f"{count} GPU{'s' * (count > 1)}" for count in GPUS)), rows
     )
 
 
-def _days(flops: list[int]) -> tuple[str, ...]:
+def _days(flops: list[int], speed: float) -> tuple[str, ...]:
     total = sum(flops) * TOKENS
-    return (f"{total:.1e}", *(f"{total / (PEAK * SHARE * count) / DAY:,.1f} days" for count in GPUS))
+    return (f"{total:.1e}", *(f"{total / (speed * count) / DAY:,.1f} days" for count in GPUS))
 
 
 TABLES = (growth, growth_setup, cost)

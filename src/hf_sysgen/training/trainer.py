@@ -187,13 +187,13 @@ class SysgenTrainer(Seq2SeqTrainer):
         """Records of every example of a split, in its order, from all processes; see [`Task.evaluate`]."""
         split = self.splits[name]
         rows = np.arange(len(split)) if rows is None else rows
-        attention, compiled = self.recipe.model.attn_implementation, self.recipe.training.torch_compile
+        attention = self.recipe.model.attn_implementation
         with (
             without_autocast(self.unwrapped_model) as model,
             # the attention of training was chosen for its dropout; without dropout another one is fastest
             with_attention(model, fastest_attention(model) if attention == "auto" else attention),
             # calling the wrapper gathers sharded weights, but would compile the model again
-            torch.compiler.set_stance("force_eager") if compiled else contextlib.nullcontext(),
+            torch.compiler.set_stance("force_eager") if self.args.torch_compile else contextlib.nullcontext(),
         ):
             share = self.task.evaluate(
                 self.model, name, rows, final, rank=self.args.process_index, world=self.args.world_size
