@@ -19,6 +19,7 @@ import yaml
 from documents import DOCUMENTS, ROOT, blocks, commands, lines_of, written
 from elsewhere import run_elsewhere
 from made_records import made_record, shipped
+from PIL import Image
 from tiny_runs import command, environment, forked, free_port, train_process
 from typer.testing import CliRunner
 
@@ -115,6 +116,11 @@ def test_fields_of_a_recipe_are_all_shown():
 def test_formulas_become_mathml():
     content = '<p>of <span class="arithmatex">\\(a &lt; b\\)</span></p>'
     assert re.fullmatch(r"<p>of <span class=\"formula\"><math.*&#x0003C;.*</math></span></p>", hook.with_math(content))
+
+
+def test_the_picture_of_the_readme_is_of_the_kept_records():
+    with Image.open(pictures.README_PICTURE) as picture:
+        assert picture.text["records"] == pictures.records_of_clutrr_by_k()
 
 
 def test_the_picture_of_the_readme_has_means_and_ranges(tmp_path, monkeypatch):

@@ -116,6 +116,12 @@ def clutrr_by_k(path: Path) -> None:
     save(figure, path)
 
 
+def records_of_clutrr_by_k() -> str:
+    """Hashes of the recipes of the runs that `clutrr_by_k` draws."""
+    files = [file for both in CLUTRR.values() for file in both]
+    return " ".join(record.recipe_hash for file in files for bf16 in (False, True) for record in records_of(file, bf16))
+
+
 def slog_by_depth(path: Path) -> None:
     """Exact match on SLOG by the depth of recursion: means over seeds with their range."""
     from matplotlib.figure import Figure
@@ -172,13 +178,15 @@ PICTURES = {
 
 
 def main() -> None:
-    """Draw the README's plot, in few colours, as every clone has the file."""
-    from PIL import Image
+    """Draw the README's plot, in few colours, as every clone has the file. The file names the records in it."""
+    from PIL import Image, PngImagePlugin
 
     clutrr_by_k(README_PICTURE)
     with Image.open(README_PICTURE) as picture:
         few = picture.convert("RGB").quantize(32, dither=Image.Dither.NONE)
-    few.save(README_PICTURE, optimize=True)
+    info = PngImagePlugin.PngInfo()
+    info.add_text("records", records_of_clutrr_by_k())
+    few.save(README_PICTURE, optimize=True, pnginfo=info)
 
 
 if __name__ == "__main__":
