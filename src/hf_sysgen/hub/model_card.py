@@ -18,7 +18,7 @@ from hf_sysgen.hub.dataset_card import count_rows, errata_lines
 from hf_sysgen.hub.repository import TAG
 from hf_sysgen.hub.snippets import USES, is_decoder, snippet
 from hf_sysgen.hub.templates import render
-from hf_sysgen.reports.comparison import compare_with_papers
+from hf_sysgen.reports.comparison import RULE, compare_with_papers
 from hf_sysgen.reports.papers import Paper, paper_of
 from hf_sysgen.reports.report import HEADER, rows_of, title
 from hf_sysgen.results.record import CategoryScore, Record, SplitMetrics
@@ -108,6 +108,7 @@ def model_card(
         revisions=[(f"`{name}`", text) for name, text in (names or {}).items()],
         scores=_scores(records, benchmark, with_paper=beside is None),
         beside=beside,
+        verdicts=[(name, text) for name, text in RULE.items() if beside and name in {row[-1] for row in beside.rows}],
         cell=recipe.paper.cell,
         cases=list(_cases(records)),
         config=config,
@@ -233,7 +234,7 @@ def _about(record: Record, benchmark: BenchmarkInfo, config: ConfigInfo) -> str:
     return (
         f"{what[0].upper()}{what[1:]}, with {record.num_parameters:,} parameters, trained{origin} for "
         f"{record.steps:,} steps on `{benchmark.name}` `{config.name}` ({benchmark.title}), "
-        f"seed {record.seed}. It is for research on systematic generalization only."
+        f"seed {record.seed}. It is meant for research on systematic generalization."
     )
 
 
@@ -365,7 +366,7 @@ def _runs(records: Sequence[Record]) -> Table:
             f"{record.train_seconds:,.0f} s",
             record.environment.device,
             f"{record.num_processes} x {record.environment.num_threads}",
-            ", ".join(f"`{_short(start.commit)}`" for start in record.starts),
+            ", ".join(f"`{one}`" for one in dict.fromkeys(_short(start.commit) for start in record.starts)),
         )
         for record in records
     ]
