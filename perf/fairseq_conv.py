@@ -8,6 +8,9 @@ batches, one after the other, with different dropout masks. The optimizer is PyT
 shows that it equals fairseq's `nag` and the recipe's. Both are scored by exact match of greedy decoding, for which
 fairseq's weights are loaded into our model. About 12 minutes per seed on one core; seeds in the record are not run
 again.
+
+First, both compute loss and gradients of some batches in float64 with the same dropout masks. If these are equal, what
+remains between the two trainings is chance.
 """
 
 from __future__ import annotations
@@ -18,8 +21,10 @@ import json
 import sys
 import types
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -38,6 +43,8 @@ from hf_sysgen.training.trainer import SysgenTrainer, steps_of, training_argumen
 RECIPE = Path(__file__).resolve().parent.parent / "recipes" / "chaabouni2021" / "scan_jump_conv.yaml"
 # fairseq's ids: an unused row and the padding come before ours
 PADDING, FIRST = 1, 2
+# modules of ours that drop
+OURS_DROP = ("gated_convolution", "modeling_conv_seq2seq")
 
 
 class Dictionary:
@@ -187,6 +194,82 @@ def train(model: nn.Module, task: Any, batches: Any, steps: int, title: str) -> 
     return float(np.mean(losses[-100:]))
 
 
+@contextmanager
+def gradients_as_weights(*models: nn.Module) -> Iterator[None]:
+    """Within the block, a parameter holds its gradient."""
+    parameters = [parameter for model in models for parameter in model.parameters()]
+    weights = [parameter.data for parameter in parameters]
+    for parameter in parameters:
+        assert parameter.grad is not None, "every parameter has a part in the loss"
+        parameter.data = parameter.grad
+    yield
+    for parameter, weight in zip(parameters, weights, strict=True):
+        parameter.data = weight
+
+
+class EqualMasks:
+    """
+    Dropout that gives both models the same masks: of each call, that of its number.
+
+    Attributes:
+        calls: since the start of an update.
+        padding: columns of padding in each source (B,), which stand on the left in fairseq.
+    """
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.padding = torch.tensor([])
+
+    def ours(self, hidden: torch.Tensor, p: float, _: bool) -> torch.Tensor:
+        self.calls += 1
+        draw = torch.rand(hidden.shape, generator=torch.Generator().manual_seed(self.calls))
+        return hidden * (draw >= p) / (1 - p)
+
+    def theirs(self, hidden: torch.Tensor, p: float, training: bool) -> torch.Tensor:
+        # the encoder's seven calls come first; in each stack, time is the first axis after the embeddings
+        is_source, is_embedded = self.calls < 7, self.calls in (0, 7, 14)
+        rows = hidden if is_embedded else hidden.transpose(0, 1)
+        moved = self.padding if is_source else torch.zeros_like(self.padding)
+        rows = self.ours(_rolled(rows, -moved), p, training)
+        rows = _rolled(rows, moved)
+        return rows if is_embedded else rows.transpose(0, 1)
+
+
+def _rolled(rows: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
+    return torch.stack([row.roll(int(columns), 0) for row, columns in zip(rows, by, strict=True)])
+
+
+def with_equal_masks(fconv: types.ModuleType, count: int = 5) -> dict[str, Any]:
+    """The largest differences of loss and gradients in the recipe's first batches: training, float64, equal masks."""
+    task: Any = prepare_task(load_recipe(RECIPE))
+    ours = task.build_model("sdpa")
+    theirs = Theirs(fconv, ours).double().train()
+    ours.double().train()
+    batches, masks = task.batches(count, rank=0, world=1), EqualMasks()
+    losses, gradients = [], []
+    for step in range(count):
+        batch = task.splits["train"][batches.rows(step)]
+        masks.padding = (batch["attention_mask"] == 0).sum(1)
+        found = []
+        for model, dropped, places in (
+            (ours, masks.ours, [f"hf_sysgen.models.{name}.dropout" for name in OURS_DROP]),
+            (theirs, masks.theirs, ["torch.nn.functional.dropout"]),
+        ):
+            masks.calls = 0
+            model.zero_grad()
+            with ExitStack() as stack:
+                for place in places:
+                    stack.enter_context(mock.patch(place, dropped))
+                loss = loss_of(model, batch)
+            loss.backward()
+            assert masks.calls == 15, "embeddings and six layers of both stacks, and what the head reads"
+            found.append(float(loss.detach()))
+        losses.append(abs(found[0] - found[1]))
+        with torch.no_grad(), gradients_as_weights(ours, theirs):
+            gradients += [float((one - other).abs().max()) for one, other in theirs.pairs(ours)]
+    return {"batches": count, "loss": max(losses), "gradients": max(gradients)}
+
+
 def compare(fconv: types.ModuleType, seed: int, most: int | None) -> dict[str, Any]:
     """Exact match of both models on the test split, and the difference of their losses before training."""
     recipe = load_recipe(RECIPE, [f"seed={seed}"])
@@ -221,14 +304,23 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     fconv = import_fconv(arguments.checkout)
-    kept = json.loads(arguments.output.read_text(encoding="utf-8"))["results"] if arguments.output.exists() else []
-    rows = [] if arguments.steps else kept
+    record: dict[str, Any] = {"results": []}
+    if arguments.output.exists() and not arguments.steps:
+        record = json.loads(arguments.output.read_text(encoding="utf-8"))
+    record["equal_masks"] = {**with_equal_masks(fconv), **machine()}
+    rows = record["results"]
     for seed in arguments.seeds:
         if any(row["seed"] == seed for row in rows):
             continue
-        rows = sorted([*rows, compare(fconv, seed, arguments.steps)], key=lambda row: row["seed"])
+        rows.append({**compare(fconv, seed, arguments.steps), **machine()})
+        rows.sort(key=lambda row: row["seed"])
         if not arguments.steps:
-            write_atomic(arguments.output, json.dumps({**machine(), "results": rows}, indent=1) + "\n")
+            write_atomic(arguments.output, json.dumps(record, indent=1) + "\n")
+    if not arguments.steps:
+        write_atomic(arguments.output, json.dumps(record, indent=1) + "\n")
+    equal = record["equal_masks"]
+    print(f"equal masks, {equal['batches']} batches: losses differ by {equal['loss']:.1e}, ", end="")
+    print(f"gradients by {equal['gradients']:.1e}")
     for row in rows:
         print(
             f"seed {row['seed']}, {row['steps']} updates: exact match ours {row['ours']:.4f}, fairseq "
