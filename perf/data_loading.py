@@ -36,6 +36,7 @@ from hf_sysgen.files import write_atomic
 
 CONFIGS = (
     ("cfq", "mcd1"),
+    ("cfq_dependencies", "mcd1_own_heads"),
     ("clutrr", "gen_train234_test2to10"),
     ("cogs", "gen_2020"),
     ("cogs_graph", "gen_2020"),

@@ -74,6 +74,14 @@ def speed() -> str:
     return "\n\n".join([*tables, note])
 
 
+def start() -> str:
+    """How long commands take to start, from start.json."""
+    record = _read("start")
+    note = f"Medians of {record['rounds']} rounds on an {record['device']}, wall-clock time."
+    rows = [(f"`{name}`", f"{seconds:.2f} s") for name, seconds in record["seconds"].items()]
+    return f"{markdown(('process', 'time'), rows)}\n\n{note}"
+
+
 def authors_code() -> str:
     """Training and evaluation compared with the code of Csordás et al. 2021, from authors_code.json."""
     record = _read("authors_code")
@@ -318,6 +326,7 @@ def loading() -> str:
 
 TABLES = (
     speed,
+    start,
     authors_code,
     cpu_ways,
     gated,

@@ -39,6 +39,7 @@ QUICK = {
     "growth": ["--quick", "--only", "records", "--rounds", "1"],
     "pretraining": ["--quick"],
     "seq2seq": ["--quick"],
+    "start": ["--rounds", "1"],
     "tied_rounds": ["--quick"],
     "triangular_attention": ["--quick"],
 }

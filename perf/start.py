@@ -1,0 +1,48 @@
+"""
+How long a process takes that does nothing but start: `python perf/start.py` writes perf/start.json. Medians of `--rounds`
+rounds, all commands in turn; `python` alone is what no command can be faster than.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from machine import machine
+
+from hf_sysgen.files import write_atomic
+
+COMMANDS = {
+    "python -c pass": ["-c", "pass"],
+    "import hf_sysgen": ["-c", "import hf_sysgen"],
+    "hf-sysgen --help": ["-m", "hf_sysgen.cli", "--help"],
+    "hf-sysgen train --help": ["-m", "hf_sysgen.cli", "train", "--help"],
+    "hf-sysgen list recipes": ["-m", "hf_sysgen.cli", "list", "recipes"],
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
+    options = parser.parse_args()
+    seconds: dict[str, list[float]] = {name: [] for name in COMMANDS}
+    for _ in range(options.rounds):
+        for name, words in COMMANDS.items():
+            start = time.perf_counter()
+            subprocess.run([sys.executable, *words], check=True, capture_output=True)
+            seconds[name].append(time.perf_counter() - start)
+    medians = {name: round(statistics.median(values), 3) for name, values in seconds.items()}
+    record = {**machine(), "rounds": options.rounds, "seconds": medians}
+    write_atomic(options.output, json.dumps(record, indent=1) + "\n")
+    for name, median in medians.items():
+        print(f"{name:24} {median:.3f} s")
+
+
+if __name__ == "__main__":
+    main()
