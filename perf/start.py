@@ -1,6 +1,6 @@
 """
-How long a process takes that does nothing but start: `python perf/start.py` writes perf/start.json. Medians of `--rounds`
-rounds, all commands in turn; `python` alone is what no command can be faster than.
+How long a process takes that does nothing but start: `python perf/start.py` writes perf/start.json. Medians of
+`--rounds` rounds, all commands in turn; no command can be faster than `python -c pass`.
 """
 
 from __future__ import annotations
