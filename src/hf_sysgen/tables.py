@@ -6,14 +6,16 @@ import re
 from collections.abc import Iterable, Sequence
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table for the terminal: the first column left-aligned, the others right-aligned, two blanks between."""
+def table(header: Sequence[str], rows: Iterable[Sequence[object]], numbers: bool = True) -> str:
+    """A table for the terminal, two blanks between columns: the first left-aligned, the others right-aligned if they
+    are `numbers`."""
     lines = [[str(cell) for cell in row] for row in [header, *rows]]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
 
     def aligned(line: list[str]) -> str:
-        cells = [cell.rjust(width) for cell, width in zip(line, widths, strict=True)]
-        return "  ".join([line[0].ljust(widths[0]), *cells[1:]]).rstrip()
+        first, *others = zip(line, widths, strict=True)
+        cells = [cell.rjust(width) if numbers else cell.ljust(width) for cell, width in others]
+        return "  ".join([first[0].ljust(first[1]), *cells]).rstrip()
 
     return "\n".join(aligned(line) for line in lines)
 
