@@ -9,8 +9,8 @@ shows that it equals fairseq's `nag` and the recipe's. Both are scored by exact 
 fairseq's weights are loaded into our model. About 12 minutes per seed on one core; seeds in the record are not run
 again.
 
-First, both compute loss and gradients of some batches in float64 with the same dropout masks. If these are equal, what
-remains between the two trainings is chance.
+Before that, both train for some updates in float64 with the same dropout masks. If they end with the same weights, what
+remains between the two in the comparison is chance.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import json
 import sys
 import types
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -43,8 +44,8 @@ from hf_sysgen.training.trainer import SysgenTrainer, steps_of, training_argumen
 RECIPE = Path(__file__).resolve().parent.parent / "recipes" / "chaabouni2021" / "scan_jump_conv.yaml"
 # fairseq's ids: an unused row and the padding come before ours
 PADDING, FIRST = 1, 2
-# modules of ours that drop
-OURS_DROP = ("gated_convolution", "modeling_conv_seq2seq")
+# modules of ours that drop, and how often: embeddings and six layers of both stacks, and what the head reads
+OURS_DROP, CALLS = ("gated_convolution", "modeling_conv_seq2seq"), 15
 
 
 class Dictionary:
@@ -175,8 +176,16 @@ def loss_of(model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
     return found if isinstance(found, torch.Tensor) else found.loss
 
 
-def train(model: nn.Module, task: Any, batches: Any, steps: int, title: str) -> float:
-    """Learn from the recipe's batches as its run does; the mean loss of the last hundred updates."""
+def train(
+    model: nn.Module,
+    task: Any,
+    batches: Any,
+    steps: int,
+    title: str,
+    start: Callable[[dict[str, torch.Tensor]], None] = lambda batch: None,
+) -> float:
+    """Learn from the recipe's batches as its run does; the mean loss of the last hundred updates. `start` is called
+    with each batch."""
     recipe = task.recipe
     parameters = list(model.parameters())
     optimizer_class, options = SysgenTrainer.get_optimizer_cls_and_kwargs(training_arguments(recipe))
@@ -184,7 +193,9 @@ def train(model: nn.Module, task: Any, batches: Any, steps: int, title: str) -> 
     losses = []
     model.train()
     for step in tqdm(range(steps), desc=title, mininterval=10):
-        loss = loss_of(model, task.splits["train"][batches.rows(step)])
+        batch = task.splits["train"][batches.rows(step)]
+        start(batch)
+        loss = loss_of(model, batch)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(parameters, recipe.training.max_grad_norm)
@@ -194,44 +205,31 @@ def train(model: nn.Module, task: Any, batches: Any, steps: int, title: str) -> 
     return float(np.mean(losses[-100:]))
 
 
-@contextmanager
-def gradients_as_weights(*models: nn.Module) -> Iterator[None]:
-    """Within the block, a parameter holds its gradient."""
-    parameters = [parameter for model in models for parameter in model.parameters()]
-    weights = [parameter.data for parameter in parameters]
-    for parameter in parameters:
-        assert parameter.grad is not None, "every parameter has a part in the loss"
-        parameter.data = parameter.grad
-    yield
-    for parameter, weight in zip(parameters, weights, strict=True):
-        parameter.data = weight
-
-
 class EqualMasks:
-    """
-    Dropout that gives both models the same masks: of each call, that of its number.
-
-    Attributes:
-        calls: since the start of an update.
-        padding: columns of padding in each source (B,), which stand on the left in fairseq.
-    """
+    """Dropout that gives both models the same masks, drawn for each call of each update."""
 
     def __init__(self) -> None:
-        self.calls = 0
+        self.updates = self.calls = 0
+        # columns of padding in each source (B,), which stand on the left in fairseq
         self.padding = torch.tensor([])
+
+    def start(self, batch: dict[str, torch.Tensor]) -> None:
+        """To be called before each update."""
+        assert self.calls == CALLS or not self.updates, "the models drop at other places"
+        self.updates, self.calls = self.updates + 1, 0
+        self.padding = (batch["attention_mask"] == 0).sum(1)
 
     def ours(self, hidden: torch.Tensor, p: float, _: bool) -> torch.Tensor:
         self.calls += 1
-        draw = torch.rand(hidden.shape, generator=torch.Generator().manual_seed(self.calls))
-        return hidden * (draw >= p) / (1 - p)
+        draws = torch.Generator().manual_seed(CALLS * self.updates + self.calls)
+        return hidden * (torch.rand(hidden.shape, generator=draws) >= p) / (1 - p)
 
     def theirs(self, hidden: torch.Tensor, p: float, training: bool) -> torch.Tensor:
         # the encoder's seven calls come first; in each stack, time is the first axis after the embeddings
         is_source, is_embedded = self.calls < 7, self.calls in (0, 7, 14)
         rows = hidden if is_embedded else hidden.transpose(0, 1)
         moved = self.padding if is_source else torch.zeros_like(self.padding)
-        rows = self.ours(_rolled(rows, -moved), p, training)
-        rows = _rolled(rows, moved)
+        rows = _rolled(self.ours(_rolled(rows, -moved), p, training), moved)
         return rows if is_embedded else rows.transpose(0, 1)
 
 
@@ -239,35 +237,24 @@ def _rolled(rows: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
     return torch.stack([row.roll(int(columns), 0) for row, columns in zip(rows, by, strict=True)])
 
 
-def with_equal_masks(fconv: types.ModuleType, count: int = 5) -> dict[str, Any]:
-    """The largest differences of loss and gradients in the recipe's first batches: training, float64, equal masks."""
+def with_equal_masks(fconv: types.ModuleType, updates: int = 50) -> dict[str, Any]:
+    """How far the two are apart after some updates of the recipe in float64, with the same dropout masks."""
     task: Any = prepare_task(load_recipe(RECIPE))
     ours = task.build_model("sdpa")
-    theirs = Theirs(fconv, ours).double().train()
-    ours.double().train()
-    batches, masks = task.batches(count, rank=0, world=1), EqualMasks()
-    losses, gradients = [], []
-    for step in range(count):
-        batch = task.splits["train"][batches.rows(step)]
-        masks.padding = (batch["attention_mask"] == 0).sum(1)
-        found = []
-        for model, dropped, places in (
-            (ours, masks.ours, [f"hf_sysgen.models.{name}.dropout" for name in OURS_DROP]),
-            (theirs, masks.theirs, ["torch.nn.functional.dropout"]),
-        ):
-            masks.calls = 0
-            model.zero_grad()
-            with ExitStack() as stack:
-                for place in places:
-                    stack.enter_context(mock.patch(place, dropped))
-                loss = loss_of(model, batch)
-            loss.backward()
-            assert masks.calls == 15, "embeddings and six layers of both stacks, and what the head reads"
-            found.append(float(loss.detach()))
-        losses.append(abs(found[0] - found[1]))
-        with torch.no_grad(), gradients_as_weights(ours, theirs):
-            gradients += [float((one - other).abs().max()) for one, other in theirs.pairs(ours)]
-    return {"batches": count, "loss": max(losses), "gradients": max(gradients)}
+    theirs = Theirs(fconv, ours)
+    batches, losses = task.batches(updates, rank=0, world=1), []
+    for model, drop, places in (
+        (ours, EqualMasks.ours, [f"hf_sysgen.models.{name}.dropout" for name in OURS_DROP]),
+        (theirs, EqualMasks.theirs, ["torch.nn.functional.dropout"]),
+    ):
+        masks = EqualMasks()
+        with ExitStack() as stack:
+            for place in places:
+                stack.enter_context(mock.patch(place, partial(drop, masks)))
+            losses.append(train(model.double(), task, batches, updates, "equal masks", masks.start))
+    with torch.no_grad():
+        weights = max(float((one - other).abs().max()) for one, other in theirs.pairs(ours))
+    return {"updates": updates, "difference_of_loss": abs(losses[0] - losses[1]), "difference_of_weights": weights}
 
 
 def compare(fconv: types.ModuleType, seed: int, most: int | None) -> dict[str, Any]:
@@ -319,8 +306,10 @@ def main() -> None:
     if not arguments.steps:
         write_atomic(arguments.output, json.dumps(record, indent=1) + "\n")
     equal = record["equal_masks"]
-    print(f"equal masks, {equal['batches']} batches: losses differ by {equal['loss']:.1e}, ", end="")
-    print(f"gradients by {equal['gradients']:.1e}")
+    print(
+        f"equal masks, {equal['updates']} updates: losses differ by {equal['difference_of_loss']:.1e}, weights by "
+        f"{equal['difference_of_weights']:.1e}"
+    )
     for row in rows:
         print(
             f"seed {row['seed']}, {row['steps']} updates: exact match ours {row['ours']:.4f}, fairseq "
