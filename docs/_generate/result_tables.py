@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from kept import cells, kept, records_of, reports
+from kept import ROOT, cells, kept, records_of, reports
 from pictures import CLUTRR, MAIN_JOB, SLOG, by_length, printed
 
 from hf_sysgen.data.slog.files import CASES as SLOG_CASES
@@ -217,9 +218,9 @@ def stories() -> str:
     return markdown(("trained on k = 2, 3, 4", "runs", "parameters", *(f"k = {k}" for k in lengths)), rows)
 
 
-def _spread(values: Sequence[float]) -> str:
-    deviation = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.1f}{deviation}"
+def _spread(values: Sequence[float], digits: int = 1) -> str:
+    deviation = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.{digits}f}{deviation}"
 
 
 def slog() -> str:
@@ -250,4 +251,15 @@ def _percent(records: Sequence[Record], split: str, metric: str) -> str:
     return f"{100 * statistics.fmean(record.splits[split].metrics[metric] or 0.0 for record in records):.1f} %"
 
 
-TABLES = (summary, full_budget, sizes, verdicts, paper, other_runs, stories, precisions, slog, main_job)
+def fairseq_conv() -> str:
+    """Exact match and training loss of ConvS2S beside fairseq's, from perf/fairseq_conv.json."""
+    rows = json.loads((ROOT / "perf" / "fairseq_conv.json").read_text(encoding="utf-8"))["results"]
+    table = []
+    for seed, some in [*((str(row["seed"]), [row]) for row in rows), ("mean ± sd", rows)]:
+        exact = [_spread([100 * row[name] for row in some]) for name in ("ours", "fairseq")]
+        losses = [_spread([row[f"{name}_training_loss"] for row in some], 4) for name in ("ours", "fairseq")]
+        table.append((seed, *exact, *losses))
+    return markdown(("seed", "ours", "fairseq", "ours, training loss", "fairseq, training loss"), table)
+
+
+TABLES = (summary, full_budget, sizes, verdicts, paper, other_runs, stories, precisions, slog, main_job, fairseq_conv)
