@@ -16,6 +16,7 @@ remains between the two in the comparison is chance.
 from __future__ import annotations
 
 import argparse
+import copy
 import importlib
 import json
 import sys
@@ -241,7 +242,7 @@ def with_equal_masks(fconv: types.ModuleType, updates: int = 50) -> dict[str, An
     """How far the two are apart after some updates of the recipe in float64, with the same dropout masks."""
     task: Any = prepare_task(load_recipe(RECIPE))
     ours = task.build_model("sdpa")
-    theirs = Theirs(fconv, ours)
+    theirs, first = Theirs(fconv, ours), copy.deepcopy(ours)
     batches, losses = task.batches(updates, rank=0, world=1), []
     for model, drop, places in (
         (ours, EqualMasks.ours, [f"hf_sysgen.models.{name}.dropout" for name in OURS_DROP]),
@@ -252,9 +253,20 @@ def with_equal_masks(fconv: types.ModuleType, updates: int = 50) -> dict[str, An
             for place in places:
                 stack.enter_context(mock.patch(place, partial(drop, masks)))
             losses.append(train(model.double(), task, batches, updates, "equal masks", masks.start))
-    with torch.no_grad():
-        weights = max(float((one - other).abs().max()) for one, other in theirs.pairs(ours))
-    return {"updates": updates, "difference_of_loss": abs(losses[0] - losses[1]), "difference_of_weights": weights}
+        assert masks.calls == CALLS, "the models drop at other places"
+    return {
+        "updates": updates,
+        "loss": losses[0],
+        "difference_of_loss": abs(losses[0] - losses[1]),
+        "difference_of_weights": apart(theirs, ours),
+        "weights_moved_by": apart(theirs, first),
+    }
+
+
+@torch.no_grad()
+def apart(theirs: Theirs, ours: Any) -> float:
+    """The largest difference between weights of the two."""
+    return max(float((one - other).abs().max()) for one, other in theirs.pairs(ours))
 
 
 def compare(fconv: types.ModuleType, seed: int, most: int | None) -> dict[str, Any]:
@@ -286,7 +298,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
-    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
+    parser.add_argument("--seeds", type=int, nargs="*", default=list(range(5)))
     parser.add_argument("--steps", type=int, help="at most so many updates: a check of the script, without a record")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -308,7 +320,7 @@ def main() -> None:
     equal = record["equal_masks"]
     print(
         f"equal masks, {equal['updates']} updates: losses differ by {equal['difference_of_loss']:.1e}, weights by "
-        f"{equal['difference_of_weights']:.1e}"
+        f"{equal['difference_of_weights']:.1e}, having moved by {equal['weights_moved_by']:.1e}"
     )
     for row in rows:
         print(

@@ -20,6 +20,7 @@ from hf_sysgen.files import write_atomic
 COMMANDS = {
     "python -c pass": ["-c", "pass"],
     "import hf_sysgen": ["-c", "import hf_sysgen"],
+    "import hf_sysgen.models": ["-c", "import hf_sysgen.models"],
     "hf-sysgen --help": ["-m", "hf_sysgen.cli", "--help"],
     "hf-sysgen train --help": ["-m", "hf_sysgen.cli", "train", "--help"],
     "hf-sysgen list recipes": ["-m", "hf_sysgen.cli", "list", "recipes"],

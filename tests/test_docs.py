@@ -120,7 +120,7 @@ def test_formulas_become_mathml():
 
 def test_the_picture_of_the_readme_is_of_the_kept_records():
     with Image.open(pictures.README_PICTURE) as picture:
-        assert picture.text["records"] == pictures.records_of_clutrr_by_k()
+        assert picture.text["points"] == pictures.points(pictures.clutrr_figure())
 
 
 def test_the_picture_of_the_readme_has_means_and_ranges(tmp_path, monkeypatch):

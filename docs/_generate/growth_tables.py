@@ -93,7 +93,7 @@ def draw(path: Path) -> None:
         axes.set(xscale="log", xlabel="records, runs or shards", ylabel=key, ylim=(0, None))
     x, y = zip(*((str(row["processes"]), row["seconds_per_update"]) for row in rows["processes"]), strict=True)
     processes.bar(x, y, color=COLOURS[0])
-    processes.set(xlabel="processes on two cores", ylabel="seconds of an update")
+    processes.set(xlabel=f"processes on {rows['setup']['processes']['cores']} cores", ylabel="seconds of an update")
     figure.legend(*seconds.get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
     save(figure, path)
 

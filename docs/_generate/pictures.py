@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import growth_tables
 from kept import ROOT, kept, records_of
@@ -20,6 +21,9 @@ from hf_sysgen.analysis.plotting import COLOURS, MARKERS, save
 from hf_sysgen.reports.curves import plot_accuracies
 from hf_sysgen.reports.papers import Cell, find_tables
 from hf_sysgen.results.record import Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # models by their names in Figure 3 of Bergen et al. 2021: the recipe of the paper's setup, and of a small model
 CLUTRR = {
@@ -73,6 +77,17 @@ def printed(file: str) -> dict[int, Cell]:
 
 
 def clutrr_by_k(path: Path) -> None:
+    """Save [`clutrr_figure`]."""
+    save(clutrr_figure(), path)
+
+
+def points(figure: Figure) -> str:
+    """Names and numbers of the lines of a figure."""
+    lines = [line for axes in figure.axes for line in axes.lines]
+    return "; ".join(f"{line.get_label()}: {' '.join(f'{y:.2f}' for y in line.get_ydata())}" for line in lines)
+
+
+def clutrr_figure() -> Figure:
     """The paper's setup, also in bfloat16, and small models: means over the seeds that learned with their range, and
     the paper's numbers."""
     from matplotlib.figure import Figure
@@ -113,13 +128,7 @@ def clutrr_by_k(path: Path) -> None:
     panels[0].set_ylabel("accuracy (%)")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
-    save(figure, path)
-
-
-def records_of_clutrr_by_k() -> str:
-    """Hashes of the recipes of the runs that `clutrr_by_k` draws."""
-    files = [file for both in CLUTRR.values() for file in both]
-    return " ".join(record.recipe_hash for file in files for bf16 in (False, True) for record in records_of(file, bf16))
+    return figure
 
 
 def slog_by_depth(path: Path) -> None:
@@ -178,14 +187,14 @@ PICTURES = {
 
 
 def main() -> None:
-    """Draw the README's plot, in few colours, as every clone has the file. The file names the records in it."""
+    """Draw the README's plot, in few colours, as every clone has the file. The file has the numbers as text."""
     from PIL import Image, PngImagePlugin
 
     clutrr_by_k(README_PICTURE)
     with Image.open(README_PICTURE) as picture:
         few = picture.convert("RGB").quantize(32, dither=Image.Dither.NONE)
     info = PngImagePlugin.PngInfo()
-    info.add_text("records", records_of_clutrr_by_k())
+    info.add_text("points", points(clutrr_figure()))
     few.save(README_PICTURE, optimize=True, pnginfo=info)
 
 

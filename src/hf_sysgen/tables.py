@@ -11,11 +11,11 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], numbers: bool
     are `numbers`."""
     lines = [[str(cell) for cell in row] for row in [header, *rows]]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    align = str.rjust if numbers else str.ljust
 
     def aligned(line: list[str]) -> str:
-        first, *others = zip(line, widths, strict=True)
-        cells = [cell.rjust(width) if numbers else cell.ljust(width) for cell, width in others]
-        return "  ".join([first[0].ljust(first[1]), *cells]).rstrip()
+        cells = [align(cell, width) for cell, width in zip(line, widths, strict=True)]
+        return "  ".join([line[0].ljust(widths[0]), *cells[1:]]).rstrip()
 
     return "\n".join(aligned(line) for line in lines)
 

@@ -163,7 +163,11 @@ def test_the_zoo_answers_at_once():
     for name in zoo_names():
         if zoo_folder(name).parent == ZOO:
             assert invoke("predict", "walk twice", "-c", name).stdout == "I_WALK I_WALK\n"
-    assert all(name in invoke("list", "zoo").stdout for name in zoo_names())
+    _, header, *rows = invoke("list", "zoo").stdout.splitlines()
+    assert {row.split()[0] for row in rows} == set(zoo_names())
+    # text begins below its head
+    place = header.index("benchmark")
+    assert all(row[place - 1] == " " != row[place] for row in rows)
 
 
 def test_a_checkpoint_that_is_nowhere(monkeypatch):

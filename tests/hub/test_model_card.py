@@ -24,10 +24,12 @@ from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import encoded_sources, load_checkpoint
 from hf_sysgen.hub.model_card import model_card
 from hf_sysgen.hub.publish_model import publish_model, run_card
+from hf_sysgen.reports.comparison import DIFFERS, RULE, SMALLER
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import LogEntry
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks import translation as translation_task
+from hf_sysgen.zoo import zoo_folder
 
 EDGE = {"model": "edge_transformer", "num_hidden_layers": 2}
 CASES = {
@@ -168,6 +170,17 @@ def test_seeds_that_did_not_learn_are_named(runs: dict[str, Path]) -> None:
     ]
     tuned = made[1].model_copy(update={"recipe": made[1].recipe.replace(**{"model.pretrained": "someone/model"})})
     assert "did not learn" not in model_card([tuned], tuned, 'checkpoint = "x"')
+
+
+def test_what_verdicts_mean() -> None:
+    """Of those that the card has, and of no other; a commit that a run went on from is named once."""
+    record = read_record(zoo_folder("scan_length26_quick_universal") / "results.json")
+    start = record.starts[0]
+    card = model_card([record.model_copy(update={"starts": (start, start)})], record, "checkpoint = ''")
+    assert SMALLER in card
+    assert f"- {SMALLER}: {RULE[SMALLER]}." in card
+    assert RULE[DIFFERS] not in card
+    assert card.count(f"`{start.commit[:7]}`") == 1
 
 
 def test_a_record_without_an_example(runs: dict[str, Path]) -> None:

@@ -284,3 +284,30 @@ def test_a_recipe_that_fails_is_a_row_of_the_measurement(scripts, tmp_path, monk
     assert failed["recipe"] == "pretrain_41M_1"
     assert failed["error"]
     assert measured == right
+
+
+def test_fairseq_drops_what_ours_drops(scripts):
+    """In its own layout: sources padded on the left, and time first between the layers."""
+    from fairseq_conv import CALLS, EqualMasks
+
+    sources, targets, width = torch.ones(2, 5, 3), torch.ones(2, 7, 3), 0.25
+    batch = {"attention_mask": torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])}
+    ours, theirs = EqualMasks(), EqualMasks()
+    seen = []
+    for _ in range(2):
+        for masks in (ours, theirs):
+            masks.start(batch)
+        for call in range(CALLS):
+            hidden = sources if call < 7 else targets
+            dropped = ours.ours(hidden, width, True)
+            other = hidden if call in (0, 7, 14) else hidden.transpose(0, 1)
+            other = theirs.theirs(other, width, True)
+            other = other if call in (0, 7, 14) else other.transpose(0, 1)
+            if call < 7:
+                # three real columns, which stand at the end
+                assert other[0, 2:].equal(dropped[0, :3])
+                assert other[1].equal(dropped[1])
+            else:
+                assert other.equal(dropped)
+            seen.append(dropped.flatten().tolist())
+    assert len({tuple(one) for one in seen}) == len(seen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import json
@@ -132,6 +133,20 @@ def test_compiled_float32_stays_float32(tmp_path):
     by_mode = training_arguments(tiny_recipe(tmp_path, training={"torch_compile_mode": "default"}))
     assert (by_mode.torch_compile, by_mode.tf32) == (True, False)
     assert training_arguments(tiny_recipe(tmp_path)).tf32 is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "stances"), [({"training": {"torch_compile_mode": "default"}}, ["force_eager"]), ({}, [])]
+)
+def test_evaluation_is_not_compiled(tmp_path, few_examples, monkeypatch, fields, stances):
+    """Also where a mode alone compiles the model for training."""
+    recipe = tiny_recipe(tmp_path, **fields)
+    task = prepare_task(recipe)
+    trainer = SysgenTrainer(recipe, task.build_model("eager"), task)
+    seen = []
+    monkeypatch.setattr(torch.compiler, "set_stance", lambda stance: seen.append(stance) or contextlib.nullcontext())
+    trainer.predict_split("test")
+    assert seen == stances
 
 
 def test_loss_is_the_mean_over_labels(tmp_path, few_examples):

@@ -18,7 +18,7 @@ from hf_sysgen.hub.dataset_card import count_rows, errata_lines
 from hf_sysgen.hub.repository import TAG
 from hf_sysgen.hub.snippets import USES, is_decoder, snippet
 from hf_sysgen.hub.templates import render
-from hf_sysgen.reports.comparison import RULE, compare_with_papers
+from hf_sysgen.reports.comparison import INTERVAL, RULE, compare_with_papers
 from hf_sysgen.reports.papers import Paper, paper_of
 from hf_sysgen.reports.report import HEADER, rows_of, title
 from hf_sysgen.results.record import CategoryScore, Record, SplitMetrics
@@ -108,6 +108,7 @@ def model_card(
         revisions=[(f"`{name}`", text) for name, text in (names or {}).items()],
         scores=_scores(records, benchmark, with_paper=beside is None),
         beside=beside,
+        interval=INTERVAL,
         verdicts=[(name, text) for name, text in RULE.items() if beside and name in {row[-1] for row in beside.rows}],
         cell=recipe.paper.cell,
         cases=list(_cases(records)),
