@@ -84,7 +84,7 @@ def records(folder: Path, rounds: int) -> Iterator[dict[str, Any]]:
         cut = runs / kept.name / "seed0" / RESULTS
         cut.write_text(cut.read_text(encoding="utf-8")[:1000], encoding="utf-8")
         measured, printed = timed([*COMMAND, "report", "all"], runs.parent, rounds)
-        if f"{count - 1} runs" not in printed:
+        if f"{count - 1:,} runs" not in printed:
             raise SystemExit(f"not all of {count} runs are reported: {printed[:500]}")
         yield {"records": count, **measured}
 
@@ -107,7 +107,7 @@ def sweep(folder: Path, rounds: int) -> Iterator[dict[str, Any]]:
             write_record(run_dir / RESULTS, kept.model_copy(update=of_run))
             (run_dir / RECIPE_COPY).write_text(yaml.safe_dump(run.to_dict()), encoding="utf-8")
         half, printed = timed(command, place, rounds)
-        if f"{count // 2} finished" not in printed:
+        if f"{count // 2} finished" not in printed.replace(",", ""):
             raise SystemExit(f"half of {count} runs are not seen as finished: {printed[-500:]}")
         yield {"runs": count, "none_trained": none, "half_trained": half}
 
