@@ -128,6 +128,19 @@ def _between(middle: float, low: float, high: float, digits: int = 2) -> str:
     return f"{middle:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
 
+def cpu_attention() -> str:
+    """Plain attention and SDPA by sequence length, from cpu_attention.json."""
+    record = _read("cpu_attention")
+    rows = record["results"]
+    header = ("tokens", *(f"{name} (ms)" for name in rows[0]["milliseconds"]))
+    table = [(f"{row['length']:,}", *(f"{one:.1f}" for one in row["milliseconds"].values())) for row in rows]
+    note = (
+        f"Forward and backward of 2,048 tokens, 8 heads of 16 channels (of 64 from 512 tokens on); one thread of an "
+        f"{record['device']}, medians of {record['rounds']} rounds, processor time."
+    )
+    return f"{markdown(header, table)}\n\n{note}"
+
+
 def gated() -> str:
     """Models of Chaabouni et al. and Chakravarthy et al. and their baselines, from gated_attention.json."""
     record = _read("gated_attention")
@@ -329,6 +342,7 @@ TABLES = (
     start,
     authors_code,
     cpu_ways,
+    cpu_attention,
     gated,
     triangular,
     gpu_triangular,

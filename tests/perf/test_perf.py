@@ -30,6 +30,7 @@ def scripts(monkeypatch):
 # script -> its smallest size
 QUICK = {
     "c4_packing": ["texts.jsonl", "--rounds", "1", "--vocab-size", "300"],
+    "cpu_attention": ["--quick", "--rounds", "1"],
     "cpu_ways": ["--quick"],
     "data_loading": ["--data-dir", str(ROOT / "tests" / "fixtures" / "upstream"), "--only", "scan", "--rounds", "1"],
     "edge_decoding": ["--quick"],
