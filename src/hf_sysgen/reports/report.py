@@ -149,13 +149,19 @@ def _by_run(what: str, texts: Sequence[tuple[Measurement, str]]) -> list[str]:
     lines = []
     for text, names in true_of.items():
         parts = []
+        # overrides -> the recipes that they are of
+        alike: dict[str, list[str]] = {}
         for recipe, count in sorted(Counter(recipes[name] for name in names).items()):
             if count == setups[recipe]:
                 parts.append(recipe)
             elif count > 2:
                 parts.append(f"{recipe} ({count} of {setups[recipe]} setups)")
             else:
-                parts += sorted(name for name in names if recipes[name] == recipe)
+                for name in sorted(name for name in names if recipes[name] == recipe):
+                    alike.setdefault(name.removeprefix(recipe).removeprefix(","), []).append(recipe)
+        for words, found in alike.items():
+            each = ", each" if len(found) > 1 else ""
+            parts.append(", ".join(found) + f"{each} with {words}" * bool(words))
         lines.append(f"{what}, {'; '.join(parts)}: {text}.")
     return sorted(lines)
 
