@@ -97,7 +97,10 @@ def read_checkpoint(
     folder = checkpoint_folder(path, revision)
     name, model_class, is_text_to_text = _class_of(folder)
     if require_text_to_text and not is_text_to_text:
-        raise UserError(f"{folder / 'config.json'}: {name} is not text-to-text; its model card shows how to call it")
+        raise UserError(
+            f"{folder / 'config.json'}: {name} is not text-to-text; its model card has an example, the results.json "
+            "of its run the scores"
+        )
     if model_class is None:
         raise UserError(
             f"{folder / 'config.json'}: the model is a {name}, which is not a model with a head of this package"
