@@ -11,12 +11,12 @@ import argparse
 import contextlib
 import json
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from machine import machine, output_of
+from seq2seq import clock_of, in_turns
 from torch import nn
 
 from hf_sysgen.cpu import fast_products, keep_memory
@@ -44,14 +44,20 @@ def measured(length: int, rounds: int) -> dict[str, float]:
     shape = (max(1, TOKENS // length), HEADS, length, 64 if length >= 512 else 16)
     query, key, value = (torch.randn(shape, requires_grad=True) for _ in range(3))
     mask = torch.full((length, length), torch.finfo(torch.float32).min).triu(1)[None, None]
-    times: dict[str, list[float]] = {}
-    for _ in range(rounds):
-        for products, setting in PRODUCTS.items():
-            for name, attention in {"plain": plain, "SDPA": sdpa}.items():
-                start = time.process_time()
-                with setting():
-                    attention(query, key, value, mask).sum().backward()
-                times.setdefault(f"{name}, {products}", []).append(time.process_time() - start)
+
+    def update(attention: Callable[..., torch.Tensor], products: str) -> Callable[[int], None]:
+        def run(_: int) -> None:
+            with PRODUCTS[products]():
+                attention(query, key, value, mask).sum().backward()
+
+        return run
+
+    actions = {
+        f"{name}, {products}": update(attention, products)
+        for products in PRODUCTS
+        for name, attention in {"plain": plain, "SDPA": sdpa}.items()
+    }
+    times = in_turns(actions, rounds, "cpu", clock_of("cpu"))
     return {name: round(1000 * statistics.median(values), 2) for name, values in times.items()}
 
 

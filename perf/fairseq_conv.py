@@ -45,8 +45,12 @@ from hf_sysgen.training.trainer import SysgenTrainer, steps_of, training_argumen
 RECIPE = Path(__file__).resolve().parent.parent / "recipes" / "chaabouni2021" / "scan_jump_conv.yaml"
 # fairseq's ids: an unused row and the padding come before ours
 PADDING, FIRST = 1, 2
-# modules of ours that drop, and how often: embeddings and six layers of both stacks, and what the head reads
-OURS_DROP, CALLS = ("gated_convolution", "modeling_conv_seq2seq"), 15
+# modules of ours that drop
+OURS_DROP = ("gated_convolution", "modeling_conv_seq2seq")
+# an update's calls of dropout: embeddings and six layers of the encoder, the same of the decoder, what the head reads
+SOURCE_CALLS, CALLS = 7, 15
+# of these, the ones outside the layers
+OUTSIDE = (0, SOURCE_CALLS, CALLS - 1)
 
 
 class Dictionary:
@@ -226,12 +230,12 @@ class EqualMasks:
         return hidden * (torch.rand(hidden.shape, generator=draws) >= p) / (1 - p)
 
     def theirs(self, hidden: torch.Tensor, p: float, training: bool) -> torch.Tensor:
-        # the encoder's seven calls come first; in each stack, time is the first axis after the embeddings
-        is_source, is_embedded = self.calls < 7, self.calls in (0, 7, 14)
-        rows = hidden if is_embedded else hidden.transpose(0, 1)
+        # between the layers, time is the first axis
+        is_source, batch_first = self.calls < SOURCE_CALLS, self.calls in OUTSIDE
+        rows = hidden if batch_first else hidden.transpose(0, 1)
         moved = self.padding if is_source else torch.zeros_like(self.padding)
         rows = _rolled(self.ours(_rolled(rows, -moved), p, training), moved)
-        return rows if is_embedded else rows.transpose(0, 1)
+        return rows if batch_first else rows.transpose(0, 1)
 
 
 def _rolled(rows: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
@@ -306,17 +310,20 @@ def main() -> None:
     record: dict[str, Any] = {"results": []}
     if arguments.output.exists() and not arguments.steps:
         record = json.loads(arguments.output.read_text(encoding="utf-8"))
+
+    def keep() -> None:
+        if not arguments.steps:
+            write_atomic(arguments.output, json.dumps(record, indent=1) + "\n")
+
     record["equal_masks"] = {**with_equal_masks(fconv), **machine()}
+    keep()
     rows = record["results"]
     for seed in arguments.seeds:
         if any(row["seed"] == seed for row in rows):
             continue
         rows.append({**compare(fconv, seed, arguments.steps), **machine()})
         rows.sort(key=lambda row: row["seed"])
-        if not arguments.steps:
-            write_atomic(arguments.output, json.dumps(record, indent=1) + "\n")
-    if not arguments.steps:
-        write_atomic(arguments.output, json.dumps(record, indent=1) + "\n")
+        keep()
     equal = record["equal_masks"]
     print(
         f"equal masks, {equal['updates']} updates: losses differ by {equal['difference_of_loss']:.1e}, weights by "

@@ -10,10 +10,11 @@ import json
 import statistics
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 from machine import machine
+from seq2seq import in_turns
 
 from hf_sysgen.files import write_atomic
 
@@ -27,17 +28,21 @@ COMMANDS = {
 }
 
 
+def process(words: list[str]) -> Callable[[int], None]:
+    """What starts a Python of these words and waits for its end."""
+
+    def run(_: int) -> None:
+        subprocess.run([sys.executable, *words], check=True, capture_output=True)
+
+    return run
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
     options = parser.parse_args()
-    seconds: dict[str, list[float]] = {name: [] for name in COMMANDS}
-    for _ in range(options.rounds):
-        for name, words in COMMANDS.items():
-            start = time.perf_counter()
-            subprocess.run([sys.executable, *words], check=True, capture_output=True)
-            seconds[name].append(time.perf_counter() - start)
+    seconds = in_turns({name: process(words) for name, words in COMMANDS.items()}, options.rounds, "cpu")
     medians = {name: round(statistics.median(values), 3) for name, values in seconds.items()}
     record = {**machine(), "rounds": options.rounds, "seconds": medians}
     write_atomic(options.output, json.dumps(record, indent=1) + "\n")

@@ -43,6 +43,7 @@ TINY = ["training.max_steps=2", "training.eval_steps=2", "training.report_to=non
 
 sys.path.insert(0, str(DOCS / "_generate"))
 import hook  # noqa: E402
+import kept  # noqa: E402
 import model_tables  # noqa: E402
 import pictures  # noqa: E402
 import reliability_tables  # noqa: E402
@@ -460,7 +461,7 @@ def test_table_of_pretraining(monkeypatch, tmp_path):
     ]  # fmt: skip
     record = {"device": "a GPU", "num_threads": 2, "measured_peak_flops": 1.0, "results": results}
     (tmp_path / "pretraining.json").write_text(json.dumps(record))
-    monkeypatch.setattr(speed_tables, "PERF", tmp_path)
+    monkeypatch.setattr(kept, "PERF", tmp_path)
     _, _, ours, gpt2, llama, *_ = speed_tables.pretraining().splitlines()
     assert ours == "| `depth_width_decoder` | 1,000 | 100 | 1.25 | 3 | 25.0% | 90 | 0.75 | 3 | 25.0% |"
     assert gpt2 == "| `gpt2` | 1,000 | 50 | 0.62 | 3 | 25.0% | 120 | 1.00 | 3 | 25.0% |"
@@ -472,7 +473,7 @@ def test_tables_of_what_was_tried(tmp_path, monkeypatch):
     endings = {"fine": 1, "line": 2, "traceback": 0, "slow": 0, "silent": 1, "lost": 0, "longest_seconds": 0.5}
     now = {"recipes": {"tries": 4, **endings}, "kills": {"tries": 4, **endings, "longest_seconds": 2.0}}
     (tmp_path / "attacks.json").write_text(json.dumps({"before": {"kills": "3 of 9"}, "now": now}))
-    monkeypatch.setattr(reliability_tables, "PERF", tmp_path)
+    monkeypatch.setattr(kept, "PERF", tmp_path)
     _, _, *rows, _, first = reliability_tables.attacks().splitlines()
     assert "3 of 9" in first
     assert [[cell.strip() for cell in row.split("|")[2:-1]] for row in rows] == [
@@ -632,9 +633,8 @@ def test_the_number_that_a_speedrun_is_to_reach(monkeypatch, tmp_path):
         records.append((record.kept_at(tmp_path), record))
         row = {"recipe": recipe, "seed": seed, "hash": record.recipe_hash, "seconds": 60.0 * seed}
         rows.append(row | {"date": f"2026-01-0{seed + 1}", "commit": "0123456789"})
-    (tmp_path / "perf").mkdir()
-    (tmp_path / "perf" / "speedruns.json").write_text(json.dumps(rows))
-    monkeypatch.setattr(speedrun_tables, "ROOT", tmp_path)
+    (tmp_path / "speedruns.json").write_text(json.dumps(rows))
+    monkeypatch.setattr(kept, "PERF", tmp_path)
     monkeypatch.setattr(speedrun_tables, "kept", lambda: Collection(tuple(records), ()))
     *_, row = speedrun_tables.speedruns().splitlines()
     cells = [cell.strip() for cell in row.split("|")]
@@ -645,7 +645,7 @@ def test_the_number_that_a_speedrun_is_to_reach(monkeypatch, tmp_path):
     record = made_record(shipped(recipe).settled(True), {"test": {"accuracy": 0.3}})
     low = rows[0] | {"recipe": recipe, "hash": record.recipe_hash}
     before = speedrun_tables.speedruns()
-    (tmp_path / "perf" / "speedruns.json").write_text(json.dumps([*rows, low]))
+    (tmp_path / "speedruns.json").write_text(json.dumps([*rows, low]))
     assert speedrun_tables.speedruns() == before
     monkeypatch.setattr(speedrun_tables, "records_of", lambda _: [record])
     *_, row = speedrun_tables.speedruns_beside().splitlines()

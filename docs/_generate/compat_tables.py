@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Iterable
-from typing import Any
 
-from kept import ROOT
+from kept import ROOT, read_perf
 from leaderboard import switches
 
 from hf_sysgen.tables import markdown
@@ -19,10 +17,6 @@ import depth_width_tiny
 import edge_tiny
 
 MARKS = {"passed": "yes", "failed": "no", "skipped": "-"}
-
-
-def _record() -> dict[str, Any]:
-    return json.loads((ROOT / "perf" / "compat.json").read_text(encoding="utf-8"))
 
 
 def _model(name: str) -> tuple[str, str, str]:
@@ -56,7 +50,7 @@ def _labels(names: Iterable[str]) -> dict[str, str]:
 
 def compatibility(tool: str) -> str:
     """The checks of one tool: a column each, a row for each model; a cell without a test is empty."""
-    record = _record()
+    record = read_perf("compat")
     cells = {(cell["check"], cell["model"]): cell for cell in record["cells"] if cell["tool"] == tool}
     checks, models = (list(dict.fromkeys(key[axis] for key in cells)) for axis in (0, 1))
     labels = _labels(models)

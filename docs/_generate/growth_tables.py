@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import torch
-from kept import ROOT
+from kept import ROOT, read_perf
 
 from hf_sysgen.analysis.plotting import COLOURS, MARKERS, save
 from hf_sysgen.config.io import load_recipe
@@ -25,17 +23,13 @@ GPUS = (1, 8, 64)
 DAY = 24 * 3600
 
 
-def _read() -> dict[str, Any]:
-    return json.loads((ROOT / "perf" / "growth.json").read_text(encoding="utf-8"))
-
-
 def _cells(one: dict[str, float]) -> tuple[str, str]:
     return f"{one['seconds']:.1f} s", f"{one['megabytes']:.0f} MB"
 
 
 def growth(part: str) -> str:
     """One part of growth.json as a table."""
-    rows = _read()[part]
+    rows = read_perf("growth")[part]
     if part == "records":
         table = [(f"{row['records']:,}", *_cells(row)) for row in rows]
         return markdown(("records", "time", "memory"), table)
@@ -64,7 +58,7 @@ def growth(part: str) -> str:
 def growth_setup() -> str:
     """Machine and rounds of growth.json."""
     parts: dict[str, list[str]] = {}
-    for part, setup in _read()["setup"].items():
+    for part, setup in read_perf("growth")["setup"].items():
         rounds, device = setup["rounds"], setup["environment"]["device"]
         times = "one round" if rounds == 1 else f"medians of {rounds} rounds"
         parts.setdefault(f"{times} on {setup['cores']} cores of an {device}", []).append(part)
@@ -77,7 +71,7 @@ def draw(path: Path) -> None:
     """Seconds and megabytes by the number of records, runs and shards; seconds of an update by processes."""
     from matplotlib.figure import Figure
 
-    rows = _read()
+    rows = read_perf("growth")
     lines = {
         "report all, by records": [(row["records"], row) for row in rows["records"]],
         "sweep --dry-run, by runs, half of them trained": [(row["runs"], row["half_trained"]) for row in rows["sweep"]],
@@ -85,11 +79,10 @@ def draw(path: Path) -> None:
     }
     figure = Figure(figsize=(9.6, 3.6), layout="constrained")
     seconds, megabytes, processes = figure.subplots(1, 3)
-    for (label, points), colour, marker in zip(lines.items(), COLOURS, MARKERS, strict=False):
-        for axes, key in ((seconds, "seconds"), (megabytes, "megabytes")):
+    for axes, key in ((seconds, "seconds"), (megabytes, "megabytes")):
+        for (label, points), colour, marker in zip(lines.items(), COLOURS, MARKERS, strict=False):
             x, y = zip(*((count, one[key]) for count, one in points), strict=True)
             axes.plot(x, y, label=label, color=colour, marker=marker)
-    for axes, key in ((seconds, "seconds"), (megabytes, "megabytes")):
         axes.set(xscale="log", xlabel="records, runs or shards", ylabel=key, ylim=(0, None))
     x, y = zip(*((str(row["processes"]), row["seconds_per_update"]) for row in rows["processes"]), strict=True)
     processes.bar(x, y, color=COLOURS[0])
@@ -110,7 +103,7 @@ def cost() -> str:
         with torch.device("meta"):
             decoder = DepthWidthForCausalLM(config)
         classes.setdefault(str(model.size_class), []).append(flops_per_token(decoder, recipe.data.context_length))
-    ours = json.loads((ROOT / "perf" / "gpu_pretraining.json").read_text(encoding="utf-8"))["results"][0]
+    ours = read_perf("gpu_pretraining")["results"][0]
     speed = ours["tokens_per_second"] * ours["flops_per_token"]
     rows = []
     for name, flops in sorted(classes.items(), key=lambda one: int(one[0].rstrip("M"))):

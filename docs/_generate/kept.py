@@ -1,9 +1,11 @@
-"""The kept records and shipped recipes, read once."""
+"""The kept records, shipped recipes and measurements."""
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from hf_sysgen.config.io import read_recipe, shipped_files
 from hf_sysgen.config.recipe import Recipe
@@ -14,6 +16,12 @@ from hf_sysgen.results.record import Record
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"
+PERF = ROOT / "perf"
+
+
+def read_perf(name: str) -> Any:
+    """What a script in perf wrote; `name` as authors_code."""
+    return json.loads((PERF / f"{name}.json").read_text(encoding="utf-8"))
 
 
 @cache

@@ -190,11 +190,12 @@ def main() -> None:
     """Draw the README's plot, in few colours, as every clone has the file. The file has the numbers as text."""
     from PIL import Image, PngImagePlugin
 
-    clutrr_by_k(README_PICTURE)
+    figure = clutrr_figure()
+    save(figure, README_PICTURE)
     with Image.open(README_PICTURE) as picture:
         few = picture.convert("RGB").quantize(32, dither=Image.Dither.NONE)
     info = PngImagePlugin.PngInfo()
-    info.add_text("points", points(clutrr_figure()))
+    info.add_text("points", points(figure))
     few.save(README_PICTURE, optimize=True, pnginfo=info)
 
 

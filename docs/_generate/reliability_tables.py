@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kept import ROOT
+from kept import read_perf
 
 from hf_sysgen.tables import markdown
 
-PERF = ROOT / "perf"
 # attack of tests/robustness/attack.py -> what is damaged
 DAMAGED = {
     "recipes": "recipes",
@@ -43,7 +41,7 @@ ENDINGS = {
 
 def attacks() -> str:
     """How the tries of each attack ended."""
-    record = json.loads((PERF / "attacks.json").read_text(encoding="utf-8"))
+    record = read_perf("attacks")
     now, before = record["now"], record["before"]
     rows = [
         (
@@ -64,7 +62,7 @@ def attacks() -> str:
 
 def mutants() -> str:
     """Small errors put into the code, by folder, and those that the default tests do not catch."""
-    record = json.loads((PERF / "mutants.json").read_text(encoding="utf-8"))
+    record = read_perf("mutants")
     parts: dict[str, list[Mapping[str, Any]]] = {}
     for one in record["mutants"]:
         below = one["file"].removeprefix("src/hf_sysgen/")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from kept import ROOT, cells, kept, records_of, reports
+from kept import cells, kept, read_perf, records_of, reports
 from pictures import CLUTRR, MAIN_JOB, SLOG, by_length, printed
 
 from hf_sysgen.data.slog.files import CASES as SLOG_CASES
@@ -253,7 +252,7 @@ def _percent(records: Sequence[Record], split: str, metric: str) -> str:
 
 def fairseq_conv() -> str:
     """Exact match and training loss of ConvS2S beside fairseq's, from perf/fairseq_conv.json."""
-    rows = json.loads((ROOT / "perf" / "fairseq_conv.json").read_text(encoding="utf-8"))["results"]
+    rows = read_perf("fairseq_conv")["results"]
     table = []
     for seed, some in [*((str(row["seed"]), [row]) for row in rows), ("mean ± sd", rows)]:
         exact = [_spread([100 * row[name] for row in some]) for name in ("ours", "fairseq")]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from typing import Any
 
-from kept import ROOT
+from kept import read_perf
 
 from hf_sysgen.tables import markdown
 
-PERF = ROOT / "perf"
 SETUPS = {
     "scan": "SCAN: batches of 256, width 128, 27 steps of decoding.",
     "cogs": "COGS: batches of 128, width 512, 64 steps of decoding.",
@@ -32,17 +30,13 @@ WITHOUT = {
 }
 
 
-def _read(name: str) -> dict[str, Any]:
-    return json.loads((PERF / f"{name}.json").read_text(encoding="utf-8"))
-
-
 def _threads(count: int) -> str:
     return f"{count} thread{'s' * (count > 1)}"
 
 
 def speed() -> str:
     """Training and decoding compared with T5 and BART of equal width and depth, from seq2seq.json."""
-    record = _read("seq2seq")
+    record = read_perf("seq2seq")
     # rows under torch.compile are not shown: on a CPU it does not pay
     results = [row for row in record["results"] if row["what"] in (*WAYS, "decode")]
     found = {(row["threads"], row["setup"], row["what"], row["name"]): row["per_second"] for row in results}
@@ -76,7 +70,7 @@ def speed() -> str:
 
 def start() -> str:
     """How long commands take to start, from start.json."""
-    record = _read("start")
+    record = read_perf("start")
     note = f"Medians of {record['rounds']} rounds on an {record['device']}, wall-clock time."
     rows = [(f"`{name}`", f"{seconds:.2f} s") for name, seconds in record["seconds"].items()]
     return f"{markdown(('process', 'time'), rows)}\n\n{note}"
@@ -84,7 +78,7 @@ def start() -> str:
 
 def authors_code() -> str:
     """Training and evaluation compared with the code of Csordás et al. 2021, from authors_code.json."""
-    record = _read("authors_code")
+    record = read_perf("authors_code")
     found = {(row["what"], row["name"]): row for row in record["results"]}
     names, kinds = (list(dict.fromkeys(part)) for part in ((name for _, name in found), (what for what, _ in found)))
     rows = []
@@ -106,7 +100,7 @@ def authors_code() -> str:
 
 def cpu_ways() -> str:
     """What each way to save time on a CPU gains in an update, from cpu_ways.json."""
-    record = _read("cpu_ways")
+    record = read_perf("cpu_ways")
     found = {(row["without"], row["setup"]): row for row in record["results"]}
     setups = [setup for without, setup in found if without == "all"]
     rows = [(what, *(_ratio(found[way, setup]) for setup in setups)) for way, what in WITHOUT.items()]
@@ -130,7 +124,7 @@ def _between(middle: float, low: float, high: float, digits: int = 2) -> str:
 
 def cpu_attention() -> str:
     """Plain attention and SDPA by sequence length, from cpu_attention.json."""
-    record = _read("cpu_attention")
+    record = read_perf("cpu_attention")
     rows = record["results"]
     header = ("tokens", *(f"{name} (ms)" for name in rows[0]["milliseconds"]))
     table = [(f"{row['length']:,}", *(f"{one:.1f}" for one in row["milliseconds"].values())) for row in rows]
@@ -143,7 +137,7 @@ def cpu_attention() -> str:
 
 def gated() -> str:
     """Models of Chaabouni et al. and Chakravarthy et al. and their baselines, from gated_attention.json."""
-    record = _read("gated_attention")
+    record = read_perf("gated_attention")
     tables = []
     for threads in sorted({row["threads"] for row in record["results"]}):
         found = {(row["name"], row["what"]): row for row in record["results"] if row["threads"] == threads}
@@ -174,7 +168,7 @@ def gated() -> str:
 
 def triangular() -> str:
     """Triangular attention compared with the authors' einsums, from triangular_attention.json."""
-    record = _read("triangular_attention")
+    record = read_perf("triangular_attention")
     kinds, rows = ("einsum", "compiled", "blocked"), []
     for setup, one in record["setups"].items():
         times = [f"{one['rows'][kind]['total_ms']:.1f}" for kind in kinds]
@@ -197,7 +191,7 @@ def _shape(setup: dict[str, Any]) -> str:
 
 def gpu_triangular() -> str:
     """The implementations of triangular attention on a GPU, from gpu_triangular_attention.json."""
-    record = _read("gpu_triangular_attention")
+    record = read_perf("gpu_triangular_attention")
     kinds = ("plain", "blocked", "triton")
     setups: dict[tuple[str, str], dict[str, dict]] = defaultdict(dict)
     for row in record["results"]:
@@ -226,7 +220,7 @@ def gpu_triangular() -> str:
 
 def edge_decoding() -> str:
     """Decoding of the Edge Transformer with and without a cache, from edge_decoding.json."""
-    record = _read("edge_decoding")
+    record = read_perf("edge_decoding")
     rows = [
         (
             f"{row['batch']} of {row['source']} source tokens, d{row['width']} h{row['heads']}, {row['layers']} rounds",
@@ -245,7 +239,7 @@ def edge_decoding() -> str:
 
 def pretraining(name: str = "pretraining") -> str:
     """Updates of a depth-width decoder compared with GPT-2 and Llama of equal size, from a record of pretraining.py."""
-    record = _read(name)
+    record = read_perf(name)
     results, on_gpu = record["results"], record["measured_peak_flops"] is not None
     modes = dict.fromkeys(row["mode"] for row in results)
     tables = []
@@ -291,7 +285,7 @@ def pretraining(name: str = "pretraining") -> str:
 
 def statistics() -> str:
     """Table 10 of Csordás et al. 2021 from our loaders, from dataset_statistics.json."""
-    record = _read("dataset_statistics")
+    record = read_perf("dataset_statistics")
     rows = [(row, *(_statistic(entry) for entry in cells.values())) for row, cells in record.items()]
     noted: dict[str, list[str]] = defaultdict(list)
     for row, cells in record.items():
@@ -315,7 +309,7 @@ def _statistic(entry: dict[str, Any]) -> str:
 
 def loading() -> str:
     """Preparing and loading benchmarks, from data_loading.json."""
-    record = _read("data_loading")
+    record = read_perf("data_loading")
     rows = []
     for what, row in record["rows"].items():
         fresh = row.get("load_in_new_process_seconds")

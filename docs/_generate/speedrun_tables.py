@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from typing import Any
 
-from kept import ROOT, kept, records_of
+from kept import kept, read_perf, records_of
 
 from hf_sysgen.reports.papers import MEASURE, Cell, find_tables, measured
 from hf_sysgen.results.record import Record
@@ -49,7 +48,7 @@ def counts(cell: Cell, scores: list[float]) -> bool:
 def speedruns() -> str:
     """A row for each recipe: the number to reach, what its seeds reached, and the processor time of a run."""
     timed: dict[str, list[dict[str, Any]]] = {}
-    for row in json.loads((ROOT / "perf" / "speedruns.json").read_text(encoding="utf-8")):
+    for row in read_perf("speedruns"):
         timed.setdefault(row["recipe"], []).append(row)
     records = {record.recipe_hash: record for _, record in kept().records}
     table = []

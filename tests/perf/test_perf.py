@@ -291,7 +291,7 @@ def test_fairseq_drops_what_ours_drops(scripts):
     """In its own layout: sources padded on the left, and time first between the layers."""
     from fairseq_conv import CALLS, EqualMasks
 
-    sources, targets, width = torch.ones(2, 5, 3), torch.ones(2, 7, 3), 0.25
+    sources, targets, rate = torch.ones(2, 5, 3), torch.ones(2, 7, 3), 0.25
     batch = {"attention_mask": torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])}
     ours, theirs = EqualMasks(), EqualMasks()
     seen = []
@@ -300,9 +300,9 @@ def test_fairseq_drops_what_ours_drops(scripts):
             masks.start(batch)
         for call in range(CALLS):
             hidden = sources if call < 7 else targets
-            dropped = ours.ours(hidden, width, True)
+            dropped = ours.ours(hidden, rate, True)
             other = hidden if call in (0, 7, 14) else hidden.transpose(0, 1)
-            other = theirs.theirs(other, width, True)
+            other = theirs.theirs(other, rate, True)
             other = other if call in (0, 7, 14) else other.transpose(0, 1)
             if call < 7:
                 # three real columns, which stand at the end

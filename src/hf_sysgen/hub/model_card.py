@@ -83,6 +83,7 @@ def model_card(
     benchmark = benchmark_info(recipe.data.benchmark)
     config, paper = benchmark.config(recipe.data.config), _paper(recipe.model.type)
     beside = _beside(records)
+    found = {row[-1] for row in beside.rows} if beside else set()
     is_last = step in (None, main.steps)
     # it raises for an unknown model type; what follows expects a known one
     about = _about(main, benchmark, config)
@@ -109,7 +110,7 @@ def model_card(
         scores=_scores(records, benchmark, with_paper=beside is None),
         beside=beside,
         interval=INTERVAL,
-        verdicts=[(name, text) for name, text in RULE.items() if beside and name in {row[-1] for row in beside.rows}],
+        verdicts=[(name, text) for name, text in RULE.items() if name in found],
         cell=recipe.paper.cell,
         cases=list(_cases(records)),
         config=config,

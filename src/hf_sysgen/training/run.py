@@ -28,7 +28,6 @@ from hf_sysgen.config.model_fields import flat_with_defaults, own_fields
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.trainer_fields import THEIRS
 from hf_sysgen.cpu import keep_memory
-from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import RunFailed, UserError, describe_os_error, is_disk_full, one_line, shorten, writing_to
 from hf_sysgen.evaluation.checkpoints import checkpoint_folder, is_hub_id, weight_files
 from hf_sysgen.evaluation.evaluate import evaluating
@@ -49,7 +48,7 @@ from hf_sysgen.training.adapters import with_adapters
 from hf_sysgen.training.batches import Batches
 from hf_sysgen.training.checkpointing import report_damage, step_of
 from hf_sysgen.training.precision import faster_in_bf16
-from hf_sysgen.training.run_folder import LOCK, RECIPE_COPY, STREAM_TASK, finished_results
+from hf_sysgen.training.run_folder import LOCK, RECIPE_COPY, finished_results, reads_stream
 from hf_sysgen.training.tasks.base import Task
 from hf_sysgen.training.tasks.registry import prepare_task
 from hf_sysgen.training.trainer import (
@@ -91,7 +90,7 @@ def attention_of(recipe: Recipe) -> str:
     fields = flat_with_defaults(recipe)
     # the rate is None if the checkpoint to fine-tune decides it
     rate = fields.get("model.attention_dropout", fields.get("model.dropout"))
-    is_long = benchmark_info(recipe.data.benchmark).task == STREAM_TASK and recipe.data.context_length >= LONG
+    is_long = reads_stream(recipe) and recipe.data.context_length >= LONG
     # PyTorch has no fused CPU kernel with dropout; its fallback is slower than the plain form. Its kernel without
     # dropout takes 45 ms more for each call with the products of `fast_products`
     return "eager" if on_cpu() and (rate != 0 or not is_long) else fastest
@@ -164,7 +163,7 @@ def check_longest_examples(trainer: SysgenTrainer) -> None:
     """
     model = trainer.unwrapped_model
     device = next(model.parameters()).device
-    if device.type != trainer.args.device.type or benchmark_info(trainer.recipe.data.benchmark).task == STREAM_TASK:
+    if device.type != trainer.args.device.type or reads_stream(trainer.recipe):
         # the weights are not distributed yet, or every example has the recipe's own length
         return
     gpus = [device] if device.type == "cuda" else []

@@ -19,8 +19,11 @@ from hf_sysgen.training.tasks.pretraining import require_text_of_run
 
 RECIPE_COPY = "recipe.yaml"
 LOCK = ".lock"
-# the task of benchmarks that are streams of text
-STREAM_TASK = "language_modeling"
+
+
+def reads_stream(recipe: Recipe) -> bool:
+    """Whether the benchmark is a stream of text, as in pretraining."""
+    return benchmark_info(recipe.data.benchmark).task == "language_modeling"
 
 
 def is_training(run_dir: Path) -> bool:
@@ -46,8 +49,7 @@ def check_run_dir(recipe: Recipe) -> Path:
         other = read_recipe(copy)
         recipe = recipe.settled(other.training.bf16)
         ours, theirs = flat_with_defaults(recipe), flat_with_defaults(other)
-        pretraining = benchmark_info(recipe.data.benchmark).task == STREAM_TASK
-        free = ("nothing", "rounding") if pretraining else ("nothing",)
+        free = ("nothing", "rounding") if reads_stream(recipe) else ("nothing",)
         differing = sorted(
             key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key) and effect_of(key) not in free
         )
