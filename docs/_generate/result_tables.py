@@ -252,13 +252,23 @@ def _percent(records: Sequence[Record], split: str, metric: str) -> str:
 
 def fairseq_conv() -> str:
     """Exact match and training loss of ConvS2S beside fairseq's, from perf/fairseq_conv.json."""
+    from scipy.stats import ttest_ind
+
     rows = read_perf("fairseq_conv")["results"]
     table = []
     for seed, some in [*((str(row["seed"]), [row]) for row in rows), ("mean ± sd", rows)]:
         exact = [_spread([100 * row[name] for row in some]) for name in ("ours", "fairseq")]
         losses = [_spread([row[f"{name}_training_loss"] for row in some], 4) for name in ("ours", "fairseq")]
         table.append((seed, *exact, *losses))
-    return markdown(("seed", "ours", "fairseq", "ours, training loss", "fairseq, training loss"), table)
+    header = ("seed", "ours", "fairseq", "ours, training loss", "fairseq, training loss")
+    ours, theirs = ([100 * row[name] for row in rows] for name in ("ours", "fairseq"))
+    difference = ttest_ind(theirs, ours, equal_var=False)
+    low, high = difference.confidence_interval()
+    note = (
+        f"fairseq's mean less ours: {statistics.fmean(theirs) - statistics.fmean(ours):+.1f} points, 95 % interval "
+        f"{low:.1f} to {high:+.1f} (Welch's t-test: p = {difference.pvalue:.2f})."
+    )
+    return f"{markdown(header, table)}\n\n{note}"
 
 
 TABLES = (summary, full_budget, sizes, verdicts, paper, other_runs, stories, precisions, slog, main_job, fairseq_conv)
