@@ -13,6 +13,7 @@ for _variable in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE
     os.environ.pop(_variable, None)
 
 import torch  # noqa: E402
+from disk import flush_nothing  # noqa: E402
 from upstream_files import FOLDERS, WHOLE, Files  # noqa: E402
 
 
@@ -25,6 +26,11 @@ def pytest_collection_finish() -> None:
 def one_thread() -> None:
     """Tiny tensors gain nothing from a second thread, and parallel test runs lose."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_waiting_for_the_disk() -> None:
+    flush_nothing()
 
 
 @pytest.fixture(scope="session")

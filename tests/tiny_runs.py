@@ -19,6 +19,7 @@ from unittest import mock
 
 import datasets
 import yaml
+from disk import flush_nothing
 
 import hf_sysgen
 import hf_sysgen.training.run
@@ -283,6 +284,7 @@ def _python(words: list[str], folder: Path, variables: Mapping[str, str]) -> Non
 def _enter(folder: Path, variables: Mapping[str, str], rank: int = 0) -> None:
     """Be a new process: its variables, its folder, its output in files there, and nothing of the fork to collect."""
     gc.freeze()
+    flush_nothing()
     os.environ.clear()
     os.environ.update(variables)
     os.chdir(folder)

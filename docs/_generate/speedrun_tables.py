@@ -17,6 +17,7 @@ CELLS = {
     "speedrun_scan_length26_relative_universal": ("csordas2021-table3", "SCAN (length cutoff=26)", "Rel. Uni. Trafo"),
     "speedrun_scan_length26_universal": ("csordas2021-table3", "SCAN (length cutoff=26)", "Uni. Trafo"),
     "speedrun_clutrr_edge_234": ("bergen2021-table5", "k=2,3,4, Base", "test k=10"),
+    "speedrun_scan_jump_role_filler": ("chakravarthy2022-table1", "Filler + Role loss, thresh", "Add jump"),
 }
 # models that are to fail where another one does not: the paper's number is a low one, and none to reach
 BESIDE = ("speedrun_scan_length26_universal",)
