@@ -262,7 +262,7 @@ def assert_conforms(
     assert not unexpected
 
 
-# the others take 10 seconds each
+# the others, those of other families too, take 10 seconds each
 DEFAULT = "relative_universal_transformer"
 CASES = [name if name == DEFAULT else pytest.param(name, marks=pytest.mark.slow) for name in (*VARIANTS, *BASELINES)]
 
@@ -276,6 +276,7 @@ def test_conformance(variant: str, transformers_tests: Path, tmp_path: Path) -> 
     assert_conforms(variant, transformers_tests, tmp_path, at_least=at_least, left_out=skips)
 
 
+@pytest.mark.slow
 def test_a_fault_is_found(transformers_tests: Path, tmp_path: Path) -> None:
     """The suite really meets our classes: where nobody starts the linear layers, it fails."""
     (tmp_path / "fault.py").write_text(

@@ -17,9 +17,8 @@ SKIPPED = {
 }
 
 
-@pytest.mark.parametrize(
-    "variant", [pytest.param(name, marks=[] if name == "rotary" else pytest.mark.slow) for name in FIELDS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", FIELDS)
 def test_conformance(variant: str, transformers_tests: Path, tmp_path: Path) -> None:
     # 101 of transformers 5.23.0
     assert_conforms(

@@ -431,6 +431,7 @@ def test_an_exported_graph_holds_no_operator_of_ours(strict: bool) -> None:
 
 
 @needs_triton
+@pytest.mark.slow
 def test_kernels_in_the_interpreter() -> None:
     """Triton's interpreter runs the kernels on a CPU; it is switched on before they are compiled."""
     script = Path(__file__).parents[2] / "perf" / "gpu_triangular_attention.py"

@@ -25,9 +25,8 @@ SKIPPED = {
 }
 
 
-@pytest.mark.parametrize(
-    "case", [case if case == "edge_transformer" else pytest.param(case, marks=pytest.mark.slow) for case in CASES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
 def test_conformance(case: str, transformers_tests: Path, tmp_path: Path) -> None:
     generation = transformers_tests.name != transformers.__version__ and case in WRITING
     # 65 and more of transformers 5.23.0

@@ -143,6 +143,7 @@ def test_real_questions(files: Files) -> None:
             check_tree(tree)
 
 
+@pytest.mark.slow
 def test_all_real_questions(data_dir: Path) -> None:
     for part in ("train", "dev", "test"):
         for question in questions(Files(data_dir, whole=True), part):
