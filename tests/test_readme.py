@@ -57,7 +57,7 @@ def test_commands(folder):
             words += [*TINY, "output_dir=runs/scan_length26_relative_universal/seed1"]
         run(words, folder)
         ran.append(words[2])
-    assert ran == ["predict", "train", "evaluate", "report", "publish"]
+    assert ran == ["predict", "plot", "train", "evaluate", "report", "publish"]
 
 
 def test_it_is_short():

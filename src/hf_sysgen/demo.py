@@ -28,7 +28,7 @@ GRAMMARS: dict[str, Callable[[str], str]] = {
     "pcfg_set": pcfg_set.interpret,
     "english_passivization": lambda source: english_passivization.parse(source).target,
 }
-STORY = "Ann wife Bob, Bob daughter Cy, Cy brother Di, Ann ? Di"
+STORY = "Bob wife Ann, Ann daughter Cy, Cy brother Di, Bob ? Di"
 # rows of examples that are shown at once
 ROWS = 20
 

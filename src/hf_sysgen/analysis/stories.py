@@ -1,4 +1,4 @@
-"""Graphs of relations between people, and a notation for them: "Ann wife Bob, Bob daughter Cy, Ann ? Cy"."""
+"""Graphs of relations between people, and a notation for them: "Bob wife Ann, Ann daughter Cy, Bob ? Cy"."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Story:
 
 def parse_story(text: str) -> Story:
     """
-    A story in the form "Ann wife Bob, Bob daughter Cy, Ann ? Cy": Bob is Ann's wife, and the question is what Cy is to
-    Ann. People are numbered in order of first occurrence.
+    A story in the form "Bob wife Ann, Ann daughter Cy, Bob ? Cy": Ann is Bob's wife, and the question is what Cy is to
+    Bob. People are numbered in order of first occurrence.
 
     Raises:
         UserError: a part has not three words, a relation is of a person to themself, or there is not one question.
@@ -42,7 +42,7 @@ def parse_story(text: str) -> Story:
     for part in text.split(","):
         words = part.split()
         if len(words) != 3 or words[0] == words[2]:
-            raise UserError(f'{part.strip()!r}: expected "PERSON relation PERSON", as in "Ann wife Bob, Ann ? Bob"')
+            raise UserError(f'{part.strip()!r}: expected "PERSON relation PERSON", as in "Bob wife Ann, Bob ? Ann"')
         first, relation, last = words
         edge = (people.setdefault(first, len(people)), people.setdefault(last, len(people)))
         if relation == "?":
@@ -51,7 +51,7 @@ def parse_story(text: str) -> Story:
             edges.append(edge)
             relations.append(relation)
     if len(queries) != 1 or not edges:
-        raise UserError(f'{text!r}: expected relations and one question, as in "Ann wife Bob, Bob son Cy, Ann ? Cy"')
+        raise UserError(f'{text!r}: expected relations and one question, as in "Bob wife Ann, Ann son Cy, Bob ? Cy"')
     return Story(list(people), edges, relations, queries[0])
 
 

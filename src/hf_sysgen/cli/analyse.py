@@ -92,7 +92,7 @@ def plot(
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="file for the picture: .png, .pdf or .svg")],
     text: Annotated[
-        str | None, typer.Argument(help='attention, story: words; for CLUTRR "Ann wife Bob, Bob son Cy, Ann ? Cy"')
+        str | None, typer.Argument(help='attention, story: words; for CLUTRR "Bob wife Ann, Ann son Cy, Bob ? Cy"')
     ] = None,
     target: Annotated[
         str | None, typer.Option(help="attention: decoder input; default: the model's own prediction")
