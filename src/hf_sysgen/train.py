@@ -47,6 +47,8 @@ def train(recipe_file: str, overrides: Sequence[str]) -> None:
         for name, split in record.splits.items():
             if split.perplexity is not None:
                 print(f"{name}: perplexity {split.perplexity:.4f} on {split.tokens:,} tokens")
+            elif split.bleu is not None:
+                print(f"{name}: BLEU {split.bleu:.2f} on {split.examples} examples")
             elif split.accuracy is not None:
                 print(f"{name}: exact match {split.accuracy:.4f} on {split.examples} examples")
         print(f"results, predictions and checkpoint are in {recipe.run_dir}")

@@ -493,6 +493,12 @@ def test_a_sweep_ends_with_its_results_beside_the_paper_and_loads_elsewhere(tmp_
     assert_one_line_error(invoke("predict", "-c", run, "--isolated", "--beams", "2", "jump"), "--beams")
 
 
+def test_a_picture_of_a_part_of_a_sweep(tmp_path):
+    (tmp_path / "sweep.yaml").write_text(f"recipes: [{write_recipe(tmp_path)}]\nseeds: [0]\n")
+    for option in (["--dry-run"], ["--slurm", "--time 1:00"], ["--run", "runs/tiny/seed0"]):
+        assert_one_line_error(invoke("sweep", tmp_path / "sweep.yaml", *option, "--plot", "a.png"), "--plot")
+
+
 def test_a_sweep_where_a_run_fails_or_cannot_be(tmp_path):
     write_recipe(tmp_path, name="one", output_dir=None)
     (tmp_path / "sweep.yaml").write_text("recipes: [one.yaml]\nseeds: [0]\n")

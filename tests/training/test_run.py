@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import platform
 import re
 import shutil
@@ -12,7 +13,8 @@ import pytest
 import torch
 import transformers
 from made_examples import any_benchmark
-from tiny_runs import read_lines, short_scan, snapshot, tiny_recipe, write_recipe
+from sharded import shard
+from tiny_runs import read_lines, short_scan, snapshot, tiny_recipe, train_process, write_recipe
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from typer.testing import CliRunner
 
@@ -376,6 +378,27 @@ def test_wrong_words_of_the_trainer_are_refused_by_all_commands(overrides, key, 
     assert not (tmp_path / "run").exists()
 
 
+def test_errors_of_the_folder_name_no_field(tmp_path, few_examples, monkeypatch):
+    """Although its name has that of an override."""
+    run_dir = tmp_path / "runs" / "tiny,training.max_steps=4" / "seed0"
+
+    def refuse(path, *args, **kwargs):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(
+        hf_sysgen.training.trainer.SysgenTrainer, "step_batches", lambda self, first_step: refuse(run_dir)
+    )
+    with pytest.raises(RecipeError) as caught:
+        run_recipe(load_recipe(write_recipe(tmp_path), ["training.max_steps=4", f"output_dir={run_dir}"]))
+    assert caught.value.key == "output_dir"
+
+
+def test_sharded_weights_are_for_pretraining(tmp_path):
+    done = train_process([str(write_recipe(tmp_path, output_dir="run"))], tmp_path, shard, processes=2)
+    assert done.status == 2
+    assert "sharded weights" in done.err
+
+
 @pytest.mark.parametrize(
     ("overrides", "key"),
     [
@@ -438,7 +461,8 @@ def test_a_recipe_may_say_how_sources_start(model, start, tmp_path, few_examples
     ],
 )
 def test_sources_start_as_those_of_the_authors(model, start, tmp_path, few_examples):
-    task = prepare_task(tiny_recipe(tmp_path, model=model))
+    own = {"mask_memory": True} if model == "torch_transformer" else {}
+    task = prepare_task(tiny_recipe(tmp_path, model=model, **own))
     tokenizer = task.vocabulary.tokenizer
     words = task.benchmark["train"]["input"][0].split()
     ids = task.splits["train"][numpy.arange(1)]["input_ids"][0]

@@ -8,7 +8,9 @@ import math
 import pytest
 import torch
 from tiny_runs import tiny_recipe
+from transformers import PreTrainedConfig
 
+from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.schedules import inverse_sqrt, learning_rate_of, linear, noam
 
@@ -69,11 +71,18 @@ def test_updates_use_the_schedule(schedule, tmp_path, few_examples):
     recipe = tiny_recipe(tmp_path, eval_steps=None, **KEYS[schedule])
     record = run_recipe(recipe)
     used = {entry.step: entry.learning_rate for entry in record.history if entry.learning_rate is not None}
-    at = learning_rate_of(recipe, hidden_size=16)
+    at = learning_rate_of(recipe, PreTrainedConfig(hidden_size=16))
     assert used == pytest.approx({step + 1: at(step) for step in range(6)}, rel=1e-12)
     assert len(set(used.values())) == (1 if schedule == "constant" else 6)
 
 
 def test_constant(tmp_path):
-    at = learning_rate_of(tiny_recipe(tmp_path), hidden_size=16)
+    at = learning_rate_of(tiny_recipe(tmp_path), PreTrainedConfig(hidden_size=16))
     assert {at(step) for step in (0, 1, 1000)} == {0.01}
+
+
+def test_only_noam_needs_the_width(tmp_path):
+    config = PreTrainedConfig()
+    assert learning_rate_of(tiny_recipe(tmp_path), config)(3) == 0.01
+    with pytest.raises(RecipeError, match=r"schedule\.type=noam"):
+        learning_rate_of(tiny_recipe(tmp_path, schedule="noam", warmup_steps=2), config)

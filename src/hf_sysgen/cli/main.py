@@ -264,7 +264,9 @@ def sweep(
     overrides: Annotated[
         list[str] | None, typer.Argument(help="key=value of the sweep, dotted.key=value of its recipes")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="parallel runs; default: one per core or GPU")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="parallel runs; default: one per core or GPU, with --accelerate 1")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs and their states")] = False,
     run: Annotated[list[str] | None, typer.Option(help="only this run, by its folder; may be repeated")] = None,
     accelerate: Annotated[
@@ -286,6 +288,8 @@ def sweep(
     from hf_sysgen.config.sweep import load_sweep
 
     loaded = load_sweep(file, overrides or [])
+    if plot is not None and (dry_run or run or slurm is not None):
+        raise UserError("--plot has no effect with --dry-run, --run or --slurm: the picture is of the whole sweep")
     if accelerate is not None and not accelerate.is_file():
         raise RecipeError(f"--accelerate: there is no file {accelerate}; recipes/accelerate has some to start from")
     loaded = loaded.only(run) if run else loaded
@@ -366,7 +370,9 @@ def score(
     metric: Annotated[
         str | None, typer.Option(help="name of a metric; with --against: accuracy, comp, bleu, loss")
     ] = None,
-    setup: Annotated[str | None, typer.Option(help="for bleu: tokenized, detokenized or iwslt14")] = None,
+    setup: Annotated[
+        str | None, typer.Option(help="for bleu, e.g. tokenized or iwslt14; a wrong one lists all")
+    ] = None,
     against: Annotated[Path | None, typer.Option(help="another run's folder: test whether it is better")] = None,
     split: Annotated[str, typer.Option(help="of two runs: which split")] = "test",
 ) -> None:

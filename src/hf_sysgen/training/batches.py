@@ -17,7 +17,7 @@ from hf_sysgen.data.text.splits import BatchedSplit
 class Batches(Protocol):
     """
     The batches of one process: `parts` for each update, from update `first_step` on. `save` writes their state into a
-    checkpoint, one process after the other into one folder; `load` reads it.
+    checkpoint, all processes at once into one folder, each under a name of its own; `load` reads it.
     """
 
     first_step: int

@@ -18,6 +18,7 @@ import torch
 import transformers
 from accelerate.utils import broadcast_object_list
 from huggingface_hub.errors import StrictDataclassError
+from pydantic import ValidationError
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.integrations import get_available_reporting_integrations
 
@@ -62,6 +63,8 @@ from hf_sysgen.training.trainer import (
 
 logger = logging.getLogger(__name__)
 
+# which checkpoint a run started from, for when it resumes
+PRETRAINED = "pretrained.json"
 # `is_training` itself holds the lock, for a moment
 ATTEMPTS, WAIT_SECONDS = 5, 0.1
 # tokens of an example from which SDPA is the faster attention on a CPU (perf/cpu_attention.py)
@@ -117,12 +120,16 @@ def naming_fields(recipe: Recipe, usual: str | None = None) -> Iterator[None]:
 
     Raises:
         RecipeError: the message names a field, there is a usual one, or it is a ValueError.
+        OSError: as it was, if it is of the run's folder.
     """
     try:
         yield
     except (UserError, RunFailed):
         raise
     except Exception as error:
+        if isinstance(error, OSError) and Path(str(error.filename)).is_relative_to(recipe.run_dir):
+            # the folder's name has names of fields
+            raise
         given, said = recipe.training.model_dump(exclude_defaults=True), one_line(error)
         if isinstance(error, ValueError) and (key := str(error).partition("=")[0]) in BY_KEY:
             # the error is ours, e.g. for batches that do not divide
@@ -248,9 +255,16 @@ def run_recipe(recipe: Recipe) -> Record:
         with naming_fields(recipe):
             trainer = SysgenTrainer(recipe, model, task)
             # raises here, before any work, if the processes cannot share a batch
-            batches = trainer.step_batches(first_step=0)
+            batches = trainer.step_batches(first_step=0) if recipe.in_context is None else None
     except OSError as error:
         raise _unwritable(recipe.run_dir, error) from error
+    if trainer.is_fsdp_enabled and not reads_stream(recipe):
+        # of sharded weights every pass gathers parts from all processes, and these decode different numbers of batches
+        raise RecipeError(
+            f"{recipe.data.benchmark} cannot be evaluated with sharded weights; FSDP is for pretraining, use "
+            "recipes/accelerate/multi_gpu.yaml",
+            "training.fsdp",
+        )
     if recipe.in_context is None:
         check_optimizer(trainer)
         check_longest_examples(trainer)
@@ -300,21 +314,24 @@ def _locked_folder(run_dir: Path, trainer: SysgenTrainer) -> Iterator[None]:
 
 
 def _train_and_judge(
-    recipe: Recipe, model: PreTrainedModel, task: Task, trainer: SysgenTrainer, batches: Batches
+    recipe: Recipe, model: PreTrainedModel, task: Task, trainer: SysgenTrainer, batches: Batches | None
 ) -> Record:
     with trainer.accelerator.main_process_first():
         checkpoint = last_checkpoint(recipe.run_dir)
-    if checkpoint is not None:
+    if checkpoint is not None and batches is not None:
         # this raises, before anything is written, if the checkpoint is of other text
         with report_damage(checkpoint):
             batches.load(checkpoint)
     try:
-        # they are read now, because the checkout may change during training
+        # they are read now, because the checkout and the pretrained checkpoint may change during training
         starts = starts_of(recipe.run_dir, start_after(step_of(checkpoint) if checkpoint else 0))
+        pretrained = broadcast_object_list([_pretrained(recipe) if trainer.args.process_index == 0 else None])[0]
         machine = environment()
         if trainer.args.should_save:
             write_atomic(recipe.run_dir / RECIPE_COPY, dump_recipe(recipe))
             write_starts(recipe.run_dir, starts)
+            if pretrained is not None:
+                write_atomic(recipe.run_dir / PRETRAINED, pretrained.model_dump_json(indent=1) + "\n")
     except OSError as error:
         raise _unwritable(recipe.run_dir, error) from error
     if checkpoint is not None:
@@ -339,7 +356,7 @@ def _train_and_judge(
         overrides=recipe.overrides,
         recipe=recipe,
         recipe_hash=recipe.hash,
-        pretrained=_pretrained(recipe),
+        pretrained=pretrained,
         pretrained_fields=_pretrained_fields(recipe, model.config),
         seed=recipe.seed,
         steps=trainer.state.global_step,
@@ -363,10 +380,13 @@ def _train_and_judge(
 
 
 def _pretrained(recipe: Recipe) -> Pretrained | None:
-    """Which checkpoint the run started from."""
+    """Which checkpoint the run started from, also where another one has its name by now."""
     name = recipe.model.pretrained
     if name is None:
         return None
+    with contextlib.suppress(OSError, ValidationError):
+        # a run that resumes; older versions did not write it
+        return Pretrained.model_validate_json((recipe.run_dir / PRETRAINED).read_bytes())
     folder = checkpoint_folder(name, recipe.model.revision)
     hashes = [sha256_of(file) for file in weight_files(folder)]
     whole = hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()

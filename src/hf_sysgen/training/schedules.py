@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from transformers import PreTrainedConfig
+
+from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.sections import InverseSqrt, Linear, Noam
 
@@ -52,11 +55,19 @@ def linear(learning_rate: float, warmup_steps: int, steps: int) -> Callable[[int
     return at
 
 
-def learning_rate_of(recipe: Recipe, hidden_size: int) -> Callable[[int], float]:
-    """The recipe's learning rate as a function of the update number."""
+def learning_rate_of(recipe: Recipe, config: PreTrainedConfig) -> Callable[[int], float]:
+    """
+    The recipe's learning rate as a function of the update number.
+
+    Raises:
+        RecipeError: it depends on the model's `hidden_size`, which its config lacks.
+    """
     schedule, learning_rate = recipe.schedule, recipe.training.learning_rate
     if isinstance(schedule, Noam):
-        return noam(learning_rate, hidden_size, schedule.warmup_steps)
+        if not hasattr(config, "hidden_size"):
+            key = "schedule.type"
+            raise RecipeError(f"{key}=noam needs a hidden_size, which a {config.model_type} has not", key)
+        return noam(learning_rate, config.hidden_size, schedule.warmup_steps)
     if isinstance(schedule, InverseSqrt):
         return inverse_sqrt(learning_rate, schedule.warmup_steps, schedule.warmup_init_lr)
     if isinstance(schedule, Linear):

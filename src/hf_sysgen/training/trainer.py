@@ -161,7 +161,7 @@ class SysgenTrainer(Seq2SeqTrainer):
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None):
         if self.lr_scheduler is None:
-            at = learning_rate_of(self.recipe, self.model.config.hidden_size)
+            at = learning_rate_of(self.recipe, self.model.config)
             base = self.recipe.training.learning_rate
             self.lr_scheduler = LambdaLR(optimizer or self.optimizer, lambda step: at(step) / base)
         return self.lr_scheduler
@@ -173,6 +173,8 @@ class SysgenTrainer(Seq2SeqTrainer):
         checkpoint = Path(resume_from_checkpoint)
         # this is checked here, because the Trainer ignores some missing files
         check_intact(checkpoint)
+        # the first process may change a file that the others still check
+        self.accelerator.wait_for_everyone()
         with report_damage(checkpoint):
             state: Any = state_to_resume(checkpoint)
             with self.accelerator.main_process_first():

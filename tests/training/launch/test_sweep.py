@@ -276,6 +276,15 @@ def test_what_the_rule_selects(folder):
             [f"tiny,data.config={config},training.learning_rate=0.03", "3", "2", mean, "0.0000"]
             for config in ("length", "simple")
         ]
+    # of one seed it is infinite, which a record has as null
+    (file,) = (folder / "runs").glob("*config=length,*rate=0.03/seed1/results.json")
+    whole = file.read_text()
+    record = json.loads(whole)
+    record["splits"]["test"]["loss"] = None
+    file.write_text(json.dumps(record))
+    result = sweep(path, "select=test loss")
+    assert (result.exit_code, result.stdout.splitlines()[-2].split()[-2]) == (0, "0.9800")
+    file.write_text(whole)
     wrong = sweep(path, "select=test bleu")
     assert wrong.exit_code == 2
     assert "'bleu'" in one_error(wrong)
@@ -546,7 +555,8 @@ def test_processes_at_once(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     assert TrainingProcesses(None, 5).at_once == 2
     assert TrainingProcesses(8, 5).at_once == 5
-    launched = TrainingProcesses(None, 1, accelerate=Path("a.yaml"))
+    launched = TrainingProcesses(None, 9, accelerate=Path("a.yaml"))
+    assert launched.at_once == 1
     assert launched.command(Path("r.yaml"), ["seed=1"])[2:] == [
         "accelerate.commands.launch", "--config_file", "a.yaml", "-m", "hf_sysgen.train", "r.yaml", "seed=1",
     ]  # fmt: skip

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
+from datasets import Dataset
 from tiny_pretrained import KINDS, make
-from tiny_runs import read_lines, short_scan, tiny_sections
+from tiny_runs import read_lines, short_scan, tiny_sections, train_process
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 from typer.testing import CliRunner
 
@@ -108,6 +110,41 @@ def test_answers_are_those_of_the_model_alone(kind, constrained, checkpoints, tm
         answer = tokenizer.decode(ids, skip_special_tokens=True).partition("\n")[0].strip()
         assert answer.startswith(row["prediction"])
         assert len(row["prediction"]) > 3 or answer == row["prediction"]
+
+
+def test_two_processes_share_the_examples(checkpoints, tmp_path, few_examples):
+    recipe = {
+        "model": {"pretrained": str(checkpoints["gpt2"])},
+        "data": tiny_sections()["data"],
+        "in_context": {"shots": 1, "splits": ["test"]},
+    }
+    (tmp_path / "shown.yaml").write_text(yaml.safe_dump(recipe))
+    rows = []
+    for processes in (1, 2):
+        run_dir = tmp_path / f"run{processes}"
+        done = train_process(["shown.yaml", f"output_dir={run_dir}"], tmp_path, processes=processes)
+        assert done.status == 0, done.err
+        # how far the model writes depends on the batch, and what it writes first does not
+        found = read_lines(run_dir / "predictions.jsonl")
+        rows.append([(one["row"], one["shots"], one["exact"], one["prediction"][:4]) for one in found])
+    assert len(rows[0]) > 10
+    assert rows[0] == rows[1]
+
+
+def test_a_short_prompt_has_room_for_the_longest_answer_of_its_batch(checkpoints, tmp_path, monkeypatch):
+    """Or it is refused before the first answer: here the longest prompt has the shortest answer."""
+    data = short_scan()
+    inputs, targets = ["jump " * 150, "jump"], ["I_JUMP", "I_JUMP " * 60]
+    data["test"] = Dataset.from_dict({"input": inputs, "target": targets}).cast(data["test"].features)
+    monkeypatch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", lambda *args, **kwargs: data)
+    recipe = {
+        "model": {"pretrained": str(checkpoints["gpt2"])},
+        "data": tiny_sections()["data"],
+        "in_context": {"shots": 1, "splits": ["test"]},
+        "output_dir": str(tmp_path / "run"),
+    }
+    with pytest.raises(RecipeError, match=r"in_context\.shots"):
+        run_recipe(parse_recipe(recipe))
 
 
 def test_the_command(checkpoints, tmp_path, few_examples):

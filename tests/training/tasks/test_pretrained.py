@@ -18,6 +18,7 @@ from tiny_runs import read_lines, small_scan, tiny_sections
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 import hf_sysgen.training.tasks.registry
+import hf_sysgen.training.trainer
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.fields import merge
 from hf_sysgen.config.io import parse_recipe
@@ -27,7 +28,7 @@ from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.evaluate import Decoded
 from hf_sysgen.evaluation.prompts import PROMPT, Prompts, to_word_level
 from hf_sysgen.hub.model_card import snippet
-from hf_sysgen.hub.publish_model import run_card
+from hf_sysgen.hub.publish_model import publish_model, run_card
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.registry import prepare_task
@@ -88,6 +89,29 @@ def test_exact_if_the_words_are_right_in_other_pieces(checkpoints, tmp_path, few
     found = to_word_level(records, tokenizer, ["JUMP WALK"])
     assert [one.exact for one in found] == [True, False, False]
     assert [(one.target_length, one.tokens) for one in found] == [(2, 12), (2, 9), (2, 12)]
+
+
+def test_a_checkpoint_that_changes_during_training(checkpoints, tmp_path, few_examples, monkeypatch):
+    """The record has the weights that the run started from, also if it was killed and resumed."""
+    checkpoint = shutil.copytree(checkpoints["t5"], tmp_path / "t5")
+    before = sha256((checkpoint / "model.safetensors").read_bytes()).hexdigest()
+    recipe = recipe_of(checkpoint, tmp_path)
+
+    class Killed(Exception):
+        pass
+
+    def replaced(self, *args, **kwargs):
+        other = auto_class("t5").from_pretrained(checkpoint)
+        torch.nn.init.zeros_(other.shared.weight)
+        other.save_pretrained(checkpoint)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hf_sysgen.training.trainer.SysgenTrainer, "training_step", replaced)
+        with pytest.raises(Killed):
+            run_recipe(recipe)
+    assert before != sha256((checkpoint / "model.safetensors").read_bytes()).hexdigest()
+    assert run_recipe(recipe).pretrained.sha256 == before
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -185,6 +209,10 @@ def test_adapters_alone_are_trained_and_then_merged(kind, checkpoints, tmp_path,
         adapted = peft.PeftModel.from_pretrained(loaded, adapter).merge_and_unload()
     for name, weight in adapted.state_dict().items():
         torch.testing.assert_close(weight, after[name])
+    # with early stopping an earlier one may be kept, too
+    shutil.copytree(adapter, adapter.with_name("checkpoint-1"))
+    (published,) = publish_model(tmp_path / "run", "me/tuned", dry_run=True, checkpoints=True)
+    assert published.tags == ("seed0-step2",)
 
 
 def test_adapters_of_all_linear_maps(checkpoints, tmp_path, few_examples):

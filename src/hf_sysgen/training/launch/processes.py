@@ -21,7 +21,7 @@ Outcome = TypeVar("Outcome")
 class TrainingProcesses:
     """
     Args:
-        at_once: how many processes; by default one per core, and one on each GPU.
+        at_once: how many runs; by default one on each GPU or else on each core, and with `accelerate` one.
         most: how many runs there are, which bounds that.
         accelerate: configuration for `accelerate launch`, which then starts each run's processes.
 
@@ -33,7 +33,7 @@ class TrainingProcesses:
     def __init__(self, at_once: int | None, most: int, accelerate: Path | None = None) -> None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.devices = [] if accelerate else _gpus()
-        self.at_once = max(1, min(at_once or len(self.devices) or cores, most))
+        self.at_once = max(1, min(at_once or (1 if accelerate else len(self.devices) or cores), most))
         self.threads = max(1, cores // self.at_once)
         self.launcher = [sys.executable, "-m"]
         if accelerate is not None:

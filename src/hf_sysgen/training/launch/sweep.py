@@ -194,7 +194,7 @@ def selection_text(runs: Iterable[Run], select: Selection) -> str:
     groups: dict[tuple[Path, str], list[tuple[float, float, list[Run]]]] = {}
     for cell in cells_of(runs):
         values = [_value(run, select) for run in cell]
-        spread = statistics.stdev(values) if len(values) > 1 else math.nan
+        spread = statistics.stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else math.nan
         groups.setdefault((cell[0].path, cell[0].recipe.data.config), []).append(
             (statistics.fmean(values), spread, cell)
         )

@@ -108,13 +108,17 @@ class InContextTask(Task):
         ]
         targets = [self.targets[name][row] for row in rows]
         encoded, references = self.prompts.encode_pairs(texts, targets)
-        pairs = zip(encoded, references, strict=True)
-        self._require_room(model, max((len(prompt) + len(target) for prompt, target in pairs), default=0))
         order = sorted(range(len(rows)), key=lambda index: (len(references[index]), len(encoded[index])))[rank::world]
+        batches = [
+            (some, max(len(references[index]) for index in some))
+            for some in chunks(order, self.recipe.evaluation.batch_size)
+        ]
+        # in a batch, every prompt has room for the longest answer
+        tokens = (max(len(encoded[index]) for index in some) + longest for some, longest in batches)
+        self._require_room(model, max(tokens, default=0))
         records = []
         with evaluating(model):
-            for some in chunks(order, self.recipe.evaluation.batch_size):
-                longest = max(len(references[index]) for index in some)
+            for some, longest in batches:
                 answers = self._answers(model, [encoded[index] for index in some], longest)
                 for index, answer in zip(some, answers, strict=True):
                     row, words = int(rows[index]), targets[index].split()
