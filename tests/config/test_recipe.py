@@ -195,6 +195,9 @@ def test_modes_of_other_compilers_are_not_known():
         ({"training__bf16": "auto", "training__fp16": True}, "training.fp16"),
         ({"training__optim": "sgd", "training__adam_beta1": 0.8}, "training.adam_beta1"),
         ({"model__type": "sysgen_transformer", "model__embedding_scaling": "pad"}, "model.embedding_scaling"),
+        ({"model__type": "torch_transformer"}, "model.mask_memory"),
+        ({"model__type": "role_filler_transformer", "data__config": "simple", "model__role_loss": False,
+          "training__label_smoothing_factor": 0.1}, "training.label_smoothing_factor"),
         ({"model": 3}, "model"),
         ({"batches": [8]}, "batches"),
     ],
@@ -343,7 +346,10 @@ def test_files_that_cannot_be_read_and_overrides_that_are_none(tmp_path):
     assert caught.value.key == "training.max_stepz"
 
 
-@pytest.mark.parametrize("value", ["1e3", "12", "1.5e-7", "2020-01-01", "null", "a b", "a: b", True, None, 3, 0.5, [1]])
+@pytest.mark.parametrize("value", [
+    "1e3", "12", "1.5e-7", "2020-01-01", "null", "a b", "a: b", "[INST] {input} [/INST]", "{input} ->", "@x",
+    True, None, 3, 0.5, [1],
+])  # fmt: skip
 def test_values_are_written_as_they_are_read(value, tmp_path):
     assert parse_overrides([write_override("data.config", value)])["data.config"] == value
     if isinstance(value, str):
@@ -416,6 +422,11 @@ def test_an_override_that_makes_another_cell(tmp_path):
         recipe = load_recipe(path, overrides)
         assert (recipe.name, recipe.overrides) == (named, {"model.dropout": 0.5, "training.max_steps": 7})
     assert recipe.run_dir == Path("runs") / named / "seed0"
+    # a section that is switched off
+    stopped = write_recipe(tmp_path, "stopped", eval_steps=3, early_stopping={"metric": "loss"}, paper_test=0.5)
+    assert load_recipe(stopped, ["evaluation.early_stopping.metric=loss"]).paper.test == 0.5
+    recipe = load_recipe(stopped, ["evaluation.early_stopping=null"])
+    assert (recipe.name, recipe.paper.test) == ("stopped,evaluation.early_stopping=None", None)
     roles = {**tiny_sections(model="role_filler_transformer", config="addprim_jump")}
     role_path = write(tmp_path, yaml.safe_dump(roles))
     for letter in "ab":

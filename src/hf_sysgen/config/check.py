@@ -89,9 +89,10 @@ def _check_data(recipe: Recipe, config_class: Any, task: str) -> None:
             "data.source_start",
         )
     reads_roles = "role_map" in names_of(config_class)
-    if reads_roles and recipe.training.label_smoothing_factor and model.fields.get("role_loss", True):
+    if reads_roles and recipe.training.label_smoothing_factor:
         raise RecipeError(
-            "training.label_smoothing_factor does not go with the loss of roles; use 0 or model.role_loss=false",
+            f"training.label_smoothing_factor does not go with model.type={model.type}, whose loss has rows for roles "
+            "too; use 0",
             "training.label_smoothing_factor",
         )
     if data.role_scheme is not None:
@@ -106,6 +107,11 @@ def _check_data(recipe: Recipe, config_class: Any, task: str) -> None:
                 "data.tokenization=words",
                 "data.role_scheme",
             )
+    if "mask_memory" in names_of(config_class) and not model.fields.get("mask_memory", config_class.mask_memory):
+        raise RecipeError(
+            "model.mask_memory=false: predictions would depend on the padding of a batch; set it to true",
+            "model.mask_memory",
+        )
     if model.pretrained is not None:
         _check_pretrained(recipe, task)
     if model.revision is not None and model.pretrained is None:

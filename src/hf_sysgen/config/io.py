@@ -82,7 +82,10 @@ def _as_cell(recipe: Recipe, original: Recipe | None, overrides: Mapping[str, An
 
     ours, theirs = flat_with_defaults(recipe), flat_with_defaults(original) if original is not None else {}
     given = flatten(nest(overrides))
-    another = {key: ours.get(key) for key in given if effect_of(key) == "result" and ours.get(key) != theirs.get(key)}
+    differing = [key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key)]
+    # a section that is switched off has no fields of its own any more
+    changed = [key for key in given if any(one == key or one.startswith(f"{key}.") for one in differing)]
+    another = {key: ours.get(key) for key in changed if effect_of(key) == "result"}
     if not another:
         return recipe
     sections = recipe.to_dict()
@@ -300,8 +303,11 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
 
 def write_override(key: str, value: Any) -> str:
     """The `key=value` that `parse_overrides` reads as this key and value."""
-    if isinstance(value, str) and parse_overrides([f"x={value}"])["x"] == value:
-        return f"{key}={value}"
+    if isinstance(value, str):
+        # a text that is no YAML, or another value, needs quotes
+        with contextlib.suppress(RecipeError):
+            if parse_overrides([f"x={value}"])["x"] == value:
+                return f"{key}={value}"
     return f"{key}={json.dumps(value)}"
 
 

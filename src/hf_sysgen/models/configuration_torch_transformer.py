@@ -15,7 +15,8 @@ class TorchTransformerConfig(EncoderDecoderConfig):
 
     Args:
         mask_memory: padding of the source is hidden from cross-attention. The authors do not hide it (tf.py:170-171),
-            so that a result depends on how far a source is padded: theirs always to the longest of the data.
+            so that a result depends on how far a source is padded: theirs always to the longest of the data. Batches of
+            recipes are padded less, so recipes need `True`.
     """
 
     model_type = "torch_transformer"

@@ -63,7 +63,10 @@ class GraphPipeline(SysgenPipeline):
 
 
 class DependencyPipeline(GraphPipeline):
-    """The best head and label of each word after the root; the result need not be a tree."""
+    """
+    The head and label with the highest logit for each word after the root; the result need not be a tree. Evaluation
+    takes the best tree by log-odds, so single heads may differ from those that a card's scores are of.
+    """
 
     def postprocess(self, model_outputs: dict[str, Any]) -> list[dict[str, Any]]:
         # label 0 is "no arc"
