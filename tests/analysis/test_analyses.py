@@ -284,6 +284,11 @@ def test_table_9():
     assert row.ratio == pytest.approx(0.15 / 0.4)
     with pytest.raises(UserError, match="two batch sizes"):
         devil.batch_table(runs[:2])
+    # a longer run is compared with none of these, one in another precision with all
+    longer = made("longer", 0, {"size": 8192, "training.max_steps": 123_456}, {"test": 1.0})
+    again = made("batch 4096", 2, {"size": 4096, "training.bf16": True}, {"test": 0.7})
+    ((_, rows),) = devil.batch_table([*runs, longer, again])
+    assert rows["sysgen_transformer"].big == pytest.approx((4096, 0.5, 0.2))
 
 
 def test_accuracies_by_relations_are_over_seeds():

@@ -172,6 +172,18 @@ def test_seeds_that_did_not_learn_are_named(runs: dict[str, Path]) -> None:
     assert "did not learn" not in model_card([tuned], tuned, 'checkpoint = "x"')
 
 
+def test_a_score_that_a_seed_lacks(runs: dict[str, Path]) -> None:
+    """Every other one stays in the column of its seed."""
+    record = read_record(runs["relations"] / "results.json")
+    made = []
+    for seed, accuracy in ((1, 0.5), (2, None), (3, 0.25)):
+        split = record.splits["test"].model_copy(update={"accuracy": accuracy})
+        made.append(record.model_copy(update={"seed": seed, "splits": {"test": split}}))
+    card = model_card(made, made[0], 'checkpoint = "x"')
+    (row,) = (line for line in card.splitlines() if line.startswith("| test: exact match |"))
+    assert [cell.strip() for cell in row.split("|")][3:7] == ["0.5000", "-", "0.2500", "0.3750 ± 0.1768"]
+
+
 def test_what_verdicts_mean() -> None:
     """Of those that the card has, and of no other; a commit that a run went on from is named once."""
     record = read_record(zoo_folder("scan_length26_quick_universal") / "results.json")

@@ -719,6 +719,14 @@ def test_command_prints_a_table(tmp_path):
     assert sum(line.endswith("not measured") for line in done.stdout.splitlines()) == 38
 
 
+def test_a_file_of_one_table_has_the_runs_of_that_table(tmp_path):
+    kept(tmp_path, [*(made("cogs_transformer", seed, 0.8) for seed in range(3)), made("scan_jump_conv", 0, 0.5)])
+    for ending in ("md", "txt", "html"):
+        done = command("csordas2021-table3", "--runs", str(tmp_path), "--output", str(tmp_path / f"x.{ending}"))
+        assert "3 runs" in done.stdout
+        assert "scan_jump_conv" not in (tmp_path / f"x.{ending}").read_text()
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [

@@ -59,7 +59,8 @@ class Preferences:
         kind: e.g. "encoder".
         distances: position of the key minus that of the query, R of them.
         layers: for each distinct layer (H, R), the softmax of the biases over all distances. For a decoder, `distances`
-            have no masked positions, so its rows sum to less than 1.
+            have no masked positions, so its rows sum to less than 1; to 1 where distances share biases in buckets, as
+            those have none for masked positions.
         capped: whether the first and the last distance stand for all farther ones too.
     """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -12,9 +12,6 @@ from matplotlib.patches import FancyArrowPatch
 from hf_sysgen.analysis.attention import Maps, Preferences
 from hf_sysgen.analysis.plotting import GREY, ORANGE, SCALE
 from hf_sysgen.analysis.stories import Story
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # inches
 CELL, PANEL, LETTER = 0.15, 1.1, 0.075

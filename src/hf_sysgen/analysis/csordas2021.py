@@ -319,11 +319,12 @@ def accuracies(records: Sequence[Record], split: str) -> list[float]:
 def iid_table(records: Sequence[Record]) -> list[tuple[str, dict[str, tuple[float, float, float]]]]:
     """
     Table 8: for each benchmark with a split drawn like train (see `IID`), model -> mean and standard deviation of its
-    accuracy there, and the mean on the generalization split. Of a model's cells, which differ in embedding scaling, the
-    one that is best on the generalization split is taken (plot_big_result_table_iid.py:57-60).
+    accuracy there, and the mean on the generalization split. Runs of a cell count in any precision. Of a model's
+    cells, e.g. of several embedding scalings, the one that is best on the generalization split is taken
+    (plot_big_result_table_iid.py:57-60).
     """
     rows: dict[str, dict[str, tuple[float, float, float]]] = {}
-    for runs in by_cell(one for one in records if {_iid(one), "test"} <= set(one.splits)):
+    for runs in by_cell((one for one in records if {_iid(one), "test"} <= set(one.splits)), PRECISION):
         row = rows.setdefault(benchmark_of(runs[0]), {})
         iid, general = accuracies(runs, _iid(runs[0])), statistics.fmean(accuracies(runs, "test"))
         model = runs[0].recipe.model.type
@@ -355,27 +356,29 @@ class BatchRow:
 def batch_table(records: Sequence[Record]) -> list[tuple[str, dict[str, BatchRow]]]:
     """
     Table 9: for each benchmark, model -> the final accuracy (plot_small_batch.py:25-32) with its largest and its
-    smallest batch; of cells with the same batch, the better one.
+    smallest batch; of cells with the same batch, the better one. Runs of a cell count in any precision. Only runs with
+    the same number of updates are compared: a benchmark has an entry for each number.
 
     Raises:
-        UserError: no model was trained with two batch sizes.
+        UserError: no model was trained with two batch sizes for equally many updates.
     """
-    found: dict[str, dict[str, dict[int, tuple[int, float, float]]]] = {}
-    for runs in by_cell(records):
+    found: dict[tuple[str, int], dict[str, dict[int, tuple[int, float, float]]]] = {}
+    for runs in by_cell(records, PRECISION):
         recipe, values = runs[0].recipe, accuracies(runs, "test")
         if recipe.batches.sampling == "max_tokens":
             continue
         size = recipe.batches.size
         row = (size, statistics.fmean(values), spread(values))
-        sizes = found.setdefault(benchmark_of(runs[0]), {}).setdefault(recipe.model.type, {})
+        models = found.setdefault((benchmark_of(runs[0]), recipe.training.max_steps), {})
+        sizes = models.setdefault(recipe.model.type, {})
         sizes[size] = max(row, sizes.get(size, row), key=lambda one: one[1])
     table = []
-    for benchmark, models in found.items():
+    for (benchmark, _), models in found.items():
         rows = {
             model: BatchRow(sizes[max(sizes)], sizes[min(sizes)]) for model, sizes in models.items() if len(sizes) > 1
         }
         if rows:
             table.append((benchmark, rows))
     if not table:
-        raise UserError("no model has runs with two batch sizes")
+        raise UserError("no model has runs with two batch sizes and the same training.max_steps")
     return table

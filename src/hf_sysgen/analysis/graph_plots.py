@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -11,9 +11,6 @@ from matplotlib.lines import Line2D
 from hf_sysgen.analysis.attention_plots import arrow, circle
 from hf_sysgen.analysis.graphs import QueryGraph, WordGraph
 from hf_sysgen.analysis.plotting import BLUE, GREY, ORANGE
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LETTER = 0.105
 

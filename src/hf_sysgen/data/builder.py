@@ -36,7 +36,7 @@ class Check(NamedTuple):
     Attributes:
         fact: what must hold, as a sentence.
         holds: whether it does.
-        found: what was found instead, "" where it holds.
+        found: what was found; shown only where it does not hold.
     """
 
     fact: str

@@ -259,10 +259,12 @@ def _scores(records: Sequence[Record], benchmark: BenchmarkInfo, with_paper: boo
     has_paper = any(number is not None for number in printed.values())
     for split, found in records[0].splits.items():
         for key in _scores_of(found):
-            values = [value for one in records if (value := one.splits[split].metrics.get(key)) is not None]
-            row = [f"{split}: {_called(key, benchmark)}", f"{found.examples:,}", *(f"{value:.4f}" for value in values)]
+            by_seed = [one.splits[split].metrics.get(key) for one in records]
+            row = [f"{split}: {_called(key, benchmark)}", f"{found.examples:,}"]
+            row += ["-" if value is None else f"{value:.4f}" for value in by_seed]
             if len(records) > 1:
-                row.append(_spread(values))
+                values = [value for value in by_seed if value is not None]
+                row.append(_spread(values) if len(values) > 1 else "-")
             if has_paper:
                 paper = printed.get(split) if key == about.metric else None
                 row.append("-" if paper is None else f"{paper:.2f}")

@@ -205,6 +205,8 @@ def _checkpoints(run: Path, earlier: bool) -> Iterator[Checkpoint]:
         # a run resumes from `checkpoint-N`, and its recipe keeps `step-N`
         names = (re.fullmatch(r"(?:checkpoint|step)-(\d+)", path.name) for path in sorted(run.iterdir()))
         folders = {int(found[1]): run / found[0] for found in names if found}
+        # of adapters, `checkpoint-N` has no whole model
+        folders = {step: folder for step, folder in folders.items() if (folder / "config.json").exists()}
         for step in sorted(folders):
             if step < record.steps:
                 yield Checkpoint(folders[step], last, record, step)

@@ -83,7 +83,6 @@ class Repository:
         self.kind: Literal["model", "dataset"] = kind
         self.private, self.collection, self.folder = private, collection, folder
         self.dry_run = dry_run or folder is not None
-        self.folder = folder
         self.tags: dict[str, str] = {}
         if folder is not None:
             new_folder(folder, [CARD])

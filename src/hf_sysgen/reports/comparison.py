@@ -46,8 +46,8 @@ RULE = {
 INTERVAL = (
     "The interval is the 95 % confidence interval of our mean minus the paper's, by Welch's t, widened by the rounding "
     "of the printed number. If one side is a single run or has no spread, the other side's spread is used. If a "
-    "paper does not state its number of runs, two are assumed, which gives the widest interval. Parameter counts are "
-    "reproduced if they round to the printed ones."
+    "paper does not state its number of runs, two are assumed, which gives the widest interval, and one if it "
+    "prints no spread either. Parameter counts are reproduced if they round to the printed ones."
 )
 
 

@@ -44,12 +44,12 @@ def write_report(name: str, folders: Sequence[Path], output: Path | None) -> str
     reports = compare_with_papers(name, [record for _, record in found.records])
     if output is None:
         return terminal_report(reports, found)
+    if name != "all":
+        used = {id(record) for report in reports for cell in report for one in cell.ours for record in one.records}
+        kept = tuple((path, record) for path, record in found.records if id(record) in used)
+        found = dataclasses.replace(found, records=kept)
     texts = {}
     if output.suffix == ".html":
-        if name != "all":
-            used = {id(record) for report in reports for cell in report for one in cell.ours for record in one.records}
-            kept = tuple((path, record) for path, record in found.records if id(record) in used)
-            found = dataclasses.replace(found, records=kept)
         texts[output] = page(reports, found)
         if name == "all":
             texts[output.with_suffix(".md")] = markdown_report(reports, found)
