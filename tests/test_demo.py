@@ -102,6 +102,12 @@ def test_a_space(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "space").iterdir()) == ["README.md", "app.py", "requirements.txt"]
     compile(code, "app.py", "exec")
     assert repr(DEFAULT) in code
+    assert CliRunner().invoke(app, ["demo", "me/mine", "--space", str(tmp_path / "hub")]).exit_code == 0
+    # of this machine, and one that a clone has
+    for name in (str(tmp_path), "clutrr_edge_234"):
+        refused = CliRunner().invoke(app, ["demo", name, "--space", str(tmp_path / "other")])
+        assert refused.exit_code == 2
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.compat

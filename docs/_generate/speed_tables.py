@@ -106,8 +106,8 @@ def cpu_ways() -> str:
     rows = [(what, *(_ratio(found[way, setup]) for setup in setups)) for way, what in WITHOUT.items()]
     note = (
         f"Time of an update relative to one with all four, on one thread of an {record['device']}, by processor time: "
-        f"medians of {record['rounds']} rounds (least to most); each update is measured in a process of its own. SCAN, "
-        "cutoff 26, relative universal Transformer, four length buckets for batches of 256, two for 64. "
+        f"medians of {record['rounds']} rounds (least to most); each is the median of 12 updates in a process of its "
+        "own. SCAN, cutoff 26, relative universal Transformer, four length buckets for batches of 256, two for 64. "
         "Evaluation of the small relative universal Transformer on the long split takes "
         f"{_ratio(found['reading', 'evaluation'])} times as long with SDPA and MKL throughout."
     )

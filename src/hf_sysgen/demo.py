@@ -16,7 +16,7 @@ from hf_sysgen.files import write_atomic
 from hf_sysgen.results.predictions import Row, read_predictions
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import PREDICTIONS, RESULTS, Record
-from hf_sysgen.zoo import DEFAULT, zoo_folder, zoo_names
+from hf_sysgen.zoo import DEFAULT, ZOO, zoo_folder, zoo_names
 
 if TYPE_CHECKING:
     import gradio
@@ -222,12 +222,13 @@ def _benchmark(checkpoint: str) -> str | None:
     return record.recipe.data.benchmark if record is not None else None
 
 
-def page(checkpoints: Sequence[str]) -> gradio.Blocks:
+def page(checkpoints: Sequence[str], any_checkpoint: bool = True) -> gradio.Blocks:
     """
     The page.
 
     Args:
         checkpoints: names of the zoo and folders, to choose from; the first two are shown first.
+        any_checkpoint: whether who sees the page may name others.
     """
     import gradio
 
@@ -266,7 +267,7 @@ def page(checkpoints: Sequence[str]) -> gradio.Blocks:
         with gradio.Row():
             for side, name in enumerate((names * 2)[:2]):
                 with gradio.Column(min_width=320):
-                    chosen = gradio.Dropdown(names, value=name, label="checkpoint", allow_custom_value=True)
+                    chosen = gradio.Dropdown(names, value=name, label="checkpoint", allow_custom_value=any_checkpoint)
                     written = gradio.Textbox(label="prediction", lines=3, elem_id=f"prediction{side}")
                     layer = gradio.Dropdown([], label="attention", visible=False, elem_id=f"layer{side}")
                     attention = gradio.Plot(show_label=False, elem_id=f"attention{side}")
@@ -307,9 +308,20 @@ Two checkpoints of hf-sysgen side by side. For a wheel that no index has, name i
 
 
 def write_space(folder: Path, checkpoints: Sequence[str]) -> None:
-    """The page as a Space of the hub: `hf upload OWNER/NAME FOLDER --repo-type space`."""
+    """
+    The page as a Space of the hub: `hf upload OWNER/NAME FOLDER --repo-type space`. Its visitors choose among the
+    checkpoints.
+
+    Raises:
+        UserError: a checkpoint is neither in the package nor on the hub.
+    """
+    from hf_sysgen.evaluation.checkpoints import is_hub_id
+
+    for name in checkpoints:
+        if not (ZOO / name / "config.json").exists() and not is_hub_id(name):
+            raise UserError(f"{name}: a Space has no such folder; publish it, and give its owner/name")
     names = ", ".join(map(repr, checkpoints))
     imports = "from hf_sysgen.demo import page, zoo_checkpoints\n\n"
-    app = f"{imports}page([{names}] or zoo_checkpoints()).launch()\n"
+    app = f"{imports}page([{names}] or zoo_checkpoints(), any_checkpoint=False).launch()\n"
     for name, content in (("app.py", app), ("README.md", SPACE_CARD), ("requirements.txt", "hf-sysgen[demo]\n")):
         write_atomic(folder / name, content)

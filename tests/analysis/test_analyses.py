@@ -530,6 +530,18 @@ def test_accuracy_at_equal_loss():
     assert found == [(1, pytest.approx(0.2 + 0.4 * 2 / 3)), (2, 0.4)]
 
 
+def test_a_run_shorter_than_the_patience_is_left_out(tmp_path):
+    curves = {"test_accuracy": every(500, 0.25, 0.5), "validation_loss": every(500, 1.0, 0.5)}
+    longer = {"test_accuracy": every(2000, 0.2, 0.4, 0.6), "validation_loss": every(2000, 1.0, 1.5, 2.0)}
+    runs = keep(tmp_path / "runs", made("short", **curves), made("longer", 1, **longer))
+    done = invoke("early-stopping", runs)
+    assert done.exit_code == 0
+    assert "short" not in done.stdout.partition("left out")[0]
+    # noticed at 6000, the first evaluation 2500 steps after the best one
+    assert "3500" in done.stdout
+    assert invoke("early-stopping", runs, "--as-worded").exit_code == 0
+
+
 def test_ranks_of_singular_values():
     assert effective_rank([2.0, 2.0, 2.0]) == pytest.approx(3)
     assert effective_rank([5.0, 0.0]) == pytest.approx(1)
@@ -563,8 +575,15 @@ def test_ranks_of_a_checkpoint(tmp_path):
     # as a fine-tuned run, whose recipe has no sizes
     (folder, record), *_ = read_runs([keep(tmp_path / "runs", made(splits={"test": 0.5}))])
     model.save_pretrained(folder / "model")
-    rows = analyse.ranks([(folder, record.model_copy(update={"pretrained_fields": sizes}))]).rows
-    assert [row[1:5] for row in rows] == [(2, 4 / 6, name, 4) for name in ("gate", "input", "output")]
+    record = record.model_copy(update={"pretrained_fields": sizes})
+    rows = analyse.ranks([(folder, record)]).rows
+    assert [row[2:6] for row in rows] == [(2, 4 / 6, name, 4) for name in ("gate", "input", "output")]
+    # seeds are averaged, and benchmarks are apart
+    other = record.model_copy(update={"recipe": record.recipe.replace(**{"data.config": "other"})})
+    again = record.model_copy(update={"seed": 1})
+    found = analyse.ranks([(folder, record), (folder, again), (folder, other)]).rows
+    assert [(row[0], row[-1]) for row in found] == [(row[0], 2) for row in rows] + [("cogs other", 1)] * 3
+    assert [row[1:7] for row in found] == [pytest.approx(row[1:7]) for row in rows] * 2
     found = {one.projection: one for one in ranks(tmp_path)}
     assert {name: one.full for name, one in found.items()} == {"gate": 4, "input": 4, "output": 4}
     assert found["gate"].effective == pytest.approx((4 + 2) / 2, abs=1e-3)
@@ -620,7 +639,8 @@ def test_commands_write_table_and_figure(tmp_path):
         "equal-loss",
     )
     for name in names:
-        done = invoke(name, runs, "-o", tmp_path / "out")
+        options = ("--patience", "1000") if name == "early-stopping" else ()
+        done = invoke(name, runs, *options, "-o", tmp_path / "out")
         assert done.exit_code == 0, done.output
         assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         rows = list(csv.reader((tmp_path / "out" / f"{name}.csv").read_text().splitlines()))
@@ -792,7 +812,8 @@ def test_runs_without_what_an_analysis_takes_are_counted(tmp_path):
     stories = {"test": {"accuracy": 0.5, "by_category": {"k=2": [1, 0.5]}}, "validation": 1.0}
     runs = keep(tmp_path / "runs", made(splits=stories, **curves), made("bare", 3, splits={"validation": 0.5}))
     for name, option in (
-        ("early-stopping", ()), ("loss-accuracy", ("--loss-split", "test")), ("double-descent", ()), ("relations", ()),
+        ("early-stopping", ("--patience", "500")), ("loss-accuracy", ("--loss-split", "test")), ("double-descent", ()),
+        ("relations", ()),
     ):  # fmt: skip
         done = invoke(name, runs, *option, "-o", tmp_path / "out")
         assert done.exit_code == 0, done.output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import shutil
 from pathlib import Path
 
 import pytest
@@ -182,6 +183,34 @@ def test_a_score_that_a_seed_lacks(runs: dict[str, Path]) -> None:
     card = model_card(made, made[0], 'checkpoint = "x"')
     (row,) = (line for line in card.splitlines() if line.startswith("| test: exact match |"))
     assert [cell.strip() for cell in row.split("|")][3:7] == ["0.5000", "-", "0.2500", "0.3750 ± 0.1768"]
+
+
+def test_weights_of_others_keep_their_licence(runs: dict[str, Path]) -> None:
+    record = read_record(runs["decoder"] / "results.json")
+    model = record.recipe.model.model_copy(update={"type": "t5", "pretrained": "someone/model", "fields": {}})
+    recipe = record.recipe.model_copy(update={"model": model})
+    tuned = record.model_copy(update={"recipe": recipe})
+    for one, licence in ((record, "apache-2.0"), (tuned, "other")):
+        card = model_card([one], one, 'checkpoint = "x"')
+        assert ModelCard(card).data.license == licence
+        assert ("weights: Apache-2.0" in card) == (licence == "apache-2.0")
+
+
+def test_an_earlier_checkpoint_has_not_the_scores_of_the_last(runs: dict[str, Path]) -> None:
+    record = read_record(runs["relations"] / "results.json").model_copy(update={"best_step": 2})
+    for step, said in ((1, False), (None, True)):
+        limits = model_card([record], record, 'checkpoint = "x"', step=step).partition("## Limits")[2]
+        assert ("These are the weights of step 2" in limits) == said
+        assert ("Accuracy of these weights" in limits) == said
+
+
+@pytest.mark.parametrize("name", ["hf_sysgen_runs", 'a"; print("ran"); x="', "b\\"])
+def test_any_name_of_a_folder(name: str, runs: dict[str, Path], tmp_path: Path) -> None:
+    run = shutil.copytree(runs["relations"], tmp_path / name / "run")
+    (line,) = (line for line in run_card(run).splitlines() if line.startswith("checkpoint = "))
+    (assigned,) = ast.parse(line).body
+    assert ast.literal_eval(assigned.value) == str(run / "model")
+    assert "trust_remote_code=True" in run_card(run)
 
 
 def test_what_verdicts_mean() -> None:

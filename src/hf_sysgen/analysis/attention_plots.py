@@ -34,7 +34,7 @@ def draw_maps(maps: Sequence[Maps], title: str) -> Figure:
                 axes.set_title(f"layer {depth}, head {head}", fontsize=7, pad=2)
                 _label(axes, one.queries if head == 0 else None, one.keys if depth == len(grid) - 1 else None)
         block.colorbar(image, ax=grid, label="weight", fraction=0.02, pad=0.01, aspect=30)
-    figure.suptitle(title, fontsize=10, wrap=True)
+    figure.suptitle(title, fontsize=10, wrap=True, parse_math=False)
     return figure
 
 
@@ -52,7 +52,7 @@ def draw_layer(maps: Maps, layer: int, title: str, columns: int = 2) -> Figure:
         axes.imshow(heads[head].numpy(), vmin=0, vmax=1, cmap=SCALE, aspect="auto")
         axes.set_title(f"head {head}", fontsize=7, pad=2)
         _label(axes, maps.queries if head % columns == 0 else None, maps.keys)
-    figure.suptitle(f"{title}, {maps.kind}, layer {layer}\n{maps.meaning}", fontsize=8, wrap=True)
+    figure.suptitle(f"{title}, {maps.kind}, layer {layer}\n{maps.meaning}", fontsize=8, wrap=True, parse_math=False)
     return figure
 
 
@@ -65,8 +65,10 @@ def _block_size(maps: Maps) -> tuple[list[float], float, float]:
 
 
 def _label(axes: Any, rows: Sequence[str] | None, columns: Sequence[str] | None) -> None:
-    axes.set_xticks(range(len(columns or ())), columns or (), rotation=90, fontsize=6, family="monospace")
-    axes.set_yticks(range(len(rows or ())), rows or (), fontsize=6, family="monospace")
+    # words may have dollar signs
+    style: dict[str, Any] = {"fontsize": 6, "family": "monospace", "parse_math": False}
+    axes.set_xticks(range(len(columns or ())), columns or (), rotation=90, **style)
+    axes.set_yticks(range(len(rows or ())), rows or (), **style)
     axes.tick_params(length=1.5, pad=1)
 
 
@@ -150,7 +152,7 @@ def draw_story(story: Story, layers: Sequence[Any], title: str) -> Figure:
         _draw_nodes(above, story, weights.mean(0), scale)
         image = maps.imshow(weights, aspect="auto", **scale)
         _label(maps, [f"head {head}" for head in range(heads)] if index % columns == 0 else None, story.people)
-    figure.suptitle(title, fontsize=10, wrap=True)
+    figure.suptitle(title, fontsize=10, wrap=True, parse_math=False)
     figure.colorbar(image, ax=grid, label="attention", fraction=0.02, pad=0.01, aspect=40)
     return figure
 

@@ -68,7 +68,12 @@ def early_stopping(runs: Runs, patience: int = 2500, as_worded: bool = False, sp
         patience: steps without a better loss on validation.
         as_worded: as the paper words it, where its code differs.
     """
-    records, notes = _having(runs, lambda one: (curve(one, split, "accuracy"), curve(one, "validation", "loss")))
+
+    def needed(one: Record) -> object:
+        accuracies = curve(one, split, "accuracy")
+        return accuracies, csordas2021.stopping_step(curve(one, "validation", "loss"), patience, as_worded)
+
+    records, notes = _having(runs, needed)
     cells = by_cell(records)
     stoppings = [
         (name, csordas2021.early_stopping(records, patience, as_worded, split))
@@ -431,27 +436,47 @@ def _layers(depth: int) -> str:
 
 
 def ranks(runs: Runs) -> Finding:
-    """Petty et al. 2023, Figures 9 and 10, from the checkpoints of the runs."""
+    """
+    Petty et al. 2023, Figures 9 and 10, from the checkpoints of the runs; of several seeds the mean.
+
+    Raises:
+        UserError: runs of one benchmark, class and depth are of several cells, or see `petty2023.ranks`.
+    """
     folders = {id(record): folder_of(run, "checkpoint") for run, record in runs}
     rows, panels = [], []
-    effective: dict[str, list[Line]] = {}
+    effective: dict[tuple[str, str], list[Line]] = {}
     for name, records in petty2023.classes(_records(runs)).items():
-        curves: dict[str, list[Line]] = {}
-        points: dict[str, list[tuple[float, float]]] = {}
+        # benchmark, projection -> layers -> of each run
+        found: dict[tuple[str, str], dict[int, list[tuple[float, petty2023.Ranks]]]] = {}
+        cells: dict[tuple[str, int], Record] = {}
         for record in records:
+            place = benchmark_of(record), petty2023.size(record, "num_hidden_layers")
+            if cells.setdefault(place, record).cell_key != record.cell_key:
+                raise UserError(
+                    f"{cells[place].title} and {record.title} are not one cell over seeds; give one of them"
+                )
             depth, width, inner = (
                 petty2023.size(record, key) for key in ("num_hidden_layers", "hidden_size", "intermediate_size")
             )
             for one in petty2023.ranks(folders[id(record)]):
-                rows.append((name, depth, width / inner, one.projection, one.full, one.effective))
-                curves.setdefault(one.projection, []).append(Line(_layers(depth), one.cumulative))
-                points.setdefault(one.projection, []).append((depth, one.effective))
-        for projection, lines in curves.items():
-            title = f"{name}, {projection} projections"
+                by_depth = found.setdefault((benchmark_of(record), one.projection), {})
+                by_depth.setdefault(depth, []).append((width / inner, one))
+        for (benchmark, projection), by_depth in found.items():
+            points, lines = [], []
+            for depth, measured in sorted(by_depth.items()):
+                mean = statistics.fmean(one.effective for _, one in measured)
+                rows.append(
+                    (benchmark, name, depth, measured[0][0], projection, measured[0][1].full, mean, len(measured))
+                )
+                points.append((depth, mean))
+                # runs of one depth and class have equally many singular values
+                places = zip(*(one.cumulative for _, one in measured), strict=True)
+                curve_of = [(place[0][0], statistics.fmean(share for _, share in place)) for place in places]
+                lines.append(Line(_layers(depth), curve_of))
+            title = f"{name}, {benchmark}, {projection} projections"
             panels.append(Panel(title, "rank / k", "share of the singular values", lines, ends=(0, 1.02), smooth=True))
-        for projection, values in points.items():
-            effective.setdefault(projection, []).append(Line(name, values))
-    for projection, lines in effective.items():
-        panels.append(Panel(f"{projection} projections", LAYERS, "effective rank", lines))
-    header = ("class", "layers", "d_model / d_ff", "projection", "k", "effective rank")
+            effective.setdefault((benchmark, projection), []).append(Line(name, points))
+    for (benchmark, projection), lines in effective.items():
+        panels.append(Panel(f"{benchmark}, {projection} projections", LAYERS, "effective rank", lines))
+    header = ("benchmark", "class", "layers", "d_model / d_ff", "projection", "k", "effective rank", "runs")
     return Finding("ranks", header, rows, lambda: draw_panels(panels))

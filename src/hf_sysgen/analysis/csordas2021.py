@@ -71,10 +71,15 @@ def stopping_step(losses: Curve, patience: int = PATIENCE, as_worded: bool = Fal
         losses: on the validation split, free-running.
         patience: in steps.
         as_worded: the step of the best loss so far, also if training ends first.
+
+    Raises:
+        UserError: the run is shorter than the patience.
     """
     best_step, ended = best_and_end(losses, patience)
     if as_worded:
         return best_step
+    if losses[-1][0] < patience:
+        raise UserError(f"{losses[-1][0]:,} updates are fewer than the patience of {patience:,}")
     return (losses[-1][0] if ended is None else ended) - patience
 
 

@@ -88,14 +88,16 @@ def export_onnx(checkpoint: str | Path, output: Path) -> str:
         raise UserError(f"{' and '.join(missing)} not installed: pip install 'hf-sysgen[onnx]'")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"{output}: is there and not an empty folder; give another name")
-    model, _ = read_checkpoint(checkpoint)
+    model, tokenizer = read_checkpoint(checkpoint)
     try:
         program, inputs, outputs = onnx_program(model)
     except (ValueError, torch.onnx.OnnxExporterError) as error:
         raise UserError(f"{checkpoint}: cannot be exported: {one_line(error)}") from error
     output.mkdir(parents=True, exist_ok=True)
-    for path in sorted(checkpoint_folder(checkpoint).glob("*.json")):
-        if path.name in ("config.json", "generation_config.json") or path.name.startswith("tokenizer"):
-            shutil.copyfile(path, output / path.name)
+    if tokenizer is not None:
+        tokenizer.save_pretrained(output)
+    for name in ("config.json", "generation_config.json"):
+        if (path := checkpoint_folder(checkpoint) / name).exists():
+            shutil.copyfile(path, output / name)
     program.save(output / GRAPH)
     return f"{output / GRAPH}: {', '.join(inputs)} -> {', '.join(outputs)}"

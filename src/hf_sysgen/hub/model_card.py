@@ -87,9 +87,10 @@ def model_card(
     is_last = step in (None, main.steps)
     # it raises for an unknown model type; what follows expects a known one
     about = _about(main, benchmark, config)
+    is_open = not benchmark.restriction and not _is_of_others(recipe)
     data = ModelCardData(
-        license="other" if benchmark.restriction else "apache-2.0",
-        license_name="see-below" if benchmark.restriction else None,
+        license="apache-2.0" if is_open else "other",
+        license_name=None if is_open else "see-below",
         library_name="transformers",
         pipeline_tag=_pipeline(main, benchmark),
         base_model=_base_model(recipe),
@@ -115,13 +116,13 @@ def model_card(
         cases=list(_cases(records)),
         config=config,
         counts=count_rows(config, {name: split.examples for name, split in main.splits.items()}),
-        limits=list(_limits(records, main, benchmark, config, is_rounded)),
+        limits=list(_limits(records, main, benchmark, config, is_rounded, is_last)),
         runs=_runs(records),
         batch=_batch(recipe),
         versions=", ".join(f"{name} {version}" for name, version in records[0].versions.items()),
         hash=main.recipe_hash,
         recipe=dump_recipe(main.without_local_paths().recipe),
-        licences=_licences(benchmark, config),
+        licences=_licences(recipe, benchmark, config),
         origin=f"as in {paper.authors}, {paper.title}" if paper else "of no paper that this package has",
         homepage=benchmark.homepage,
         citations=citations(main),
@@ -322,7 +323,12 @@ def _by_length(split: SplitMetrics) -> dict[str, CategoryScore]:
 
 
 def _limits(
-    records: Sequence[Record], main: Record, benchmark: BenchmarkInfo, config: ConfigInfo, is_rounded: bool
+    records: Sequence[Record],
+    main: Record,
+    benchmark: BenchmarkInfo,
+    config: ConfigInfo,
+    is_rounded: bool,
+    is_last: bool,
 ) -> Iterator[str]:
     recipe = main.recipe
     if is_rounded:
@@ -337,7 +343,7 @@ def _limits(
         if share < 0.5 and split != "train"
     ]
     if weak:
-        yield f"Accuracy of these weights is below 50 % on: {', '.join(weak)}."
+        yield f"Accuracy of {'these' if is_last else 'the last'} weights is below 50 % on: {', '.join(weak)}."
     if benchmark.task == "language_modeling" and recipe.data.data_dir:
         yield f"It was trained on the text in `{recipe.data.data_dir}`, which may be a small part of the benchmark."
     if len(records) == 1:
@@ -350,7 +356,7 @@ def _limits(
             f"The paper's numbers are for its own budget ({recipe.paper.cell}); this model was trained for "
             f"{main.steps:,} steps of {_batch(recipe)}."
         )
-    if main.best_step is not None:
+    if main.best_step is not None and is_last:
         yield f"These are the weights of step {main.best_step:,}, which scored best on the split `validation`."
     yield from errata_lines(benchmark, [config])
 
@@ -381,8 +387,18 @@ def _short(commit: str | None) -> str:
     return "unknown" if commit is None else commit[:7] + "+" * commit.endswith("+")
 
 
-def _licences(benchmark: BenchmarkInfo, config: ConfigInfo) -> str:
-    lines = ["The code and these weights: Apache-2.0." if not benchmark.restriction else "The code: Apache-2.0."]
+def _is_of_others(recipe: Recipe) -> bool:
+    """Whether the weights were trained from a checkpoint that is no model of this package."""
+    from hf_sysgen.model_types import is_transformers_model
+
+    return recipe.model.pretrained is not None and is_transformers_model(recipe.model.type)
+
+
+def _licences(recipe: Recipe, benchmark: BenchmarkInfo, config: ConfigInfo) -> str:
+    if _is_of_others(recipe):
+        lines = [f"The weights: see the licence of `{recipe.model.pretrained}`, from which they were trained."]
+    else:
+        lines = ["The code and these weights: Apache-2.0." if not benchmark.restriction else "The code: Apache-2.0."]
     lines.append(f"The data it was trained on, `{benchmark.name}` `{config.name}`: {config.licence}.")
     if benchmark.restriction:
         lines.append(f"**{benchmark.restriction}** Whether this also binds weights trained on the data is not settled.")

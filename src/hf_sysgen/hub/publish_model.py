@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import shutil
 import tempfile
@@ -66,10 +67,10 @@ def publish_model(
 ) -> list[Published]:
     """Push the checkpoints of a run, or of a cell's runs over seeds, to a model repository of the hub.
 
-    Each is a commit with the tag `seed<seed>-step<step>`; the last one, which `main` shows, is that of the lowest seed.
-    It has weights, config, code that loads them without this package, tokenizer, record, card and citation. The
-    repository is made if it does not exist; one that exists must be empty or hold checkpoints of the same cell. Repeat
-    the call to continue an interrupted upload: files that the hub has are not sent again.
+    Each is a commit with the tag `seed<seed>-step<step>`; the last one, which `main` shows, is that of the lowest seed
+    of this call. It has weights, config, code that loads them without this package, tokenizer, record, card and
+    citation. The repository is made if it does not exist; one that exists must be empty or hold checkpoints of the same
+    cell. Repeat the call to continue an interrupted upload: files that the hub has are not sent again.
 
     Args:
         run: a run's folder, a folder with runs `seed*`, or the name of a model of the zoo.
@@ -95,12 +96,15 @@ def publish_model(
     found = [one for path in reversed(runs) for one in _checkpoints(path, checkpoints)]
     repository = Repository(repo_id, "model", cell_tag(records[0]), private, collection, dry_run, folder, api)
     names = {one.tag: _what(one) for one in reversed(found)}
+    uploaded = [tag for tag in sorted(repository.tags) if re.fullmatch(r"seed\d+-step\d+", tag)]
+    listed = names | {tag: "uploaded earlier" for tag in uploaded if tag not in names}
     done = []
     for one in found:
         with tempfile.TemporaryDirectory(prefix="hf-sysgen-publish-") as text, space_for("the checkpoint", text):
             staged = Path(text)
             _write_files(one, staged, dataset)
-            card = model_card(records, one.record, f'checkpoint = "{repo_id}"', names, one.step, dataset)
+            rounded = _is_float16(one.folder / "model.safetensors")
+            card = model_card(records, one.record, _named(repo_id), listed, one.step, dataset, rounded)
             (staged / CARD).write_text(card, encoding="utf-8")
             is_main = one is found[-1]
             its_tags = [one.tag, *(tags if is_main else [])]
@@ -123,15 +127,19 @@ def run_card(run: str | Path) -> str:
         others = (read_record(path) for path in file.parent.glob("*-seed*.json") if path != file)
         same = (one for one in others if one.cell_key == record.cell_key)
         folder = _checkpoint(record, Path("runs") / file_name(record.name) / f"seed{record.seed}")
-        return model_card(one_cell([record, *same], file.parent), record, f'checkpoint = "{folder}"')
+        return model_card(one_cell([record, *same], file.parent), record, _named(folder))
     runs = find_runs(run)
     record = read_record(runs[0] / RESULTS)
     if str(run) in zoo_names():
         imports = "import hf_sysgen.models  # registers its models\nfrom hf_sysgen.zoo import zoo_folder"
         load = f'{imports}\n\ncheckpoint = zoo_folder("{run}")'
         return model_card(sibling_records(runs), record, load, is_rounded=_is_float16(runs[0] / "model.safetensors"))
-    load = f'checkpoint = "{_checkpoint(record, runs[0])}"'
-    return model_card(sibling_records(runs), record, load)
+    return model_card(sibling_records(runs), record, _named(_checkpoint(record, runs[0])))
+
+
+def _named(checkpoint: str) -> str:
+    """A line of Python; folders may have quotes in their names."""
+    return f"checkpoint = {json.dumps(checkpoint, ensure_ascii=False)}"
 
 
 def _is_float16(weights: Path) -> bool:

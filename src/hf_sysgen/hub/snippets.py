@@ -109,7 +109,7 @@ def snippet(record: Record, benchmark: BenchmarkInfo, load: str) -> str:
     other = is_transformers_model(record.recipe.model.type)
     is_graph = use == "relation_classification"
     # the models of this package need no code of the checkpoint's
-    trust = "" if "hf_sysgen" in load or other else ", trust_remote_code=True"
+    trust = "" if "import hf_sysgen" in load or other else ", trust_remote_code=True"
     lines = [
         "import torch\n" * is_graph + f"from transformers import {auto_class}{', AutoTokenizer' * (not is_graph)}",
         f"{load}\nmodel = {auto_class}.from_pretrained(checkpoint{trust}).eval()",

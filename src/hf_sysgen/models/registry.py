@@ -1,4 +1,4 @@
-"""`@register` above a model class makes it known to transformers' Auto classes. There is no other list of models."""
+"""`@register` above a model class makes it known to transformers' Auto classes, once its module is imported."""
 
 from typing import Any, TypeVar
 
