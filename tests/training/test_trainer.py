@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import re
+import shutil
 from types import SimpleNamespace
 
 import kills
@@ -449,6 +450,31 @@ def test_the_best_step_may_be_a_kept_one(tmp_path, few_examples, monkeypatch):
     record = run_recipe(tiny_recipe(tmp_path, early_stopping={"metric": "loss"}, kept_steps=[2]))
     assert record.best_step == 2
     assert weights(tmp_path / "run" / "model") == weights(tmp_path / "run" / "step-2")
+
+
+def test_a_damaged_best_checkpoint_may_be_removed(tmp_path, few_examples, monkeypatch):
+    """The run resumes from the one before it, which needs the one that was the best then."""
+    recipe = tiny_recipe(tmp_path, early_stopping={"metric": "loss"}, max_steps=9)
+    evaluations(monkeypatch, [2.0, 3.0, 1.0], "loss")
+    with monkeypatch.context() as patch:
+        patch.setattr(hf_sysgen.training.run, "write_predictions", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run_recipe(recipe)
+    shutil.rmtree(tmp_path / "run" / "checkpoint-9")
+    evaluations(monkeypatch, [1.0], "loss")
+    assert run_recipe(recipe).best_step == 9
+
+
+def test_one_process_takes_one_gpu(tmp_path, monkeypatch):
+    """Else the Trainer spreads batches over all, and losses that are means of the whole batch are added up."""
+
+    def two(arguments):
+        arguments._n_gpu = 2
+        return torch.device("cpu")
+
+    monkeypatch.setattr(Seq2SeqTrainingArguments, "_setup_devices", property(two))
+    arguments = training_arguments(tiny_recipe(tmp_path))
+    assert arguments._n_gpu == 1
 
 
 def test_a_run_that_was_moved_keeps_its_best_weights(tmp_path, few_examples, monkeypatch):

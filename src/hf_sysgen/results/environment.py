@@ -39,11 +39,12 @@ class RunStart(_Typed):
 _STARTS = TypeAdapter(list[RunStart])
 
 
-def environment() -> Environment:
-    """The machine of this process."""
+def environment(device_type: str | None = None) -> Environment:
+    """The machine of this process; `device_type` is what it computes on, by default a GPU if there is one."""
     import torch
 
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else cpu_name()
+    on_gpu = torch.cuda.is_available() if device_type is None else device_type == "cuda"
+    device = torch.cuda.get_device_name() if on_gpu else cpu_name()
     return Environment(device=device, num_threads=torch.get_num_threads())
 
 

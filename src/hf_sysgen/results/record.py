@@ -89,7 +89,7 @@ class LogEntry(_Typed):
 
     step: int
     loss: Number = None
-    """Of training, mean since the last entry."""
+    """Of training, mean since the last entry, or since the run resumed."""
     grad_norm: Number = None
     learning_rate: Number = None
     evaluations: dict[str, dict[str, Number]] = {}

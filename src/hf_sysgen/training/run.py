@@ -326,7 +326,7 @@ def _train_and_judge(
         # they are read now, because the checkout and the pretrained checkpoint may change during training
         starts = starts_of(recipe.run_dir, start_after(step_of(checkpoint) if checkpoint else 0))
         pretrained = broadcast_object_list([_pretrained(recipe) if trainer.args.process_index == 0 else None])[0]
-        machine = environment()
+        machine = environment(trainer.args.device.type)
         if trainer.args.should_save:
             write_atomic(recipe.run_dir / RECIPE_COPY, dump_recipe(recipe))
             write_starts(recipe.run_dir, starts)

@@ -359,6 +359,8 @@ def training_arguments(recipe: Recipe) -> Seq2SeqTrainingArguments:
             "save_steps": training.eval_steps,
         }
     arguments = Seq2SeqTrainingArguments(**{**given, **owned})
+    # one process takes one GPU: the Trainer would spread its batches over all, and add up gradients that are means
+    arguments._n_gpu = min(arguments.n_gpu, 1)
     if isinstance(recipe.batches, MaxTokens):
         # the number of processes is known only now
         arguments.gradient_accumulation_steps = parts_of_max_tokens(recipe.batches.per_update, arguments.world_size)
@@ -416,11 +418,17 @@ def point_to_best(checkpoint: Path, state: TrainerState) -> None:
 
 
 def remove_old_checkpoints(run_dir: Path, best_step: int | None) -> None:
-    """Keep the newest and the best checkpoint of a run; if these are the same, the newest two."""
+    """
+    Keep the newest and the best checkpoint of a run. If these are the same, keep the one before, too, and the one that
+    was the best then: a run resumes from there if the newest is damaged.
+    """
     *older, _ = [folder for folder in checkpoints_of(run_dir) if is_complete(folder)]
-    best = [folder for folder in older if step_of(folder) == best_step]
+    kept = {best_step}
+    if older and best_step not in map(step_of, older):
+        state = TrainerState.load_from_json(str(older[-1] / TRAINER_STATE_NAME))
+        kept = {step_of(older[-1]), state.best_global_step}
     for folder in older:
-        if folder not in (best or older[-1:]):
+        if step_of(folder) not in kept:
             # the marker goes first, so that a half-removed folder is not taken for a checkpoint
             (folder / COMPLETE).unlink(missing_ok=True)
             shutil.rmtree(folder, ignore_errors=True)

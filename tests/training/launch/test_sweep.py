@@ -557,6 +557,7 @@ def test_processes_at_once(monkeypatch):
     assert TrainingProcesses(8, 5).at_once == 5
     launched = TrainingProcesses(None, 9, accelerate=Path("a.yaml"))
     assert launched.at_once == 1
+    assert launched.threads is None
     assert launched.command(Path("r.yaml"), ["seed=1"])[2:] == [
         "accelerate.commands.launch", "--config_file", "a.yaml", "-m", "hf_sysgen.train", "r.yaml", "seed=1",
     ]  # fmt: skip

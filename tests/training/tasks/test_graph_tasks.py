@@ -204,6 +204,24 @@ def test_keys_that_are_about_texts(key, tmp_path, few_examples):
         run_recipe(tiny(tmp_path, KEYS["clutrr"], **key))
 
 
+def test_random_nodes_are_the_same_in_each_evaluation(tmp_path, few_examples):
+    """And training goes on as without one."""
+    weights = []
+    for steps in (1, None):
+        (tmp_path / str(steps)).mkdir()
+        recipe = tiny(tmp_path / str(steps), {**KEYS["rrat"], "node_init": "uniform"}, eval_steps=steps, max_steps=3)
+        run_recipe(recipe)
+        model = AutoModelForSequenceClassification.from_pretrained(recipe.run_dir / "model")
+        weights.append({name: weight.tolist() for name, weight in model.state_dict().items()})
+    assert weights[0] == weights[1]
+    task = prepare_task(recipe)
+    scores = [
+        [row.loss for row in task.evaluate(model, "test", np.arange(len(task.splits["test"])), True, 0, 1)]
+        for _ in range(2)
+    ]
+    assert scores[0] == scores[1]
+
+
 def test_a_model_without_the_head(tmp_path, few_examples):
     with pytest.raises(
         RecipeError,

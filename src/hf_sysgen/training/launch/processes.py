@@ -34,7 +34,8 @@ class TrainingProcesses:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.devices = [] if accelerate else _gpus()
         self.at_once = max(1, min(at_once or (1 if accelerate else len(self.devices) or cores), most))
-        self.threads = max(1, cores // self.at_once)
+        # accelerate decides for its own processes
+        self.threads = None if accelerate else max(1, cores // self.at_once)
         self.launcher = [sys.executable, "-m"]
         if accelerate is not None:
             self.launcher += ["accelerate.commands.launch", "--config_file", str(accelerate), "-m"]
@@ -90,7 +91,7 @@ class TrainingProcesses:
             its exit status; nonzero where it was stopped.
         """
         # a user's own number of threads wins; more threads than free cores make a run many times slower
-        environment = {"OMP_NUM_THREADS": str(self.threads)} | os.environ
+        environment = ({} if self.threads is None else {"OMP_NUM_THREADS": str(self.threads)}) | os.environ
         if len(self.devices) > 1:
             environment["CUDA_VISIBLE_DEVICES"] = self.devices[slot % len(self.devices)]
         with self._lock:

@@ -71,7 +71,10 @@ class GraphTask(Task):
     def evaluate(self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int) -> list[Row]:
         split, size = self.splits[name], self.recipe.evaluation.batch_size
         records: list[Row] = []
-        with evaluating(model):
+        gpus = [model.device] if model.device.type == "cuda" else []
+        # node states may be random: the same in each evaluation, and training goes on as without one
+        with evaluating(model), torch.random.fork_rng(gpus):
+            torch.manual_seed(self.recipe.seed)
             for batch_rows in share_by_length(split, rows, size, rank, world):
                 batch = {key: tensor.to(model.device) for key, tensor in split[batch_rows].items()}
                 labels = batch.pop("labels")
