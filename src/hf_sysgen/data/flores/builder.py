@@ -60,7 +60,8 @@ class Flores(BenchmarkBuilder):
         )
 
     def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
-        files = self.locate_sources()
+        # a copy: they are kept for the next split
+        files = dict(self.locate_sources())
         archive = files.pop("archive")
         train = [datasets.SplitGenerator(name="train", gen_kwargs={"archive": archive, "part": "", "files": files})]
         return train * bool(files) + [

@@ -11,8 +11,6 @@ from decimal import Decimal
 from itertools import zip_longest
 
 DIFFICULTIES = ("train-easy", "train-medium", "train-hard")
-# questions in each file of the published archive
-PER_DIFFICULTY, PER_TEST = 666_666, 10_000
 # maximum of questions of one difficulty held out for validation
 HELD_OUT = 10_000
 
