@@ -12,9 +12,14 @@ import pytest
 for _variable in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_SYSGEN_EXTENSIONS"):
     os.environ.pop(_variable, None)
 
+import hypothesis  # noqa: E402
 import torch  # noqa: E402
 from disk import flush_nothing  # noqa: E402
 from upstream_files import FOLDERS, WHOLE, Files  # noqa: E402
+
+# a busy machine is no failure
+hypothesis.settings.register_profile("hf_sysgen", deadline=None)
+hypothesis.settings.load_profile("hf_sysgen")
 
 
 def pytest_collection_finish() -> None:

@@ -12,7 +12,7 @@ import torch
 
 from hf_sysgen.cpu import fast_products
 
-pytestmark = pytest.mark.skipif(torch.accelerator.is_available(), reason="a GPU keeps its products")
+on_cpu = pytest.mark.skipif(torch.accelerator.is_available(), reason="a GPU keeps its products")
 
 
 @pytest.fixture(autouse=True)
@@ -24,6 +24,7 @@ def precision() -> Iterator[None]:
 
 
 # of each product: odd primes, one column, a model's sizes
+@on_cpu
 @pytest.mark.parametrize(("rows", "inner", "columns"), [(7, 5, 3), (101, 127, 1), (257, 128, 384)])
 def test_products_keep_float32(rows: int, inner: int, columns: int) -> None:
     draw = torch.Generator().manual_seed(0)
@@ -39,6 +40,7 @@ def test_products_keep_float32(rows: int, inner: int, columns: int) -> None:
                 assert (ours - theirs).norm().item() < 1e-6 * theirs.norm().item()
 
 
+@on_cpu
 def test_the_setting_ends_with_the_block() -> None:
     with pytest.raises(ZeroDivisionError), fast_products():
         _ = 1 // 0
@@ -48,6 +50,7 @@ def test_the_setting_ends_with_the_block() -> None:
     assert torch.get_float32_matmul_precision() == "highest"
 
 
+@on_cpu
 def test_a_chosen_precision_stays() -> None:
     torch.set_float32_matmul_precision("high")
     with fast_products():
@@ -56,6 +59,7 @@ def test_a_chosen_precision_stays() -> None:
 
 
 @pytest.mark.skipif(not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="older PyTorch has no newer name")
+@on_cpu
 def test_a_precision_chosen_by_the_newer_name_stays() -> None:
     before = torch.backends.cuda.matmul.fp32_precision
     torch.backends.cuda.matmul.fp32_precision = "tf32"
@@ -69,6 +73,7 @@ def test_a_precision_chosen_by_the_newer_name_stays() -> None:
         torch.backends.cuda.matmul.fp32_precision = before
 
 
+@on_cpu
 def test_a_processor_that_rounds_to_bfloat16_keeps_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
     product = torch.Tensor.__matmul__
     monkeypatch.setattr(

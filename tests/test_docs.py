@@ -20,12 +20,13 @@ from documents import DOCUMENTS, ROOT, blocks, commands, lines_of, written
 from elsewhere import run_elsewhere
 from made_records import made_record, shipped
 from PIL import Image
-from tiny_runs import command, environment, forked, free_port, train_process
+from tiny_runs import command, environment, forked, train_process
 from typer.testing import CliRunner
 
 from hf_sysgen.cli.main import app
 from hf_sysgen.config.fields import FIELDS, SECTIONS
 from hf_sysgen.config.io import read_recipe
+from hf_sysgen.config.sweep import load_sweep
 from hf_sysgen.data import benchmark_info, list_benchmarks, load_benchmark
 from hf_sysgen.extensions import EXTENSIONS_VARIABLE, own_benchmarks
 from hf_sysgen.models import CONFIGS
@@ -171,6 +172,20 @@ def test_commands_are_understood(document):
         for word in words:
             if word.startswith("recipes/"):
                 assert (ROOT / word).is_file(), words
+
+
+def test_the_main_job_is_understood():
+    """The commands under `run` in the Makefile; the checkpoint that the second reads is one that the first makes."""
+    text = (ROOT / "Makefile").read_text()
+    (job,) = re.findall(r"^run:[^\n]*\n((?:\t.*\n)+)", text, flags=re.M)
+    group = typer.main.get_command(app)
+    sweep, predict = (shlex.split(line)[1:] for line in job.replace("\\\n", " ").splitlines())
+    for words in (sweep, predict):
+        group.commands[words[0]].make_context(words[0], words[1:])
+    runs = load_sweep(ROOT / sweep[1], []).runs
+    assert predict[predict.index("-c") + 1] in {str(run.recipe.run_dir) for run in runs}
+    assert "--isolated" in predict
+    assert Path(sweep[sweep.index("--plot") + 1]).suffix == ".png"
 
 
 def snippets() -> list[tuple[Path, str]]:
@@ -407,29 +422,6 @@ def shape(text: str) -> str:
     """A text without its numbers, and without the translations of a model, which depend on them."""
     text = re.sub(r"I_\w+( I_\w+)*", "ACTIONS", text)
     return re.sub(r"[\d.,]+", "0", re.sub(r" +", " ", text)).strip()
-
-
-@pytest.mark.slow
-def test_two_machines_as_documented(tmp_path):
-    """Both launchers of `multi_node.yaml` on this machine's CPU, one process each."""
-    from tiny_runs import write_recipe
-
-    recipe = write_recipe(tmp_path, config="length_cutoff_40", max_steps=2, eval_steps=2, batch_size=512)
-    words = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(ACCELERATE / "multi_node.yaml"),
-             "--num_processes", "2", "--main_process_ip", "127.0.0.1"]  # fmt: skip
-    words += ["--main_process_port", str(free_port())]
-    started = [
-        subprocess.Popen(
-            [*words, "--machine_rank", str(rank), "-m", "hf_sysgen.train", str(recipe), "output_dir=run"],
-            cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True,
-        )
-        for rank in range(2)
-    ]  # fmt: skip
-    errors = [process.communicate()[1] for process in started]
-    assert [process.returncode for process in started] == [0, 0], errors
-    from hf_sysgen.results.reading import read_record
-
-    assert read_record(tmp_path / "run" / "results.json").num_processes == 2
 
 
 def test_the_recipe_of_the_tutorial_is_right(tmp_path):

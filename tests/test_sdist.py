@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -25,7 +26,16 @@ def built(kind: str, source: Path, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built("sdist", ROOT, tmp_path_factory.mktemp("sdist"))
+    """Of a copy without what an earlier build left, which would say what belongs to it."""
+    source = tmp_path_factory.mktemp("source") / "copy"
+    source.mkdir()
+    for path in ROOT.iterdir():
+        if path.name in ("src", "tests", "docs", "recipes", "perf"):
+            ignored = shutil.ignore_patterns("*.egg-info", "__pycache__")
+            shutil.copytree(path, source / path.name, symlinks=True, ignore=ignored)
+        elif path.is_file():
+            shutil.copy(path, source)
+    return built("sdist", source, tmp_path_factory.mktemp("sdist"))
 
 
 def test_tests_and_docs_are_in_it(sdist: Path) -> None:

@@ -610,7 +610,7 @@ fields = [f"model.{key}" for key in (*SIZES, "dropout", "embedding_scaling", "sh
 unknown = st.text("abcdefg_", min_size=1, max_size=12).map(lambda word: f"training.{word}")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.dictionaries(st.sampled_from([*declared, *fields, *TINY]) | unknown, values, max_size=4))
 def test_any_mapping_is_a_recipe_or_one_clear_line(changes):
     recipe, message = None, ""

@@ -40,7 +40,6 @@ def packed_slowly(sources, targets, max_tokens, seed, multiple):
     return [*batches, batch]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 12), st.integers(1, 12)), min_size=1, max_size=80),
     st.integers(12, 70),
@@ -139,7 +138,7 @@ def test_one_epoch_of_resampled_examples_is_a_run(tmp_path):
     assert run_recipe(recipe).steps == -(-len(batches.batches) // 3)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 20))
 def test_processes_share_the_batches(per_update, world, seed):
     split = split_of(50, seed)

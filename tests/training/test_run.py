@@ -510,3 +510,13 @@ def test_attention_of_training_on_a_cpu(changes, expected, tmp_path, monkeypatch
     """The fused form is the faster one without dropout on its weights, if sequences are long."""
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     assert attention_of(tiny_recipe(tmp_path, **changes)) == expected
+
+
+def test_other_values_that_round_otherwise_are_another_run(tmp_path, few_examples):
+    """Which ends with other bits; only pretraining may go on with them."""
+    run_recipe(tiny_recipe(tmp_path, max_steps=2))
+    before = snapshot(tmp_path / "run")
+    with pytest.raises(RecipeError) as caught:
+        run_recipe(tiny_recipe(tmp_path, max_steps=2, length_buckets=2))
+    assert caught.value.key == "output_dir"
+    assert snapshot(tmp_path / "run") == before

@@ -243,12 +243,22 @@ def test_every_parameter_learns(model, tmp_path, few_examples):
     [{"gradient_checkpointing": True}, {"attn_implementation": "sdpa"}],
     ids=lambda changes: next(iter(changes)),
 )
-def test_same_updates_in_another_way(changes, tmp_path, few_examples):
+def test_same_updates_in_another_way(changes, tmp_path, few_examples, monkeypatch):
     """Sums in another order, in float32; an epsilon above the gradients keeps Adam from dividing rounding errors."""
+    ways = []
+    step = SysgenTrainer.training_step
+
+    def spy(self, model, *args, **kwargs):
+        ways.append((model.is_activation_checkpointing, model.config._attn_implementation))
+        return step(self, model, *args, **kwargs)
+
+    monkeypatch.setattr(SysgenTrainer, "training_step", spy)
     common = {"dropout": 0.0, "adam_epsilon": 1.0, "learning_rate": 4.0, "schedule": "noam", "warmup_steps": 3,
               "max_grad_norm": 1.0}  # fmt: skip
     plain = run_recipe(tiny_recipe(tmp_path / "plain", attn_implementation="eager", **common))
     other = run_recipe(tiny_recipe(tmp_path / "other", **({"attn_implementation": "eager"} | changes), **common))
+    way = ("gradient_checkpointing" in changes, changes.get("attn_implementation", "eager"))
+    assert [*dict.fromkeys(ways)] == [(False, "eager"), way]
     assert losses(other) == pytest.approx(losses(plain), rel=1e-5)
     used = [[entry.learning_rate for entry in record.history if entry.loss is not None] for record in (plain, other)]
     assert used[0] == pytest.approx(used[1], rel=1e-12)
@@ -274,10 +284,10 @@ def test_gradient_checkpointing_with_dropout(tmp_path, few_examples):
     assert weights(tmp_path / "plain" / "run" / "model") == weights(tmp_path / "checkpointed" / "run" / "model")
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_evaluation_is_in_float32(precision, tmp_path, few_examples):
-    """What the run recorded is what its checkpoint gives by itself."""
-    recipe = tiny_recipe(tmp_path, bf16=precision == "bf16", fp16=precision == "fp16")
+    """What the run recorded is what its checkpoint gives by itself. On a CPU, fp16 has no autocast."""
+    recipe = tiny_recipe(tmp_path, bf16=precision == "bf16")
     record = run_recipe(recipe)
     model, _ = load_checkpoint(tmp_path / "run")
     assert {weight.dtype for weight in model.state_dict().values()} == {torch.float32}

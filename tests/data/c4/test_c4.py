@@ -284,7 +284,7 @@ def test_packing_by_hand() -> None:
     assert blocks(letters(["a b", "", "a a a a", "b"])) == [[0, 1, 2], [2, 0, 0], [0, 0, 2], [1, 2]]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=9), st.integers(0, 30))
 def test_any_lengths(lengths: list[int], taken: int) -> None:
     texts = [" ".join("a" * length) for length in lengths]

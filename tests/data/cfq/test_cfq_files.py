@@ -117,7 +117,7 @@ class Trickle(io.BytesIO):
         return super().read(self.most if size is None or size < 0 else min(size, self.most))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     records=st.lists(st.dictionaries(st.text(), JSON, max_size=4), max_size=5),
     layout=st.sampled_from([{}, {"indent": 0}, {"indent": 2}, {"separators": (",", ":")}]),

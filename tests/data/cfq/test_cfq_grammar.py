@@ -78,7 +78,7 @@ def sentence(symbol: str, depth: int, rng: random.Random) -> list[str]:
     return [word for child in chosen.children for word in sentence(child, depth - 1, rng)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 1 << 32))
 def test_every_sentence_of_the_grammar_has_a_tree(seed: int) -> None:
     tokens = sentence("S", 4, random.Random(seed))

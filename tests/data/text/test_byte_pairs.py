@@ -32,7 +32,7 @@ def test_ids():
     assert len(TOKENIZER(" grxq")["input_ids"]) == 5
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.text())
 @example("the </s> cat</s>")
 def test_any_text_is_written_and_read_back(text):

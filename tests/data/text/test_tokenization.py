@@ -134,7 +134,7 @@ def test_text_that_is_no_utf8():
             encode(vocabulary.tokenizer, ["jump", "jump\udcff walk"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data(), st.sets(words, min_size=1, max_size=12), st.sets(words, min_size=1, max_size=12), st.booleans())
 def test_ranges_and_round_trips(data, source_words, target_words, joint):
     vocabulary = build_vocabulary([" ".join(source_words)], [" ".join(target_words)], joint)

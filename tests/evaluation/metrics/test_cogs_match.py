@@ -55,7 +55,7 @@ def reordered(form: str, source: random.Random) -> str:
 
 
 @given(st.integers(0, 10**6), st.randoms(use_true_random=False))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_same_meaning(gold: list[str], row: int, source: random.Random) -> None:
     form = gold[row % len(gold)]
     other = renamed(form, source)
@@ -80,7 +80,7 @@ CHANGES = ("role", "predicate", "name", "star", "drop", "repeat", "merge", "spli
 
 
 @given(st.integers(0, 10**6), st.sampled_from(CHANGES), st.randoms(use_true_random=False))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_other_meaning(gold: list[str], row: int, change: str, source: random.Random) -> None:
     form = gold[row % len(gold)]
     definite, others = split(form)
@@ -148,7 +148,7 @@ forms = st.builds(join, st.lists(nouns.map("* {}".format), max_size=2), st.lists
 
 
 @given(forms, forms, st.booleans(), st.booleans(), st.randoms(use_true_random=False))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_as_all_renamings(form: str, other: str, same: bool, redirect: bool, source: random.Random) -> None:
     if same:
         other = reordered(renamed(form, source), source)

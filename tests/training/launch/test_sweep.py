@@ -450,9 +450,7 @@ def test_a_lock_lasts_as_long_as_the_run(tmp_path):
 
 
 FAKE_SBATCH = """#!/bin/bash
-# runs the array's tasks one after another, as far as a comma-separated list goes
 echo "$@" > sbatch_words
-script="${@: -1}"
 [ -e refused ] && { echo "sbatch: error: invalid partition specified" >&2; exit 1; }
 echo 4711
 """

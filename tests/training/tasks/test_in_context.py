@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 from tiny_pretrained import KINDS, make
 from tiny_runs import read_lines, short_scan, tiny_sections, train_process
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
@@ -101,7 +101,9 @@ def test_answers_are_those_of_the_model_alone(kind, constrained, checkpoints, tm
         text += PROMPT.replace("{input}", data["test"][row["row"]]["input"])
         if constrained:
             # the last one may be cut
-            assert set(row["prediction"].split()[:-1]) <= words
+            *complete, last = row["prediction"].split()
+            assert set(complete) <= words
+            assert any(word.startswith(last) for word in words)
             continue
         batch = tokenizer(text, return_tensors="pt")
         start = 1 if kind == "t5" else batch["input_ids"].shape[1]
@@ -133,7 +135,7 @@ def test_two_processes_share_the_examples(checkpoints, tmp_path, few_examples):
 
 def test_a_short_prompt_has_room_for_the_longest_answer_of_its_batch(checkpoints, tmp_path, monkeypatch):
     """Or it is refused before the first answer: here the longest prompt has the shortest answer."""
-    data = short_scan()
+    data = DatasetDict(short_scan())
     inputs, targets = ["jump " * 150, "jump"], ["I_JUMP", "I_JUMP " * 60]
     data["test"] = Dataset.from_dict({"input": inputs, "target": targets}).cast(data["test"].features)
     monkeypatch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", lambda *args, **kwargs: data)

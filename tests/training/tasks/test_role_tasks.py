@@ -264,13 +264,8 @@ def test_a_stranger_generates(run_dir):
     model, tokenizer = load_checkpoint(run_dir)
     rows = read_lines(run_dir / "predictions.jsonl")
     texts, _ = predict(model, tokenizer, [row["input"] for row in rows])
-    equal = [
-        text.split()[: row["target_length"] + 1] == row["prediction"].split()
-        for row, text in zip(rows, texts, strict=True)
-    ]
-    # other batches round otherwise, which decides between two words of nearly the same score
-    assert len(equal) > 10
-    assert equal.count(False) <= 1
+    for row, text in zip(rows, texts, strict=True):
+        assert text.split()[: row["target_length"] + 1] == row["prediction"].split()
     scheme = role_scheme("scan_prim")
     config = model.config
     source = tokenizer.convert_ids_to_tokens(
