@@ -196,6 +196,7 @@ def test_modes_of_other_compilers_are_not_known():
         ({"training__optim": "sgd", "training__adam_beta1": 0.8}, "training.adam_beta1"),
         ({"model__type": "sysgen_transformer", "model__embedding_scaling": "pad"}, "model.embedding_scaling"),
         ({"model__type": "torch_transformer"}, "model.mask_memory"),
+        ({"model__revision": "v1"}, "model.revision"),
         ({"model__type": "role_filler_transformer", "data__config": "simple", "model__role_loss": False,
           "training__label_smoothing_factor": 0.1}, "training.label_smoothing_factor"),
         ({"model": 3}, "model"),

@@ -23,7 +23,7 @@ from hf_sysgen.cli.main import app
 from hf_sysgen.config.io import parse_recipe, parse_yaml
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.errors import UserError
-from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
+from hf_sysgen.evaluation.checkpoints import checkpoint_folder, load_checkpoint, predict
 from hf_sysgen.hub.model_card import model_card
 from hf_sysgen.hub.publish_model import find_runs, publish_model, run_card
 from hf_sysgen.models import CONFIGS
@@ -120,6 +120,18 @@ def test_a_checkpoint_of_the_hub_predicts_here(hub: FakeHub, tmp_path: Path, mon
     assert not list(tmp_path.rglob("*.py")), "only our own code is run"
     result = CliRunner().invoke(app, ["predict", "-c", "org/absent", "walk left"])
     assert result.stderr.startswith("error: org/absent: ")
+
+
+def test_a_revision_of_a_checkpoint(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish_model(DEFAULT, "org/zoo", tags=["v1"], api=api(hub))
+    api(hub).upload_file(path_or_fileobj=b"{}", path_in_repo="later.json", repo_id="org/zoo")
+    download = functools.partial(huggingface_hub.snapshot_download, endpoint=hub.endpoint, cache_dir=tmp_path)
+    monkeypatch.setattr("hf_sysgen.evaluation.checkpoints.snapshot_download", download)
+    for revision, is_there in ((None, True), ("v1", False)):
+        folder = checkpoint_folder("org/zoo", revision)
+        assert (folder / "later.json").exists() == is_there
+        # its name is the commit, which a record keeps
+        assert folder.name == hub.repos["model", "org/zoo"].state(revision).sha
 
 
 def test_dry_run_lists_every_file(cell: Path) -> None:
