@@ -618,11 +618,18 @@ def prepared_data(rng: random.Random, folder: Path) -> None:
 EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "shutil.rmtree", "shutil.copyfile"}
 
 
-def killed_at(number: int, work: Callable[[], None]) -> bool:
-    """Run the work in a process that is killed at its n-th event of the file system; whether it ended before."""
+def killed_at(number: int, work: Callable[[], None], largest: int | None = None) -> bool:
+    """
+    Run the work in a process that is killed at its n-th event of the file system, or, given the `largest` size of a
+    file in bytes, within the write that exceeds it; whether it ended before.
+    """
     child = os.fork()
     if child == 0:
         left = [number]
+        if largest is not None:
+            # Python ignores the signal, and the write would fail instead
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
 
         def hook(event: str, _: Any) -> None:
             if event in EVENTS:
@@ -652,7 +659,10 @@ def _killed_writing(rng: random.Random, folder: Path) -> None:
     path, old, new = folder / "deep" / "file.json", "o" * 5000, "n" * 7000
     if existed := rng.random() < 0.5:
         write_atomic(path, old)
-    killed_at(rng.randrange(1, 8), lambda: write_atomic(path, new))
+    if rng.random() < 0.5:
+        killed_at(rng.randrange(1, 8), lambda: write_atomic(path, new))
+    else:
+        killed_at(0, lambda: write_atomic(path, new), rng.randrange(1, len(new)))
     if (existed or path.exists()) and path.read_text() not in (old, new):
         raise Lost("a file is neither the old one nor the new one")
     write_atomic(path, new)

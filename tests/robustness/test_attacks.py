@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import attack
 import datasets
@@ -19,9 +20,23 @@ def no_bars() -> None:
 
 
 def assert_all_end_well(name: str, seeds: range, folder: Path) -> None:
-    endings = {seed: attack.tried(name, seed, folder / str(seed))[:2] for seed in seeds}
+    # of those killed at an event; a write of too large a file is always killed
+    ended: list[bool] = []
+    killed_at = attack.killed_at
+
+    def seen(number: int, *given: Any) -> None:
+        if number:
+            ended.append(killed_at(number, *given))
+        else:
+            assert not killed_at(number, *given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attack, "killed_at", seen)
+        endings = {seed: attack.tried(name, seed, folder / str(seed))[:2] for seed in seeds}
     bad = {seed: said for seed, said in endings.items() if said[0] not in ("fine", "line")}
     assert not bad, "\n".join(f"{name} {seed}: {how}: {text}" for seed, (how, text) in bad.items())
+    if name == "kills":
+        assert {True, False} == set(ended), "some are killed, and some end before"
     # the others skip what is bad, or continue
     if name not in ("records", "kills", "killed_runs"):
         assert "line" in [how for how, _ in endings.values()]
