@@ -179,6 +179,9 @@ class SysgenTrainer(Seq2SeqTrainer):
             state: Any = state_to_resume(checkpoint)
             with self.accelerator.main_process_first():
                 point_to_best(checkpoint, state)
+                if self.args.should_save:
+                    # the run may have been killed when it had come to this
+                    remove_old_checkpoints(checkpoint.parent, state.best_global_step)
             self.first_step, self.resumed_from = state.global_step, checkpoint
             if state.stateful_callbacks["TrainerControl"]["args"]["should_training_stop"]:
                 # early stopping had ended the training when the run was killed
