@@ -6,15 +6,15 @@ import gc
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
+from disk import flush_nothing
 
 # read once, when imported: what a test may reach and which models there are is said by the test, not by the machine
 for _variable in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_SYSGEN_EXTENSIONS"):
     os.environ.pop(_variable, None)
 
-import hypothesis  # noqa: E402
 import torch  # noqa: E402
-from disk import flush_nothing  # noqa: E402
 from upstream_files import FOLDERS, WHOLE, Files  # noqa: E402
 
 # a busy machine is no failure

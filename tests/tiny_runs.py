@@ -70,8 +70,13 @@ def dotted(word: str) -> str:
 
 
 def tiny_sections(**changes: Any) -> dict[str, Any]:
-    """`TINY` with other values, by the fields' own names; sizes that the model lacks are left out, as is `...`."""
+    """
+    `TINY` with other values, by the fields' own names; sizes that the model lacks are left out, as is `...`. A model
+    that could read padding hides it, as a recipe has to.
+    """
     sections = merge(TINY, nest({dotted(word): value for word, value in changes.items()}))
+    if sections["model"]["type"] == "torch_transformer":
+        sections["model"] = {"mask_memory": True, **sections["model"]}
     fields = CONFIGS[sections["model"]["type"]].__dataclass_fields__
     for key in SIZES:
         if key not in fields:

@@ -175,6 +175,10 @@ def test_tags_and_collection(hub: FakeHub, cache: Path) -> None:
         "length/test.parquet",
         "length/train.parquet",
     ]
+    # nor on part of what is published: the tag would have more
+    publish_dataset("scan", "org/both", CONFIGS, **options)
+    with pytest.raises(UserError, match=r"org/both .*'v1'"):
+        publish_dataset("scan", "org/both", ["length"], **options)
     with pytest.raises(UserError, match=r"'devil'.*csordas2021"):
         publish_dataset("scan", "org/scan", ["length"], collection="devil", api=api(hub))
 

@@ -262,7 +262,7 @@ def assert_conforms(
     assert not unexpected
 
 
-# the others, those of other families too, take 10 seconds each
+# the suite takes 10 seconds for each model, so the default tests have one, and the slow ones all others
 DEFAULT = "relative_universal_transformer"
 CASES = [name if name == DEFAULT else pytest.param(name, marks=pytest.mark.slow) for name in (*VARIANTS, *BASELINES)]
 

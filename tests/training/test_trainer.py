@@ -232,8 +232,7 @@ TWO_TABLES = [name for name, config in CONFIGS.items() if hasattr(config, "sourc
 @pytest.mark.parametrize("model", TWO_TABLES)
 def test_every_parameter_learns(model, tmp_path, few_examples):
     """DistributedDataParallel is told so, and would wait for a gradient that never comes."""
-    own = {"mask_memory": True} if model == "torch_transformer" else {}
-    network, batch = first_batch(tiny_recipe(tmp_path, model=model, **own))
+    network, batch = first_batch(tiny_recipe(tmp_path, model=model))
     network(**batch).loss.backward()
     assert all(parameter.grad is not None for parameter in network.parameters())
 

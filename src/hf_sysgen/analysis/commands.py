@@ -450,24 +450,22 @@ def ranks(runs: Runs) -> Finding:
         found: dict[tuple[str, str], dict[int, list[tuple[float, petty2023.Ranks]]]] = {}
         cells: dict[tuple[str, int], Record] = {}
         for record in records:
-            place = benchmark_of(record), petty2023.size(record, "num_hidden_layers")
-            if cells.setdefault(place, record).cell_key != record.cell_key:
-                raise UserError(
-                    f"{cells[place].title} and {record.title} are not one cell over seeds; give one of them"
-                )
+            benchmark = benchmark_of(record)
             depth, width, inner = (
                 petty2023.size(record, key) for key in ("num_hidden_layers", "hidden_size", "intermediate_size")
             )
+            first = cells.setdefault((benchmark, depth), record)
+            if first.cell_key != record.cell_key:
+                raise UserError(f"{first.title} and {record.title} are not one cell over seeds; give one of them")
             for one in petty2023.ranks(folders[id(record)]):
-                by_depth = found.setdefault((benchmark_of(record), one.projection), {})
+                by_depth = found.setdefault((benchmark, one.projection), {})
                 by_depth.setdefault(depth, []).append((width / inner, one))
         for (benchmark, projection), by_depth in found.items():
             points, lines = [], []
             for depth, measured in sorted(by_depth.items()):
+                (ratio, first_run), *_ = measured
                 mean = statistics.fmean(one.effective for _, one in measured)
-                rows.append(
-                    (benchmark, name, depth, measured[0][0], projection, measured[0][1].full, mean, len(measured))
-                )
+                rows.append((benchmark, name, depth, ratio, projection, first_run.full, mean, len(measured)))
                 points.append((depth, mean))
                 # runs of one depth and class have equally many singular values
                 places = zip(*(one.cumulative for _, one in measured), strict=True)

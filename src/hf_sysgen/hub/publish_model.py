@@ -67,8 +67,8 @@ def publish_model(
 ) -> list[Published]:
     """Push the checkpoints of a run, or of a cell's runs over seeds, to a model repository of the hub.
 
-    Each is a commit with the tag `seed<seed>-step<step>`; the last one, which `main` shows, is that of the lowest seed
-    of this call. It has weights, config, code that loads them without this package, tokenizer, record, card and
+    Each checkpoint is a commit, tagged `seed<seed>-step<step>`. `main` shows the last commit, which has the lowest seed
+    of this call. A commit has weights, config, code that loads them without this package, tokenizer, record, card and
     citation. The repository is made if it does not exist; one that exists must be empty or hold checkpoints of the same
     cell. Repeat the call to continue an interrupted upload: files that the hub has are not sent again.
 
@@ -96,15 +96,16 @@ def publish_model(
     found = [one for path in reversed(runs) for one in _checkpoints(path, checkpoints)]
     repository = Repository(repo_id, "model", cell_tag(records[0]), private, collection, dry_run, folder, api)
     names = {one.tag: _what(one) for one in reversed(found)}
-    uploaded = [tag for tag in sorted(repository.tags) if re.fullmatch(r"seed\d+-step\d+", tag)]
-    listed = names | {tag: "uploaded earlier" for tag in uploaded if tag not in names}
+    for tag in sorted(repository.tags):
+        if re.fullmatch(r"seed\d+-step\d+", tag):
+            names.setdefault(tag, "uploaded earlier")
     done = []
     for one in found:
         with tempfile.TemporaryDirectory(prefix="hf-sysgen-publish-") as text, space_for("the checkpoint", text):
             staged = Path(text)
             _write_files(one, staged, dataset)
             rounded = _is_float16(one.folder / "model.safetensors")
-            card = model_card(records, one.record, _named(repo_id), listed, one.step, dataset, rounded)
+            card = model_card(records, one.record, _named(repo_id), names, one.step, dataset, rounded)
             (staged / CARD).write_text(card, encoding="utf-8")
             is_main = one is found[-1]
             its_tags = [one.tag, *(tags if is_main else [])]

@@ -126,9 +126,8 @@ class Repository:
         content = {path.relative_to(folder).as_posix(): sha256_of(path) for path in paths}
         for tag in known:
             with self.errors():
-                names = self.api.list_repo_files(self.repo_id, repo_type=self.kind, revision=tag)
-                names = [name for name in names if Path(name).suffix in CONTENT]
-                entries = self.api.get_paths_info(self.repo_id, names, repo_type=self.kind, revision=tag)
+                tree = self.api.list_repo_tree(self.repo_id, recursive=True, repo_type=self.kind, revision=tag)
+                entries = [entry for entry in tree if Path(entry.path).suffix in CONTENT]
             there = {entry.path: lfs.sha256 for entry in entries if (lfs := getattr(entry, "lfs", None))}
             if there != content:
                 raise UserError(

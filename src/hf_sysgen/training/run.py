@@ -31,7 +31,7 @@ from hf_sysgen.config.trainer_fields import THEIRS
 from hf_sysgen.cpu import keep_memory
 from hf_sysgen.errors import RunFailed, UserError, describe_os_error, is_disk_full, one_line, shorten, writing_to
 from hf_sysgen.evaluation.checkpoints import checkpoint_folder, is_hub_id, weight_files
-from hf_sysgen.evaluation.evaluate import evaluating
+from hf_sysgen.evaluation.evaluate import evaluating, keeping_random_state
 from hf_sysgen.files import locked, sha256_of, write_atomic
 from hf_sysgen.model_types import model_classes
 from hf_sysgen.results.environment import environment, start_after, starts_of, write_starts
@@ -49,7 +49,7 @@ from hf_sysgen.training.adapters import with_adapters
 from hf_sysgen.training.batches import Batches
 from hf_sysgen.training.checkpointing import report_damage, step_of
 from hf_sysgen.training.precision import faster_in_bf16
-from hf_sysgen.training.run_folder import LOCK, RECIPE_COPY, finished_results, reads_stream
+from hf_sysgen.training.run_folder import LOCK, PRETRAINED, RECIPE_COPY, finished_results, reads_stream
 from hf_sysgen.training.tasks.base import Task
 from hf_sysgen.training.tasks.registry import prepare_task
 from hf_sysgen.training.trainer import (
@@ -63,8 +63,6 @@ from hf_sysgen.training.trainer import (
 
 logger = logging.getLogger(__name__)
 
-# which checkpoint a run started from, for when it resumes
-PRETRAINED = "pretrained.json"
 # `is_training` itself holds the lock, for a moment
 ATTEMPTS, WAIT_SECONDS = 5, 0.1
 # tokens of an example from which SDPA is the faster attention on a CPU (perf/cpu_attention.py)
@@ -173,8 +171,7 @@ def check_longest_examples(trainer: SysgenTrainer) -> None:
     if device.type != trainer.args.device.type or reads_stream(trainer.recipe):
         # the weights are not distributed yet, or every example has the recipe's own length
         return
-    gpus = [device] if device.type == "cuda" else []
-    with torch.no_grad(), evaluating(model), torch.random.fork_rng(gpus):
+    with torch.no_grad(), evaluating(model), keeping_random_state(device):
         for name, split in trainer.splits.items():
             longest = np.unique([lengths.argmax() for lengths in split.source_target_lengths()])
             batch = {key: tensor.to(device) for key, tensor in split[longest].items()}
@@ -322,10 +319,10 @@ def _train_and_judge(
         # this raises, before anything is written, if the checkpoint is of other text
         with report_damage(checkpoint):
             batches.load(checkpoint)
+    # these are read now, because the pretrained checkpoint and the checkout may change during training
+    pretrained = broadcast_object_list([_pretrained(recipe) if trainer.args.process_index == 0 else None])[0]
     try:
-        # they are read now, because the checkout and the pretrained checkpoint may change during training
         starts = starts_of(recipe.run_dir, start_after(step_of(checkpoint) if checkpoint else 0))
-        pretrained = broadcast_object_list([_pretrained(recipe) if trainer.args.process_index == 0 else None])[0]
         machine = environment(trainer.args.device.type)
         if trainer.args.should_save:
             write_atomic(recipe.run_dir / RECIPE_COPY, dump_recipe(recipe))

@@ -19,6 +19,8 @@ from hf_sysgen.training.tasks.pretraining import require_text_of_run
 
 RECIPE_COPY = "recipe.yaml"
 LOCK = ".lock"
+# which checkpoint the run started from, for when it resumes
+PRETRAINED = "pretrained.json"
 
 
 def reads_stream(recipe: Recipe) -> bool:

@@ -276,13 +276,11 @@ def test_loss_is_that_of_training(iwslt, tmp_path, use):
 @pytest.mark.parametrize("model", [name for name, config in CONFIGS.items() if AutoModelForSeq2SeqLM in MODELS[config]])
 def test_any_encoder_decoder_translates(tmp_path, use, model):
     use(made_examples("iwslt14"))
-    own = {"mask_memory": True} if model == "torch_transformer" else {}
     recipe = recipe_of(
         tmp_path,
         "iwslt14",
         "de-en",
         model=model,
-        **own,
         max_steps=2,
         eval_steps=None,
         joint_vocabulary=True,

@@ -13,7 +13,7 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.clutrr.kinship import EDGE_TYPES, TARGETS
 from hf_sysgen.data.text.splits import IGNORED, BatchedSplit, RaggedIds
-from hf_sysgen.evaluation.evaluate import Columns, evaluating, share_by_length
+from hf_sysgen.evaluation.evaluate import Columns, evaluating, keeping_random_state, share_by_length
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.models.readout import cross_entropies
 from hf_sysgen.results.predictions import Row, TextRow
@@ -71,9 +71,8 @@ class GraphTask(Task):
     def evaluate(self, model: Any, name: str, rows: np.ndarray, final: bool, rank: int, world: int) -> list[Row]:
         split, size = self.splits[name], self.recipe.evaluation.batch_size
         records: list[Row] = []
-        gpus = [model.device] if model.device.type == "cuda" else []
         # node states may be random: the same in each evaluation, and training goes on as without one
-        with evaluating(model), torch.random.fork_rng(gpus):
+        with evaluating(model), keeping_random_state(model.device):
             torch.manual_seed(self.recipe.seed)
             for batch_rows in share_by_length(split, rows, size, rank, world):
                 batch = {key: tensor.to(model.device) for key, tensor in split[batch_rows].items()}
