@@ -13,7 +13,9 @@ import pytest
 from documents import ROOT, blocks, commands
 from tiny_runs import forked
 
+from hf_sysgen.reports.comparison import compare_with_papers
 from hf_sysgen.reports.matching import one_for_each_seed
+from hf_sysgen.reports.papers import Cell
 from hf_sysgen.results.cells import PRECISION, by_cell
 from hf_sysgen.results.reading import collect
 from hf_sysgen.results.record import Record
@@ -25,6 +27,11 @@ TINY = ["training.max_steps=2", "training.eval_steps=1", "training.report_to=non
         "batches.size=8"]  # fmt: skip
 # a number that links to the record that it is of
 NUMBER = re.compile(r"\[([\d.,]+)\]\((results/[^)]+\.json)\)")
+# the same, and in brackets after it the paper's number, sometimes with its spread and the verdict
+COMPARED = re.compile(
+    NUMBER.pattern
+    + r"[^\[(]*\((?:paper:\s+)?(?P<paper>[\d.]+)(?:\s±\s+(?P<spread>[\d.]+))?(?:;\s+verdict:\s+(?P<verdict>\w+))?"
+)
 
 
 def run(words: list[str], folder: Path, start: Callable[..., CompletedProcess[str]] = forked) -> None:
@@ -101,3 +108,33 @@ def test_numbers_of_seeds_are_those_of_the_records():
     assert found
     for _, path, seeds in found:
         assert len(records_by_path()[ROOT / path]) == int(seeds)
+
+
+def test_papers_numbers_and_verdicts_are_those_of_the_reports():
+    text = README.read_text(encoding="utf-8")
+    found = list(COMPARED.finditer(text))
+    assert len(found) == len(NUMBER.findall(text))
+    records = list(collect([ROOT / "results"]).records)
+    paths = {id(record): path for path, record in records}
+    reported = [
+        (paths[id(record)], cell.cell, one)
+        for report in compare_with_papers("all", [record for _, record in records])
+        for cell in report
+        for one in cell.ours
+        for record in one.records
+    ]
+    for match in found:
+        of_it = [(percent(cell), one.verdict) for path, cell, one in reported if path == ROOT / match[2]]
+        printed = float(match["paper"]), match["spread"] and float(match["spread"])
+        assert any(
+            mean == printed[0]
+            and (printed[1] is None or spread == printed[1])
+            and (match["verdict"] is None or verdict.startswith(match["verdict"]))
+            for (mean, spread), verdict in of_it
+        ), f"{match[0]!r} is none of {of_it}"
+
+
+def percent(cell: Cell) -> tuple[float | None, ...]:
+    """The paper's number and its spread."""
+    scale = 100 if cell.unit == "share" else 1
+    return tuple(None if value is None else round(scale * value, 6) for value in (cell.mean, cell.spread))
