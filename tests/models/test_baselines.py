@@ -313,6 +313,11 @@ def test_own_words_replace_those_of_the_labels(monkeypatch: pytest.MonkeyPatch) 
     model.activation_checkpointing_enable()
     assert torch.equal(model.training_input(batch["labels"], **source), expected)
     assert abs(loss.item() - model(**batch, decoder_input_ids=given).loss.item()) > 1e-3
+    # own words that nobody reads are not looked for
+    draws = torch.zeros(5, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(model, "predicted_input", None)
+        assert torch.equal(model.training_input(batch["labels"], **source), given)
     # what is evaluated, and what is always taught, reads the labels
     assert torch.equal(model.eval().training_input(batch["labels"], **source), given)
     model.config.teacher_forcing = 1.0

@@ -188,9 +188,12 @@ class LstmSeq2SeqForConditionalGeneration(LstmPreTrainedModel, Seq2SeqLM):
         given = super().training_input(labels, **source)
         if not self.training or self.config.teacher_forcing == 1:
             return given
+        is_taught = torch.rand(len(given), 1, device=given.device) < self.config.teacher_forcing
+        if is_taught.all():
+            # the model's own words take longer than the rest of an update; with one example, often none are needed
+            return given
         with torch.no_grad():
             own = self.predicted_input(given[:, :1], given.shape[1], **source)
-        is_taught = torch.rand(len(given), 1, device=given.device) < self.config.teacher_forcing
         return torch.where(is_taught, given, own)
 
     def predicted_input(
