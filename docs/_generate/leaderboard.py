@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.models import CONFIGS
+from hf_sysgen.results.cells import PRECISION, precision_of
 from hf_sysgen.results.record import Record
 
 # kinds of results, in the order of a list
@@ -75,12 +76,17 @@ class LeaderboardRow(NamedTuple):
         config = CONFIGS.get(recipe.model.type)
         fields = switches(config, recipe.model.model_extra) if config else {}
         fields = {f"model.{key}": value for key, value in fields.items()} | record.overrides
+        if recipe.data.role_scheme is not None:
+            # it may come from the recipe itself
+            fields["data.role_scheme"] = recipe.data.role_scheme
+        if (precision := precision_of(recipe.training)) != "float32":
+            parts.append(precision)
         shown = sorted((key, value) for key, value in fields.items() if key not in SHOWN)
         return ", ".join([*parts, *(f"`{key}={value}`" for key, value in shown)])
 
 
 # overrides that a row has said already
-SHOWN = ("model.type", "model.pretrained", "data.benchmark", "data.config")
+SHOWN = ("model.type", "model.pretrained", "data.benchmark", "data.config", *PRECISION)
 
 
 def leaderboard_rows(records: Iterable[tuple[Path, Record]]) -> list[LeaderboardRow]:

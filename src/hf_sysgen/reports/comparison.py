@@ -28,12 +28,13 @@ NOT_MEASURED, NO_RECIPE, NO_NUMBER = "not measured", "no recipe", "paper has no 
 
 # meaning of each verdict, in the order of the checks
 RULE = {
+    NO_NUMBER: "the paper prints none, or it is illegible in our copy",
     CHOSEN: "the authors report the best of several evaluations on the test set; this row does so too, for comparison",
     OTHER_TASK: "our runs are of another data set or split than the paper's, or the paper's number is of another model",
     REACHED: (
         "our runs, two or more, saw fewer training examples than the paper's, and the whole interval is better than "
-        "the paper's number or at most 2 percentage points (BLEU: 0.5; perplexity: 2 %) worse; not said of a number so "
-        "close to 0"
+        "the paper's number or at most 2 percentage points (BLEU: 0.5; perplexity: 2 %) worse; not used if the "
+        "paper's number is itself at most that"
     ),
     SMALLER: "our runs saw fewer examples in training than the paper's",
     LARGER: "our runs saw more examples in training than the paper's",
