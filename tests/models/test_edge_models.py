@@ -607,6 +607,17 @@ def test_accumulated_gradients_under_transformers_trainer(name: str, tmp_path: P
         torch.testing.assert_close(weights[1][key], weight, rtol=0, atol=1e-12)
 
 
+def test_transformers_trainer_predicts(translation, tmp_path: Path) -> None:
+    """Also where two batches have sources of two lengths."""
+    args = TrainingArguments(str(tmp_path), per_device_eval_batch_size=2, use_cpu=True, report_to=[], disable_tqdm=True)
+    rows = [{"input_ids": torch.arange(2, 2 + length), "labels": torch.arange(2, 5)} for length in (5, 5, 4, 4)]
+    found = Trainer(translation, args).predict(rows)
+    expected = [
+        translation(input_ids=row["input_ids"][None], labels=row["labels"][None]).logits[0].detach() for row in rows
+    ]
+    torch.testing.assert_close(torch.tensor(found.predictions), torch.stack(expected))
+
+
 def test_more_words(translation) -> None:
     translation.resize_token_embeddings(23)
     assert translation.config.vocab_size == 23

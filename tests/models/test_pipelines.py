@@ -44,6 +44,19 @@ def test_sequences(writer: Path) -> None:
     assert short == [{"generated_text": "I_JUMP"}]
 
 
+def test_a_batch_of_texts_has_the_answers_of_each(writer: Path) -> None:
+    answer = pipeline(model=str(writer), trust_remote_code=True)
+    options = {"num_beams": 2, "num_return_sequences": 2}
+    assert answer(TEXTS, batch_size=2, **options) == [answer(text, **options) for text in TEXTS]
+
+
+@pytest.mark.parametrize("name", [*edge_tiny.SEMANTIC_GRAPH, *edge_tiny.DEPENDENCIES])
+def test_a_batch_of_sentences_has_the_graph_of_each(name: str, tmp_path: Path) -> None:
+    answer = pipeline(model=str(parser(name, tmp_path)), trust_remote_code=True)
+    sentences = [SENTENCE, "w1 w2 w3", "w5", "w4 w7"]
+    assert answer(sentences, batch_size=3) == [answer(sentence) for sentence in sentences]
+
+
 @pytest.mark.parametrize("name", edge_tiny.SEMANTIC_GRAPH)
 def test_semantic_graphs(name: str, tmp_path: Path) -> None:
     answer = pipeline(model=str(parser(name, tmp_path)), trust_remote_code=True)(SENTENCE)

@@ -61,6 +61,8 @@ class EdgeTransformerConfig(CheckedConfig):
     model_type = "edge_transformer"
     title = 'the Edge Transformer of Bergen et al. 2021, "Systematic Generalization with Edge Transformers"'
     paper = "bergen2021"
+    # a Trainer that gathers outputs pads them on one axis, and edges (B, S, S, E) have two
+    keys_to_ignore_at_inference = ["cache", "encoder_last_hidden_state"]  # noqa: RUF012
     # the name in checkpoints of version 0.1
     attribute_map = {"length_groups": "length_buckets"}  # noqa: RUF012
     from_data = {  # noqa: RUF012

@@ -26,11 +26,14 @@ class SequencePipeline(SysgenPipeline):
     """What an encoder-decoder writes for a source: [{"generated_text": ...}]. Takes the arguments of `generate`."""
 
     def _forward(self, inputs: dict[str, Any], **options) -> torch.Tensor:
-        inputs = {name: tensor for name, tensor in inputs.items() if name != "words"}
-        return self.model.generate(**inputs, **options)
+        words = inputs.pop("words")
+        written = self.model.generate(**inputs, **options)
+        # (B, answers, L), because a batch is taken apart by its first axis; alone, a text has its words, not a list
+        batch = len(words) if isinstance(words[0], list) else 1
+        return written.view(batch, -1, written.shape[-1])
 
     def postprocess(self, model_outputs: torch.Tensor) -> list[dict[str, str]]:
-        texts = self.tokenizer.batch_decode(model_outputs, skip_special_tokens=True)
+        texts = self.tokenizer.batch_decode(model_outputs[0], skip_special_tokens=True)
         return [{"generated_text": text} for text in texts]
 
 
@@ -42,16 +45,18 @@ class GraphPipeline(SysgenPipeline):
 
     def _forward(self, inputs: dict[str, Any], **options) -> dict[str, Any]:
         words = inputs.pop("words")
-        return {"words": words, "outputs": self.model(**inputs, **options)}
+        outputs = self.model(**inputs, **options)
+        # tensors alone, because a batch is taken apart by name
+        return {"words": words, **{name: outputs[name] for name in outputs if name.endswith("logits")}}
 
     def postprocess(self, model_outputs: dict[str, Any]) -> list[dict[str, Any]]:
-        outputs = model_outputs["outputs"]
         names = getattr(self.model.config, "label_names", None) or {}
-        chosen = {
-            name.removesuffix("_logits"): outputs[name][0].argmax(-1).tolist()
-            for name in outputs
-            if name.endswith("_logits")
-        }
+        # in a batch there may be padding after the words, which is nobody's parent
+        count = len(model_outputs["words"])
+        logits = {name: tensor[0] for name, tensor in model_outputs.items() if name.endswith("_logits")}
+        if "parent_logits" in logits:
+            logits["parent_logits"] = logits["parent_logits"][:, :count]
+        chosen = {name.removesuffix("_logits"): tensor.argmax(-1).tolist() for name, tensor in logits.items()}
         return [
             {
                 "index": index,
@@ -70,7 +75,8 @@ class DependencyPipeline(GraphPipeline):
 
     def postprocess(self, model_outputs: dict[str, Any]) -> list[dict[str, Any]]:
         # label 0 is "no arc"
-        scores, labels = model_outputs["outputs"].logits[0, :, :, 1:].max(-1)
+        count = len(model_outputs["words"])
+        scores, labels = model_outputs["logits"][0, :count, :count, 1:].max(-1)
         heads: list[int] = scores.argmax(-1).tolist()
         names: Any = self.model.config.id2label
         return [
