@@ -69,6 +69,13 @@ def dotted(word: str) -> str:
     return found[0] if found else f"model.{word}"
 
 
+def has_size(model: str, fields: Mapping[str, Any], key: str) -> bool:
+    """Whether the model with these fields has that one, with an effect."""
+    config = CONFIGS[model]
+    other, values = config.no_effect.get(key, (key, ()))
+    return key in config.__dataclass_fields__ and fields.get(other) not in values
+
+
 def tiny_sections(**changes: Any) -> dict[str, Any]:
     """
     `TINY` with other values, by the fields' own names; sizes that the model lacks are left out, as is `...`. A model
@@ -77,9 +84,8 @@ def tiny_sections(**changes: Any) -> dict[str, Any]:
     sections = merge(TINY, nest({dotted(word): value for word, value in changes.items()}))
     if sections["model"]["type"] == "torch_transformer":
         sections["model"] = {"mask_memory": True, **sections["model"]}
-    fields = CONFIGS[sections["model"]["type"]].__dataclass_fields__
     for key in SIZES:
-        if key not in fields:
+        if not has_size(sections["model"]["type"], sections["model"], key):
             sections["model"] = {name: value for name, value in sections["model"].items() if name != key}
     return {
         name: {key: value for key, value in section.items() if value is not ...}
@@ -105,9 +111,16 @@ def write_recipe(folder: Path, name: str = "tiny", **changes: Any) -> Path:
 def shrunk(recipe: Recipe) -> list[str]:
     """Overrides that make a run of it two short steps of a small model."""
     other = recipe.model.type not in CONFIGS
-    fields = {} if other else CONFIGS[recipe.model.type].__dataclass_fields__
     sizes = {"num_hidden_layers": 2, **SIZES}
-    overrides = [f"model.{key}={value}" for key, value in sizes.items() if key in fields]
+    overrides = (
+        []
+        if other
+        else [
+            f"model.{key}={value}"
+            for key, value in sizes.items()
+            if has_size(recipe.model.type, recipe.model.fields, key)
+        ]
+    )
     overrides += ["training.max_steps=2", "training.eval_steps=2", "evaluation.examples=3", "training.report_to=none"]
     if isinstance(recipe.batches, MaxTokens):
         overrides.append("batches.max_tokens=60")

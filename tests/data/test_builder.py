@@ -51,11 +51,15 @@ class Toy(BenchmarkBuilder):
     def _info(self) -> datasets.DatasetInfo:
         return self.describe(datasets.Features({"input": datasets.Value("string")}))
 
+    empty, column = "", "input"
+
     def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, str]]]:
         for row, line in enumerate(Path(files["all"]).read_text().splitlines()):
+            if split == self.empty:
+                continue
             if self.fault is not None and (split, row) == ("test", 1):
                 raise self.fault
-            yield row, {"input": line}
+            yield row, {self.column: line}
 
 
 @pytest.fixture
@@ -82,6 +86,20 @@ def test_a_reader_s_error_is_one_line(tmp_path: Path) -> None:
     # nothing of it is taken for prepared data
     assert not list(tmp_path.rglob("*.arrow"))
     assert {split: len(part) for split, part in prepared(tmp_path).items()} == {"train": 3, "test": 3}
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "said"),
+    [("empty", "test", "toy only: test has no examples"), ("column", "goal", "toy only: train has the columns goal, ")],
+)
+def test_examples_that_cannot_be_meant(attribute: str, value: str, said: str, tmp_path: Path) -> None:
+    builder = Toy(cache_dir=tmp_path)
+    setattr(builder, attribute, value)
+    with pytest.raises(DataError, match=said) as caught:
+        builder.download_and_prepare()
+    # no prepared data is to blame
+    assert not isinstance(caught.value, DamagedData)
+    assert not list(tmp_path.rglob("*.arrow"))
 
 
 def test_other_errors_keep_their_traceback(tmp_path: Path) -> None:
@@ -156,10 +174,11 @@ def test_stream(toy_only: None, tmp_path: Path) -> None:
         ("train+tets[:1]", True, "'test'"),
         ("train[:1", False, "train[:1"),
         ("train[:1]", True, "streaming"),
+        (["train", "test"], False, "train+test"),
     ],
 )
 def test_wrong_split_is_told_before_any_work(
-    toy_only: None, tmp_path: Path, split: str, streaming: bool, named: str
+    toy_only: None, tmp_path: Path, split: Any, streaming: bool, named: str
 ) -> None:
     with pytest.raises(DataError) as caught:
         load_benchmark("toy", split=split, streaming=streaming, cache_dir=tmp_path)  # type: ignore[call-overload]

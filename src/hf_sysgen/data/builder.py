@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import hashlib
 import os
 import sys
@@ -104,6 +105,22 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
                 config_name=self.benchmark_config.name,
                 **kwargs,
             )
+        # an attribute, because subclasses override the method
+        self.__dict__["_generate_examples"] = functools.partial(self._checked, self._generate_examples)
+
+    def _checked(
+        self, generate: Callable[..., Iterator[tuple[Any, dict[str, Any]]]], *args: Any, **kwargs: Any
+    ) -> Iterator[Any]:
+        """The examples of a split. Raises DataError: there is none, or the first one has other columns."""
+        which = f"{self._what}: {kwargs.get('split', 'a split')}"
+        examples = iter(generate(*args, **kwargs))
+        if (first := next(examples, None)) is None:
+            raise DataError(f"{which} has no examples")
+        features = self.info.features or {}
+        if first[1].keys() != features.keys():
+            raise DataError(f"{which} has the columns {', '.join(first[1])}, but FEATURES has {', '.join(features)}")
+        yield first
+        yield from examples
 
     @classmethod
     def config_info(cls, config_name: str | None, data_dir: str | Path | None) -> ConfigInfo:
@@ -194,7 +211,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
             DataError: the part of a split has no examples; the cache cannot be used. DamagedData: the prepared data
                 cannot be read, or is small enough to compare with its checksums and has others.
         """
-        if split not in (None, "all"):
+        if split not in (None, "all") and not isinstance(split, list | tuple | dict):
             lengths = {name: part.num_examples for name, part in self.info.splits.items()}
             with self._readable(split):
                 parts = datasets.ReadInstruction.from_spec(str(split)).to_absolute(lengths)

@@ -9,7 +9,9 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from hf_sysgen.data.errors import DataError
 from hf_sysgen.data.info import FILE, BenchmarkInfo, read_benchmarks, unknown_name_error
+from hf_sysgen.errors import shorten
 from hf_sysgen.extensions import own_benchmarks
 
 if TYPE_CHECKING:
@@ -93,8 +95,8 @@ def load_benchmark(
     Args:
         name: a benchmark, see `list_benchmarks`.
         config: its split family; optional if there is only one.
-        split: as in `datasets.load_dataset`: a split's name, several as "train+validation", or a part of one as
-            "train[:10%]"; None for all splits by name.
+        split: a split's name, several as "train+validation", or a part of one as "train[:10%]", as in
+            `datasets.load_dataset`, but no list; None for all splits by name.
         streaming: whether to make examples from the files during iteration, without preparing data. The files are still
             downloaded and checked. Then `split` cannot name a part of a split.
         data_dir: folder with the upstream files, laid out like the mirror that `HF_SYSGEN_DATA_DIR` may name. The files
@@ -111,6 +113,8 @@ def load_benchmark(
             cache that is full or has damaged data.
     """
     builder = benchmark_builder(name, config, data_dir=data_dir, cache_dir=cache_dir)
+    if isinstance(split, list | tuple | dict):
+        raise DataError(f'split={shorten(split)} is not text; write several as "train+test", or leave it out for all')
     split = None if split is None else str(split)  # it may be a `datasets.Split`
     builder.require_split(split, streaming or builder.STREAMED)
     if streaming:

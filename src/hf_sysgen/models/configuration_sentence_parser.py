@@ -153,6 +153,9 @@ class BiaffineDependencyParserConfig(SentenceEncoderConfig):
     no_effect = {  # noqa: RUF012
         **SentenceEncoderConfig.no_effect,
         "position_scheme": ("encoder", ("bilstm",)),
+        "num_attention_heads": ("encoder", ("bilstm",)),
+        "intermediate_size": ("encoder", ("bilstm",)),
+        "layer_norm_eps": ("encoder", ("bilstm",)),
         "attention_dropout": ("encoder", ("bilstm",)),
         "activation_dropout": ("encoder", ("bilstm",)),
     }

@@ -28,7 +28,7 @@ from upstream_files import Files
 
 from hf_sysgen.data import DataError, benchmark_info, load_benchmark
 from hf_sysgen.data.c4.builder import C4, PackedTokens
-from hf_sysgen.data.c4.files import NUM_SHARDS, read_documents, shard_addresses, shard_names
+from hf_sysgen.data.c4.files import NUM_SHARDS, read_documents, shard_addresses, shard_names, write_shards
 
 INFO = benchmark_info("c4")
 REVISION = "1ddc917116b730e1859edef32896ec5c16be51d0"
@@ -145,6 +145,11 @@ def test_where_shards_are(folder: Path, tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(DataError, match=r"^c4 en: HF_SYSGEN_DATA_DIR=.*absent"):
         shard_addresses("train")
     with pytest.raises(DataError, match="data_dir"):
+        load_benchmark("c4", data_dir=tmp_path)
+    # one split is enough where no other is asked for
+    write_shards(tmp_path, "train", ["a", "b"], 2)
+    assert [document["text"] for document in load_benchmark("c4", split="train", data_dir=tmp_path)] == ["a", "b"]
+    with pytest.raises(DataError, match="of validation in data_dir"):
         load_benchmark("c4", data_dir=tmp_path)
 
 

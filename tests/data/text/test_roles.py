@@ -137,6 +137,13 @@ def test_annotate():
     assert annotated["target_roles"][:] == [[turn, target_prim], [target_prim]]
 
 
+def test_annotate_nothing():
+    """A split of which nothing is left has the columns of the others."""
+    some = datasets.Dataset.from_dict({"input": ["jump twice"], "target": ["I_JUMP I_JUMP"]})
+    scheme = role_scheme("scan_prim")
+    assert scheme.annotate(some.select([])).features == scheme.annotate(some).features
+
+
 def test_annotate_again_and_part_by_part():
     first, second = role_scheme("scan_words"), role_scheme("scan_prim")
     # rows taken out and put in another order, as a dataset keeps them: by index

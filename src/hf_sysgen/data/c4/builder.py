@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import datasets
@@ -36,12 +36,20 @@ class C4(BenchmarkBuilder):
     BUILDER_CONFIGS = builder_configs(BENCHMARK, version="1.0.0")
     STREAMED = True
     FEATURES = dict.fromkeys(COLUMNS, STRING)
+    # the splits that are asked for; empty for all
+    _wanted: Sequence[str] = ()
 
     def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
         return [
             datasets.SplitGenerator(name=split, gen_kwargs={"shards": shard_addresses(split, self._data_dir)})
-            for split in self.benchmark_config.splits
+            for split in self._wanted or self.benchmark_config.splits
         ]
+
+    def as_streaming_dataset(self, split: str | None = None, **kwargs: Any) -> Any:
+        """As in `datasets.DatasetBuilder`. A folder need not have shards of the other splits."""
+        parts = [part.strip() for part in split.split("+")] if split is not None else []
+        self._wanted = [name for name in self.benchmark_config.splits if name in parts]
+        return super().as_streaming_dataset(split, **kwargs)
 
     def _generate_examples(self, shards: list[str]) -> Iterator[tuple[str, dict[str, str]]]:
         for shard in shards:

@@ -140,10 +140,13 @@ class _Grammar:
         return words, strings
 
     def _string(self, own: set[tuple[str, ...]]) -> tuple[str, ...]:
-        """A new string for this source; it is added to the source's strings."""
-        while True:
+        """A new string for this source; it is added to the source's strings. Raises ValueError: none is left."""
+        for _ in range(_ATTEMPTS):
             (length,) = self._rng.choices(_STRING_LENGTHS, self._rates.string_lengths)
             string = tuple(self._rng.choices(SYMBOLS, k=length))
             if string not in self._strings and string not in own:
                 own.add(string)
                 return string
+        raise ValueError(
+            "PCFG SET: nearly all strings of these lengths are taken; ask for fewer examples or longer strings"
+        )

@@ -86,7 +86,7 @@ def save_byte_pairs(
     counts = [0, 0]
 
     def counted() -> Iterator[str]:
-        for document in islice(load_benchmark(benchmark, data_dir=data_dir)["train"], documents):
+        for document in islice(load_benchmark(benchmark, split="train", data_dir=data_dir), documents):
             counts[0] += 1
             counts[1] += len(document["text"])
             yield document["text"]
