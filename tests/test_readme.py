@@ -88,7 +88,7 @@ def records_by_path() -> dict[Path, list[Record]]:
 
 # what the numbers are, in their order
 MEASURES = (
-    "test", "test", "test", "test k=6", "test k=10", "test", "test", "test",  # of the papers' table
+    "test", "test", "test", "test k=6", "test k=10", "test", "test", "test", "test",  # of the papers' table
     "test", "test k=6", "test k=10",
 )  # fmt: skip
 
