@@ -264,11 +264,20 @@ def test_table_8_takes_the_scaling_that_generalizes_best():
 
 def test_table_8_of_mathematics_is_of_interpolation():
     splits = {"validation": 0.9, "test_iid": 0.7, "test": 0.2}
-    math_runs = [made("m", recipe={"benchmark": "mathematics", "config": "c"}, splits=splits)]
-    assert devil.iid_table([*math_runs, made("c", splits=splits)]) == [
+    math_runs = [
+        made("m", seed, recipe={"benchmark": "mathematics", "config": "c"}, splits=splits) for seed in range(2)
+    ]
+    assert devil.iid_table([*math_runs, *(made("c", seed, splits=splits) for seed in range(2))]) == [
         ("mathematics c", {"sysgen_transformer": (0.7, 0.0, 0.2)}),
         ("cogs current", {"sysgen_transformer": (0.9, 0.0, 0.2)}),
     ]
+
+
+def test_a_single_run_has_no_spread_in_tables():
+    runs = [made(f"batch {size}", 0, {"size": size}, {"test": 0.5, "validation": 1.0}) for size in (64, 128)]
+    found = [(Path(), run) for run in runs]
+    assert analyse.iid_table(found).rows == [("cogs current", "1.00 (0.50)")]
+    assert analyse.batch_table(found).rows == [("cogs current", "sysgen_transformer", 128, "0.50", 64, "0.50", "1.00")]
 
 
 def test_table_9():
@@ -284,6 +293,10 @@ def test_table_9():
     assert row.ratio == pytest.approx(0.15 / 0.4)
     with pytest.raises(UserError, match="two batch sizes"):
         devil.batch_table(runs[:2])
+    # of two cells with one batch, the better one counts, whichever comes first
+    worse = made("worse", 0, {"size": 512, "training.learning_rate": 0.5}, {"test": 0.01})
+    for several in ([worse, *runs], [*runs, worse]):
+        assert devil.batch_table(several)[0][1]["sysgen_transformer"].small[1] == pytest.approx(0.15)
     # a longer run is compared with none of these, one in another precision with all
     longer = made("longer", 0, {"size": 8192, "training.max_steps": 123_456}, {"test": 1.0})
     again = made("batch 4096", 2, {"size": 4096, "training.bf16": True}, {"test": 0.7})
@@ -647,7 +660,7 @@ def test_commands_write_table_and_figure(tmp_path):
         assert len(rows) > 2
         assert len({len(row) for row in rows}) == 1
     done = invoke("iid-table", runs, "-o", tmp_path / "out")
-    assert "1.00 ± 0.00 (0.30)" in done.stdout
+    assert "1.00 (0.30)" in done.stdout
     for step in (1, 2):
         examples = made_rows([{"loss": 0.5, "exact": True}, {"loss": 2.0 * step, "exact": False}])
         write_evaluation(runs / "0", "test", step, examples)

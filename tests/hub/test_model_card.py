@@ -138,7 +138,7 @@ def test_what_a_model_goes_on_from(runs: dict[str, Path]) -> None:
 
 
 def test_what_would_be_published_is_written_to_a_folder(runs: dict[str, Path], tmp_path: Path) -> None:
-    """The files of the dry run, with the card; a folder that cannot be made, or holds a card, is refused."""
+    """The files of the dry run, with the card; a folder that cannot be made, or holds something, is refused."""
     words = ["publish", str(runs["decoder"]), "owner/name"]
     listed = CliRunner().invoke(app, [*words, "--dry-run"])
     done = CliRunner().invoke(app, [*words, "--folder", str(tmp_path / "out")])
@@ -151,7 +151,9 @@ def test_what_would_be_published_is_written_to_a_folder(runs: dict[str, Path], t
     assert files == {line.split()[1] for line in written}
     assert ModelCard.load(tmp_path / "out" / "README.md").data.library_name == "transformers"
     (tmp_path / "file").write_text("")
-    for folder in (tmp_path / "out", tmp_path / "file" / "out"):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "results.json").write_text("mine")
+    for folder in (tmp_path / "out", tmp_path / "file" / "out", tmp_path / "mine"):
         done = CliRunner().invoke(app, [*words, "--folder", str(folder)])
         assert done.exit_code == 2
         (line,) = done.stderr.splitlines()

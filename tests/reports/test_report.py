@@ -26,6 +26,7 @@ from hf_sysgen.reports import comparison as reproduction
 from hf_sysgen.reports.comparison import compare, compare_with_papers, difference_interval, summarize
 from hf_sysgen.reports.curves import Curve, Point, draw_comparison, draw_curves
 from hf_sysgen.reports.matching import Measurement, runs_without_cell
+from hf_sysgen.reports.page import _run_row
 from hf_sysgen.reports.papers import Cell, Run, Table, find_tables, full_budget_recipe, papers
 from hf_sysgen.reports.report import markdown_report, measured_cells, number, rule, terminal_report
 from hf_sysgen.reports.write import write_report
@@ -612,6 +613,20 @@ def test_a_changed_recipe_under_the_same_name_is_not_called_a_reproduction():
     assert (one.verdict, one.ours[0].changes) == (reproduction.OTHER, ("training.learning_rate 0.01 (paper: 0.0001)",))
 
 
+@pytest.mark.parametrize(
+    ("values", "change"),
+    [
+        ({"model.share_layers": True}, "model.share_layers True (paper: False)"),
+        ({"training.neftune_noise_alpha": 5.0}, "training.neftune_noise_alpha 5.0 (paper: the default)"),
+    ],
+    ids=str,
+)
+def test_a_key_that_the_paper_s_recipe_lacks_is_a_change_too(values, change):
+    records = [made("cogs_transformer", seed, 0.8, recipe_values=values) for seed in range(3)]
+    one = found("csordas2021-table3", "COGS", "Trafo", records)
+    assert (one.verdict, one.ours[0].changes) == (reproduction.OTHER, (change,))
+
+
 def test_seeds_of_several_recipes_of_one_name_are_not_pooled():
     """Judged by what each was trained as, and not by the first of them."""
     records = [made("cogs_transformer", 0, 0.8), made("cogs_transformer", 1, 0.8)]
@@ -707,6 +722,24 @@ def test_numbers_that_a_record_lacks_leave_the_cell_unmeasured():
 
 def command(*words: str):
     return CliRunner().invoke(app, ["report", *words])
+
+
+def test_a_page_is_not_replaced_by_one_without_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for words in ((), ("csordas2021", "--output", "report.html")):
+        done = command(*words)
+        assert done.exit_code == 2
+        assert "runs" in done.stderr
+        assert not list(tmp_path.iterdir())
+
+
+def test_cases_of_the_page_are_means():
+    values = [{"a": [4, accuracy], **more} for accuracy, more in ((0.25, {}), (0.75, {"b": [2, 0.5]}))]
+    records = [
+        made("cogs_transformer", seed, 0.8, test={"accuracy": 0.5, "by_category": one})
+        for seed, one in enumerate(values)
+    ]
+    assert _run_row("x", records).cases == {"a": 0.5, "b": 0.5}
 
 
 def test_command_prints_a_table(tmp_path):

@@ -15,6 +15,7 @@ import kills
 import numpy as np
 import pytest
 import torch
+from invariance import assert_a_lost_end_comes_back
 from safetensors.torch import load_file
 from tiny_runs import (
     lines_beside_progress,
@@ -195,6 +196,10 @@ def test_label_smoothing_is_fairseq_s(golden_dir):
     for tokens in (1, 7):
         loss = SysgenTrainer.smoothed_loss(trainer, SimpleNamespace(logits=tensors["out.logits"]), labels, tokens)
         torch.testing.assert_close(loss * tokens, tensors["out.loss_sum_smoothed"][0], rtol=1e-6, atol=0)
+
+
+def test_evaluation_at_the_start_is_of_the_start_alone(tmp_path, few_examples):
+    assert_a_lost_end_comes_back(tiny_recipe(tmp_path).replace(**{"training.eval_on_start": True}))
 
 
 def test_without_eos_as_a_label(tmp_path, few_examples):

@@ -204,13 +204,17 @@ def convergence(runs: Runs, share: float = 0.8, as_worded: bool = False, split: 
     return Finding("convergence", header, rows, lambda: draw_panels(panels, bars=bars), notes=notes)
 
 
+def _spread(mean: float, deviation: float) -> str:
+    return f"{mean:.2f}" if math.isnan(deviation) else f"{mean:.2f} ± {deviation:.2f}"
+
+
 def iid_table(runs: Runs) -> Finding:
     """Csordas et al. 2021, Table 8."""
     found = csordas2021.iid_table(_records(runs))
     models = list(dict.fromkeys(model for _, row in found for model in row))
     models.sort(key=lambda model: csordas2021.MODELS.index(model) if model in csordas2021.MODELS else 9)
     rows = [
-        (benchmark, *("{:.2f} ± {:.2f} ({:.2f})".format(*row[model]) if model in row else "-" for model in models))
+        (benchmark, *(f"{_spread(*row[model][:2])} ({row[model][2]:.2f})" if model in row else "-" for model in models))
         for benchmark, row in found
     ]
     return Finding("iid-table", ("IID (generalization)", *models), rows)
@@ -222,7 +226,7 @@ def batch_table(runs: Runs) -> Finding:
     rows = []
     for benchmark, models in csordas2021.batch_table(records):
         for model, row in models.items():
-            big, small = (f"{mean:.2f} ± {spread:.2f}" for _, mean, spread in (row.big, row.small))
+            big, small = (_spread(mean, spread) for _, mean, spread in (row.big, row.small))
             rows.append((benchmark, model, row.big[0], big, row.small[0], small, f"{row.ratio:.2f}"))
     header = ("benchmark", "model", "big batch", "accuracy", "small batch", "accuracy", "ratio")
     return Finding("batch-table", header, rows, notes=notes)

@@ -324,9 +324,9 @@ def accuracies(records: Sequence[Record], split: str) -> list[float]:
 def iid_table(records: Sequence[Record]) -> list[tuple[str, dict[str, tuple[float, float, float]]]]:
     """
     Table 8: for each benchmark with a split drawn like train (see `IID`), model -> mean and standard deviation of its
-    accuracy there, and the mean on the generalization split. Runs of a cell count in any precision. Of a model's
-    cells, e.g. of several embedding scalings, the one that is best on the generalization split is taken
-    (plot_big_result_table_iid.py:57-60).
+    accuracy there (NaN of a single run), and the mean on the generalization split. Runs of a cell count in any
+    precision. Of a model's cells, e.g. of several embedding scalings, the one that is best on the generalization split
+    is taken (plot_big_result_table_iid.py:57-60).
     """
     rows: dict[str, dict[str, tuple[float, float, float]]] = {}
     for runs in by_cell((one for one in records if {_iid(one), "test"} <= set(one.splits)), PRECISION):
@@ -334,7 +334,7 @@ def iid_table(records: Sequence[Record]) -> list[tuple[str, dict[str, tuple[floa
         iid, general = accuracies(runs, _iid(runs[0])), statistics.fmean(accuracies(runs, "test"))
         model = runs[0].recipe.model.type
         if model not in row or general > row[model][2]:
-            row[model] = (statistics.fmean(iid), spread(iid), general)
+            row[model] = (statistics.fmean(iid), spread(iid) if len(iid) > 1 else math.nan, general)
     if not rows:
         raise UserError("no run has both splits, validation (of mathematics: test_iid) and test")
     return list(rows.items())
@@ -346,8 +346,8 @@ def _iid(record: Record) -> str:
 
 @dataclass(frozen=True)
 class BatchRow:
-    """A row of Table 9, for a benchmark and model: (batch size, mean accuracy, standard deviation) of the large and the
-    small batch."""
+    """A row of Table 9, for a benchmark and model: (batch size, mean accuracy, standard deviation or NaN of a single
+    run) of the large and the small batch."""
 
     big: tuple[int, float, float]
     small: tuple[int, float, float]
@@ -373,7 +373,7 @@ def batch_table(records: Sequence[Record]) -> list[tuple[str, dict[str, BatchRow
         if recipe.batches.sampling == "max_tokens":
             continue
         size = recipe.batches.size
-        row = (size, statistics.fmean(values), spread(values))
+        row = (size, statistics.fmean(values), spread(values) if len(values) > 1 else math.nan)
         models = found.setdefault((benchmark_of(runs[0]), recipe.training.max_steps), {})
         sizes = models.setdefault(recipe.model.type, {})
         sizes[size] = max(row, sizes.get(size, row), key=lambda one: one[1])

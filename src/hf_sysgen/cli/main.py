@@ -360,7 +360,9 @@ def report(
     """Compare results with the papers' tables: in the terminal, or for `all` as a page with plots."""
     from hf_sysgen.reports.write import write_report
 
-    default = [Path("runs")] if Path("runs").is_dir() else []
+    folder = Path("runs")
+    # a page without runs would replace an older one
+    default = [folder] if folder.is_dir() or name == "all" or output is not None else []
     print(write_report(name, runs or default, output))
 
 

@@ -41,6 +41,7 @@ _OWNERS = {
     "evaluation.early_stopping": "load_best_model_at_end metric_for_best_model greater_is_better",
     "the benchmark": "generation_max_length",
     "the launcher": "local_rank",
+    "the environment: HF_TOKEN or `hf auth login`, because recipes are published": "hub_token",
     "the runner: evaluation is in float32": "bf16_full_eval fp16_full_eval",
     "the runner: the newest and the best checkpoint are kept": "save_total_limit",
     "the runner: a killed run goes on by itself": "resume_from_checkpoint",

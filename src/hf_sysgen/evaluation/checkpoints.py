@@ -121,7 +121,10 @@ def read_checkpoint(
             config_type = model_class.config_class.model_type
             raise UserError(f"{folder / 'config.json'}: not a {config_type}'s: {error}") from error
     own = is_sysgen_model(model)
-    tokenizer = _tokenizer_of(folder) if (folder / "tokenizer.json").exists() or not own else None
+    if own:
+        tokenizer = _tokenizer_of(folder) if (folder / "tokenizer.json").exists() else None
+    else:
+        tokenizer = _tokenizer_of(_with_tokenizer(folder))
     for kind, said in _UNLIKE.items():
         if kind == "unexpected_keys" and not own:
             # many checkpoints of the hub have weights that their config does not describe
@@ -149,6 +152,15 @@ def weight_files(folder: Path) -> list[Path]:
         except (OSError, ValueError, KeyError, AttributeError) as error:
             raise UserError(f"{index}: cannot be read: {one_line(error)}") from error
     return [folder / name for name in names] if all((folder / name).exists() for name in names) else []
+
+
+def _with_tokenizer(folder: Path) -> Path:
+    """The folder, or that of the model of the run whose checkpoint it is. Raises UserError: neither has a tokenizer."""
+    for one in (folder, folder.parent / MODEL):
+        if any((one / name).exists() for name in ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json")):
+            return one
+    # transformers would make an empty one
+    raise _missing(folder, "tokenizer.json")
 
 
 def _tokenizer_of(folder: Path) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 
 from hf_sysgen.config.fields import SECTIONS, effect_of
 from hf_sysgen.config.io import read_recipe, shipped_files
+from hf_sysgen.config.model_fields import flat_with_defaults
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.reports.papers import (
     BEST,
@@ -239,7 +240,7 @@ def _changes(record: Record, setup: Recipe, choices: Sequence[str] = ()) -> tupl
     """Differences of the recipe from the paper's setup that change the result."""
     changes = [
         (key, ours, theirs)
-        for key, ours, theirs in _differing(record.recipe.to_dict(), setup.to_dict())
+        for key, ours, theirs in _differing(_with_defaults(record.recipe), _with_defaults(setup))
         if effect_of(key) == "result" and key not in (*PRECISION, *choices)
     ]
     # the file may leave out a value that the run chose
@@ -249,11 +250,24 @@ def _changes(record: Record, setup: Recipe, choices: Sequence[str] = ()) -> tupl
     return tuple(f"{key} {_text(ours)} (paper: {_text(theirs)})" for key, ours, theirs in changes)
 
 
+def _with_defaults(recipe: Recipe) -> dict[str, Any]:
+    """By section, with the fields of the model that are left out, unless a size class decides them."""
+    sections = recipe.to_dict()
+    flat = flat_with_defaults(recipe) if recipe.model.size_class is None else {}
+    defaults: dict[str, Any] = {
+        key.removeprefix("model."): value for key, value in flat.items() if key.startswith("model.")
+    }
+    return {**sections, "model": {**defaults, **sections["model"]}}
+
+
 def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
     """
-    Dotted key -> both values. Keys that only one side has are left out: for two kinds of batches or schedules the kind
-    itself differs, and a missing field of the model has its default.
+    Dotted key -> both values. Keys that only one side has are left out, except those of the Trainer's arguments: for
+    two kinds of batches or schedules the kind itself differs.
     """
+    if prefix == "training.":
+        missing: dict[str, Any] = dict.fromkeys([*ours, *theirs], "the default")
+        ours, theirs = {**missing, **ours}, {**missing, **theirs}
     for name, value in theirs.items():
         if name not in ours or ours[name] == value:
             continue

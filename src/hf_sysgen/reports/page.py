@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from hf_sysgen.reports.matching import runs_without_cell
 from hf_sysgen.reports.report import SUMMARY, UNITS, headline, label, measured_cells, number, remarks, summary_rows
 from hf_sysgen.results.cells import by_cell, labels
 from hf_sysgen.results.reading import Collection
-from hf_sysgen.results.record import CategoryScore, Record
+from hf_sysgen.results.record import Record, SplitMetrics
 
 # verdict -> CSS class, and a sign, so that colour is not needed
 LOOKS = {
@@ -130,7 +131,7 @@ class Detail:
 
 @dataclass(frozen=True)
 class RunRow:
-    """The runs of a recipe; `scores` has measure, mean and number of runs of each split, `cases` the first seed's."""
+    """The runs of a recipe; `scores` has measure, mean and number of runs of each split, `cases` means."""
 
     name: str
     seeds: str
@@ -140,7 +141,7 @@ class RunRow:
     seconds: float
     devices: str
     commits: str
-    cases: Mapping[str, CategoryScore]
+    cases: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -276,6 +277,15 @@ def _means(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     return [(x, sum(ys) / len(ys)) for x, ys in sorted(values.items())]
 
 
+def _mean_cases(runs: Sequence[SplitMetrics]) -> dict[str, float]:
+    """The mean accuracy of each case over the runs that have it."""
+    found: dict[str, list[float]] = {}
+    for run in runs:
+        for case, score in run.by_category.items():
+            found.setdefault(case, []).append(score.accuracy)
+    return {case: statistics.fmean(values) for case, values in found.items()}
+
+
 def _run_row(name: str, records: Sequence[Record]) -> RunRow:
     first = records[0]
     scores = {
@@ -292,5 +302,5 @@ def _run_row(name: str, records: Sequence[Record]) -> RunRow:
         seconds=sum(record.train_seconds for record in records) / len(records),
         devices=_devices(records),
         commits=", ".join(sorted(commits)),
-        cases=first.splits["test"].by_category if "test" in first.splits else {},
+        cases=_mean_cases([record.splits["test"] for record in records if "test" in record.splits]),
     )

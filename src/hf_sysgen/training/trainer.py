@@ -171,6 +171,8 @@ class SysgenTrainer(Seq2SeqTrainer):
         if resume_from_checkpoint is None:
             return super().train(**kwargs)
         checkpoint = Path(resume_from_checkpoint)
+        # it was evaluated when the run began
+        self.args.eval_on_start = False
         # this is checked here, because the Trainer ignores some missing files
         check_intact(checkpoint)
         # the first process may change a file that the others still check

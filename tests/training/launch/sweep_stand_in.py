@@ -8,7 +8,10 @@ from pathlib import Path
 plan = json.loads(Path(sys.argv[1]).read_text())
 run_dir = Path(plan["run_dir"])
 run_dir.mkdir(parents=True, exist_ok=True)
-(run_dir / "recipe.yaml").write_text(plan["recipe"])
+recipe = plan["recipe"]
+if plan["seed"] == 1 and Path("changed").exists():
+    recipe = recipe.replace("learning_rate: 0.01", "learning_rate: 0.5")
+(run_dir / "recipe.yaml").write_text(recipe)
 with (run_dir / "starts").open("a") as starts:
     starts.write("started\n")
 while Path("hold").exists():

@@ -31,7 +31,7 @@ from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import RESULTS, Record
 from hf_sysgen.training.launch import sweep as launch_sweep
 from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
-from hf_sysgen.training.launch.states import STATES, state_of
+from hf_sysgen.training.launch.states import STATES, failure_of, state_of
 from hf_sysgen.training.run import run_recipe
 
 STAND_IN = Path(__file__).with_name("sweep_stand_in.py")
@@ -296,6 +296,30 @@ def test_what_the_rule_selects(folder):
     assert wrong.exit_code == 2
     for word in ("results.json", "'test'"):
         assert word in one_error(wrong)
+
+
+def test_a_recipe_that_changed_meanwhile_is_no_seed_of_the_cell(folder):
+    path = write_sweep(folder)
+    Path("changed").touch()
+    result = sweep(path)
+    assert result.exit_code == 2
+    assert "runs/tiny/seed1 failed" in one_error(result)
+    assert "another recipe" in one_error(result)
+    assert "relative_universal_transformer" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("said", "failure"),
+    [
+        ("step 0/4000\nexit status -9", "ended by signal 9 (is memory full?); the same command resumes it"),
+        ("error: the disk is full\nexit status -15", "the disk is full"),
+        ("step 0/4000\nexit status 1", "step 0/4000"),
+        ("step 0/4000\nexit status 0", None),
+    ],
+)
+def test_what_ended_a_run(said, failure, tmp_path):
+    (tmp_path / "run.log").write_text(f"$ hf-sysgen train\n{said}\n")
+    assert failure_of(tmp_path / "run.log") == failure
 
 
 def test_a_folder_of_another_recipe_fails_alone(folder):

@@ -24,6 +24,7 @@ from hf_sysgen.config.fields import merge
 from hf_sysgen.config.io import parse_recipe
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data import benchmark_info
+from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.evaluate import Decoded
 from hf_sysgen.evaluation.prompts import PROMPT, Prompts, to_word_level
@@ -164,6 +165,16 @@ def test_the_saved_checkpoint_answers_as_the_run(checkpoints, tmp_path, few_exam
     answers, _ = predict(model, tokenizer, [row["input"] for row in rows], max_new_tokens=longest)
     for row, answer in zip(rows, answers, strict=True):
         assert answer.strip().startswith(row["prediction"].strip().partition("<")[0].strip())
+
+
+def test_a_checkpoint_of_a_run_has_the_tokenizer_of_its_model(checkpoints, tmp_path, few_examples):
+    run_recipe(recipe_of(checkpoints["t5"], tmp_path))
+    _, tokenizer = load_checkpoint(tmp_path / "run")
+    _, its_own = load_checkpoint(tmp_path / "run" / "checkpoint-2")
+    assert its_own.get_vocab() == tokenizer.get_vocab()
+    shutil.rmtree(tmp_path / "run" / "model")
+    with pytest.raises(UserError, match=r"tokenizer\.json is missing"):
+        load_checkpoint(tmp_path / "run" / "checkpoint-2")
 
 
 def test_characters_that_the_tokenizer_lacks_become_tokens(checkpoints, tmp_path, monkeypatch):

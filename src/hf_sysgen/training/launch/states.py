@@ -48,6 +48,9 @@ def failure_of(log: Path) -> str | None:
         return None
     # our own messages end in such a line; otherwise the last line of the traceback says most
     errors = [line for line in lines if line.startswith("error: ")]
+    if not errors and last.startswith(f"{ENDED}-"):
+        signal = last.removeprefix(f"{ENDED}-")
+        return f"ended by signal {signal}{' (is memory full?)' * (signal == '9')}; the same command resumes it"
     return errors[-1].removeprefix("error: ") if errors else lines[-1] or last
 
 

@@ -75,7 +75,7 @@ def run_sweep(
     for run, _, message in failures:
         print(f"error: {run.name} failed: {message}; everything it said is in {run.log}", file=sys.stderr)
     if sweep.complete and not failures:
-        records = [read_record(run.recipe.run_dir / RESULTS) for run in sweep.runs]
+        records = [record for run in sweep.runs if (record := finished_results(run.recipe))]
         print("\n" + results_text(records))
         if plot is not None:
             plot_accuracies(records, plot)
@@ -169,7 +169,12 @@ class _Training:
         print(f"{ENDED}{status}", file=log, flush=True)
         if status != 0:
             return status, failure_of(run.log) or ""
-        return 0, _accuracies(read_record(run.recipe.run_dir / RESULTS))
+        try:
+            # a recipe that changed meanwhile has made another run
+            record = finished_results(run.recipe)
+        except UserError as error:
+            return 2, str(error)
+        return 0, _accuracies(record) if record is not None else ""
 
     def _show(self, run: Run, slot: int, line: str) -> None:
         if self.lines:
