@@ -133,7 +133,6 @@ UNDECLARED: tuple[tuple[str, Change], ...] = (
     ("training.eval_delay", "bits"),
     ("training.eval_on_start", "bits"),
     ("training.torch_empty_cache_steps", "nothing"),
-    ("training.dataloader_*", "nothing"),
     ("training.logging_*", "nothing"),
     ("training.log_*", "nothing"),
     ("training.include_num_input_tokens_seen", "nothing"),

@@ -49,7 +49,8 @@ _OWNERS = {
     "the runner": (
         "do_train do_eval do_predict predict_with_generate prediction_loss_only remove_unused_columns label_names "
         "eval_do_concat_batches eval_use_gather_object eval_accumulation_steps include_for_metrics batch_eval_metrics "
-        "average_tokens_across_devices dataloader_num_workers dataloader_pin_memory ddp_find_unused_parameters "
+        "average_tokens_across_devices dataloader_num_workers dataloader_pin_memory dataloader_persistent_workers "
+        "dataloader_prefetch_factor dataloader_multiprocessing_context dataloader_in_order ddp_find_unused_parameters "
         "save_only_model ignore_data_skip restore_callback_states_from_checkpoint logging_nan_inf_filter disable_tqdm"
     ),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import logging
 import re
@@ -150,13 +151,29 @@ def check_optimizer(trainer: SysgenTrainer) -> None:
     Create the optimizer, which the Trainer keeps, where it does so before it wraps the model.
 
     Raises:
-        RecipeError: its package is not installed, or an argument is wrong.
+        RecipeError: its package is not installed, or an argument is wrong or has no effect.
     """
     fsdp = trainer.accelerator.state.fsdp_plugin if trainer.is_fsdp_enabled else None
     if trainer.is_deepspeed_enabled or (fsdp is not None and fsdp.fsdp_version == 1):
         return
     with naming_fields(trainer.recipe, "optim" if trainer.args.optim_args is None else "optim_args"):
         trainer.create_optimizer()
+        for name in ("optim_args", "optim_target_modules"):
+            if getattr(trainer.args, name) is not None and not _matters(trainer, name):
+                key, given = f"training.{name}", shorten(getattr(trainer.recipe.training, name))
+                optim = trainer.recipe.training.optim
+                raise RecipeError(f"{key}={given} has no effect under training.optim={optim}; remove it", key)
+
+
+def _matters(trainer: SysgenTrainer, name: str) -> bool:
+    """Whether the optimizer is another one, or cannot be made, without that argument of the Trainer."""
+    without = copy.copy(trainer.args)
+    setattr(without, name, None)
+    try:
+        found = [trainer.get_optimizer_cls_and_kwargs(one, trainer.unwrapped_model) for one in (trainer.args, without)]
+    except Exception:
+        return True
+    return found[0] != found[1]
 
 
 def check_longest_examples(trainer: SysgenTrainer) -> None:

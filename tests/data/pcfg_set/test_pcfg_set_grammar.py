@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import hf_sysgen.data.pcfg_set.generator
 from hf_sysgen.data.pcfg_set.generator import PUBLISHED_LENGTHS, Rates, generate
 from hf_sysgen.data.pcfg_set.grammar import (
     BINARY,
@@ -167,6 +168,15 @@ def test_generated_with_given_lengths() -> None:
     calls = [function for source in sources for function in functions(source)]
     # far more than the 63 % of the default
     assert sum(function in UNARY for function in calls) > 0.75 * len(calls)
+
+
+def test_strings_that_are_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No string comes twice: of two symbols there are four of length two."""
+    monkeypatch.setattr(hf_sysgen.data.pcfg_set.generator, "SYMBOLS", ("A1", "B1"))
+    pairs = generate(9, lengths={1: 1}, rates=Rates(unary_first=1 - 1e-9, string_lengths=(1, 0, 0, 0)))
+    assert len({next(pairs)[0].partition(" ")[2] for _ in range(4)}) == 4
+    with pytest.raises(ValueError, match="strings"):
+        next(pairs)
 
 
 def test_what_cannot_be_generated() -> None:
