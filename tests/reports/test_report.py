@@ -25,7 +25,7 @@ from hf_sysgen.errors import UserError
 from hf_sysgen.reports import comparison as reproduction
 from hf_sysgen.reports.comparison import compare, compare_with_papers, difference_interval, summarize
 from hf_sysgen.reports.curves import Curve, Point, draw_comparison, draw_curves
-from hf_sysgen.reports.matching import Measurement, runs_without_cell
+from hf_sysgen.reports.matching import Measurement, one_for_each_seed, runs_without_cell
 from hf_sysgen.reports.page import _run_row
 from hf_sysgen.reports.papers import Cell, Run, Table, find_tables, full_budget_recipe, papers
 from hf_sysgen.reports.report import markdown_report, measured_cells, number, rule, terminal_report
@@ -639,6 +639,17 @@ def test_seeds_of_several_recipes_of_one_name_are_not_pooled():
         ((3,), 0.5, ("batches.size 64 (paper: 128)",)),
     ]
     assert [ours.verdict for ours in one.ours[1:]] == [reproduction.OTHER, reproduction.SMALLER]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_runs_of_a_seed_the_one_in_the_paper_s_precision_counts(order):
+    """Where each precision has as many runs."""
+    found = [
+        made("cogs_transformer", 0, accuracy, recipe_values={"training.bf16": half})
+        for accuracy, half in ((0.8, False), (0.4, True))
+    ]
+    (one,) = one_for_each_seed(found[::order], shipped("cogs_transformer"))
+    assert one.splits["test"].accuracy == 0.8
 
 
 def test_the_budget_of_runs_that_epochs_end():
