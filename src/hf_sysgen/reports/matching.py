@@ -13,7 +13,6 @@ from typing import Any
 
 from hf_sysgen.config.fields import SECTIONS, effect_of
 from hf_sysgen.config.io import read_recipe, shipped_files
-from hf_sysgen.config.model_fields import flat_with_defaults
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.reports.papers import (
     BEST,
@@ -238,9 +237,10 @@ def _budget(record: Record, setup: Recipe) -> float | None:
 
 def _changes(record: Record, setup: Recipe, choices: Sequence[str] = ()) -> tuple[str, ...]:
     """Differences of the recipe from the paper's setup that change the result."""
+    sections = _with_defaults(record.recipe, setup)
     changes = [
         (key, ours, theirs)
-        for key, ours, theirs in _differing(_with_defaults(record.recipe), _with_defaults(setup))
+        for key, ours, theirs in _differing(sections[0], sections[1])
         if effect_of(key) == "result" and key not in (*PRECISION, *choices)
     ]
     # the file may leave out a value that the run chose
@@ -250,14 +250,19 @@ def _changes(record: Record, setup: Recipe, choices: Sequence[str] = ()) -> tupl
     return tuple(f"{key} {_text(ours)} (paper: {_text(theirs)})" for key, ours, theirs in changes)
 
 
-def _with_defaults(recipe: Recipe) -> dict[str, Any]:
-    """By section, with the fields of the model that are left out, unless a size class decides them."""
-    sections = recipe.to_dict()
-    flat = flat_with_defaults(recipe) if recipe.model.size_class is None else {}
-    defaults: dict[str, Any] = {
-        key.removeprefix("model."): value for key, value in flat.items() if key.startswith("model.")
-    }
-    return {**sections, "model": {**defaults, **sections["model"]}}
+def _with_defaults(*recipes: Recipe) -> list[dict[str, Any]]:
+    """By section, with the fields of the model that only another one gives, unless a size class decides them."""
+    sections = [recipe.to_dict() for recipe in recipes]
+    if len({frozenset(one["model"]) for one in sections}) == 1 or any(one.model.size_class for one in recipes):
+        return sections
+    # few need it, and it imports PyTorch
+    from hf_sysgen.config.model_fields import flat_with_defaults
+
+    for recipe, one in zip(recipes, sections, strict=True):
+        flat = flat_with_defaults(recipe)
+        defaults = {key.removeprefix("model."): value for key, value in flat.items() if key.startswith("model.")}
+        one["model"] = {**defaults, **one["model"]}
+    return sections
 
 
 def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
