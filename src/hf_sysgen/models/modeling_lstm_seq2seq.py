@@ -189,7 +189,7 @@ class LstmSeq2SeqForConditionalGeneration(LstmPreTrainedModel, Seq2SeqLM):
         if not self.training or self.config.teacher_forcing == 1:
             return given
         is_taught = torch.rand(len(given), 1, device=given.device) < self.config.teacher_forcing
-        if is_taught.all():
+        if not torch.compiler.is_compiling() and is_taught.all():
             # the model's own words take longer than the rest of an update; with one example, often none are needed
             return given
         with torch.no_grad():
