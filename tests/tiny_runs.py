@@ -70,8 +70,9 @@ def dotted(word: str) -> str:
 
 
 def has_size(model: str, fields: Mapping[str, Any], key: str) -> bool:
-    """Whether the model with these fields has that one, with an effect."""
-    config = CONFIGS[model]
+    """Whether the model with these fields has that one, with an effect; those of transformers have none."""
+    if (config := CONFIGS.get(model)) is None:
+        return False
     other, values = config.no_effect.get(key, (key, ()))
     return key in config.__dataclass_fields__ and fields.get(other) not in values
 
@@ -112,15 +113,8 @@ def shrunk(recipe: Recipe) -> list[str]:
     """Overrides that make a run of it two short steps of a small model."""
     other = recipe.model.type not in CONFIGS
     sizes = {"num_hidden_layers": 2, **SIZES}
-    overrides = (
-        []
-        if other
-        else [
-            f"model.{key}={value}"
-            for key, value in sizes.items()
-            if has_size(recipe.model.type, recipe.model.fields, key)
-        ]
-    )
+    model, fields = recipe.model.type, recipe.model.fields
+    overrides = [f"model.{key}={value}" for key, value in sizes.items() if has_size(model, fields, key)]
     overrides += ["training.max_steps=2", "training.eval_steps=2", "evaluation.examples=3", "training.report_to=none"]
     if isinstance(recipe.batches, MaxTokens):
         overrides.append("batches.max_tokens=60")

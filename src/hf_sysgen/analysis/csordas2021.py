@@ -334,10 +334,15 @@ def iid_table(records: Sequence[Record]) -> list[tuple[str, dict[str, tuple[floa
         iid, general = accuracies(runs, _iid(runs[0])), statistics.fmean(accuracies(runs, "test"))
         model = runs[0].recipe.model.type
         if model not in row or general > row[model][2]:
-            row[model] = (statistics.fmean(iid), spread(iid) if len(iid) > 1 else math.nan, general)
+            row[model] = (*_mean_and_spread(iid), general)
     if not rows:
         raise UserError("no run has both splits, validation (of mathematics: test_iid) and test")
     return list(rows.items())
+
+
+def _mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and standard deviation, NaN of a single run."""
+    return statistics.fmean(values), spread(values) if len(values) > 1 else math.nan
 
 
 def _iid(record: Record) -> str:
@@ -373,7 +378,7 @@ def batch_table(records: Sequence[Record]) -> list[tuple[str, dict[str, BatchRow
         if recipe.batches.sampling == "max_tokens":
             continue
         size = recipe.batches.size
-        row = (size, statistics.fmean(values), spread(values) if len(values) > 1 else math.nan)
+        row = (size, *_mean_and_spread(values))
         models = found.setdefault((benchmark_of(runs[0]), recipe.training.max_steps), {})
         sizes = models.setdefault(recipe.model.type, {})
         sizes[size] = max(row, sizes.get(size, row), key=lambda one: one[1])

@@ -155,7 +155,12 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def _with_tokenizer(folder: Path) -> Path:
-    """The folder, or that of the model of the run whose checkpoint it is. Raises UserError: neither has a tokenizer."""
+    """
+    Where the tokenizer is: in this folder, or for `checkpoint-N` of a run in the run's `model`.
+
+    Raises:
+        UserError: in neither.
+    """
     for one in (folder, folder.parent / MODEL):
         if any((one / name).exists() for name in ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json")):
             return one

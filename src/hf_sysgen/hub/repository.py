@@ -85,9 +85,7 @@ class Repository:
         self.dry_run = dry_run or folder is not None
         self.tags: dict[str, str] = {}
         if folder is not None:
-            if folder.is_dir() and any(folder.iterdir()):
-                raise UserError(f"{folder} is not empty and nothing in it is overwritten; give another folder")
-            new_folder(folder, [])
+            new_folder(folder, sorted(path.name for path in folder.glob("*")))
         if not self.dry_run:
             self.api = api or _api()
             self._check_access()

@@ -237,10 +237,9 @@ def _budget(record: Record, setup: Recipe) -> float | None:
 
 def _changes(record: Record, setup: Recipe, choices: Sequence[str] = ()) -> tuple[str, ...]:
     """Differences of the recipe from the paper's setup that change the result."""
-    sections = _with_defaults(record.recipe, setup)
     changes = [
         (key, ours, theirs)
-        for key, ours, theirs in _differing(sections[0], sections[1])
+        for key, ours, theirs in _differing(*_with_defaults(record.recipe, setup))
         if effect_of(key) == "result" and key not in (*PRECISION, *choices)
     ]
     # the file may leave out a value that the run chose
@@ -250,25 +249,27 @@ def _changes(record: Record, setup: Recipe, choices: Sequence[str] = ()) -> tupl
     return tuple(f"{key} {_text(ours)} (paper: {_text(theirs)})" for key, ours, theirs in changes)
 
 
-def _with_defaults(*recipes: Recipe) -> list[dict[str, Any]]:
-    """By section, with the fields of the model that only another one gives, unless a size class decides them."""
-    sections = [recipe.to_dict() for recipe in recipes]
-    if len({frozenset(one["model"]) for one in sections}) == 1 or any(one.model.size_class for one in recipes):
-        return sections
-    # few need it, and it imports PyTorch
-    from hf_sysgen.config.model_fields import flat_with_defaults
+def _with_defaults(ours: Recipe, theirs: Recipe) -> tuple[dict[str, Any], dict[str, Any]]:
+    """
+    Both recipes by section. Where only one of them gives a field of the model, both have the defaults of those that
+    they leave out, unless a size class decides them.
+    """
+    first, second = ours.to_dict(), theirs.to_dict()
+    if first["model"].keys() != second["model"].keys() and not (ours.model.size_class or theirs.model.size_class):
+        # few need it, and it imports PyTorch
+        from hf_sysgen.config.model_fields import flat_with_defaults
 
-    for recipe, one in zip(recipes, sections, strict=True):
-        flat = flat_with_defaults(recipe)
-        defaults = {key.removeprefix("model."): value for key, value in flat.items() if key.startswith("model.")}
-        one["model"] = {**defaults, **one["model"]}
-    return sections
+        for recipe, sections in ((ours, first), (theirs, second)):
+            flat = flat_with_defaults(recipe)
+            defaults = {key.removeprefix("model."): value for key, value in flat.items() if key.startswith("model.")}
+            sections["model"] = {**defaults, **sections["model"]}
+    return first, second
 
 
 def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
     """
-    Dotted key -> both values. Keys that only one side has are left out, except those of the Trainer's arguments: for
-    two kinds of batches or schedules the kind itself differs.
+    Dotted key, our value and the paper's, of each key whose values differ. A key that only one recipe has counts only
+    under `training`: for batches or schedules of different types, the type itself is listed.
     """
     if prefix == "training.":
         missing: dict[str, Any] = dict.fromkeys([*ours, *theirs], "the default")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from hf_sysgen import __version__
 from hf_sysgen.reports import comparison
@@ -16,7 +16,9 @@ from hf_sysgen.reports.matching import runs_without_cell
 from hf_sysgen.reports.report import SUMMARY, UNITS, headline, label, measured_cells, number, remarks, summary_rows
 from hf_sysgen.results.cells import by_cell, labels
 from hf_sysgen.results.reading import Collection
-from hf_sysgen.results.record import Record, SplitMetrics
+from hf_sysgen.results.record import Record
+
+Place = TypeVar("Place", int, float, str)
 
 # verdict -> CSS class, and a sign, so that colour is not needed
 LOOKS = {
@@ -245,15 +247,15 @@ def _run_drawings(runs: Sequence[tuple[str, Sequence[Record]]], prefix: str) -> 
     training, lengths, cases = [], [], []
     for name, records in runs:
         for split, dashed in (("test", False), ("validation", True)):
-            if points := _means(point for record in records for point in record.curve(split, "accuracy")):
-                training.append(Curve(name, points, dashed))
+            if means := _means(point for record in records for point in record.curve(split, "accuracy")):
+                training.append(Curve(name, sorted(means.items()), dashed))
         tests = [record.splits["test"] for record in records if "test" in record.splits]
-        if points := _means((float(one.length), one.accuracy) for test in tests for one in test.by_length):
-            lengths.append(Curve(name, points))
+        if means := _means((one.length, one.accuracy) for test in tests for one in test.by_length):
+            lengths.append(Curve(name, sorted(means.items())))
         # numeric cases are on an axis; the others are in the table
         cased = [(case.partition("=")[2], one.accuracy) for test in tests for case, one in test.by_category.items()]
         if cased and all(text.isdigit() for text, _ in cased):
-            cases.append(Curve(name, _means((float(text), accuracy) for text, accuracy in cased)))
+            cases.append(Curve(name, sorted(_means((int(text), accuracy) for text, accuracy in cased).items())))
     drawings = []
     if training:
         svg = draw_curves(training, "training step", "exact match", f"{prefix}-training")
@@ -269,21 +271,12 @@ def _run_drawings(runs: Sequence[tuple[str, Sequence[Record]]], prefix: str) -> 
     return drawings
 
 
-def _means(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Means of y by x, in order of x."""
-    values: dict[float, list[float]] = defaultdict(list)
+def _means(points: Iterable[tuple[Place, float]]) -> dict[Place, float]:
+    """Means of y by x, in the order of the points."""
+    values: dict[Place, list[float]] = defaultdict(list)
     for x, y in points:
         values[x].append(y)
-    return [(x, sum(ys) / len(ys)) for x, ys in sorted(values.items())]
-
-
-def _mean_cases(runs: Sequence[SplitMetrics]) -> dict[str, float]:
-    """The mean accuracy of each case over the runs that have it."""
-    found: dict[str, list[float]] = {}
-    for run in runs:
-        for case, score in run.by_category.items():
-            found.setdefault(case, []).append(score.accuracy)
-    return {case: statistics.fmean(values) for case, values in found.items()}
+    return {x: sum(ys) / len(ys) for x, ys in values.items()}
 
 
 def _run_row(name: str, records: Sequence[Record]) -> RunRow:
@@ -292,6 +285,7 @@ def _run_row(name: str, records: Sequence[Record]) -> RunRow:
         split: headline([record.splits[split] for record in records if split in record.splits])
         for split in first.splits
     }
+    tests = [record.splits["test"] for record in records if "test" in record.splits]
     commits = {(start.commit or "not known")[:9] for record in records for start in record.starts}
     return RunRow(
         name=name,
@@ -302,5 +296,5 @@ def _run_row(name: str, records: Sequence[Record]) -> RunRow:
         seconds=sum(record.train_seconds for record in records) / len(records),
         devices=_devices(records),
         commits=", ".join(sorted(commits)),
-        cases=_mean_cases([record.splits["test"] for record in records if "test" in record.splits]),
+        cases=_means((case, one.accuracy) for test in tests for case, one in test.by_category.items()),
     )

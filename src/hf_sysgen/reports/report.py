@@ -161,7 +161,7 @@ def _by_run(what: str, texts: Sequence[tuple[Measurement, str]]) -> list[str]:
                     alike.setdefault(name.removeprefix(recipe).removeprefix(","), []).append(recipe)
         for words, found in alike.items():
             each = ", each" if len(found) > 1 else ""
-            parts.append(", ".join(found) + (f"{each} with {words}" if words else f"{each} without overrides"))
+            parts.append(", ".join(found) + f"{each} {f'with {words}' if words else 'without overrides'}")
         lines.append(f"{what}, {'; '.join(parts)}: {text}.")
     return sorted(lines)
 
