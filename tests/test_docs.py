@@ -33,7 +33,7 @@ from hf_sysgen.models import CONFIGS
 from hf_sysgen.reports.comparison import CHOSEN, NO_NUMBER, OTHER_TASK, REACHED, SMALLER
 from hf_sysgen.reports.matching import shipped_recipe
 from hf_sysgen.reports.papers import Cell, papers
-from hf_sysgen.results.reading import Collection
+from hf_sysgen.results.reading import Collection, read_record
 from hf_sysgen.results.record import Record
 
 DOCS = ROOT / "docs"
@@ -550,6 +550,16 @@ def test_budgets_are_kept_apart():
         shares = re.findall(r"\(([\d.]+)% of examples\)", full)
         assert all(float(share) >= 99 for share in shares), shares
     assert not verdicts(result_tables.full_budget()) & less
+
+
+def test_every_measured_row_links_to_its_records():
+    rows = [row for paper in papers() for row in result_tables.paper(paper.id).splitlines() if "of examples)" in row]
+    assert rows
+    for row in rows:
+        links = re.findall(r"\[(\d+)\]\(([^)]+)\)", row)
+        assert links, row
+        for seed, path in links:
+            assert read_record(ROOT / "results" / path).seed == int(seed)
 
 
 def test_numbers_of_parameters_have_no_budget():

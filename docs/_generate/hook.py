@@ -2,7 +2,8 @@
 What mkdocs runs when it builds the site.
 
 `<!-- table: NAME ARGUMENTS -->` becomes that table, made from the package and the records. Formulas become MathML, so
-that no page loads a script from elsewhere. Plots of records are drawn, and CONTRIBUTING.md becomes a page.
+that no page loads a script from elsewhere. Plots of records are drawn, records become files of the site, so that tables
+can link to them, and CONTRIBUTING.md becomes a page.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import reliability_tables
 import result_tables
 import speed_tables
 import speedrun_tables
-from kept import ROOT
+from kept import ROOT, kept
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, InclusionLevel
 from mkdocs.utils import get_relative_url
@@ -42,8 +43,6 @@ TABLES: dict[str, Callable[..., str]] = {
 }
 MARK = re.compile(r"^<!-- table: (\S+)((?: \S+)*) -->$", re.MULTILINE)
 README = re.compile(r"^<!-- readme: (.+) -->$", re.MULTILINE)
-# a record that README links to
-RECORD = re.compile(r"\]\((results/[^)]+\.json)\)")
 # the form in which pymdownx.arithmatex leaves formulas
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.+?)\\[)\]]</\1>', re.DOTALL)
 
@@ -124,8 +123,8 @@ def on_files(files: Any, config: Any) -> Any:
     for name, text in leaderboard_tables.cards().items():
         inclusion = InclusionLevel.NOT_IN_NAV
         files.append(File.generated(config, f"results/cards/{name}", content=text, inclusion=inclusion))
-    for name in set(RECORD.findall((ROOT / "README.md").read_text(encoding="utf-8"))):
-        files.append(File.generated(config, name, content=(ROOT / name).read_bytes()))
+    for path, _ in kept().records:
+        files.append(File.generated(config, path.relative_to(ROOT).as_posix(), content=path.read_bytes()))
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").replace("](docs/", "](")
     files.append(File.generated(config, "contributing.md", content=text))
     return files

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from kept import cells, kept, read_perf, records_of, reports
+from kept import RESULTS, cells, kept, read_perf, records_of, reports
 from pictures import CLUTRR, MAIN_JOB, SLOG, by_length, printed
 
 from hf_sysgen.data.slog.files import CASES as SLOG_CASES
@@ -17,10 +17,11 @@ from hf_sysgen.reports.papers import papers
 from hf_sysgen.reports.report import (
     HEADER,
     SUMMARY,
+    label,
     markdown_report,
+    measured_cells,
     precision_remarks,
     remarks,
-    rows_of,
     rule,
     summary_rows,
 )
@@ -29,7 +30,7 @@ from hf_sysgen.results.record import Record
 from hf_sysgen.tables import markdown
 
 # columns of a paper's page
-SHOWN = ("cell", "paper", "ours", "verdict", "sd", "runs", "budget", "95 % interval")
+SHOWN = ("cell", "paper", "ours", "verdict", "sd", "seeds", "budget", "95 % interval")
 # of tables of numbers of parameters, which need no training
 SIZES = ("cell", "paper", "ours", "verdict")
 
@@ -50,10 +51,20 @@ def _only(cell: Comparison, smaller: bool) -> Comparison:
 
 
 def _rows(report: TableReport, shown: Sequence[str]) -> list[tuple[str, ...]]:
-    """The measured cells, with these columns of `HEADER`; budgets that differ in no column have one row."""
-    rows = [dict(zip(HEADER, row, strict=True)) for row in rows_of(report, measured_only=True)]
-    found = [tuple(row[column].replace(" steps (", " steps<br>(") for column in shown) for row in rows]
+    """The measured cells, with these columns of `HEADER` or the seeds; budgets that differ in no column have one
+    row."""
+    found = []
+    for one in report.measured:
+        for ours, texts in zip(one.ours, measured_cells(one), strict=True):
+            row = dict(zip(HEADER, (label(one), *texts), strict=True)) | {"seeds": _seeds(ours.records)}
+            found.append(tuple(row[column].replace(" steps (", " steps<br>(") for column in shown))
     return list(dict.fromkeys(found))
+
+
+def _seeds(records: Iterable[Record]) -> str:
+    """The seeds of kept records, each with a link to its record from a page in docs/results."""
+    paths = {id(record): path.relative_to(RESULTS).as_posix() for path, record in kept().records}
+    return ", ".join(f"[{record.seed}]({paths[id(record)]})" for record in records)
 
 
 def summary() -> str:
@@ -64,7 +75,7 @@ def summary() -> str:
 
 def full_budget() -> str:
     """All cells measured at the paper's budget, by table."""
-    shown = ("cell", "paper", "ours", "verdict", "runs", "95 % interval")
+    shown = ("cell", "paper", "ours", "verdict", "seeds", "95 % interval")
     return _by_table(
         (_part(one, smaller=False) for one in reports() if one.table.kind != "count"), shown, precision_remarks
     )
