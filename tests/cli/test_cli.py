@@ -91,6 +91,7 @@ def test_list():
     ):
         assert text in result.output
     assert "Recipes: none in nowhere" in invoke("list", "recipes", "--recipes", "nowhere").output
+    assert_one_line_error(invoke("list", "models", "--recipes", "nowhere"), "--recipes")
     assert {"fruit", "models", "benchmarks", "recipes", "sweeps", "zoo"} <= set(
         re.findall(r"\w+", invoke("list", "fruit").stderr)
     )

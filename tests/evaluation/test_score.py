@@ -126,6 +126,7 @@ def test_bleu_is_that_of_the_benchmark(run):
         (["--metric", "comp"], "'pairs'"),
         (["--metric", "oracle_length"], "'oracle_exact'"),
         (["--metric", "comp", "--setup", "tokenized"], "setup=tokenized"),
+        (["--split", "test"], "--split"),
     ],
 )
 def test_what_cannot_be_measured(run, words, message):

@@ -58,6 +58,8 @@ def list_command(
     kinds = ("models", "benchmarks", "recipes", "sweeps", "zoo")
     if kind not in (*kinds, "all"):
         raise typer.BadParameter(f"unknown kind {kind!r}; choose one of {', '.join(kinds)}, all")
+    if recipes is not None and kind not in ("recipes", "sweeps", "all"):
+        raise UserError(f"--recipes has no effect on the list of {kind}; remove it")
     texts = {
         "models": listing.list_models_text,
         "benchmarks": listing.list_benchmarks_text,
@@ -376,7 +378,7 @@ def score(
         str | None, typer.Option(help="for bleu, e.g. tokenized or iwslt14; a wrong one lists all")
     ] = None,
     against: Annotated[Path | None, typer.Option(help="another run's folder: test whether it is better")] = None,
-    split: Annotated[str, typer.Option(help="of two runs: which split")] = "test",
+    split: Annotated[str | None, typer.Option(help="with --against: which split; default: test")] = None,
 ) -> None:
     """Score a run's saved predictions by split, category and output length, without a GPU or model.
 
@@ -385,12 +387,14 @@ def score(
     from hf_sysgen.evaluation.score import score_predictions
     from hf_sysgen.evaluation.significance import compare_runs
 
+    if against is None and split is not None:
+        raise UserError("--split has no effect without --against: all splits are scored")
     if against is None:
         print(score_predictions(run, metric or "recorded", setup))
     elif setup is not None:
         raise UserError("--setup has no effect with --against, which uses the benchmark's own BLEU setup")
     else:
-        print(compare_runs(run, against, metric or "accuracy", split))
+        print(compare_runs(run, against, metric or "accuracy", split or "test"))
 
 
 analyse_cli.add_to(app)

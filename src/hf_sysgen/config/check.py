@@ -162,6 +162,12 @@ def _check_pretrained(recipe: Recipe, task: str) -> None:
     if recipe.training.label_smoothing_factor and text_auto_class(recipe.model.type) is AutoModelForCausalLM:
         key = "training.label_smoothing_factor"
         raise RecipeError(f"{key} does not go with model.type={recipe.model.type}, a decoder; use 0", key)
+    if recipe.data.joint_vocabulary and is_transformers_model(recipe.model.type):
+        raise RecipeError(
+            f"data.joint_vocabulary=true has no effect on model.type={recipe.model.type}, which brings its own "
+            "tokenizer; remove it",
+            "data.joint_vocabulary",
+        )
     if recipe.data.tokenization != "words":
         raise RecipeError(
             f"data.tokenization={recipe.data.tokenization} has no effect with model.pretrained, which brings its own "

@@ -115,6 +115,7 @@ def model_card(
         cell=recipe.paper.cell,
         cases=list(_cases(records)),
         config=config,
+        counted="examples" if recipe.in_context is None else "examples scored",
         counts=count_rows(config, {name: split.examples for name, split in main.splits.items()}),
         limits=list(_limits(records, main, benchmark, config, is_rounded, is_last)),
         runs=_runs(records),

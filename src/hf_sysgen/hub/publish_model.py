@@ -93,6 +93,11 @@ def publish_model(
     """
     runs = find_runs(run)
     records = sibling_records(runs)
+    if records[0].recipe.in_context is not None:
+        raise UserError(
+            f"{run}: an evaluation with examples in the prompt trains nothing, so there are no weights to publish; "
+            "give the folder of a training run"
+        )
     found = [one for path in reversed(runs) for one in _checkpoints(path, checkpoints)]
     repository = Repository(repo_id, "model", cell_tag(records[0]), private, collection, dry_run, folder, api)
     names = {one.tag: _what(one) for one in reversed(found)}

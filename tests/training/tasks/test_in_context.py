@@ -20,9 +20,10 @@ import hf_sysgen.training.tasks.registry
 from hf_sysgen.cli.main import app
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.io import parse_recipe
+from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.in_context import AllowedTokens, Shots
 from hf_sysgen.evaluation.prompts import PROMPT
-from hf_sysgen.hub.publish_model import run_card
+from hf_sysgen.hub.publish_model import publish_model, run_card
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.training.run import run_recipe
 
@@ -164,6 +165,10 @@ def test_the_command(checkpoints, tmp_path, few_examples):
     card = run_card(str(tmp_path / "out"))
     (code,) = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
     assert f'checkpoint = "{checkpoints["t5"]}"' in code
+    # 3 is not the size of the split
+    assert "| split | examples scored |" in card
+    with pytest.raises(UserError, match="trains nothing"):
+        publish_model(tmp_path / "out", "someone/model", folder=tmp_path / "files")
     for option in (["--examples", "3"], ["--seed", "0"]):
         refused = CliRunner().invoke(app, ["evaluate", "x", "scan", *option])
         assert (refused.exit_code, "--shots" in refused.output) == (2, True)
