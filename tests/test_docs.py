@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import unquote
@@ -106,6 +107,12 @@ def test_tables_are_made(document):
     text = re.sub(r"^ *```.*?^ *```", "", filled, flags=re.M | re.S)
     for table in re.findall(r"(?:^ *\|.*\n)+", text, flags=re.M):
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1, table
+
+
+def test_extras_are_all_shown():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    shown = re.findall(r"^\| `(\w+)` \|", (DOCS / "index.md").read_text(encoding="utf-8"), flags=re.M)
+    assert sorted(shown) == sorted(extras)
 
 
 def test_fields_of_a_recipe_are_all_shown():
