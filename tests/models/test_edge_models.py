@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from documents import ROOT, blocks
 from edge_tiny import (
     BATCH,
     LENGTHS,
@@ -616,6 +617,30 @@ def test_transformers_trainer_predicts(translation, tmp_path: Path) -> None:
         translation(input_ids=row["input_ids"][None], labels=row["labels"][None]).logits[0].detach() for row in rows
     ]
     torch.testing.assert_close(torch.tensor(found.predictions), torch.stack(expected))
+
+
+@pytest.mark.parametrize("name", [*SEMANTIC_GRAPH, "dependencies", "biaffine"])
+def test_transformers_trainer_predicts_parses(name: str, tmp_path: Path) -> None:
+    """With the functions of the page, from batches of different lengths; each word has the answer that it has alone."""
+    (page,) = (block.text for block in blocks(ROOT / "docs/models/parsers.md") if block.language == "python")
+    functions: dict = {}
+    exec(page, functions)
+    best = functions["best_of_graph" if name in SEMANTIC_GRAPH else "best_heads"]
+    model = tiny_edge(name)
+    args = TrainingArguments(str(tmp_path), per_device_eval_batch_size=1, use_cpu=True, report_to=[], disable_tqdm=True)
+    rows = [{"input_ids": torch.arange(2, 2 + length), "attention_mask": torch.ones(length)} for length in (3, 5, 2)]
+    found = Trainer(model, args, preprocess_logits_for_metrics=best).predict(rows).predictions
+    for index, row in enumerate(rows):
+        with torch.no_grad():
+            outputs = model(**{key: tensor[None] for key, tensor in row.items()})
+        count = len(row["input_ids"])
+        if name in SEMANTIC_GRAPH:
+            kinds = [key for key in outputs if key.endswith("_logits")]
+            assert len(found) == len(kinds) == 5
+            for kind, answers in zip(kinds, found, strict=True):
+                assert answers[index, :count].tolist() == outputs[kind][0].argmax(-1).tolist()
+        else:
+            assert found[index, :count].tolist() == outputs.logits[0, :, :, 1:].amax(-1).argmax(-1).tolist()
 
 
 def test_more_words(translation) -> None:
