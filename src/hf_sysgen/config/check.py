@@ -49,7 +49,10 @@ def check_recipe(recipe: Recipe) -> Recipe:
                 field.key,
             )
     check_model_fields(recipe, config_class)
-    _check_data(recipe, config_class, task)
+    _check_text(recipe, config_class, task)
+    _check_batches(recipe, config_class, task)
+    _check_roles(recipe, config_class)
+    _check_checkpoint(recipe, task)
     return with_size_class(recipe, config_class)
 
 
@@ -65,8 +68,9 @@ def _task_of(recipe: Recipe) -> str:
     return info.task
 
 
-def _check_data(recipe: Recipe, config_class: Any, task: str) -> None:
-    data, model = recipe.data, recipe.model
+def _check_text(recipe: Recipe, config_class: Any, task: str) -> None:
+    """How text becomes ids."""
+    data = recipe.data
     subword = data.tokenization in ("bpe", "sentencepiece")
     if task in ("seq2seq", "translation") and (task == "translation") != subword:
         right = "bpe or sentencepiece" if task == "translation" else "words or characters"
@@ -85,9 +89,36 @@ def _check_data(recipe: Recipe, config_class: Any, task: str) -> None:
         )
     if data.source_start is not None and "source_vocab_size" not in names_of(config_class):
         raise RecipeError(
-            f"data.source_start={data.source_start} has no effect on model.type={model.type}; remove it",
+            f"data.source_start={data.source_start} has no effect on model.type={recipe.model.type}; remove it",
             "data.source_start",
         )
+    if task == "language_modeling" and data.tokenizer is None:
+        raise RecipeError(
+            f"data.tokenizer is missing, which data.benchmark={data.benchmark} needs; give a folder of `hf-sysgen "
+            "data tokenizer`, or a hub id, e.g. google-t5/t5-base",
+            "data.tokenizer",
+        )
+
+
+def _check_batches(recipe: Recipe, config_class: Any, task: str) -> None:
+    """How examples become batches, and that predictions do not depend on it."""
+    data = recipe.data
+    if task == "language_modeling" and recipe.batches.sampling != "with_replacement":
+        raise RecipeError(
+            f"batches.sampling={recipe.batches.sampling} does not go with data.benchmark={data.benchmark}, a "
+            "stream; use with_replacement",
+            "batches.sampling",
+        )
+    if "mask_memory" in names_of(config_class) and not recipe.model.fields.get("mask_memory", config_class.mask_memory):
+        raise RecipeError(
+            "model.mask_memory=false: predictions would depend on the padding of a batch; set it to true",
+            "model.mask_memory",
+        )
+
+
+def _check_roles(recipe: Recipe, config_class: Any) -> None:
+    """What goes with a model that reads roles beside words, and only with it."""
+    data, model = recipe.data, recipe.model
     reads_roles = "role_map" in names_of(config_class)
     if reads_roles and recipe.training.label_smoothing_factor:
         raise RecipeError(
@@ -95,30 +126,32 @@ def _check_data(recipe: Recipe, config_class: Any, task: str) -> None:
             "too; use 0",
             "training.label_smoothing_factor",
         )
-    if data.role_scheme is not None:
-        if not reads_roles:
-            raise RecipeError(
-                f"data.role_scheme={shorten(data.role_scheme)} has no effect on model.type={model.type}; remove it",
-                "data.role_scheme",
-            )
-        if data.joint_vocabulary or data.tokenization != "words":
-            raise RecipeError(
-                "data.role_scheme needs words and separate vocabularies: set data.joint_vocabulary=false and "
-                "data.tokenization=words",
-                "data.role_scheme",
-            )
-    if "mask_memory" in names_of(config_class) and not model.fields.get("mask_memory", config_class.mask_memory):
+    if data.role_scheme is None:
+        return
+    if not reads_roles:
         raise RecipeError(
-            "model.mask_memory=false: predictions would depend on the padding of a batch; set it to true",
-            "model.mask_memory",
+            f"data.role_scheme={shorten(data.role_scheme)} has no effect on model.type={model.type}; remove it",
+            "data.role_scheme",
         )
+    if data.joint_vocabulary or data.tokenization != "words":
+        raise RecipeError(
+            "data.role_scheme needs words and separate vocabularies: set data.joint_vocabulary=false and "
+            "data.tokenization=words",
+            "data.role_scheme",
+        )
+
+
+def _check_checkpoint(recipe: Recipe, task: str) -> None:
+    """Checkpoints to start from, and what goes only with those of transformers."""
+    data, model = recipe.data, recipe.model
+    of_transformers = is_transformers_model(model.type)
     if model.pretrained is not None:
         _check_pretrained(recipe, task)
     if model.revision is not None and model.pretrained is None:
         raise RecipeError("model.revision has no effect without model.pretrained; remove it", "model.revision")
     if recipe.peft is not None and model.pretrained is None:
         raise RecipeError("peft: adapters need a pretrained model; set model.pretrained", "peft")
-    if recipe.in_context is not None and not is_transformers_model(model.type):
+    if recipe.in_context is not None and not of_transformers:
         raise RecipeError(
             f"in_context: model.type={model.type} cannot be evaluated with examples in the prompt; set "
             "model.pretrained to a model of transformers",
@@ -126,27 +159,15 @@ def _check_data(recipe: Recipe, config_class: Any, task: str) -> None:
         )
     if recipe.in_context is not None and recipe.peft is not None:
         raise RecipeError("peft has no effect with in_context, which trains nothing; remove it", "peft")
-    if data.prompt is not None:
-        if not is_transformers_model(model.type):
-            raise RecipeError(
-                f"data.prompt has no effect on model.type={model.type}, which reads the input as it is; remove it",
-                "data.prompt",
-            )
-        if data.prompt.count("{input}") != 1:
-            raise RecipeError(f"data.prompt={shorten(data.prompt)} must contain {{input}} exactly once", "data.prompt")
-    if task == "language_modeling":
-        if recipe.batches.sampling != "with_replacement":
-            raise RecipeError(
-                f"batches.sampling={recipe.batches.sampling} does not go with data.benchmark={data.benchmark}, a "
-                "stream; use with_replacement",
-                "batches.sampling",
-            )
-        if data.tokenizer is None:
-            raise RecipeError(
-                f"data.tokenizer is missing, which data.benchmark={data.benchmark} needs; give a folder of `hf-sysgen "
-                "data tokenizer`, or a hub id, e.g. google-t5/t5-base",
-                "data.tokenizer",
-            )
+    if data.prompt is None:
+        return
+    if not of_transformers:
+        raise RecipeError(
+            f"data.prompt has no effect on model.type={model.type}, which reads the input as it is; remove it",
+            "data.prompt",
+        )
+    if data.prompt.count("{input}") != 1:
+        raise RecipeError(f"data.prompt={shorten(data.prompt)} must contain {{input}} exactly once", "data.prompt")
 
 
 def _check_pretrained(recipe: Recipe, task: str) -> None:
