@@ -43,3 +43,8 @@ def text_auto_class(model_type: str) -> Any:
     """The Auto class of this type's text model; `None` if it has none."""
     classes = model_classes(model_type)
     return next((one for one in TEXT_AUTO_CLASSES if one in classes), None)
+
+
+def is_decoder(model_type: str) -> bool:
+    """Whether this type's text model has no encoder, and writes on from its prompt."""
+    return text_auto_class(model_type) is AutoModelForCausalLM

@@ -32,7 +32,7 @@ from hf_sysgen.evaluation.decoding import is_sysgen_model
 from hf_sysgen.evaluation.evaluate import judge_split, with_texts
 from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.evaluation.prompts import prompts_of
-from hf_sysgen.evaluation.translation import evaluate_translations, summarize_split, translation_rows
+from hf_sysgen.evaluation.translation import evaluate_translations, summarize_split, translation_rows, usable_rows
 from hf_sysgen.files import write_atomic
 from hf_sysgen.results.predictions import Row, write_predictions
 from hf_sysgen.results.record import METRICS, PREDICTIONS, SplitMetrics, new_folder
@@ -56,7 +56,8 @@ def evaluate_checkpoint(
 ) -> str:
     """Metrics of a checkpoint on a benchmark as a table. Raises UserError, DataError."""
     transformers.utils.logging.disable_progress_bar()
-    task = benchmark_info(benchmark).task
+    info = benchmark_info(benchmark)
+    task = info.task
     if task == "language_modeling":
         raise DataError(f"{benchmark} has no targets to decode; the results.json of a run has its perplexity")
     if output is not None:
@@ -66,11 +67,12 @@ def evaluate_checkpoint(
     model, tokenizer = load_checkpoint(checkpoint)
     if task not in ("seq2seq", "translation"):
         raise DataError(f"{benchmark} is not a text-to-text benchmark; the results.json of a run has its scores")
+    config = info.config(config).name
     data = load_benchmark(benchmark, config, data_dir=data_dir)
     names = splits or [name for name in data if name != "train"]
     for name in names:
         if name not in data:
-            raise DataError(f"unknown split {name!r} of {benchmark} {config or ''}; it has: {', '.join(data)}")
+            raise DataError(f"unknown split {name!r} of {benchmark} {config}; it has: {', '.join(data)}")
     translates = task == "translation"
     if translates and not model.config.is_encoder_decoder:
         raise UserError(f"{checkpoint}: the model is a decoder; {benchmark} needs an encoder-decoder")
@@ -90,12 +92,13 @@ def evaluate_checkpoint(
                     split,
                     tokenizer,
                     examples["target"][:],
+                    usable_rows(split, benchmark, config, name),
                     batch_size=batch_size,
                     brief=name == "validation",
                     on_batch=bar.update,
                 )
                 found.sort(key=lambda record: record.row)
-                metrics[name] = summarize_split(found, examples, benchmark, config or "", name)
+                metrics[name] = summarize_split(found, examples, benchmark, config, name)
                 rows += translation_rows(found, name, examples)
             else:
                 ids = _encoded(model, tokenizer, examples["input"][:], examples["target"][:])

@@ -110,6 +110,13 @@ def chunks(rows: Any, size: int) -> list[Any]:
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
+def sample_rows(rows: np.ndarray, wanted: int | None, seed: int) -> np.ndarray:
+    """As many of the rows as wanted, in their order, the same ones for the same seed; all if `None` or too few."""
+    if wanted is None or wanted >= len(rows):
+        return rows
+    return np.sort(np.random.default_rng(seed).choice(rows, wanted, replace=False))
+
+
 def share_by_length(split: BatchedSplit, rows: np.ndarray, size: int, rank: int, world: int) -> list[np.ndarray]:
     """The batches of one process. Rows of similar length go to different processes, so that all finish together."""
     return chunks(split.by_length(rows)[rank::world], size)

@@ -52,6 +52,24 @@ def fairseq_generation_kwargs(
     return settings
 
 
+def usable_rows(split: TokenizedSplit, benchmark: str, config: str, name: str) -> np.ndarray:
+    """
+    The pairs of a split whose numbers of subwords are neither too small, too large nor too different, (N,).
+
+    FLoRes filters its training text (`prepare-neen.sh`, `prepare-sien.sh`). WMT14 English-French, which the paper
+    follows for noun_adjective, filters training and validation (`prepare-wmt14en2fr.sh`). IWSLT14 is filtered by words,
+    which the benchmark's builder does.
+    """
+    if benchmark == "flores" and name == "train":
+        shortest, longest, ratio = 6 if "si" in config else 1, 250, 250
+    elif benchmark == "noun_adjective" and name in ("train", "validation"):
+        shortest, longest, ratio = 1, 250, 1.5
+    else:
+        return np.arange(len(split))
+    short, long = (pick(split.source_target_lengths(), axis=0) - 1 for pick in (np.min, np.max))
+    return np.flatnonzero((short >= shortest) & (long <= longest) & (long <= ratio * short))
+
+
 @dataclass(slots=True)
 class Translation(Measured):
     """

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from hf_sysgen.config.fields import nest
+from hf_sysgen.config.fields import effect_of, nest
 from hf_sysgen.config.io import parse_recipe
 from hf_sysgen.config.recipe import build_recipe
 from hf_sysgen.data import benchmark_info
@@ -29,12 +28,10 @@ def evaluate_in_context(checkpoint: str, benchmark: str, config: str | None, giv
     """
     quiet_libraries()
     config = benchmark_info(benchmark).config(config).name
-    setup = {"model.pretrained": checkpoint, "data.benchmark": benchmark, "data.config": config}
-    recipe = parse_recipe(nest({**setup, **given}))
-    how = recipe.in_context
-    assert how is not None
-    rule = "" if how.rule == "random" else f"_{how.rule}"
-    name = f"{benchmark}_{config}_{Path(checkpoint).name}_{how.shots}_shots{rule}"
-    recipe = build_recipe(recipe.to_dict(), f"in_context/{name}{'_constrained' * how.constrained}")
+    data = {"data.benchmark": benchmark, "data.config": config}
+    given = {"model.pretrained": checkpoint, **{key: value for key, value in given.items() if value is not None}}
+    overrides = {key: value for key, value in given.items() if effect_of(key) == "result"}
+    recipe = parse_recipe(nest({**data, **given}))
+    recipe = build_recipe(recipe.to_dict(), f"in_context/{benchmark}_{config}", overrides)
     record = run_recipe(recipe)
     return f"{metrics_table(record.splits, ('examples', 'accuracy'))}\n{recipe.run_dir}"

@@ -356,7 +356,7 @@ def _train_and_judge(
     summaries = {}
     rows: list[Row] = []
     for name in task.splits:
-        if not len(judged := task.final_rows(name)):
+        if not len(judged := task.judged_rows(name)):
             continue
         records = task.to_rows(trainer.predict_split(name, judged, final=True), name)
         summaries[name] = task.summarize(records, name)

@@ -34,7 +34,7 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.sections import MaxTokens
 from hf_sysgen.cpu import fast_products
 from hf_sysgen.errors import RunFailed, one_line
-from hf_sysgen.evaluation.evaluate import with_attention
+from hf_sysgen.evaluation.evaluate import sample_rows, with_attention
 from hf_sysgen.evaluation.metrics.summary import scores
 from hf_sysgen.files import COMPLETE, is_complete, replace_marked, write_manifest
 from hf_sysgen.models.seq2seq import SOURCE_INPUTS
@@ -217,10 +217,11 @@ class SysgenTrainer(Seq2SeqTrainer):
         """Accuracy and losses on all splits but `train`, on `evaluation.examples` of each."""
         self.clock.pause()
         metrics: dict[str, float] = {}
-        for name, split in self.splits.items():
+        for name in self.splits:
             if name == "train" or (self.task.eval_splits is not None and name not in self.task.eval_splits):
                 continue
-            records = self.predict_split(name, self._evaluated_rows(len(split)))
+            rows = sample_rows(self.task.judged_rows(name), self.recipe.evaluation.examples, seed=0)
+            records = self.predict_split(name, rows)
             if self.recipe.evaluation.save_example_losses and self.args.should_save:
                 write_evaluation(self.recipe.run_dir, name, self.state.global_step, records)
             found = scores(self.task.summarize(records, name))
@@ -229,11 +230,6 @@ class SysgenTrainer(Seq2SeqTrainer):
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         self.clock.resume()
         return metrics
-
-    def _evaluated_rows(self, total: int) -> np.ndarray:
-        if self.recipe.evaluation.examples is None or self.recipe.evaluation.examples >= total:
-            return np.arange(total)
-        return np.sort(np.random.default_rng(0).choice(total, self.recipe.evaluation.examples, replace=False))
 
     def after_update(self, control: TrainerControl) -> None:
         """

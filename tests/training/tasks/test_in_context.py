@@ -26,6 +26,8 @@ from hf_sysgen.evaluation.prompts import PROMPT
 from hf_sysgen.hub.publish_model import publish_model, run_card
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.training.run import run_recipe
+from hf_sysgen.training.tasks.in_context import InContextTask
+from hf_sysgen.training.tasks.registry import prepare_task
 
 TRAIN = ["jump", "walk left", "jump twice", "run left twice", "jump left", "jump"]
 
@@ -150,6 +152,27 @@ def test_a_short_prompt_has_room_for_the_longest_answer_of_its_batch(checkpoints
         run_recipe(parse_recipe(recipe))
 
 
+def test_an_encoder_decoder_has_positions_for_each_side(checkpoints, monkeypatch):
+    monkeypatch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", lambda *args, **kwargs: short_scan())
+    needed = []
+    monkeypatch.setattr(InContextTask, "_require_room", lambda self, model, tokens: needed.append(tokens))
+    for kind in ("t5", "gpt2"):
+        recipe = {
+            "model": {"pretrained": str(checkpoints[kind])},
+            "data": tiny_sections()["data"],
+            "in_context": {"shots": 1, "splits": ["test"]},
+        }
+        task = prepare_task(parse_recipe(recipe))
+        rows = np.arange(2)
+        task.evaluate(task.build_model("eager"), "test", rows, True, 0, 1)
+        texts = task.benchmark["test"].select(rows)["input"][:]
+        prompts = [task.prompts.prompt(text, [task.examples[one] for one in task.shots.rows_for(text, row)])
+                   for row, text in enumerate(texts)]  # fmt: skip
+        sides = task.prompts.encode_pairs(prompts, task.targets["test"][:2])
+        prompt, answer = (max(map(len, side)) for side in sides)
+        assert needed.pop() == (prompt if kind == "t5" else prompt + answer)
+
+
 def test_the_command(checkpoints, tmp_path, few_examples):
     words = ["evaluate", str(checkpoints["t5"]), "scan", "length_cutoff_26", "--shots", "1", "--examples", "3"]
     words += ["--constrained", "--seed", "2"]
@@ -160,7 +183,12 @@ def test_the_command(checkpoints, tmp_path, few_examples):
         "shots": 1, "rule": "random", "examples": 3, "splits": ("validation",), "constrained": True,
     }  # fmt: skip
     assert record.seed == 2
-    assert record.file == f"in_context/scan_length_cutoff_26_{checkpoints['t5'].name}_1_shots_constrained"
+    # what makes another result makes another folder
+    assert record.file == "in_context/scan_length_cutoff_26"
+    assert record.overrides == {
+        "model.pretrained": str(checkpoints["t5"]), "in_context.shots": 1, "in_context.splits": ["validation"],
+        "in_context.examples": 3, "in_context.constrained": True,
+    }  # fmt: skip
     assert record.pretrained.name == str(checkpoints["t5"])
     card = run_card(str(tmp_path / "out"))
     (code,) = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)

@@ -67,8 +67,8 @@ class Task(ABC):
             a record for each example, with what `summarize` and `to_rows` read.
         """
 
-    def final_rows(self, name: str) -> np.ndarray:
-        """The examples of a split that are judged after training, (N,)."""
+    def judged_rows(self, name: str) -> np.ndarray:
+        """The examples of a split that are judged, (N,); during training, a sample of them."""
         return np.arange(0 if name == "train" else len(self.splits[name]))
 
     def summarize(self, records: Sequence[Any], name: str) -> SplitMetrics:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
+from transformers import GenerationConfig, PreTrainedModel
 
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.sections import InContext
-from hf_sysgen.evaluation.evaluate import Columns, chunks, evaluating
+from hf_sysgen.evaluation.evaluate import Columns, chunks, evaluating, sample_rows
 from hf_sysgen.evaluation.in_context import AllowedTokens, Shots
 from hf_sysgen.evaluation.prompts import Prompts
-from hf_sysgen.model_types import text_auto_class
+from hf_sysgen.model_types import is_decoder
 from hf_sysgen.results.predictions import TextRow
 from hf_sysgen.training.tasks.base import Task
 from hf_sysgen.training.tasks.causal import check_encodable, load_pretrained
@@ -51,7 +51,7 @@ class InContextTask(Task):
             key = "in_context.shots"
             raise RecipeError(f"{key}={self.how.shots} is not less than the {len(self.train)} of train", key)
         self.splits: Any = benchmark
-        self.decoder = text_auto_class(recipe.model.type) is AutoModelForCausalLM
+        self.decoder = is_decoder(recipe.model.type)
         tokenizer = pretrained_tokenizer(recipe)
         self.prompts = Prompts(tokenizer, self.decoder, recipe.data.prompt)
         self.targets = {name: split["target"][:] for name, split in benchmark.items()}
@@ -78,13 +78,9 @@ class InContextTask(Task):
         blank = [token for token in self.line_ends if not str(tokenizer.decode([token])).strip()]
         return AllowedTokens([one[:-1] for one in ids], [*blank, tokenizer.eos_token_id])
 
-    def final_rows(self, name: str) -> np.ndarray:
-        if name not in self.judged:
-            return np.arange(0)
-        total, wanted = len(self.benchmark[name]), self.how.examples
-        if wanted is None or wanted >= total:
-            return np.arange(total)
-        return np.sort(np.random.default_rng(self.recipe.seed).choice(total, wanted, replace=False))
+    def judged_rows(self, name: str) -> np.ndarray:
+        rows = np.arange(len(self.benchmark[name]) if name in self.judged else 0)
+        return sample_rows(rows, self.how.examples, self.recipe.seed)
 
     def build_model(self, attention: str) -> PreTrainedModel:
         model: Any = load_pretrained(self.recipe, attention)
@@ -113,8 +109,9 @@ class InContextTask(Task):
             (some, max(len(references[index]) for index in some))
             for some in chunks(order, self.recipe.evaluation.batch_size)
         ]
-        # in a batch, every prompt has room for the longest answer
-        tokens = (max(len(encoded[index]) for index in some) + longest for some, longest in batches)
+        # in a batch, every prompt has room for the longest answer; a decoder has the same positions for both
+        join = sum if self.decoder else max
+        tokens = (join((max(len(encoded[index]) for index in some), longest)) for some, longest in batches)
         self._require_room(model, max(tokens, default=0))
         records = []
         with evaluating(model):
@@ -138,8 +135,8 @@ class InContextTask(Task):
         most = getattr(model.config, "max_position_embeddings", None)
         if most is not None and tokens + SPARE_TOKENS > most:
             raise RecipeError(
-                f"in_context.shots={self.how.shots}: a prompt and its answer have {tokens} tokens, and the model reads "
-                f"{most - SPARE_TOKENS}; give fewer",
+                f"in_context.shots={self.how.shots}: {tokens} tokens are to fit into the model's positions, "
+                f"of which {most - SPARE_TOKENS} can be used; give fewer",
                 "in_context.shots",
             )
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import datasets
 import numpy as np
 
 from hf_sysgen.config.errors import RecipeError
@@ -18,6 +17,7 @@ from hf_sysgen.evaluation.translation import (
     fairseq_generation_kwargs,
     summarize_split,
     translation_rows,
+    usable_rows,
 )
 from hf_sysgen.results.predictions import TranslationRow
 from hf_sysgen.results.record import SplitMetrics
@@ -27,33 +27,12 @@ if TYPE_CHECKING:
     from datasets import DatasetDict
 
 
-class Lengths(NamedTuple):
-    """Which pairs are kept: both sides have `shortest` to `longest` pieces, none `ratio` times more than the other."""
-
-    shortest: int
-    longest: int
-    ratio: float = 1e9
-
-
-def kept_lengths(benchmark: str, config: str) -> tuple[Lengths, tuple[str, ...]]:
-    """
-    The length filter after subword segmentation, by split. FLoRes filters its training text (`prepare-neen.sh`,
-    `prepare-sien.sh`). WMT14 English-French, which the paper follows for noun_adjective, filters training and
-    validation (`prepare-wmt14en2fr.sh`). IWSLT14 is filtered by words, which the benchmark's builder does.
-    """
-    if benchmark == "flores":
-        return Lengths(6 if "si" in config else 1, 250), ("train",)
-    if benchmark == "noun_adjective":
-        return Lengths(1, 250, 1.5), ("train", "validation")
-    return Lengths(0, 0), ()
-
-
 class TranslationTask(Seq2SeqTask):
     """
     Identical to [`Seq2SeqTask`] except:
 
     - the vocabulary is of subwords, learned from the training split. What else is rare is `<unk>`.
-    - pairs of unlikely lengths are left out, see `kept_lengths`.
+    - pairs of unlikely lengths are left out, see `usable_rows`.
     - translations come from beam search and are judged by BLEU, and where pairs were held out by COMP. The checkpoint's
       config sets the search: `generate` needs no arguments.
     - during training only validation is evaluated, and translated only if BLEU decides which weights are kept.
@@ -67,23 +46,20 @@ class TranslationTask(Seq2SeqTask):
     def __init__(self, recipe: Recipe, benchmark: DatasetDict):
         super().__init__(recipe, benchmark)
         self.eval_metrics = ("loss", "loss_teacher", "bleu") if self.decodes else ("loss", "loss_teacher")
-        self.benchmark = datasets.DatasetDict(benchmark)
-        lengths, names = kept_lengths(recipe.data.benchmark, recipe.data.config)
-        for name in names:
-            split = self.splits[name]
-            short, long = (pick(split.source_target_lengths(), axis=0) - 1 for pick in (np.min, np.max))
-            rows = np.flatnonzero(
-                (short >= lengths.shortest) & (long <= np.minimum(lengths.longest, lengths.ratio * short))
-            )
-            if not len(rows):
+        for name in ("train", "validation"):
+            if not len(self._usable_rows(name)):
                 raise RecipeError(
                     f"data.subwords={recipe.data.subwords}: no pair of {name} in {recipe.data.benchmark} "
-                    f"{recipe.data.config} has {lengths.shortest} to {lengths.longest} subwords on both sides; take "
-                    "another number",
+                    f"{recipe.data.config} has a usable number of subwords on both sides; take another number",
                     "data.subwords",
                 )
-            self.splits = {**self.splits, name: split.take(rows)}
-            self.benchmark[name] = benchmark[name].select(rows)
+        self.splits = {**self.splits, "train": self.splits["train"].take(self._usable_rows("train"))}
+
+    def _usable_rows(self, name: str) -> np.ndarray:
+        return usable_rows(self.splits[name], self.recipe.data.benchmark, self.recipe.data.config, name)
+
+    def judged_rows(self, name: str) -> np.ndarray:
+        return super().judged_rows(name) if name == "train" else self._usable_rows(name)
 
     @property
     def decodes(self) -> bool:
