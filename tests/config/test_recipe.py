@@ -349,6 +349,7 @@ def test_files_that_cannot_be_read_and_overrides_that_are_none(tmp_path):
 
 @pytest.mark.parametrize("value", [
     "1e3", "12", "1.5e-7", "2020-01-01", "null", "a b", "a: b", "[INST] {input} [/INST]", "{input} ->", "@x",
+    "\N{SLIGHTLY SMILING FACE}: {input}",
     True, None, 3, 0.5, [1],
 ])  # fmt: skip
 def test_values_are_written_as_they_are_read(value, tmp_path):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from transformers import AutoModelForCausalLM
-
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.fields import FIELDS
 from hf_sysgen.config.model_fields import (
@@ -19,8 +17,8 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.trainer_fields import check_trainer_fields
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import UserError, shorten
-from hf_sysgen.model_types import is_transformers_model, text_auto_class
-from hf_sysgen.models import MODELS
+from hf_sysgen.model_types import is_decoder, is_transformers_model
+from hf_sysgen.models import CONFIGS
 
 
 def check_recipe(recipe: Recipe) -> Recipe:
@@ -52,6 +50,7 @@ def check_recipe(recipe: Recipe) -> Recipe:
     _check_text(recipe, config_class, task)
     _check_batches(recipe, config_class, task)
     _check_roles(recipe, config_class)
+    _check_label_smoothing(recipe, config_class, task)
     _check_checkpoint(recipe, task)
     return with_size_class(recipe, config_class)
 
@@ -120,12 +119,6 @@ def _check_roles(recipe: Recipe, config_class: Any) -> None:
     """What goes with a model that reads roles beside words, and only with it."""
     data, model = recipe.data, recipe.model
     reads_roles = "role_map" in names_of(config_class)
-    if reads_roles and recipe.training.label_smoothing_factor:
-        raise RecipeError(
-            f"training.label_smoothing_factor does not go with model.type={model.type}, whose loss has rows for roles "
-            "too; use 0",
-            "training.label_smoothing_factor",
-        )
     if data.role_scheme is None:
         return
     if not reads_roles:
@@ -139,6 +132,19 @@ def _check_roles(recipe: Recipe, config_class: Any) -> None:
             "data.tokenization=words",
             "data.role_scheme",
         )
+
+
+def _check_label_smoothing(recipe: Recipe, config_class: Any, task: str) -> None:
+    if not recipe.training.label_smoothing_factor:
+        return
+    key = "training.label_smoothing_factor"
+    if "role_map" in names_of(config_class):
+        why = ", whose loss has rows for roles too"
+    elif task == "seq2seq" and is_decoder(recipe.model.type):
+        why = ", a decoder"
+    else:
+        return
+    raise RecipeError(f"{key} does not go with model.type={recipe.model.type}{why}; use 0", key)
 
 
 def _check_checkpoint(recipe: Recipe, task: str) -> None:
@@ -171,7 +177,7 @@ def _check_checkpoint(recipe: Recipe, task: str) -> None:
 
 
 def _check_pretrained(recipe: Recipe, task: str) -> None:
-    able = [config.model_type for config, classes in MODELS.items() if AutoModelForCausalLM in classes]
+    able = [name for name in CONFIGS if is_decoder(name)]
     known = recipe.model.type in able or is_transformers_model(recipe.model.type)
     if not known or task != "seq2seq":
         why = f"data.benchmark={recipe.data.benchmark}" if known else f"model.type={recipe.model.type}"
@@ -180,9 +186,6 @@ def _check_pretrained(recipe: Recipe, task: str) -> None:
             f"benchmarks from text to text, not for {why}; remove it",
             "model.pretrained",
         )
-    if recipe.training.label_smoothing_factor and text_auto_class(recipe.model.type) is AutoModelForCausalLM:
-        key = "training.label_smoothing_factor"
-        raise RecipeError(f"{key} does not go with model.type={recipe.model.type}, a decoder; use 0", key)
     if recipe.data.joint_vocabulary and is_transformers_model(recipe.model.type):
         raise RecipeError(
             f"data.joint_vocabulary=true has no effect on model.type={recipe.model.type}, which brings its own "

@@ -308,7 +308,8 @@ def write_override(key: str, value: Any) -> str:
         with contextlib.suppress(RecipeError):
             if parse_overrides([f"x={value}"])["x"] == value:
                 return f"{key}={value}"
-    return f"{key}={json.dumps(value)}"
+    # YAML does not join the two halves by which JSON escapes a character beyond U+FFFF
+    return f"{key}={json.dumps(value, ensure_ascii=False)}"
 
 
 def dump_recipe(recipe: Recipe) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SCORE = "exact_match"
 # read by lm_eval beside the tasks
-FUNCTIONS = "from hf_sysgen.evaluation.lm_eval import documents, mean, scores\n"
+FUNCTIONS = "from hf_sysgen.evaluation.lm_eval import documents, scores\n"
 TASK = """task: {task}
 tag: [sysgen, sysgen_{benchmark}]
 custom_dataset: !function sysgen.documents
@@ -41,7 +41,7 @@ generation_kwargs: {{until: ["\\n"], do_sample: false, max_gen_toks: 1024}}
 process_results: !function sysgen.scores
 metric_list:
 """
-METRIC = "  - {{metric: {}, aggregation: !function sysgen.mean, higher_is_better: true}}\n"
+METRIC = "  - {{metric: {}, aggregation: mean, higher_is_better: true}}\n"
 
 
 class Task(NamedTuple):
@@ -105,7 +105,3 @@ def scores(doc: Mapping[str, Any], results: list[str]) -> dict[str, float]:
     exact = float(results[0].split() == doc["target"].split())
     case = doc.get("category", "")
     return {SCORE: exact} | ({metric_of(case): exact} if case in _cases() else {})
-
-
-def mean(values: list[float]) -> float:
-    return sum(values) / len(values)

@@ -90,11 +90,9 @@ print([(head, model.config.id2label[int(labels[word, head])]) for word, head in 
 
 def is_decoder(record: Record) -> bool:
     """Whether the model writes on from its prompt, without an encoder."""
-    from transformers import AutoModelForCausalLM
+    from hf_sysgen import model_types
 
-    from hf_sysgen.model_types import text_auto_class
-
-    return text_auto_class(record.recipe.model.type) is AutoModelForCausalLM
+    return model_types.is_decoder(record.recipe.model.type)
 
 
 def snippet(record: Record, benchmark: BenchmarkInfo, load: str) -> str:

@@ -26,7 +26,6 @@ One file for each paper in papers/. All scalars are text, so that numbers keep t
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -36,7 +35,7 @@ from typing import Any
 
 import yaml
 
-from hf_sysgen.config.io import parse_overrides
+from hf_sysgen.config.io import parse_overrides, write_override
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.citations import bibtex
 from hf_sysgen.errors import UserError, did_you_mean
@@ -80,8 +79,7 @@ class Run:
     choices: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        texts = (value if isinstance(value, str) else json.dumps(value) for value in self.overrides.values())
-        return " ".join([self.recipe, *(f"{key}={text}" for key, text in zip(self.overrides, texts, strict=True))])
+        return " ".join([self.recipe, *(write_override(key, value) for key, value in self.overrides.items())])
 
     def matches(self, file: str, overrides: Mapping[str, Any]) -> bool:
         """

@@ -29,7 +29,7 @@ from hf_sysgen.model_types import config_class_of
 from hf_sysgen.training.tasks.seq2seq import Seq2SeqTask
 
 if TYPE_CHECKING:
-    from datasets import DatasetDict
+    pass
 
 
 class PromptedSplit(TokenizedSplit):
@@ -86,12 +86,6 @@ class CausalSeq2SeqTask(Seq2SeqTask):
     """
 
     split_class = PromptedSplit
-
-    def __init__(self, recipe: Recipe, benchmark: DatasetDict):
-        if recipe.training.label_smoothing_factor:
-            key = "training.label_smoothing_factor"
-            raise RecipeError(f"{key} does not go with model.type={recipe.model.type}; use 0", key)
-        super().__init__(recipe, benchmark)
 
     def make_vocabulary(self, sources: list[str], targets: list[str]) -> Vocabulary:
         if self.recipe.model.pretrained is None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel, set_seed
+from transformers import GenerationConfig, PreTrainedModel, set_seed
 
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.text.splits import IGNORED, TokenizedSplit
 from hf_sysgen.data.text.vocabulary import Vocabulary
 from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, Prompts, unencodable_words
-from hf_sysgen.model_types import text_auto_class
+from hf_sysgen.model_types import is_decoder
 from hf_sysgen.models.seq2seq import token_loss
 from hf_sysgen.training.tasks.causal import (
     PromptedSplit,
@@ -40,7 +40,7 @@ class PretrainedTask(Seq2SeqTask):
     """
 
     def __init__(self, recipe: Recipe, benchmark: DatasetDict):
-        self.decoder = text_auto_class(recipe.model.type) is AutoModelForCausalLM
+        self.decoder = is_decoder(recipe.model.type)
         self.split_class = PromptedSplit if self.decoder else TokenizedSplit
         super().__init__(recipe, benchmark)
 
