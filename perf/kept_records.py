@@ -101,7 +101,7 @@ def measure(folder: Path, record: Record) -> dict[str, SplitMetrics]:
         return {
             name: task.summarize(task.to_rows(trainer.predict_split(name, rows, final=True), name), name)
             for name in task.splits
-            if len(rows := task.final_rows(name))
+            if len(rows := task.judged_rows(name))
         }
 
 

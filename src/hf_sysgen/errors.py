@@ -48,10 +48,10 @@ class ExitStatus:
     status: int = 0
 
 
-def printable(text: str, longest: int = LONGEST) -> str:
-    """The text as one line: without line breaks, valid UTF-8, and cut in the middle if it is longer than `longest`."""
-    half = longest // 2
-    text = text if len(text) <= longest else f"{text[:half]} ... {text[-half:]}"
+def printable(text: str) -> str:
+    """The text as one line: without line breaks, valid UTF-8, and cut in the middle if it is longer than `LONGEST`."""
+    half = LONGEST // 2
+    text = text if len(text) <= LONGEST else f"{text[:half]} ... {text[-half:]}"
     # other spaces stay: two in a row may be the mistake
     return re.sub(
         r"\s*[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]\s*", " ", text.encode("utf-8", "backslashreplace").decode()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hf_sysgen.errors import UserError
@@ -184,6 +184,8 @@ def decompose(evaluations: Sequence[Evaluation], bins: int = 40, largest: float 
     Figure 5 of one run (plot_loss_analysis.py:23-53): losses of good and bad examples. Losses above the largest bin are
     not counted, as in the authors' histograms.
     """
+    import numpy as np
+
     is_good = [any(hits) for hits in zip(*(one.exact for one in evaluations), strict=True)]
 
     def part(evaluation: Evaluation, good: bool) -> list[float]:
@@ -191,7 +193,8 @@ def decompose(evaluations: Sequence[Evaluation], bins: int = 40, largest: float 
 
     ends = (evaluations[0], evaluations[-1])
     counts = {
-        good: tuple(histogram(part(evaluation, good), bins, largest) for evaluation in ends) for good in (True, False)
+        good: tuple(np.histogram(part(evaluation, good), bins, (0, largest))[0].tolist() for evaluation in ends)
+        for good in (True, False)
     }
     return Decomposition(
         [one.step for one in evaluations],
@@ -208,15 +211,6 @@ def decompose(evaluations: Sequence[Evaluation], bins: int = 40, largest: float 
 def mean(values: Sequence[float]) -> float:
     """The mean; NaN for an empty sequence."""
     return statistics.fmean(values) if values else math.nan
-
-
-def histogram(values: Iterable[float], bins: int, largest: float) -> list[int]:
-    """Counts in equal bins on [0, largest], the last one closed."""
-    counts = [0] * bins
-    for value in values:
-        if 0 <= value <= largest:
-            counts[min(bins - 1, int(value * bins / largest))] += 1
-    return counts
 
 
 def steps_to_share(accuracies: Curve, share: float = 0.8, as_worded: bool = False) -> float | None:

@@ -6,6 +6,7 @@ if two classes would have the same name.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import statistics
@@ -393,12 +394,9 @@ def at_equal_loss(records: Sequence[Record], loss: float) -> dict[str, dict[str,
 
 def effective_rank(singular_values: Sequence[float]) -> float:
     """exp(-sum p_i ln p_i) with p the singular values over their sum (Roy & Vetterli 2007; Appendix C)."""
-    import numpy as np
+    from scipy.stats import entropy
 
-    share = np.asarray(singular_values, np.float64)
-    share = share / share.sum()
-    share = share[share > 0]
-    return float(np.exp(-(share * np.log(share)).sum()))
+    return math.exp(entropy(singular_values))
 
 
 def cumulative_share(singular_values: Sequence[float]) -> list[tuple[float, float]]:

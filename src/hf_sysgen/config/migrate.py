@@ -145,7 +145,7 @@ def _migrated(key: str, value: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # a line `key: value  # comment` of a flat file, with lines that continue its value
-LINE = re.compile(r"^(?P<key>[a-z_0-9]+):(?P<space>\s*)(?P<rest>.*)$")
+LINE = re.compile(r"""^(?P<quote>["']?)(?P<key>[a-z_0-9]+)(?P=quote):\s*(?P<rest>.*)$""")
 
 
 def migrate_text(text: str, where: str = "recipe") -> str:
@@ -227,7 +227,8 @@ def _entries(text: str) -> tuple[list[str], list[_Entry]]:
     head: list[str] = []
     entries: list[_Entry] = []
     above: list[str] = []
-    for line in text.splitlines():
+    # not at every line break of Unicode: values may have some
+    for line in re.split(r"\r?\n", text.rstrip("\r\n")):
         if (found := LINE.match(line)) is not None:
             entries.append(_Entry(found["key"], above, [found["rest"]]))
             above = []

@@ -100,7 +100,8 @@ class Model(Section):
     """Size class of a depth-width decoder (Petty et al. 2023, Table 1). Together with `num_hidden_layers` it sets all
     sizes; sizes in the recipe must match it."""
     attn_implementation: Annotated[Literal["auto", "sdpa", "eager"], ROUNDING] = "auto"
-    """Implementation of attention. `auto` takes the faster one: eager in training on a CPU with attention dropout."""
+    """Implementation of attention. `auto` takes the faster one: eager in training on a CPU, unless texts of 512 tokens
+    or more are read without dropout on attention weights."""
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -213,7 +214,7 @@ class Training(Section):
     learning_rate: Positive
     """Learning rate, or its peak if the schedule changes it; for `noam` the factor before hidden_size^-1/2."""
     optim: str = "adamw_torch_fused"
-    """Any optimizer that transformers knows. Weight decay is decoupled."""
+    """Any optimizer that transformers knows. Weight decay is decoupled in Adam's; sgd adds it to the gradient."""
     optim_args: Arguments | None = None
     """Further optimizer arguments, e.g. "momentum=0.99,nesterov=true" for sgd, which equals fairseq's `nag` at a
     constant learning rate."""

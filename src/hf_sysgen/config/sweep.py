@@ -13,11 +13,11 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from hf_sysgen.config.errors import RecipeError
-from hf_sysgen.config.io import RecipeFile, find_shipped, parse_overrides, read_yaml, write_override
+from hf_sysgen.config.io import RecipeFile, add_path_to_errors, find_shipped, parse_overrides, read_yaml, write_override
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.sections import Below32Bits
 from hf_sysgen.data import benchmark_info
-from hf_sysgen.errors import UserError, did_you_mean, shorten
+from hf_sysgen.errors import did_you_mean, shorten
 
 # seeds have a key of their own, and runs that share a folder would be one run
 NOT_AXES = {"seed": "`seeds`", "output_dir": "the folder that you start in"}
@@ -152,7 +152,7 @@ def load_sweep(path: str | Path, overrides: Iterable[str] = ()) -> Sweep:
         RecipeError: names the key: the file is wrong; two runs have one folder; a recipe, or a cell of it, is wrong.
     """
     path = find_shipped(path)
-    try:
+    with add_path_to_errors(path):
         given = parse_overrides(overrides)
         keys = read_yaml(path, "sweep")
         keys |= {key: given.pop(key) for key in SweepFile.model_fields if key in given}
@@ -160,11 +160,6 @@ def load_sweep(path: str | Path, overrides: Iterable[str] = ()) -> Sweep:
         runs = tuple(_runs(path, file, given))
         check_folders(runs)
         return Sweep(path, runs, _selection(file.select, runs))
-    except UserError as error:
-        text = str(error)
-        raise RecipeError(
-            text if text.startswith(str(path)) else f"{path}: {text}", getattr(error, "key", None)
-        ) from error
 
 
 def distinct(values: list[Any]) -> list[Any]:

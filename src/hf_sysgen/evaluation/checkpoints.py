@@ -267,10 +267,9 @@ def _class_of(folder: Path) -> tuple[str, Any, bool]:
     # a copy for `transformers serve` names the Auto class
     if text_model is not None and architectures in ([], [auto_class.__name__]):
         return text_model.__name__, text_model, True
-    for classes in by_auto_class.values():
-        for model_class in classes if isinstance(classes, tuple) else (classes,):
-            if [model_class.__name__] == architectures:
-                return model_class.__name__, model_class, model_class is text_model
+    for model_class in by_auto_class.values():
+        if [model_class.__name__] == architectures:
+            return model_class.__name__, model_class, model_class is text_model
     return " ".join(architectures) or model_type, None, False
 
 

@@ -38,7 +38,6 @@ class Shots:
             text: the test input.
             number: position of the example in its split.
         """
-        # one more for each row with the same input, which is left out
         order = np.random.default_rng((self.seed, number)).permutation(len(self.inputs))
         if self.rule == "same-length":
             order = order[np.argsort(abs(self.lengths[order] - len(text.split())), kind="stable")]

@@ -61,7 +61,7 @@ def usable_rows(split: TokenizedSplit, benchmark: str, config: str, name: str) -
     which the benchmark's builder does.
     """
     if benchmark == "flores" and name == "train":
-        shortest, longest, ratio = 6 if "si" in config else 1, 250, 250
+        shortest, longest, ratio = 6 if "si" in config else 1, 250, 250.0
     elif benchmark == "noun_adjective" and name in ("train", "validation"):
         shortest, longest, ratio = 1, 250, 1.5
     else:

@@ -19,7 +19,7 @@ from hf_sysgen.errors import UserError
 from hf_sysgen.files import file_name
 from hf_sysgen.hub.model_card import cell_tag, citations, leaderboard_entries, model_card
 from hf_sysgen.hub.repository import CARD, CITATION, Published, Repository, space_for
-from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.reading import KEPT, read_record
 from hf_sysgen.results.record import MODEL, RESULTS, Record, write_record
 from hf_sysgen.zoo import zoo_folder, zoo_names
 
@@ -130,7 +130,7 @@ def run_card(run: str | Path) -> str:
     file = Path(run)
     if file.is_file():
         record = read_record(file)
-        others = (read_record(path) for path in file.parent.glob("*-seed*.json") if path != file)
+        others = (read_record(path) for path in file.parent.glob(KEPT) if path != file)
         same = (one for one in others if one.cell_key == record.cell_key)
         folder = _checkpoint(record, Path("runs") / file_name(record.name) / f"seed{record.seed}")
         return model_card(one_cell([record, *same], file.parent), record, _named(folder))

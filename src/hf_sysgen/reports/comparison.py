@@ -26,6 +26,11 @@ REACHED, SMALLER, LARGER, OTHER = "reached with smaller budget", "smaller budget
 CHOSEN, OTHER_TASK = "chosen on the test set", "other data or model"
 NOT_MEASURED, NO_RECIPE, NO_NUMBER = "not measured", "no recipe", "paper has no number"
 
+ALIKE = (
+    f"{MARGINS['percent']:g} percentage points (BLEU: {MARGINS['bleu']:g}; perplexity: "
+    f"{100 * MARGINS['perplexity']:g} %)"
+)
+
 # meaning of each verdict, in the order of the checks
 RULE = {
     NO_NUMBER: "the paper prints none, or it is illegible in our copy",
@@ -33,14 +38,13 @@ RULE = {
     OTHER_TASK: "our runs are of another data set or split than the paper's, or the paper's number is of another model",
     REACHED: (
         "our runs, two or more, saw fewer training examples than the paper's, and the whole interval is better than "
-        "the paper's number or at most 2 percentage points (BLEU: 0.5; perplexity: 2 %) worse; not used if the "
-        "paper's number is itself at most that"
+        f"the paper's number or at most {ALIKE} worse; not used if the paper's number is itself at most that"
     ),
     SMALLER: "our runs saw fewer examples in training than the paper's",
     LARGER: "our runs saw more examples in training than the paper's",
     OTHER: "the recipe differs from the paper's in another key",
     SINGLE: "neither side reports a spread, so there is no interval",
-    REPRODUCED: "the whole interval lies within 2 percentage points (BLEU: 0.5; perplexity: 2 %) of no difference",
+    REPRODUCED: f"the whole interval lies within {ALIKE} of no difference",
     DIFFERS: "the interval does not contain 0",
     OPEN: "the interval contains 0, but is too wide to call the results equal",
 }

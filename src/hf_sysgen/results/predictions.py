@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Protocol, TypeAlias, TypeVar
@@ -158,16 +156,7 @@ ROW: TypeAdapter[Row] = TypeAdapter(
 
 def write_predictions(path: str | Path, rows: Iterable[Row]) -> None:
     """Write one JSON object per line; a number that is not finite becomes null."""
-    lines = (json.dumps(_finite(row.model_dump(exclude_unset=True)), allow_nan=False) + "\n" for row in rows)
-    write_atomic(path, "".join(lines))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    write_atomic(path, "".join(row.model_dump_json(exclude_unset=True) + "\n" for row in rows))
 
 
 def read_predictions(path: str | Path, split: str | None = None) -> list[Row]:

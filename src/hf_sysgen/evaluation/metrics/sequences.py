@@ -76,6 +76,11 @@ def shares(
     return result
 
 
+def perplexity_of(loss: float) -> float:
+    """Of a mean loss in nats per token; infinite where a float cannot hold it."""
+    return math.exp(loss) if loss < 700 else math.inf
+
+
 def perplexity(losses: Sequence[float], lengths: Sequence[int]) -> dict[str, float]:
     """
     The exponential of the mean nats per token, where all tokens of all texts count equally.
@@ -96,4 +101,4 @@ def perplexity(losses: Sequence[float], lengths: Sequence[int]) -> dict[str, flo
     if not tokens:
         raise UserError("no tokens: there is nothing to measure")
     loss = math.fsum(loss * length for loss, length in zip(losses, lengths, strict=True) if length) / tokens
-    return {"perplexity": math.exp(loss) if loss < 700 else math.inf, "loss": loss, "tokens": tokens}
+    return {"perplexity": perplexity_of(loss), "loss": loss, "tokens": tokens}

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from hf_sysgen.evaluation.metrics.bleu import bleu
 from hf_sysgen.evaluation.metrics.comp import comp
+from hf_sysgen.evaluation.metrics.sequences import perplexity_of
 from hf_sysgen.results.predictions import Judged
 from hf_sysgen.results.record import CategoryScore, LengthScore, SplitMetrics
 
@@ -87,7 +88,7 @@ def summarize_text(records: Sequence[Modeled]) -> SplitMetrics:
         examples=len(records),
         accuracy=sum(record.correct for record in records) / tokens,
         loss=loss,
-        perplexity=math.exp(loss) if loss < 700 else math.inf,
+        perplexity=perplexity_of(loss),
         tokens=tokens,
         by_length=[],
     )

@@ -41,6 +41,8 @@ class Task(ABC):
     splits: Mapping[str, BatchedSplit]
     eval_metrics: tuple[str, ...] = ("accuracy", "loss")
     eval_splits: tuple[str, ...] | None = None
+    # of models that read either: "sequence" or "graph"
+    input_form: str = "sequence"
     # (outputs, labels, num_items_in_batch) -> loss: the sum over the labels of a part of a batch, divided by
     # `num_items_in_batch`, the labels that are not -100 in the whole batch. None: the model itself divides by it
     loss: Callable[..., torch.Tensor] | None = None
@@ -104,7 +106,10 @@ class Task(ABC):
 
     def model_config(self, **derived: Any) -> Any:
         """The model's config from the recipe's fields and those that the data decides."""
-        return CONFIGS[self.recipe.model.type](**self.recipe.model.fields, **derived)
+        config_class = CONFIGS[self.recipe.model.type]
+        if hasattr(config_class, "input_form"):
+            derived["input_form"] = self.input_form
+        return config_class(**self.recipe.model.fields, **derived)
 
     def from_config(self, auto_class: Any, config: Any, attention: str) -> PreTrainedModel:
         """A model of that Auto class with the initial weights of the recipe's seed."""

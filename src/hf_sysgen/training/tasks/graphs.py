@@ -16,7 +16,6 @@ from hf_sysgen.data.text.splits import IGNORED, RaggedIds
 from hf_sysgen.data.text.vocabulary import PAD, sentence_tokenizer
 from hf_sysgen.evaluation.evaluate import Columns
 from hf_sysgen.evaluation.metrics.parsing import correct_arcs, correct_heads, spanning_tree
-from hf_sysgen.models import CONFIGS
 from hf_sysgen.models.dependency_scores import arc_scores, head_losses
 from hf_sysgen.models.readout import cross_entropies
 from hf_sysgen.results.predictions import GraphRow, TreeRow
@@ -71,8 +70,6 @@ class SentenceTask(GraphTask):
         return (value for name in names for value in self.benchmark[name][column][:])
 
     def build(self, attention: str, **derived: Any) -> PreTrainedModel:
-        if hasattr(CONFIGS[self.recipe.model.type], "input_form"):
-            derived["input_form"] = "sequence"
         config = self.model_config(vocab_size=len(self.tokenizer), pad_token_id=self.tokenizer.pad_token_id, **derived)
         return self.from_config(AutoModelForTokenClassification, config, attention)
 

@@ -14,7 +14,6 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.clutrr.kinship import EDGE_TYPES, TARGETS
 from hf_sysgen.data.text.splits import IGNORED, BatchedSplit, RaggedIds
 from hf_sysgen.evaluation.evaluate import Columns, evaluating, keeping_random_state, share_by_length
-from hf_sysgen.models import CONFIGS
 from hf_sysgen.models.readout import cross_entropies
 from hf_sysgen.results.predictions import Row, TextRow
 from hf_sysgen.training.tasks.base import Task
@@ -125,6 +124,8 @@ class RelationSplit(GraphSplit):
 class RelationClassificationTask(GraphTask):
     """The relation between two people, from the graph of a CLUTRR story. Label ids are those of `clutrr.kinship`."""
 
+    input_form = "graph"
+
     def __init__(self, recipe: Recipe, benchmark: datasets.DatasetDict):
         super().__init__(recipe, benchmark)
         self.splits = {name: RelationSplit(split) for name, split in benchmark.items()}
@@ -138,8 +139,6 @@ class RelationClassificationTask(GraphTask):
             "id2label": dict(enumerate(TARGETS)),
             "label2id": {name: index for index, name in enumerate(TARGETS)},
         }
-        if hasattr(CONFIGS[self.recipe.model.type], "input_form"):
-            derived["input_form"] = "graph"
         return self.from_config(AutoModelForSequenceClassification, self.model_config(**derived), attention)
 
     def label_losses(self, outputs: Any, labels: torch.Tensor) -> torch.Tensor:

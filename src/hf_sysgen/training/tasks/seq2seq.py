@@ -88,8 +88,6 @@ class Seq2SeqTask(Task):
         if self.has_source_table:
             sides["source_vocab_size"] = self.vocabulary.source_vocab_size
             sides["source_id_offset"] = self.vocabulary.source_id_offset
-        if hasattr(CONFIGS[self.recipe.model.type], "input_form"):
-            sides["input_form"] = "sequence"
         config = self.model_config(
             vocab_size=self.vocabulary.vocab_size,
             **sides,
