@@ -666,6 +666,8 @@ def test_commands_write_table_and_figure(tmp_path):
         write_evaluation(runs / "0", "test", step, examples)
     assert invoke("good-bad-loss", runs / "0", "-o", tmp_path / "out").exit_code == 0
     assert (tmp_path / "out" / "good-bad-loss.csv").read_text() == "step,good,bad,all\n1,0.5,2.0,1.25\n2,0.5,4.0,2.25\n"
+    several = invoke("good-bad-loss", runs, "-o", tmp_path / "out")
+    assert (several.exit_code, "one run" in several.stderr) == (2, True)
 
 
 def in_text(perplexity: float) -> dict[str, dict[str, float]]:
@@ -788,7 +790,7 @@ def test_commands_say_in_a_line_what_is_missing(tmp_path):
         (("early-stopping", runs / "0" / "empty"), "results.json"),
         (("early-stopping", unreadable), str(unreadable)),
         (("early-stopping", runs), "accuracy of test"),
-        (("good-bad-loss", runs), "evaluation.save_example_losses"),
+        (("good-bad-loss", runs / "0"), "evaluation.save_example_losses"),
         (("convergence", runs), "accuracy of test"),
         (("ranks", runs), "model.num_hidden_layers"),
         (("loss-accuracy", runs, keep(tmp_path / "other", made(splits={"gen": 0.5}))), "--loss-split"),

@@ -176,6 +176,10 @@ def test_stories():
     for text in ("Ann wife", "Ann wife Ann, Ann ? Bob", "Ann wife Bob", "Ann ? Bob", "A son B, A ? B, B ? A"):
         with pytest.raises(UserError, match="expected"):
             parse_story(text)
+    with pytest.raises(UserError, match="two relations of Ann to Bob"):
+        parse_story("Bob wife Ann, Bob son Ann, Bob ? Ann")
+    with pytest.raises(UserError, match="Dan has no relation"):
+        parse_story("Bob wife Ann, Dan ? Ann")
     with pytest.raises(UserError, match=r"'friend'.*son, wife"):
         read_input(edge_on_stories(), None, "Ann friend Bob, Ann ? Bob")
 

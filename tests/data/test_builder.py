@@ -52,6 +52,7 @@ class Toy(BenchmarkBuilder):
         return self.describe(datasets.Features({"input": datasets.Value("string")}))
 
     empty, column = "", "input"
+    last: Any = ""
 
     def _generate_examples(self, files: dict[str, str], split: str) -> Iterator[tuple[int, dict[str, str]]]:
         for row, line in enumerate(Path(files["all"]).read_text().splitlines()):
@@ -59,7 +60,7 @@ class Toy(BenchmarkBuilder):
                 continue
             if self.fault is not None and (split, row) == ("test", 1):
                 raise self.fault
-            yield row, {self.column: line}
+            yield row, {self.column: line if row < 2 else self.last or line}
 
 
 @pytest.fixture
@@ -90,7 +91,12 @@ def test_a_reader_s_error_is_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("attribute", "value", "said"),
-    [("empty", "test", "toy only: test has no examples"), ("column", "goal", "toy only: train has the columns goal, ")],
+    [
+        ("empty", "test", "toy only: test has no examples"),
+        ("column", "goal", "toy only: train has the columns goal, "),
+        # Arrow would write it as a text
+        ("last", ["three"], r"toy only: train: the 'input' of example 2 is \['three'\], and should be a text"),
+    ],
 )
 def test_examples_that_cannot_be_meant(attribute: str, value: str, said: str, tmp_path: Path) -> None:
     builder = Toy(cache_dir=tmp_path)

@@ -153,7 +153,12 @@ def double_descent(runs: Runs, split: str = "test") -> Finding:
 
 
 def good_bad_loss(runs: Runs, split: str = "test") -> Finding:
-    """Csordas et al. 2021, Figure 5, for the first run, trained with evaluation.save_example_losses=true."""
+    """
+    Csordas et al. 2021, Figure 5, for one run, trained with evaluation.save_example_losses=true. Raises UserError:
+    there are several.
+    """
+    if len(runs) > 1:
+        raise UserError(f"good-bad-loss is of one run, and these are {len(runs)}; give one of them")
     run, record = runs[0]
     found = csordas2021.decompose(read_evaluations(folder_of(run, "losses of single examples"), split))
     rows = list(zip(found.steps, found.good, found.bad, found.all, strict=True))

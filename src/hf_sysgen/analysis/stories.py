@@ -35,7 +35,8 @@ def parse_story(text: str) -> Story:
     Bob. People are numbered in order of first occurrence.
 
     Raises:
-        UserError: a part has not three words, a relation is of a person to themself, or there is not one question.
+        UserError: a part has not three words, a relation is of a person to themself, two are of the same pair, there is
+            not one question, or it is about a person without a relation.
     """
     people: dict[str, int] = {}
     edges, relations, queries = [], [], []
@@ -52,6 +53,11 @@ def parse_story(text: str) -> Story:
             relations.append(relation)
     if len(queries) != 1 or not edges:
         raise UserError(f'{text!r}: expected relations and one question, as in "Bob wife Ann, Ann son Cy, Bob ? Cy"')
+    if (twice := next((edge for edge in edges if edges.count(edge) > 1), None)) is not None:
+        first, last = (list(people)[node] for node in twice)
+        raise UserError(f"{text!r}: two relations of {last} to {first}; give one")
+    if (stranger := next((node for node in queries[0] if all(node not in edge for edge in edges)), None)) is not None:
+        raise UserError(f"{text!r}: {list(people)[stranger]} has no relation to anybody")
     return Story(list(people), edges, relations, queries[0])
 
 

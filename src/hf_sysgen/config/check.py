@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from hf_sysgen.config.errors import RecipeError
@@ -155,6 +156,11 @@ def _check_checkpoint(recipe: Recipe, task: str) -> None:
         _check_pretrained(recipe, task)
     if model.revision is not None and model.pretrained is None:
         raise RecipeError("model.revision has no effect without model.pretrained; remove it", "model.revision")
+    if model.revision is not None and Path(str(model.pretrained)).is_dir():
+        raise RecipeError(
+            f"model.revision={model.revision} has no effect on the folder {model.pretrained}; remove it",
+            "model.revision",
+        )
     if recipe.peft is not None and model.pretrained is None:
         raise RecipeError("peft: adapters need a pretrained model; set model.pretrained", "peft")
     if recipe.in_context is not None and not of_transformers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 import hashlib
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,7 +18,7 @@ import datasets
 from hf_sysgen.data.errors import DamagedData, DataError
 from hf_sysgen.data.fetch import locate, mirror_folder
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo, unknown_name_error
-from hf_sysgen.errors import causes, is_disk_full, one_line
+from hf_sysgen.errors import causes, is_disk_full, one_line, shorten
 from hf_sysgen.files import first_difference_from_manifest, is_complete, write_manifest
 
 # errors of a folder without permission, or with a file in its place
@@ -111,7 +112,9 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
     def _checked(
         self, generate: Callable[..., Iterator[tuple[Any, dict[str, Any]]]], *args: Any, **kwargs: Any
     ) -> Iterator[Any]:
-        """The examples of a split. Raises DataError: there is none, or the first one has other columns."""
+        """
+        The examples of a split. Raises DataError: there is none, the first one has other columns, or a text is none.
+        """
         which = f"{self._what}: {kwargs.get('split', 'a split')}"
         examples = iter(generate(*args, **kwargs))
         if (first := next(examples, None)) is None:
@@ -119,8 +122,19 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         features = self.info.features or {}
         if first[1].keys() != features.keys():
             raise DataError(f"{which} has the columns {', '.join(first[1])}, but FEATURES has {', '.join(features)}")
-        yield first
-        yield from examples
+        if features.get("category", STRING) != STRING:
+            raise DataError(
+                f"{which} has a 'category' of the type {features['category'].dtype}, and it should be a text"
+            )
+        # Arrow would write lists and numbers as texts
+        texts = [column for column, feature in features.items() if feature == STRING]
+        for key, example in itertools.chain([first], examples):
+            for column in texts:
+                # other columns may lack some
+                if not isinstance(example[column], str if column in ("input", "target") else str | None):
+                    found = shorten(example[column], quoted=True)
+                    raise DataError(f"{which}: the {column!r} of example {key} is {found}, and should be a text")
+            yield key, example
 
     @classmethod
     def config_info(cls, config_name: str | None, data_dir: str | Path | None) -> ConfigInfo:

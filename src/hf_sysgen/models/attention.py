@@ -129,12 +129,15 @@ class MultiHeadAttention(nn.Module):
 class SelfAttention(MultiHeadAttention):
     """Attention of a sequence to itself; where positions count, a subclass says how."""
 
-    has_position_bias = False
-
     def __init__(self, config, is_causal: bool):
         super().__init__(config, is_decoder=is_causal)
         self.is_causal = is_causal
         self.make_projections()
+
+    @property
+    def has_position_bias(self) -> bool:
+        """Whether positions have an effect on the scores, see [`position_bias`]."""
+        return type(self).position_bias is not SelfAttention.position_bias
 
     def make_projections(self):
         self.qkv_proj = self.projection(3)

@@ -66,8 +66,6 @@ class FixedSpanSelfAttention(PositionsWithoutWeights, FairseqSelfAttention):
     - a query that sees nothing, because its window is all padding, reads zeros.
     """
 
-    has_position_bias = True
-
     def __init__(self, config, is_causal: bool):
         super().__init__(config, is_causal)
         self.span = config.attention_span
@@ -107,8 +105,6 @@ class T5SelfAttention(PositionsWithoutWeights, FairseqSelfAttention):
     - the score of query i and key j gains a number learned for the head and the distance j - i, which is clipped to
       [-s, s]. The decoder's columns of positive distances are never used, but are counted and stored.
     """
-
-    has_position_bias = True
 
     def __init__(self, config, is_causal: bool):
         super().__init__(config, is_causal)

@@ -52,8 +52,6 @@ class RelativeSelfAttention(SelfAttention):
     - projections start at U(+-1/sqrt(E)), as the authors' do (their Glorot reset is never called).
     """
 
-    has_position_bias = True
-
     def __init__(self, config, is_causal: bool):
         super().__init__(config, is_causal)
         # there is no bias: it would add the same to all scores of a query

@@ -61,8 +61,6 @@ class ClippedRelativeSelfAttention(BiasedSelfAttention):
       one [`ClippedDistances`] for each layer.
     """
 
-    has_position_bias = True
-
     def __init__(self, config, is_causal: bool):
         super().__init__(config, is_causal)
         self.distances = ClippedDistances(config.max_relative_distance, self.head_dim)

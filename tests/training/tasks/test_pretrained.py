@@ -251,6 +251,7 @@ def test_adapters_of_shared_weights_are_refused(checkpoints, tmp_path, few_examp
         ({"data": {"prompt": "no place"}}, "data.prompt"),
         ({"data": {"tokenization": "characters"}}, "data.tokenization"),
         ({"data": {"joint_vocabulary": True}}, "data.joint_vocabulary"),
+        ({"model": {"revision": "main"}}, "model.revision"),
         ({"peft": {"rank": 2}}, "peft.rank"),
         ({"data": {"benchmark": "clutrr", "config": "gen_train23_test2to10"}}, "model.pretrained"),
     ],
