@@ -70,7 +70,8 @@ def dotted(word: str) -> str:
 
 
 def has_size(model: str, fields: Mapping[str, Any], key: str) -> bool:
-    """Whether the model with these fields has that one, with an effect; those of transformers have none."""
+    """Whether a field of the model's config exists and has an effect, given the others; never for a model of
+    transformers."""
     if (config := CONFIGS.get(model)) is None:
         return False
     other, values = config.no_effect.get(key, (key, ()))

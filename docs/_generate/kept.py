@@ -34,6 +34,12 @@ def kept() -> Collection:
 
 
 @cache
+def paths() -> dict[int, str]:
+    """The file of each kept record below results/, by the record's `id`."""
+    return {id(record): path.relative_to(RESULTS).as_posix() for path, record in kept().records}
+
+
+@cache
 def reports() -> list[TableReport]:
     """The papers' tables with the kept records beside them."""
     return compare_with_papers("all", [record for _, record in kept().records])

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from kept import RESULTS, cells, kept, read_perf, records_of, reports
+from kept import cells, kept, paths, read_perf, records_of, reports
 from pictures import CLUTRR, MAIN_JOB, SLOG, by_length, printed
 
 from hf_sysgen.data.slog.files import CASES as SLOG_CASES
@@ -51,8 +51,7 @@ def _only(cell: Comparison, smaller: bool) -> Comparison:
 
 
 def _rows(report: TableReport, shown: Sequence[str]) -> list[tuple[str, ...]]:
-    """The measured cells, with these columns of `HEADER` or the seeds; budgets that differ in no column have one
-    row."""
+    """The measured cells, with these columns of `HEADER`, or `seeds`; budgets that differ in no column have one row."""
     found = []
     for one in report.measured:
         for ours, texts in zip(one.ours, measured_cells(one), strict=True):
@@ -63,8 +62,7 @@ def _rows(report: TableReport, shown: Sequence[str]) -> list[tuple[str, ...]]:
 
 def _seeds(records: Iterable[Record]) -> str:
     """The seeds of kept records, each with a link to its record from a page in docs/results."""
-    paths = {id(record): path.relative_to(RESULTS).as_posix() for path, record in kept().records}
-    return ", ".join(f"[{record.seed}]({paths[id(record)]})" for record in records)
+    return ", ".join(f"[{record.seed}]({paths()[id(record)]})" for record in records)
 
 
 def summary() -> str:

@@ -53,12 +53,14 @@ def parse_story(text: str) -> Story:
             relations.append(relation)
     if len(queries) != 1 or not edges:
         raise UserError(f'{text!r}: expected relations and one question, as in "Bob wife Ann, Ann son Cy, Bob ? Cy"')
-    if (twice := next((edge for edge in edges if edges.count(edge) > 1), None)) is not None:
-        first, last = (list(people)[node] for node in twice)
-        raise UserError(f"{text!r}: two relations of {last} to {first}; give one")
-    if (stranger := next((node for node in queries[0] if all(node not in edge for edge in edges)), None)) is not None:
-        raise UserError(f"{text!r}: {list(people)[stranger]} has no relation to anybody")
-    return Story(list(people), edges, relations, queries[0])
+    names = list(people)
+    for edge in edges:
+        if edges.count(edge) > 1:
+            raise UserError(f"{text!r}: two relations of {names[edge[1]]} to {names[edge[0]]}; give one")
+    for person in queries[0]:
+        if all(person not in edge for edge in edges):
+            raise UserError(f"{text!r}: {names[person]} has no relation to anybody")
+    return Story(names, edges, relations, queries[0])
 
 
 def story_of(example: Mapping[str, Any]) -> Story:

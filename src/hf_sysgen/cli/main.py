@@ -387,9 +387,9 @@ def score(
     from hf_sysgen.evaluation.score import score_predictions
     from hf_sysgen.evaluation.significance import compare_runs
 
-    if against is None and split is not None:
-        raise UserError("--split has no effect without --against: all splits are scored")
     if against is None:
+        if split is not None:
+            raise UserError("--split has no effect without --against: all splits are scored")
         print(score_predictions(run, metric or "recorded", setup))
     elif setup is not None:
         raise UserError("--setup has no effect with --against, which uses the benchmark's own BLEU setup")

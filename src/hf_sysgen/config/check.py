@@ -116,13 +116,16 @@ def _check_batches(recipe: Recipe, config_class: Any, task: str) -> None:
         )
 
 
+def _reads_roles(config_class: Any) -> bool:
+    return "role_map" in names_of(config_class)
+
+
 def _check_roles(recipe: Recipe, config_class: Any) -> None:
     """What goes with a model that reads roles beside words, and only with it."""
     data, model = recipe.data, recipe.model
-    reads_roles = "role_map" in names_of(config_class)
     if data.role_scheme is None:
         return
-    if not reads_roles:
+    if not _reads_roles(config_class):
         raise RecipeError(
             f"data.role_scheme={shorten(data.role_scheme)} has no effect on model.type={model.type}; remove it",
             "data.role_scheme",
@@ -139,7 +142,7 @@ def _check_label_smoothing(recipe: Recipe, config_class: Any, task: str) -> None
     if not recipe.training.label_smoothing_factor:
         return
     key = "training.label_smoothing_factor"
-    if "role_map" in names_of(config_class):
+    if _reads_roles(config_class):
         why = ", whose loss has rows for roles too"
     elif task == "seq2seq" and is_decoder(recipe.model.type):
         why = ", a decoder"
@@ -149,7 +152,7 @@ def _check_label_smoothing(recipe: Recipe, config_class: Any, task: str) -> None
 
 
 def _check_checkpoint(recipe: Recipe, task: str) -> None:
-    """Checkpoints to start from, and what goes only with those of transformers."""
+    """The pretrained checkpoint; in-context evaluation and prompts, which only models of transformers have."""
     data, model = recipe.data, recipe.model
     of_transformers = is_transformers_model(model.type)
     if model.pretrained is not None:

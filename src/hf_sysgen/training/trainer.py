@@ -191,9 +191,9 @@ class SysgenTrainer(Seq2SeqTrainer):
             return super().train(resume_from_checkpoint=resume_from_checkpoint, **kwargs)
 
     def predict_split(self, name: str, rows: np.ndarray | None = None, final: bool = False) -> list[Judged]:
-        """Records of every example of a split, in its order, from all processes; see [`Task.evaluate`]."""
-        split = self.splits[name]
-        rows = np.arange(len(split)) if rows is None else rows
+        """Records of examples of a split, by default of all that are judged, in its order, from all processes; see
+        [`Task.evaluate`]."""
+        rows = self.task.judged_rows(name) if rows is None else rows
         attention = self.recipe.model.attn_implementation
         with (
             without_autocast(self.unwrapped_model) as model,

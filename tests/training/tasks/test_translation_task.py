@@ -176,7 +176,7 @@ def test_flores_from_raw_text(files, tmp_path, monkeypatch, config):
 
 def test_noun_adjective_has_comp(tmp_path, use):
     data = made_examples("noun_adjective")
-    # in front of validation a pair that does not count, so that numbers of rows are not those of places
+    # validation begins with an unusable pair, so that the indices of judged examples do not start at 0
     sides = {"input": "a", "target": " ".join(data["validation"]["target"][0].split() * 9)}
     unusable = datasets.Dataset.from_list([{**data["validation"][0], **sides}], features=data["validation"].features)
     data["validation"] = datasets.concatenate_datasets([unusable, data["validation"]])

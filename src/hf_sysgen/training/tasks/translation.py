@@ -46,20 +46,21 @@ class TranslationTask(Seq2SeqTask):
     def __init__(self, recipe: Recipe, benchmark: DatasetDict):
         super().__init__(recipe, benchmark)
         self.eval_metrics = ("loss", "loss_teacher", "bleu") if self.decodes else ("loss", "loss_teacher")
-        for name in ("train", "validation"):
-            if not len(self._usable_rows(name)):
+        data = recipe.data
+        self.usable = {
+            name: usable_rows(split, data.benchmark, data.config, name) for name, split in self.splits.items()
+        }
+        for name, rows in self.usable.items():
+            if not len(rows):
                 raise RecipeError(
-                    f"data.subwords={recipe.data.subwords}: no pair of {name} in {recipe.data.benchmark} "
-                    f"{recipe.data.config} has a usable number of subwords on both sides; take another number",
+                    f"data.subwords={data.subwords}: no pair of {name} in {data.benchmark} {data.config} has a usable "
+                    "number of subwords on both sides; take another number",
                     "data.subwords",
                 )
-        self.splits = {**self.splits, "train": self.splits["train"].take(self._usable_rows("train"))}
-
-    def _usable_rows(self, name: str) -> np.ndarray:
-        return usable_rows(self.splits[name], self.recipe.data.benchmark, self.recipe.data.config, name)
+        self.splits = {**self.splits, "train": self.splits["train"].take(self.usable["train"])}
 
     def judged_rows(self, name: str) -> np.ndarray:
-        return super().judged_rows(name) if name == "train" else self._usable_rows(name)
+        return super().judged_rows(name) if name == "train" else self.usable[name]
 
     @property
     def decodes(self) -> bool:
