@@ -245,7 +245,7 @@ def test_the_record_tells_of_the_checkout_that_the_process_began_with(tmp_path, 
     commits = iter(["first", "second"])
     begun = hf_sysgen.training.run.start_after(0)
     monkeypatch.setattr(
-        hf_sysgen.training.run, "start_after", lambda step: begun.model_copy(update={"commit": next(commits)})
+        hf_sysgen.training.run, "start_after", lambda step, data: begun.model_copy(update={"commit": next(commits)})
     )
     train = SysgenTrainer.train
 

@@ -34,6 +34,8 @@ class RunStart(_Typed):
     """Package -> version."""
     step: int | None
     """The update after which it began; `None` if unknown: version 1 kept the last start without its step."""
+    data_sha256: str | None = None
+    """Of the examples as the model read them; older records lack it."""
 
 
 _STARTS = TypeAdapter(list[RunStart])
@@ -48,8 +50,8 @@ def environment(device_type: str | None = None) -> Environment:
     return Environment(device=device, num_threads=torch.get_num_threads())
 
 
-def start_after(step: int) -> RunStart:
-    """This process's start, after `step` updates."""
+def start_after(step: int, data_sha256: str | None = None) -> RunStart:
+    """This process's start, after `step` updates, with those examples."""
     import accelerate
     import datasets
     import numpy
@@ -60,7 +62,7 @@ def start_after(step: int) -> RunStart:
     packages = (torch, transformers, datasets, accelerate, tokenizers, numpy)
     ours = {"python": platform.python_version(), "hf_sysgen": __version__}
     versions = {package.__name__: str(package.__version__) for package in packages}
-    return RunStart(commit=git_commit(), versions=ours | versions, step=step)
+    return RunStart(commit=git_commit(), versions=ours | versions, step=step, data_sha256=data_sha256)
 
 
 def starts_of(run_dir: Path, this: RunStart) -> list[RunStart]:

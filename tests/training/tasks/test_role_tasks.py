@@ -23,6 +23,7 @@ from tiny_runs import (
     read_lines,
     short_scan,
     small_scan,
+    snapshot,
     tiny_recipe,
     write_recipe,
 )
@@ -340,6 +341,24 @@ def test_a_scheme_from_a_file(tmp_path, few_examples):
     path.write_text(str(sides).replace("'", '"'), encoding="utf-8")
     with pytest.raises(DataError, match=r"'jump'.*mine"):
         tiny_task(tmp_path, role_scheme=str(path))
+
+
+def test_a_scheme_that_has_changed_since_the_run_began(tmp_path, few_examples):
+    path, words = tmp_path / "mine.yaml", role_scheme("scan_words")
+    roles = dict.fromkeys(words.target_roles, "a")
+    sides = {"source": dict.fromkeys(words.source_roles, "word"), "target": roles}
+    path.write_text(json.dumps(sides), encoding="utf-8")
+    recipe = tiny_recipe(tmp_path, **MODEL, role_scheme=str(path))
+    begun = run_recipe(recipe)
+    before = snapshot(recipe.run_dir)
+    (recipe.run_dir / "results.json").unlink()
+    path.write_text(json.dumps({**sides, "target": {**roles, "I_JUMP": "b"}}), encoding="utf-8")
+    with pytest.raises(RecipeError, match=r"data\.role_scheme.* other examples") as refusal:
+        run_recipe(recipe)
+    assert refusal.value.key == "data.role_scheme"
+    path.write_text(json.dumps(sides), encoding="utf-8")
+    assert [start.data_sha256 for start in run_recipe(recipe).starts] == [begun.starts[0].data_sha256] * 2
+    assert snapshot(recipe.run_dir).keys() == before.keys()
 
 
 @pytest.mark.parametrize(

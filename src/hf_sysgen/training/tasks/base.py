@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,9 @@ from hf_sysgen.training.batches import Batches, MaxTokensBatches, StepBatches
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
+
+# examples of a split that are hashed at once
+HASHED_ROWS = 256
 
 
 class Task(ABC):
@@ -72,6 +76,17 @@ class Task(ABC):
     def judged_rows(self, name: str) -> np.ndarray:
         """The examples of a split that are judged, (N,); during training, a sample of them."""
         return np.arange(0 if name == "train" else len(self.splits[name]))
+
+    def data_sha256(self) -> str:
+        """SHA-256 of all examples as the model reads them: it changes with each file that a recipe names."""
+        digest = hashlib.sha256()
+        for name, split in self.splits.items():
+            for first in range(0, len(split), HASHED_ROWS):
+                batch = split[np.arange(first, min(first + HASHED_ROWS, len(split)))]
+                for key, tensor in sorted(batch.items()):
+                    digest.update(f"{name} {key} {tuple(tensor.shape)}".encode())
+                    digest.update(tensor.numpy().tobytes())
+        return digest.hexdigest()
 
     def summarize(self, records: Sequence[Any], name: str) -> SplitMetrics:
         """The metrics of a split from its records or its rows."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +69,11 @@ class InContextTask(Task):
     @property
     def judged(self) -> tuple[str, ...]:
         return self.how.splits or tuple(name for name in self.benchmark if name != "train")
+
+    def data_sha256(self) -> str:
+        """Of the texts of all splits."""
+        texts = {name: [split["input"][:], self.targets[name]] for name, split in self.benchmark.items()}
+        return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
     @staticmethod
     def _texts(tokenizer: Any) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -265,6 +266,11 @@ class PretrainingTask(Task):
             self.splits["train"], self.tokenizer, data.context_length, data.streams, batches.size, steps,
             parts=batches.length_buckets, rank=rank, world=world, shards=self.shards,
         )  # fmt: skip
+
+    def data_sha256(self) -> str:
+        """Of the tokenizer and of what is read of `validation`; checkpoints know the text of `train` by its shards."""
+        vocabulary = json.dumps(sorted(self.tokenizer.get_vocab().items()))
+        return hashlib.sha256(vocabulary.encode() + self.splits["validation"].numpy().tobytes()).hexdigest()
 
     def build_model(self, attention: str) -> PreTrainedModel:
         tokenizer = self.tokenizer
