@@ -280,6 +280,17 @@ def test_a_single_run_has_no_spread_in_tables():
     assert analyse.batch_table(found).rows == [("cogs current", "sysgen_transformer", 128, "0.50", 64, "0.50", "1.00")]
 
 
+def test_tables_say_which_setup_they_show():
+    runs = [made(f"lr {rate} of {size}", 0, {"size": size, "training.learning_rate": rate}, {"test": rate, "validation": 1.0})
+            for size, rate in ((64, 0.1), (64, 0.2), (128, 0.1))]  # fmt: skip
+    found = [(Path(), run) for run in runs]
+    (note,) = analyse.iid_table(found).notes
+    assert note.startswith("cogs current, sysgen_transformer: 3 setups") and all(run.name in note for run in runs)
+    (note,) = analyse.batch_table(found).notes
+    assert [run.name in note for run in runs] == [True, True, False]
+    assert analyse.iid_table(found[1:2]).notes == []
+
+
 def test_table_9():
     runs = [
         made(f"batch {size}", seed, {"size": size}, {"test": accuracy})

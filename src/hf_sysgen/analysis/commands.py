@@ -192,7 +192,14 @@ def convergence(runs: Runs, share: float = 0.8, as_worded: bool = False, split: 
     rows, panels, ratios = [], [], {}
     labels_of = {relative: f"{relative} (dashed: {absolute})" for absolute, relative in csordas2021.PAIRS}
     x = f"{STEP} (vertical line: {100 * share:g} % of the {'last' if as_worded else 'best'})"
-    for (benchmark, updates), models in csordas2021.convergence(records, share, as_worded, split).items():
+    found = csordas2021.convergence(records, share, as_worded, split)
+
+    def place(record: Record) -> tuple[object, ...] | None:
+        benchmark, model = (benchmark_of(record), record.recipe.training.max_steps), record.recipe.model.type
+        return (*benchmark, model) if csordas2021.converges(record, as_worded) and benchmark in found else None
+
+    notes += csordas2021.choices(records, place, "that needs the fewest steps")
+    for (benchmark, updates), models in found.items():
         name = f"{benchmark}\n{updates:,} updates"
         speedups = csordas2021.speedups(models)
         ratios[name] = {labels_of[model]: ratio for model, ratio in speedups.items()}
@@ -215,24 +222,38 @@ def _spread(mean: float, deviation: float) -> str:
 
 def iid_table(runs: Runs) -> Finding:
     """Csordas et al. 2021, Table 8."""
-    found = csordas2021.iid_table(_records(runs))
+    records = [*filter(csordas2021.has_iid, _records(runs))]
+    found = csordas2021.iid_table(records)
     models = list(dict.fromkeys(model for _, row in found for model in row))
     models.sort(key=lambda model: csordas2021.MODELS.index(model) if model in csordas2021.MODELS else 9)
     rows = [
         (benchmark, *(f"{_spread(*row[model][:2])} ({row[model][2]:.2f})" if model in row else "-" for model in models))
         for benchmark, row in found
     ]
-    return Finding("iid-table", ("IID (generalization)", *models), rows)
+    notes = csordas2021.choices(
+        records, lambda one: (benchmark_of(one), one.recipe.model.type), "with the best mean accuracy on test"
+    )
+    return Finding("iid-table", ("IID (generalization)", *models), rows, notes=notes)
 
 
 def batch_table(runs: Runs) -> Finding:
     """Csordas et al. 2021, Table 9."""
     records, notes = _having(runs, lambda record: accuracies([record], "test"))
-    rows = []
+    rows, shown = [], set()
     for benchmark, models in csordas2021.batch_table(records):
         for model, row in models.items():
+            shown |= {(benchmark, model, f"batches of {size}") for size, *_ in (row.big, row.small)}
             big, small = (_spread(mean, spread) for _, mean, spread in (row.big, row.small))
             rows.append((benchmark, model, row.big[0], big, row.small[0], small, f"{row.ratio:.2f}"))
+
+    def place(record: Record) -> tuple[object, ...] | None:
+        recipe = record.recipe
+        if recipe.batches.sampling == "max_tokens":
+            return None
+        key = (benchmark_of(record), recipe.model.type, f"batches of {recipe.batches.size}")
+        return (*key, f"{recipe.training.max_steps:,} updates") if key in shown else None
+
+    notes += csordas2021.choices(records, place, "with the best mean accuracy on test")
     header = ("benchmark", "model", "big batch", "accuracy", "small batch", "accuracy", "ratio")
     return Finding("batch-table", header, rows, notes=notes)
 

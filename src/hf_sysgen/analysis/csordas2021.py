@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hf_sysgen.errors import UserError
@@ -272,11 +272,8 @@ def convergence(
         UserError: there is no such pair, or see `curve`.
     """
     found: dict[tuple[str, int], dict[str, Converged]] = {}
-    for runs in by_cell((one for one in records if one.recipe.model.type in MODELS), PRECISION):
+    for runs in by_cell((one for one in records if converges(one, as_worded)), PRECISION):
         recipe = runs[0].recipe
-        upscaled = recipe.model.fields.get("embedding_scaling") == "teu"
-        if recipe.data.benchmark == "pcfg_set" and upscaled and not as_worded:
-            continue
         curves = [curve(record, split, "accuracy") for record in runs]
         reached = [step for one in curves if (step := steps_to_share(one, share, as_worded)) is not None]
         if reached:
@@ -293,6 +290,13 @@ def convergence(
     return paired
 
 
+def converges(record: Record, as_worded: bool) -> bool:
+    """Whether a run counts in Figure 6."""
+    recipe = record.recipe
+    upscaled = recipe.model.fields.get("embedding_scaling") == "teu"
+    return recipe.model.type in MODELS and (recipe.data.benchmark != "pcfg_set" or not upscaled or as_worded)
+
+
 def speedups(models: Mapping[str, Converged]) -> dict[str, float]:
     """Relative model -> steps of the absolute one divided by its own, for pairs in which both have runs."""
     return {
@@ -300,6 +304,25 @@ def speedups(models: Mapping[str, Converged]) -> dict[str, float]:
         for absolute, relative in PAIRS
         if absolute in models and relative in models
     }
+
+
+def choices(records: Iterable[Record], place: Callable[[Record], tuple[object, ...] | None], why: str) -> list[str]:
+    """
+    A line on each place of a table that several setups of a model have runs for, but shows one.
+
+    Args:
+        place: the place of a run, None if it has none.
+        why: why that one is shown.
+    """
+    found: dict[tuple[object, ...], list[str]] = {}
+    for runs in by_cell(records, PRECISION):
+        if (key := place(runs[0])) is not None:
+            found.setdefault(key, []).append(runs[0].name_without(PRECISION))
+    return [
+        f"{', '.join(map(str, key))}: {len(names)} setups, shown is the one {why}: {'; '.join(names)}"
+        for key, names in found.items()
+        if len(names) > 1
+    ]
 
 
 def benchmark_of(record: Record) -> str:
@@ -323,7 +346,7 @@ def iid_table(records: Sequence[Record]) -> list[tuple[str, dict[str, tuple[floa
     is taken (plot_big_result_table_iid.py:57-60).
     """
     rows: dict[str, dict[str, tuple[float, float, float]]] = {}
-    for runs in by_cell((one for one in records if {_iid(one), "test"} <= set(one.splits)), PRECISION):
+    for runs in by_cell(filter(has_iid, records), PRECISION):
         row = rows.setdefault(benchmark_of(runs[0]), {})
         iid, general = accuracies(runs, _iid(runs[0])), statistics.fmean(accuracies(runs, "test"))
         model = runs[0].recipe.model.type
@@ -337,6 +360,11 @@ def iid_table(records: Sequence[Record]) -> list[tuple[str, dict[str, tuple[floa
 def _mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
     """Mean and standard deviation, NaN of a single run."""
     return statistics.fmean(values), spread(values) if len(values) > 1 else math.nan
+
+
+def has_iid(record: Record) -> bool:
+    """Whether a run was judged on both splits of Table 8."""
+    return {_iid(record), "test"} <= set(record.splits)
 
 
 def _iid(record: Record) -> str:
