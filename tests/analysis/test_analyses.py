@@ -281,11 +281,14 @@ def test_a_single_run_has_no_spread_in_tables():
 
 
 def test_tables_say_which_setup_they_show():
-    runs = [made(f"lr {rate} of {size}", 0, {"size": size, "training.learning_rate": rate}, {"test": rate, "validation": 1.0})
-            for size, rate in ((64, 0.1), (64, 0.2), (128, 0.1))]  # fmt: skip
+    runs = [
+        made(f"{rate} of {size}", 0, {"size": size, "training.learning_rate": rate}, {"test": rate, "validation": 1.0})
+        for size, rate in ((64, 0.1), (64, 0.2), (128, 0.1))
+    ]
     found = [(Path(), run) for run in runs]
     (note,) = analyse.iid_table(found).notes
-    assert note.startswith("cogs current, sysgen_transformer: 3 setups") and all(run.name in note for run in runs)
+    assert note.startswith("cogs current, sysgen_transformer: 3 setups")
+    assert all(run.name in note for run in runs)
     (note,) = analyse.batch_table(found).notes
     assert [run.name in note for run in runs] == [True, True, False]
     assert analyse.iid_table(found[1:2]).notes == []

@@ -105,7 +105,9 @@ def test_unknown_keys_name_the_closest(wrong, right):
         ("training.fsdp", "full_shard wrong"),
         ("training.hub_strategy", "never"),
         ("training.log_level", "loud"),
-        ("training.debug", "overflow"),
+        ("training.debug", "underflow_overflow"),
+        ("training.hub_model_id", "me/model"),
+        ("training.liger_kernel_config", {"rope": True}),
         ("training.report_to", "wandbb"),
         ("training.report_to", ["tensorboard", "wandbb"]),
         ("seed", -1),
@@ -266,8 +268,9 @@ def test_tables_of_fields_without_effect_are_of_fields():
 
 
 def test_fields_of_the_trainer_pass_through():
-    recipe = parse_recipe(changed(training__torch_compile_mode="reduce-overhead", training__hub_model_id="me/mine"))
-    assert recipe.training.passed_through == {"torch_compile_mode": "reduce-overhead", "hub_model_id": "me/mine"}
+    given = {"torch_compile_mode": "reduce-overhead", "push_to_hub": True, "hub_model_id": "me/mine"}
+    recipe = parse_recipe(changed(**{f"training__{name}": value for name, value in given.items()}))
+    assert recipe.training.passed_through == given
     assert effect_of("training.torch_compile_mode") == "rounding"
     assert effect_of("model.triangular_implementation") == "rounding"
     assert effect_of("training.hub_model_id") == "nothing"

@@ -402,6 +402,7 @@ def test_sharded_weights_are_for_pretraining(tmp_path):
     [
         # packages that no extra of ours has
         (["training.optim=galore_adamw"], "training.optim"),
+        (["training.use_liger_kernel=true"], "training.use_liger_kernel"),
         (["training.deepspeed=/nope.json"], "training.deepspeed"),
         (["training.optim=sgd", 'training.optim_args="nesterov=true"'], "training.optim_args"),
         (["training.optim=sgd", 'training.optim_args="momentum=fast"'], "training.optim_args"),

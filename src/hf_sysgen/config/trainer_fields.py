@@ -19,6 +19,11 @@ from hf_sysgen.config.fields import FIELDS
 from hf_sysgen.config.recipe import Recipe, unknown_key
 from hf_sysgen.errors import shorten
 
+# fields that have an effect only with another one
+_NEEDS = {
+    "hub_model_id hub_strategy hub_private_repo hub_always_push hub_revision": "push_to_hub",
+    "liger_kernel_config": "use_liger_kernel",
+}
 THEIRS = {field.name: field for field in dataclasses.fields(Seq2SeqTrainingArguments)}
 _OWNERS = {
     "output_dir": "output_dir",
@@ -46,6 +51,7 @@ _OWNERS = {
     "the runner: the newest and the best checkpoint are kept": "save_total_limit",
     "the runner: a killed run goes on by itself": "resume_from_checkpoint",
     "the runner: `accelerate launch --cpu` trains on the CPU": "use_cpu",
+    "the runner: a loss that is not finite ends the run": "debug",
     "the runner": (
         "do_train do_eval do_predict predict_with_generate prediction_loss_only remove_unused_columns label_names "
         "eval_do_concat_batches eval_use_gather_object eval_accumulation_steps include_for_metrics batch_eval_metrics "
@@ -76,6 +82,11 @@ def check_trainer_fields(recipe: Recipe) -> None:
             said = error.errors(include_url=False)[0]["msg"]
             raise RecipeError(f"{key}={shorten(value)}: {said[0].lower()}{said[1:]}", key) from None
     given = recipe.training.model_dump()
+    for names, needed in _NEEDS.items():
+        for name in names.split():
+            if name in given and not given.get(needed):
+                key = f"training.{name}"
+                raise RecipeError(f"{key} has no effect without training.{needed}=true; remove it", key)
     for name in THEIRS.keys() & given.keys():
         words = given[name].split(" ") if isinstance(given[name], str) else given[name]
         if given[name] == THEIRS[name].default or not isinstance(words, list | tuple):

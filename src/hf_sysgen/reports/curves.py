@@ -25,8 +25,7 @@ from hf_sysgen.results.record import Record
 
 def plot_accuracies(records: Sequence[Record], path: str | Path) -> None:
     """
-    Plot exact match during training on the generalization split (solid) and on the IID split (dashed), a colour for
-    each run.
+    Plot accuracy during training on the splits test (solid) and validation (dashed), a colour for each run.
 
     Args:
         records: runs; their labels are their models, or their names if two have the same model.
@@ -48,7 +47,7 @@ def plot_accuracies(records: Sequence[Record], path: str | Path) -> None:
         f" on {max(filter(None, counts)):,} examples of each split" if len(counts) == 1 and None not in counts else ""
     )
     title = ", ".join(sorted({f"{one.recipe.data.benchmark} {one.recipe.data.config}" for one in records}))
-    panel = Panel(f"{title} (dashed: IID)", "training step", f"exact match{some}", lines, ends=(-0.02, 1.02))
+    panel = Panel(f"{title} (dashed: validation)", "training step", f"accuracy{some}", lines, ends=(-0.02, 1.02))
     save(draw_panels([panel], panel_size=(7.0, 4.0)), path)
 
 

@@ -22,6 +22,7 @@ from huggingface_hub.errors import StrictDataclassError
 from pydantic import ValidationError
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.integrations import get_available_reporting_integrations
+from transformers.utils import is_liger_kernel_available
 
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.fields import BY_KEY
@@ -98,11 +99,15 @@ def attention_of(recipe: Recipe) -> str:
     return "eager" if on_cpu() and (rate != 0 or not is_long) else fastest
 
 
-def check_trackers(recipe: Recipe) -> None:
+def check_installed(recipe: Recipe) -> None:
     """
     Raises:
-        RecipeError: a tracker that `training.report_to` names is not installed.
+        RecipeError: a tracker that `training.report_to` names, or what `training.use_liger_kernel` needs, is not
+            installed.
     """
+    if recipe.training.passed_through.get("use_liger_kernel") and not is_liger_kernel_available():
+        key = "training.use_liger_kernel"
+        raise RecipeError(f"{key}=true needs liger-kernel: pip install liger-kernel, or remove it", key)
     given, key = recipe.training.report_to, "training.report_to"
     for name in (given,) if isinstance(given, str) else given:
         if name not in ("none", "all", *get_available_reporting_integrations()):
@@ -236,7 +241,7 @@ def run_recipe(recipe: Recipe) -> Record:
     if (record := finished_results(recipe)) is not None:
         logger.info("%s is finished, nothing to do", recipe.run_dir)
         return record
-    check_trackers(recipe)
+    check_installed(recipe)
     with naming_fields(recipe):
         recipe = settle_precision(recipe)
         # errors show here, before minutes of preparing the data; the Trainer's arguments are made later

@@ -21,6 +21,7 @@ from hf_sysgen.config.sweep import Run, Selection, Sweep, cells_of
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import locked
 from hf_sysgen.reports.curves import distinct_labels, plot_accuracies
+from hf_sysgen.results.cells import by_cell, labels
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import RESULTS, Record
 from hf_sysgen.tables import counted, table
@@ -86,24 +87,37 @@ def run_sweep(
 
 
 def results_text(records: Sequence[Record]) -> str:
-    """Each run's scores on validation and test, in the metric of its recipe's paper, beside the paper's numbers."""
+    """
+    Each run's scores on validation and test, in the metric of its recipe's paper, beside the paper's numbers; below
+    them mean and standard deviation of each cell with several seeds.
+    """
 
     def shown(value: float | None, digits: int) -> str:
         return "-" if value is None else f"{value:.{digits}f}"
 
+    def scores_of(record: Record) -> list[float | None]:
+        found = (record.splits.get(split) for split in ("validation", "test"))
+        return [None if one is None else one.metrics.get(record.recipe.paper.metric) for one in found]
+
+    def over_seeds(values: Sequence[float | None]) -> str:
+        known = [value for value in values if value is not None]
+        return f"{statistics.fmean(known):.4f} ± {statistics.stdev(known):.4f}" if len(known) == len(values) else "-"
+
     rows, cells = [], []
     called = distinct_labels([record.recipe.model.type for record in records], records)
     for name, record in zip(called, records, strict=True):
-        paper, found = record.recipe.paper, []
-        for split, number in (("validation", paper.validation), ("test", paper.test)):
-            scores = record.splits.get(split)
-            found += [shown(None if scores is None else scores.metrics.get(paper.metric), 4), shown(number, 2)]
+        paper, (validation, test) = record.recipe.paper, scores_of(record)
+        found = (shown(validation, 4), shown(paper.validation, 2), shown(test, 4), shown(paper.test, 2))
         rows.append((name, *found, f"{record.steps:,}", f"{record.train_seconds:.0f} s"))
         if paper.cell and (line := f"paper: {paper.cell}") not in cells:
             cells.append(line)
-    metrics = dict.fromkeys(record.recipe.paper.metric for record in records)
-    title = ", ".join("exact match" if metric == "accuracy" else metric for metric in metrics)
-    header = (title, "IID", "paper", "generalization", "paper", "steps", "training")
+    seeds = [runs for runs in by_cell(records) if len(runs) > 1]
+    for name, runs in zip(labels(seeds), seeds, strict=True):
+        scores = [scores_of(record) for record in runs]
+        mean_validation, mean_test = (over_seeds([one[split] for one in scores]) for split in (0, 1))
+        rows.append((f"{name}, mean ± sd of {len(runs)} seeds", mean_validation, "", mean_test, "", "", ""))
+    title = ", ".join(dict.fromkeys(record.recipe.paper.metric for record in records))
+    header = (title, "validation", "paper", "test", "paper", "steps", "training")
     return "\n".join([table(header, rows), *cells])
 
 
