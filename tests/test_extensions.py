@@ -196,6 +196,28 @@ def test_what_is_wrong_with_a_benchmark(text, taken, message, folder):
         own_benchmarks(taken)
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ('{"input": source, "target": target}', '{"input": source, "target": len(3)}', "TypeError"),
+        ('files["all"]', 'files["al"]', "KeyError"),
+        ("pairs = list", "pairs = nothing", "NameError"),
+    ],
+)
+def test_errors_in_a_benchmark_of_one_s_own_name_its_line(right, wrong, said, folder):
+    text = BENCHMARK.replace(right, wrong)
+    assert text != BENCHMARK
+    line = next(n for n, one in enumerate(text.splitlines(), start=1) if wrong in one)
+    path = folder / "benchmark_reverse.py"
+    path.write_text(text)
+    (folder / "reverse.tsv").write_text(example("new_benchmark.md", "reverse.tsv"))
+    words = ["-m", "hf_sysgen.cli", "data", "verify", "reverse", "--data-dir", "."]
+    done = command(words, folder, HF_DATASETS_CACHE=str(folder / "cache"))
+    assert done.returncode != 0
+    assert f"{path.name}, line {line}: {said}" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
 def test_what_is_no_benchmark_info(folder):
     (folder / "benchmark_reverse.py").write_text("class Reverse:\n    BENCHMARK = 'reverse'\n")
     with pytest.raises(UserError, match=r"reverse\.py.*BENCHMARK.*Reverse.*\bstr\b"):

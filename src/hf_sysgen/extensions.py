@@ -163,15 +163,20 @@ def _imported(path: Path, name: str, folder: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
-        frame, line = error.__traceback__, None
-        while frame is not None:
-            if frame.tb_frame.f_code.co_filename == str(folder / path.name):
-                line = frame.tb_lineno
-            frame = frame.tb_next
-        line = error.lineno if isinstance(error, SyntaxError) else line
+        line = error.lineno if isinstance(error, SyntaxError) else line_in(folder / path.name, error)
         where = f"{path}, line {line}" if line else str(path)
         raise UserError(f"{where}: {one_line(error)}") from error
     return module
+
+
+def line_in(file: Path, error: BaseException) -> int | None:
+    """The last line of the file that an error passed through."""
+    frame, line = error.__traceback__, None
+    while frame is not None:
+        if frame.tb_frame.f_code.co_filename == str(file):
+            line = frame.tb_lineno
+        frame = frame.tb_next
+    return line
 
 
 def _own_classes(module: ModuleType) -> list[Any]:

@@ -19,6 +19,7 @@ from hf_sysgen.data.errors import DamagedData, DataError
 from hf_sysgen.data.fetch import locate, mirror_folder
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo, unknown_name_error
 from hf_sysgen.errors import causes, is_disk_full, one_line, shorten
+from hf_sysgen.extensions import extension_files, line_in
 from hf_sysgen.files import first_difference_from_manifest, is_complete, write_manifest
 
 # errors of a folder without permission, or with a file in its place
@@ -279,12 +280,21 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
             )
         if unusable := self._unusable_cache(error):
             return unusable
+        if explained := self.explained_in_own_code(error):
+            return explained
         if isinstance(error, (ValueError, LookupError, EOFError, SyntaxError, RecursionError)):
             # errors of readers: the file has another layout than expected, or is nested too deep
             files = ", ".join(dict.fromkeys(self._files.values())) if self._files else "its files"
             return DamagedData(f"{what}: cannot make examples of {files} ({one_line(error)}); replace them")
         if isinstance(error, ImportError) and self.BENCHMARK.extra:
             return DataError(f"{what}: {error}; pip install hf-sysgen[{self.BENCHMARK.extra}]")
+        return None
+
+    def explained_in_own_code(self, error: BaseException) -> DataError | None:
+        """The message for an error that passed through a user's own builder; None for any other."""
+        for file in extension_files("benchmark"):
+            if (line := line_in(file, error)) is not None:
+                return DataError(f"{self._what}: {file}, line {line}: {one_line(error)}")
         return None
 
     def _unusable_cache(self, error: BaseException) -> DataError | None:
