@@ -701,17 +701,17 @@ def test_fine_tuning_from_matched_checkpoints(tmp_path):
     tuned = keep(
         tmp_path / "tuned", sized(2, recipe={"pretrained": str(pretrained / "1" / "step-10")}, splits={"test": 0.5})
     )
-    done = invoke("matched-perplexity", pretrained, tuned, "-o", tmp_path / "out", "--recipe", "r.yaml")
+    done = invoke("matched-perplexity", pretrained, tuned, "-o", tmp_path / "out", "--recipe", "petty2023/cogs_vf")
     assert done.exit_code == 0, done.output
     script = (tmp_path / "out" / "matched-perplexity.sh").read_text().splitlines()
     assert [line.partition(": ")[0] for line in script] == [
         "set -e",
-        f"hf-sysgen train r.yaml 'model.pretrained={pretrained / '0' / 'model'}'",
-        f"hf-sysgen train r.yaml 'model.pretrained={pretrained / '1' / 'step-10'}'",
+        f"hf-sysgen train petty2023/cogs_vf 'model.pretrained={pretrained / '0' / 'model'}'",
+        f"hf-sysgen train petty2023/cogs_vf 'model.pretrained={pretrained / '1' / 'step-10'}'",
         f"# {pretrained / '2' / 'step-10'}",
-        f"hf-sysgen train r.yaml 'model.pretrained={pretrained / '1' / 'model'}'",
+        f"hf-sysgen train petty2023/cogs_vf 'model.pretrained={pretrained / '1' / 'model'}'",
         f"# {pretrained / '2'}",
-        f"hf-sysgen train r.yaml 'model.pretrained={pretrained / '2' / 'model'}'",
+        f"hf-sysgen train petty2023/cogs_vf 'model.pretrained={pretrained / '2' / 'model'}'",
     ]
     assert invoke("perplexity-depth", pretrained, "-o", tmp_path / "out").exit_code == 0
 
@@ -745,12 +745,14 @@ def test_accuracies_at_equal_perplexity_are_of_one_benchmark(tmp_path, monkeypat
     ]
     panels: list[Panel] = []
     monkeypatch.setattr(analyse, "draw_panels", lambda found: panels.extend(found))
-    finding = analyse.matched_perplexity(read_runs([pretrained, tmp_path / "tuned"]), "r.yaml")
+    finding = analyse.matched_perplexity(read_runs([pretrained, tmp_path / "tuned"]))
     finding.draw()
     assert [(panel.title.split(", ")[1], [line.points for line in panel.lines]) for panel in panels[1:]] == [
         ("cogs c", [[(1, 0.25), (2, 0.625)]]),
         ("geoquery c", [[(2, 0.875)]]),
     ]
+    done = invoke("matched-perplexity", pretrained, "-o", tmp_path / "out", "--recipe", "r.yaml")
+    assert (done.exit_code, "r.yaml" in done.stderr) == (2, True)
     keep(tmp_path / "mixed", runs[1], runs[2].model_copy(update={"steps": 5}))
     done = invoke("matched-perplexity", pretrained, tmp_path / "mixed", "-o", tmp_path / "out")
     assert (done.exit_code, "training.max_steps" in done.stderr) == (2, True)

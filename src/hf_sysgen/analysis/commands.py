@@ -24,6 +24,7 @@ from hf_sysgen.analysis.plotting import (
     draw_panels,
     draw_with_histograms,
 )
+from hf_sysgen.config.io import load_recipe
 from hf_sysgen.errors import UserError
 from hf_sysgen.results.cells import by_cell, labels
 from hf_sysgen.results.evaluations import read_evaluations
@@ -403,7 +404,11 @@ def matched_perplexity(runs: Runs, recipe: str = "recipes/petty2023/cogs.yaml") 
 
     Args:
         recipe: of the fine-tuning.
+
+    Raises:
+        RecipeError: there is no such recipe, or it is wrong.
     """
+    load_recipe(recipe)
     pretraining = [(run, one) for run, one in runs if one.recipe.model.pretrained is None]
     tuned = [one for _, one in runs if one.recipe.model.pretrained is not None]
     if not pretraining:

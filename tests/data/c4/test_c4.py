@@ -153,6 +153,12 @@ def test_where_shards_are(folder: Path, tmp_path: Path, monkeypatch: pytest.Monk
         load_benchmark("c4", data_dir=tmp_path)
 
 
+def test_only_text_is_written(tmp_path):
+    with pytest.raises(DataError, match="document 1 is not text but None"):
+        write_shards(tmp_path, "train", ["a", None], 2)
+    assert not list(tmp_path.iterdir())
+
+
 class Server(http.server.SimpleHTTPRequestHandler):
     """Serves the files of a folder, whole or by range, like the hub's storage."""
 

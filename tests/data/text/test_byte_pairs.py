@@ -94,9 +94,15 @@ def test_errors(tmp_path, monkeypatch):
         train_byte_pairs(["ab"], 300)
     with pytest.raises(DataError, match=r"scan .*seq2seq"):
         save_byte_pairs(tmp_path, "scan")
-    monkeypatch.setattr(hf_sysgen.data.registry, "load_benchmark", text_benchmark)
+    patched = hf_sysgen.data.text.byte_pairs
+    monkeypatch.setattr(patched, "load_benchmark", lambda *_, **__: text_benchmark()["train"])
+    (tmp_path / "empty").mkdir()
+    for folder in (tmp_path / "new", tmp_path / "empty"):
+        with pytest.raises(DataError, match="subwords, not 100,000"):
+            save_byte_pairs(folder, vocab_size=100_000)
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(hf_sysgen.data.text.byte_pairs, "train_byte_pairs", None)
+    monkeypatch.setattr(patched, "train_byte_pairs", None)
     for folder in (tmp_path / "file", tmp_path / "file" / "folder"):
         with pytest.raises(DataError, match=f"{folder}: "):
             save_byte_pairs(folder)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from hf_sysgen.data.errors import DamagedData, DataError
 from hf_sysgen.data.fetch import mirror_folder
 from hf_sysgen.data.info import read_info
-from hf_sysgen.errors import one_line
+from hf_sysgen.errors import one_line, shorten
 
 _FIRST = read_info(__file__).config("en").sources["first train shard"]
 NUM_SHARDS = {"train": 1_024, "validation": 8}
@@ -88,7 +88,13 @@ def write_shards(folder: str | Path, split: str, texts: Sequence[str], count: in
         split: "train" or "validation".
         texts: documents, distributed over the shards in turn.
         count: number of shards, the first ones of the split.
+
+    Raises:
+        DataError: a document is not text.
     """
+    for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise DataError(f"document {row} is not text but {shorten(text)}; leave it out")
     for number, name in enumerate(shard_names(split)[:count]):
         path = Path(folder, "c4", "en", name)
         path.parent.mkdir(parents=True, exist_ok=True)

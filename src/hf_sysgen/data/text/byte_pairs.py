@@ -78,6 +78,7 @@ def save_byte_pairs(
         raise DataError(f"{folder} has a tokenizer already; give another folder, or remove it")
     if (task := benchmark_info(benchmark).task) != "language_modeling":
         raise DataError(f"{benchmark} is not text for language models, its task is {task}; give c4")
+    is_new = not folder.exists()
     try:
         # checked before the text is read, which takes hours; `save_pretrained` gives no error if the path is a file
         folder.mkdir(parents=True, exist_ok=True)
@@ -91,7 +92,12 @@ def save_byte_pairs(
             counts[1] += len(document["text"])
             yield document["text"]
 
-    tokenizer = train_byte_pairs(counted(), vocab_size)
+    try:
+        tokenizer = train_byte_pairs(counted(), vocab_size)
+    except DataError:
+        if is_new:
+            folder.rmdir()
+        raise
     try:
         tokenizer.save_pretrained(folder)
     except OSError as error:
