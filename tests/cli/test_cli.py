@@ -278,6 +278,9 @@ def test_checkpoints_that_cannot_be_used(copied, tmp_path):
     assert_one_line_error(invoke("predict", "-c", copied, "jump"), str(copied))
     tokenizer.unlink()
     assert_one_line_error(invoke("predict", "-c", copied, "jump"), "tokenizer.json is missing")
+    # the Trainer keeps weights alone
+    (copied / "trainer_state.json").write_text("{}")
+    assert_one_line_error(invoke("predict", "-c", copied, "jump"), "a finished run")
     tokenizer.write_text(text)
 
     config = copied / "config.json"

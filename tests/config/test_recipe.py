@@ -342,7 +342,16 @@ def test_files_that_cannot_be_read_and_overrides_that_are_none(tmp_path):
     path.with_name("binary.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(RecipeError, match=r"binary\.yaml"):
         load_recipe(path.with_name("binary.yaml"))
-    for override in ("seed", "=3", "", "training.=3", "seed=[1", "seed=!!timestamp a", "seed=!!int a"):
+    for override in (
+        "seed",
+        "=3",
+        "",
+        "training.=3",
+        "base=other.yaml",
+        "seed=[1",
+        "seed=!!timestamp a",
+        "seed=!!int a",
+    ):
         with pytest.raises(RecipeError):
             load_recipe(path, [override])
     with pytest.raises(RecipeError) as caught:

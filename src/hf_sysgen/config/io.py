@@ -297,6 +297,8 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
         key, equals, value = override.partition("=")
         if not equals or not all(key.split(".")):
             raise RecipeError(f"{shorten(override)!r}: an override is key=value, e.g. training.max_steps=100")
+        if key == BASE:
+            raise RecipeError(f"{shorten(override)}: {BASE} stands in a file; give that file instead of this one", BASE)
         given[key] = parse_yaml(value, repr(shorten(override)))
     return given
 

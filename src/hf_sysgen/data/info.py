@@ -450,7 +450,7 @@ def _bibliography(entries: Iterable[str]) -> str:
 
 def unknown_name_error(kind: str, name: str, valid: Collection[str]) -> DataError:
     """The error for a wrong name: it suggests the closest valid one and lists all."""
-    return DataError(f"unknown {kind} {name!r}{did_you_mean(name, valid)} Valid: {', '.join(valid)}")
+    return DataError(f"unknown {kind} {name!r}{did_you_mean(str(name), valid)} Valid: {', '.join(valid)}")
 
 
 def _joined(texts: Iterable[str]) -> str:

@@ -282,6 +282,8 @@ def unknown_model_type(model_type: Any) -> str:
 
 
 def _missing(folder: Path, name: str) -> UserError:
+    if (folder / "trainer_state.json").exists():
+        return UserError(f"{folder}: has no {name}, it is for going on with its run; give the folder of a finished run")
     return UserError(f"{folder}: {name} is missing; copy the whole folder")
 
 

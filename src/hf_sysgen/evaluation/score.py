@@ -12,7 +12,7 @@ from hf_sysgen.evaluation.metrics.cogs_match import renaming_match, semantic_mat
 from hf_sysgen.evaluation.metrics.comp import comp
 from hf_sysgen.evaluation.metrics.sequences import exact_match, perplexity, shares
 from hf_sysgen.evaluation.metrics.summary import grouped, scores, summarize, summarize_text, summarize_translations
-from hf_sysgen.results.predictions import GraphRow, ModelingRow, Row, read_predictions
+from hf_sysgen.results.predictions import ModelingRow, Row, column, read_predictions, texts
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import PREDICTIONS, RESULTS, Record
 from hf_sysgen.tables import table
@@ -20,37 +20,22 @@ from hf_sysgen.tables import table
 Rows = Sequence[Row]
 
 
-def _texts(rows: Rows) -> tuple[list[str], list[str]]:
-    if any(isinstance(row, GraphRow) for row in rows):
-        raise UserError("this metric needs text predictions; these are of another task")
-    return _column(rows, "prediction"), _column(rows, "target")
-
-
-def _column(rows: Rows, name: str) -> list[Any]:
-    values = [getattr(row, name, None) for row in rows]
-    if lacking := values.count(None):
-        some = f"{lacking} of {len(rows)} lack it, perhaps because lines are damaged"
-        why = "it is of another task" if lacking == len(rows) else some
-        raise UserError(f"this metric needs {name!r}, which the predictions lack; {why}")
-    return values
-
-
 def _exact(rows: Rows, setup: str | None) -> dict[str, float]:
-    return shares({"exact_match": exact_match}, *_texts(rows))
+    return shares({"exact_match": exact_match}, *texts(rows))
 
 
 def _recorded(rows: Rows, setup: str | None) -> dict[str, float]:
-    texts = [row for row in rows if isinstance(row, ModelingRow)]
-    for name in ("nats", "correct", "tokens") if texts else ("exact", *rows[0].numbers()):
-        _column(rows, name)
-    return scores(summarize_text(texts) if texts else summarize(rows))
+    modeling = [row for row in rows if isinstance(row, ModelingRow)]
+    for name in ("nats", "correct", "tokens") if modeling else ("exact", *rows[0].numbers()):
+        column(rows, name)
+    return scores(summarize_text(modeling) if modeling else summarize(rows))
 
 
 def _recorded_translations(rows: Rows, setup: str, has_comp: bool) -> dict[str, float]:
-    _, references = _texts(rows)
+    _, references = texts(rows)
     for name in ("exact", "target_length", "loss", "loss_teacher"):
-        _column(rows, name)
-    pairs = _column(rows, "pairs") if has_comp else None
+        column(rows, name)
+    pairs = column(rows, "pairs") if has_comp else None
     # the references of these rows
     numbered: list[Any] = [row.model_copy(update={"row": index}) for index, row in enumerate(rows)]
     return scores(summarize_translations(numbered, references, setup, pairs))
@@ -58,42 +43,42 @@ def _recorded_translations(rows: Rows, setup: str, has_comp: bool) -> dict[str, 
 
 def _oracle(rows: Rows, setup: str | None) -> dict[str, float]:
     # the text ends at EOS; the choices up to the reference's length were scored during evaluation
-    hits = _column(rows, "oracle_exact")
+    hits = column(rows, "oracle_exact")
     return {"oracle_length": sum(hits) / len(hits)}
 
 
 def _cogs(rows: Rows, setup: str | None) -> dict[str, float]:
     matches = {"exact_match": exact_match, "renaming_match": renaming_match, "semantic_match": semantic_match}
-    return shares(matches, *_texts(rows))
+    return shares(matches, *texts(rows))
 
 
 def _comp(rows: Rows, setup: str | None) -> dict[str, float]:
-    return {rule: comp(*_texts(rows), _column(rows, "pairs"), rule)["comp"] for rule in ("any_inflection", "same_form")}
+    return {rule: comp(*texts(rows), column(rows, "pairs"), rule)["comp"] for rule in ("any_inflection", "same_form")}
 
 
 def _bleu(rows: Rows, setup: str | None) -> dict[str, float]:
-    return {"bleu": bleu(*_texts(rows), "tokenized" if setup is None else setup)["bleu"]}
+    return {"bleu": bleu(*texts(rows), "tokenized" if setup is None else setup)["bleu"]}
 
 
 def _perplexity(rows: Rows, setup: str | None) -> dict[str, float]:
     if isinstance(rows[0], ModelingRow):
-        lengths = _column(rows, "tokens")
-        losses = [nats / tokens for nats, tokens in zip(_column(rows, "nats"), lengths, strict=True)]
+        lengths = column(rows, "tokens")
+        losses = [nats / tokens for nats, tokens in zip(column(rows, "nats"), lengths, strict=True)]
     else:
         # the tokens of a reference are its words, or their pieces, and EOS
-        words = zip(rows, _column(rows, "target_length"), strict=True)
+        words = zip(rows, column(rows, "target_length"), strict=True)
         lengths = [(getattr(row, "tokens", None) or length) + 1 for row, length in words]
-        losses = _column(rows, "loss_teacher")
+        losses = column(rows, "loss_teacher")
     found = perplexity(losses, lengths)
     return {"perplexity": found["perplexity"], "loss": found["loss"]}
 
 
 def _attachment(rows: Rows, setup: str | None) -> dict[str, float]:
-    tokens = sum(_column(rows, "tokens"))
-    exact = _column(rows, "exact")
+    tokens = sum(column(rows, "tokens"))
+    exact = column(rows, "exact")
     return {
-        "las": sum(_column(rows, "correct_arcs")) / tokens,
-        "uas": sum(_column(rows, "correct_heads")) / tokens,
+        "las": sum(column(rows, "correct_arcs")) / tokens,
+        "uas": sum(column(rows, "correct_heads")) / tokens,
         "exact_match": sum(exact) / len(exact),
     }
 

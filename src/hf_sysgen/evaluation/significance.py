@@ -16,7 +16,7 @@ from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.metrics.bleu import bleu_setup, setup_of
 from hf_sysgen.evaluation.metrics.comp import comp_hits
 from hf_sysgen.evaluation.metrics.sequences import check_paired
-from hf_sysgen.results.predictions import GraphRow, Row, read_predictions
+from hf_sysgen.results.predictions import Row, column, read_predictions, texts
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import PREDICTIONS, RESULTS
 from hf_sysgen.tables import table
@@ -142,12 +142,10 @@ def runs_test(first: str | Path, second: str | Path, metric: str = "accuracy", s
         return mcnemar_test(*runs_hits(first, second, metric, split))
     names, before, after = _predictions(first, second, split)
     if metric == "bleu":
-        _texts(before, after, split, metric)
-        references = _columns(before, after, "target", split, metric)[0]
-        predictions = _columns(before, after, "prediction", split, metric)
-        return bleu_test(*predictions, references, setup=bleu_setup(*names, split))
-    scores = _columns(before, after, metric, split, metric)
-    if not all(isinstance(value, int | float) for column in scores for value in column):
+        (old, references), (new, _) = (texts(rows, metric) for rows in (before, after))
+        return bleu_test(old, new, references, setup=bleu_setup(*names, split))
+    scores = column(before, metric), column(after, metric)
+    if not all(isinstance(value, int | float) for values in scores for value in values):
         raise UserError(f"predictions of {split} have no number {metric!r}; use e.g. loss")
     return permutation_test(*scores)
 
@@ -167,11 +165,9 @@ def runs_hits(
     """
     _, before, after = _predictions(first, second, split)
     if metric == "accuracy":
-        return _columns(before, after, "exact", split, metric)
-    _texts(before, after, split, metric)
-    old, new = _columns(before, after, "prediction", split, metric)
-    references = _columns(before, after, "target", split, metric)[0]
-    pairs = _columns(before, after, "pairs", split, metric)[0]
+        return column(before, "exact", metric), column(after, "exact", metric)
+    (old, references), (new, _) = (texts(rows, metric) for rows in (before, after))
+    pairs = column(before, "pairs", metric)
     return comp_hits(old, references, pairs), comp_hits(new, references, pairs)
 
 
@@ -212,20 +208,6 @@ def _predictions(first: str | Path, second: str | Path, split: str) -> tuple[tup
     if _examples(before) != _examples(after):
         raise UserError(f"{first} and {second} have other examples in {split}: a paired test needs the same ones")
     return names[0], before, after
-
-
-def _columns(
-    before: Sequence[Row], after: Sequence[Row], name: str, split: str, metric: str
-) -> tuple[list[Any], list[Any]]:
-    old, new = ([getattr(row, name, None) for row in rows] for rows in (before, after))
-    if None in old or None in new:
-        raise UserError(f"predictions of {split} have no {name!r}, which {metric} needs")
-    return old, new
-
-
-def _texts(before: Sequence[Row], after: Sequence[Row], split: str, metric: str) -> None:
-    if any(isinstance(row, GraphRow) for row in (*before, *after)):
-        raise UserError(f"{metric} needs text predictions; those of {split} are none")
 
 
 def _examples(rows: Sequence[Row]) -> list[tuple[Any, Any]]:

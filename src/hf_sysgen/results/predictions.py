@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Protocol, TypeAlias, TypeVar
 
@@ -181,3 +181,28 @@ def read_predictions(path: str | Path, split: str | None = None) -> list[Row]:
         there = ", ".join(dict.fromkeys(row.split for row in rows)) or "nothing"
         raise UserError(f"{path}: has no predictions of {'any split' if split is None else split!r}, but of {there}")
     return found
+
+
+def column(rows: Sequence[Row], name: str, metric: str = "this metric") -> list[Any]:
+    """
+    What each row has under a name.
+
+    Args:
+        metric: what needs it, for the message.
+
+    Raises:
+        UserError: a row lacks it.
+    """
+    values = [getattr(row, name, None) for row in rows]
+    if lacking := values.count(None):
+        some = f"{lacking} of {len(rows)} lack it, perhaps because lines are damaged"
+        why = "it is of another task" if lacking == len(rows) else some
+        raise UserError(f"{metric} needs {name!r}, which the predictions lack; {why}")
+    return values
+
+
+def texts(rows: Sequence[Row], metric: str = "this metric") -> tuple[list[str], list[str]]:
+    """Predictions and references. Raises UserError: as `column`, or they are graphs."""
+    if any(isinstance(row, GraphRow) for row in rows):
+        raise UserError(f"{metric} needs text predictions; these are of another task")
+    return column(rows, "prediction", metric), column(rows, "target", metric)

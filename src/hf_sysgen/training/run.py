@@ -181,6 +181,44 @@ def _matters(trainer: SysgenTrainer, name: str) -> bool:
     return found[0] != found[1]
 
 
+def check_early_stopping(recipe: Recipe, task: Task) -> None:
+    """
+    Raises:
+        RecipeError: the benchmark has no validation split, or the metric that stops is not measured on it.
+    """
+    if (stopping := recipe.evaluation.early_stopping) is None:
+        return
+    if "validation" not in task.splits:
+        raise RecipeError(
+            f"evaluation.early_stopping needs the split `validation`, which {recipe.data.benchmark} "
+            f"{recipe.data.config} lacks; use null",
+            "evaluation.early_stopping",
+        )
+    if stopping.metric not in task.eval_metrics:
+        key = "evaluation.early_stopping.metric"
+        known = [name for name in task.eval_metrics if name in BY_KEY[key].choices]
+        raise RecipeError(
+            f"{key}={stopping.metric} is not measured on {recipe.data.benchmark} during training; use one of "
+            f"{', '.join(known)}",
+            key,
+        )
+
+
+def check_sharding(trainer: SysgenTrainer) -> None:
+    """
+    Raises:
+        RecipeError: the weights are sharded, and this is not pretraining.
+    """
+    recipe = trainer.recipe
+    if trainer.is_fsdp_enabled and not reads_stream(recipe):
+        # of sharded weights every pass gathers parts from all processes, and these decode different numbers of batches
+        raise RecipeError(
+            f"{recipe.data.benchmark} cannot be evaluated with sharded weights; FSDP is for pretraining, use "
+            "recipes/accelerate/multi_gpu.yaml",
+            "training.fsdp",
+        )
+
+
 def check_longest_examples(trainer: SysgenTrainer) -> None:
     """
     Run the model on the longest examples of each split, so that an error shows before hours of training.
@@ -248,21 +286,7 @@ def run_recipe(recipe: Recipe) -> Record:
         training_arguments(recipe)
     keep_memory()
     task = prepare_task(recipe)
-    if (stopping := recipe.evaluation.early_stopping) is not None:
-        if "validation" not in task.splits:
-            raise RecipeError(
-                f"evaluation.early_stopping needs the split `validation`, which {recipe.data.benchmark} "
-                f"{recipe.data.config} lacks; use null",
-                "evaluation.early_stopping",
-            )
-        if stopping.metric not in task.eval_metrics:
-            key = "evaluation.early_stopping.metric"
-            known = [name for name in task.eval_metrics if name in BY_KEY[key].choices]
-            raise RecipeError(
-                f"{key}={stopping.metric} is not measured on {recipe.data.benchmark} during training; use one of "
-                f"{', '.join(known)}",
-                key,
-            )
+    check_early_stopping(recipe, task)
     try:
         model = task.build_model(attention_of(recipe))
     except StrictDataclassError as error:
@@ -277,13 +301,7 @@ def run_recipe(recipe: Recipe) -> Record:
             batches = trainer.step_batches(first_step=0) if recipe.in_context is None else None
     except OSError as error:
         raise _unwritable(recipe.run_dir, error) from error
-    if trainer.is_fsdp_enabled and not reads_stream(recipe):
-        # of sharded weights every pass gathers parts from all processes, and these decode different numbers of batches
-        raise RecipeError(
-            f"{recipe.data.benchmark} cannot be evaluated with sharded weights; FSDP is for pretraining, use "
-            "recipes/accelerate/multi_gpu.yaml",
-            "training.fsdp",
-        )
+    check_sharding(trainer)
     if recipe.in_context is None:
         check_optimizer(trainer)
         check_longest_examples(trainer)

@@ -17,14 +17,12 @@ class Setup:
     How texts are prepared for BLEU.
 
     Attributes:
-        description: one line.
         pieces: subword-nmt's or sentencepiece's pieces, which are joined to tokens. Texts without pieces do not change.
         tokenized: BLEU over the tokens of the text, unsmoothed, as fairseq-generate prints it; otherwise over
             sacrebleu's tokens, with its defaults.
         detokenize: language (two letters) of the Moses detokenizer to apply first; "" for none.
     """
 
-    description: str
     pieces: Literal["none", "subword_nmt", "sentencepiece"] = "none"
     tokenized: bool = True
     detokenize: str = ""
@@ -48,18 +46,18 @@ class Setup:
 
 
 SETUPS = {
-    "tokenized": Setup("over the tokens as they are"),
-    "detokenized": Setup("sacrebleu's tokens of running text", tokenized=False),
-    "iwslt14": Setup("test of German-English: lowercase Moses tokens", pieces="subword_nmt"),
-    "iwslt14_validation": Setup(
-        "what chooses the checkpoint there: sacrebleu of detokenized text",
-        pieces="subword_nmt",
-        tokenized=False,
-        detokenize="en",
-    ),
-    "flores_into_english": Setup("sacrebleu of running text", pieces="sentencepiece", tokenized=False),
-    "flores_from_english": Setup("over tokens of the Indic NLP Library", pieces="sentencepiece"),
-    "noun_adjective": Setup("English-French: Moses tokens with their case", pieces="subword_nmt"),
+    "tokenized": Setup(),
+    # sacrebleu's tokens of running text
+    "detokenized": Setup(tokenized=False),
+    # lowercase Moses tokens
+    "iwslt14": Setup(pieces="subword_nmt"),
+    # what chooses the checkpoint there: sacrebleu of detokenized text
+    "iwslt14_validation": Setup(pieces="subword_nmt", tokenized=False, detokenize="en"),
+    "flores_into_english": Setup(pieces="sentencepiece", tokenized=False),
+    # tokens of the Indic NLP Library
+    "flores_from_english": Setup(pieces="sentencepiece"),
+    # Moses tokens with their case
+    "noun_adjective": Setup(pieces="subword_nmt"),
 }
 
 
