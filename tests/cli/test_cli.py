@@ -423,7 +423,7 @@ def test_missing_and_altered_data_files(tmp_path, monkeypatch):
     ],
 )
 def test_recipes_that_cannot_run(tmp_path, word, parts, monkeypatch):
-    monkeypatch.setattr("hf_sysgen.training.run.get_available_reporting_integrations", list)
+    monkeypatch.setattr("hf_sysgen.training.checks.get_available_reporting_integrations", list)
     recipe = write_recipe(tmp_path, output_dir=str(tmp_path / "run"))
     assert_one_line_error(invoke("train", recipe, word), *parts)
     assert not list(tmp_path.glob("run/*.json"))
