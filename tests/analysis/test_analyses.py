@@ -196,6 +196,8 @@ def test_convergence_takes_the_best_scaling_and_the_median_run():
     assert speedup([*absolute, *relative]) == pytest.approx(280 / 160)
     with pytest.raises(UserError, match="absolute"):
         devil.convergence(relative)
+    with pytest.raises(UserError, match="2 runs left out"):
+        devil.convergence([*relative, *(run("sysgen_transformer", "never", seed, 0.0, 0.0) for seed in range(2))])
 
 
 def test_convergence_of_three_runs_is_their_median_or_as_worded_their_mean():

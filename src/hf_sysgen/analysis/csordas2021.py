@@ -16,6 +16,7 @@ from hf_sysgen.errors import UserError
 from hf_sysgen.results.cells import PRECISION, by_cell
 from hf_sysgen.results.evaluations import Evaluation
 from hf_sysgen.results.record import Record
+from hf_sysgen.tables import counted
 
 # step and logged number
 Curve = list[tuple[int, float]]
@@ -272,10 +273,12 @@ def convergence(
         UserError: there is no such pair, or see `curve`.
     """
     found: dict[tuple[str, int], dict[str, Converged]] = {}
+    never: list[Record] = []
     for runs in by_cell((one for one in records if converges(one, as_worded)), PRECISION):
         recipe = runs[0].recipe
         curves = [curve(record, split, "accuracy") for record in runs]
         reached = [step for one in curves if (step := steps_to_share(one, share, as_worded)) is not None]
+        never += [record for record, one in zip(runs, curves, strict=True) if max(dict(one).values()) <= 0]
         if reached:
             steps = statistics.fmean(reached) if as_worded else statistics.median(reached)
             models = found.setdefault((benchmark_of(runs[0]), recipe.training.max_steps), {})
@@ -283,9 +286,11 @@ def convergence(
                 models[recipe.model.type] = Converged(mean_curve(curves), steps, len(runs))
     paired = {key: models for key, models in found.items() if speedups(models)}
     if not paired:
+        some = f" ({counted(len(never), 'run')} left out, with no right answer on {split})" if never else ""
         raise UserError(
             "no benchmark has runs of a model with absolute positions and runs as long of the same with relative ones: "
             + ", or ".join(" and ".join(pair) for pair in PAIRS)
+            + some
         )
     return paired
 

@@ -121,10 +121,11 @@ def read_checkpoint(
             config_type = model_class.config_class.model_type
             raise UserError(f"{folder / 'config.json'}: not a {config_type}'s: {error}") from error
     own = is_sysgen_model(model)
-    if own:
-        tokenizer = _tokenizer_of(folder) if (folder / "tokenizer.json").exists() else None
-    else:
-        tokenizer = _tokenizer_of(_with_tokenizer(folder))
+    place = _tokenizer_folder(folder)
+    if place is None and not own:
+        # transformers would make an empty one
+        raise _missing(folder, "tokenizer.json")
+    tokenizer = None if place is None else _tokenizer_of(place)
     for kind, said in _UNLIKE.items():
         if kind == "unexpected_keys" and not own:
             # many checkpoints of the hub have weights that their config does not describe
@@ -154,18 +155,11 @@ def weight_files(folder: Path) -> list[Path]:
     return [folder / name for name in names] if all((folder / name).exists() for name in names) else []
 
 
-def _with_tokenizer(folder: Path) -> Path:
-    """
-    Where the tokenizer is: in this folder, or for `checkpoint-N` of a run in the run's `model`.
-
-    Raises:
-        UserError: in neither.
-    """
-    for one in (folder, folder.parent / MODEL):
-        if any((one / name).exists() for name in ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json")):
-            return one
-    # transformers would make an empty one
-    raise _missing(folder, "tokenizer.json")
+def _tokenizer_folder(folder: Path) -> Path | None:
+    """Where the tokenizer is: in this folder, or for `checkpoint-N` of a run in the run's `model`; None for neither."""
+    names = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json")
+    places = (folder, folder.parent / MODEL)
+    return next((place for place in places if any((place / name).exists() for name in names)), None)
 
 
 def _tokenizer_of(folder: Path) -> Any:
