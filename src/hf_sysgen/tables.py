@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Iterable, Sequence
 
 
@@ -29,6 +30,11 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool
 def counted(number: int, thing: str) -> str:
     """A number of things in words: "1 run", "2 runs"."""
     return f"{number:,} {thing}{'s' * (number != 1)}"
+
+
+def mean_and_deviation(values: Sequence[float]) -> str:
+    """Of at least two numbers."""
+    return f"{statistics.fmean(values):.4f} ± {statistics.stdev(values):.4f}"
 
 
 def plain(text: object) -> str:

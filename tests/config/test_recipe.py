@@ -105,6 +105,7 @@ def test_unknown_keys_name_the_closest(wrong, right):
         ("training.fsdp", "full_shard wrong"),
         ("training.hub_strategy", "never"),
         ("training.log_level", "loud"),
+        ("training.debug", "overflow"),
         ("training.debug", "underflow_overflow"),
         ("training.hub_model_id", "me/model"),
         ("training.liger_kernel_config", {"rope": True}),

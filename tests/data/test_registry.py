@@ -73,7 +73,7 @@ def test_unknown_config() -> None:
     assert "did you mean 'length_cutoff_26'?" in message
     assert all(config in message for config in benchmark_info("scan").configs)
     with pytest.raises(DataError, match="unknown config of scan 26"):
-        load_benchmark("scan", 26)  # type: ignore[arg-type]
+        load_benchmark("scan", 26)
 
 
 def test_nothing_like_it() -> None:

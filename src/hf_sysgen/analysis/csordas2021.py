@@ -273,12 +273,12 @@ def convergence(
         UserError: there is no such pair, or see `curve`.
     """
     found: dict[tuple[str, int], dict[str, Converged]] = {}
-    never: list[Record] = []
+    never = 0
     for runs in by_cell((one for one in records if converges(one, as_worded)), PRECISION):
         recipe = runs[0].recipe
         curves = [curve(record, split, "accuracy") for record in runs]
         reached = [step for one in curves if (step := steps_to_share(one, share, as_worded)) is not None]
-        never += [record for record, one in zip(runs, curves, strict=True) if max(dict(one).values()) <= 0]
+        never += len(curves) - len(reached)
         if reached:
             steps = statistics.fmean(reached) if as_worded else statistics.median(reached)
             models = found.setdefault((benchmark_of(runs[0]), recipe.training.max_steps), {})
@@ -286,7 +286,7 @@ def convergence(
                 models[recipe.model.type] = Converged(mean_curve(curves), steps, len(runs))
     paired = {key: models for key, models in found.items() if speedups(models)}
     if not paired:
-        some = f" ({counted(len(never), 'run')} left out, with no right answer on {split})" if never else ""
+        some = f" ({counted(never, 'run')} left out, whose accuracy on {split} is 0)" if never else ""
         raise UserError(
             "no benchmark has runs of a model with absolute positions and runs as long of the same with relative ones: "
             + ", or ".join(" and ".join(pair) for pair in PAIRS)

@@ -276,9 +276,9 @@ def unknown_model_type(model_type: Any) -> str:
 
 
 def _missing(folder: Path, name: str) -> UserError:
-    if (folder / "trainer_state.json").exists():
-        return UserError(f"{folder}: has no {name}, it is for going on with its run; give the folder of a finished run")
-    return UserError(f"{folder}: {name} is missing; copy the whole folder")
+    is_for_resuming = (folder / "trainer_state.json").exists()
+    advice = "give the folder of a finished run" if is_for_resuming else "copy the whole folder"
+    return UserError(f"{folder}: {name} is missing; {advice}")
 
 
 def local_folder(name: str | Path, revision: str | None = None) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -22,6 +21,7 @@ from hf_sysgen.reports.comparison import INTERVAL, RULE, compare_with_papers
 from hf_sysgen.reports.papers import Paper, paper_of
 from hf_sysgen.reports.report import HEADER, rows_of, title
 from hf_sysgen.results.record import CategoryScore, Record, SplitMetrics
+from hf_sysgen.tables import mean_and_deviation
 
 # the scores in a split's summary: key to name
 SCORES = {
@@ -266,7 +266,7 @@ def _scores(records: Sequence[Record], benchmark: BenchmarkInfo, with_paper: boo
             row += ["-" if value is None else f"{value:.4f}" for value in by_seed]
             if len(records) > 1:
                 values = [value for value in by_seed if value is not None]
-                row.append(_spread(values) if len(values) > 1 else "-")
+                row.append(mean_and_deviation(values) if len(values) > 1 else "-")
             if has_paper:
                 paper = printed.get(split) if key == about.metric else None
                 row.append("-" if paper is None else f"{paper:.2f}")
@@ -287,10 +287,6 @@ def _beside(records: Sequence[Record]) -> Table | None:
     return Table(["table", *BESIDE], rows) if rows else None
 
 
-def _spread(values: Sequence[float]) -> str:
-    return f"{statistics.mean(values):.4f} ± {statistics.stdev(values):.4f}"
-
-
 def _cases(records: Sequence[Record]) -> Iterator[Table]:
     """A table for each split by category, and by length where it has several."""
     for split in records[0].splits:
@@ -301,7 +297,9 @@ def _cases(records: Sequence[Record]) -> Iterator[Table]:
             rows: list[tuple[str, ...]] = []
             for case, (count, _) in cases[0].items():
                 values = [by_case[case][1] for by_case in cases if case in by_case]
-                rows.append((case, f"{count:,}", f"{values[0]:.4f}" if len(values) == 1 else _spread(values)))
+                rows.append(
+                    (case, f"{count:,}", f"{values[0]:.4f}" if len(values) == 1 else mean_and_deviation(values))
+                )
             score = "exact match" + (f", {len(records)} seeds: mean ± sd" if len(records) > 1 else "")
             yield Table([what, "examples", score], rows, f"{split}, by {what}")
 

@@ -197,12 +197,12 @@ def column(rows: Sequence[Row], name: str, metric: str = "this metric") -> list[
     if lacking := values.count(None):
         some = f"{lacking} of {len(rows)} lack it, perhaps because lines are damaged"
         why = "it is of another task" if lacking == len(rows) else some
-        raise UserError(f"{metric} needs {name!r}, which the predictions lack; {why}")
+        raise UserError(f"predictions of {rows[0].split} have no {name!r}, which {metric} needs; {why}")
     return values
 
 
 def texts(rows: Sequence[Row], metric: str = "this metric") -> tuple[list[str], list[str]]:
     """Predictions and references. Raises UserError: as `column`, or they are graphs."""
     if any(isinstance(row, GraphRow) for row in rows):
-        raise UserError(f"{metric} needs text predictions; these are of another task")
+        raise UserError(f"{metric} needs text predictions; those of {rows[0].split} are of another task")
     return column(rows, "prediction", metric), column(rows, "target", metric)

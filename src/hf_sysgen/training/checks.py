@@ -1,11 +1,11 @@
-"""What is checked of a run before its first update, so that an error shows before any work."""
+"""What is checked of a run before its first update, so that an error shows before hours of training."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.trainer_fields import THEIRS
 from hf_sysgen.errors import RunFailed, UserError, one_line, shorten
 from hf_sysgen.evaluation.evaluate import evaluating, keeping_random_state
+from hf_sysgen.results.environment import RunStart
 from hf_sysgen.training.run_folder import reads_stream
 from hf_sysgen.training.tasks.base import Task
 from hf_sysgen.training.trainer import SysgenTrainer
@@ -164,3 +165,22 @@ def check_longest_examples(trainer: SysgenTrainer) -> None:
                 model(**batch)
             except (ValueError, RuntimeError, IndexError) as error:
                 raise RecipeError(f"model: cannot read an example of {name} ({one_line(error)})", "model") from error
+
+
+def check_same_examples(recipe: Recipe, starts: Sequence[RunStart]) -> None:
+    """
+    Args:
+        starts: of the run, this one last.
+
+    Raises:
+        RecipeError: the run began with other examples than this start reads.
+    """
+    # runs that an older version began do not have it
+    if starts[0].data_sha256 not in (None, starts[-1].data_sha256):
+        files = [f"data.{key}" for key in ("role_scheme", "tokenizer", "data_dir") if getattr(recipe.data, key)]
+        keys = files or ["data.benchmark"]
+        raise RecipeError(
+            f"{keys[0]}: {recipe.run_dir} holds a run on other examples; what {' or '.join(keys)} names has changed "
+            "since it began: put it back, or choose another output_dir",
+            keys[0],
+        )

@@ -28,7 +28,7 @@ from hf_sysgen.errors import RunFailed, describe_os_error, is_disk_full, writing
 from hf_sysgen.evaluation.checkpoints import checkpoint_folder, is_hub_id, weight_files
 from hf_sysgen.files import locked, sha256_of, write_atomic
 from hf_sysgen.model_types import model_classes
-from hf_sysgen.results.environment import RunStart, environment, start_after, starts_of, write_starts
+from hf_sysgen.results.environment import environment, start_after, starts_of, write_starts
 from hf_sysgen.results.predictions import Row, write_predictions
 from hf_sysgen.results.record import (
     MODEL,
@@ -47,6 +47,7 @@ from hf_sysgen.training.checks import (
     check_installed,
     check_longest_examples,
     check_optimizer,
+    check_same_examples,
     check_sharding,
     naming_fields,
 )
@@ -221,7 +222,7 @@ def _train_and_judge(
     pretrained = broadcast_object_list([_pretrained(recipe) if trainer.args.process_index == 0 else None])[0]
     try:
         starts = starts_of(recipe.run_dir, start_after(step_of(checkpoint) if checkpoint else 0, task.data_sha256()))
-        _require_same_examples(recipe, starts)
+        check_same_examples(recipe, starts)
         machine = environment(trainer.args.device.type)
         if trainer.args.should_save:
             write_atomic(recipe.run_dir / RECIPE_COPY, dump_recipe(recipe))
@@ -273,22 +274,6 @@ def _train_and_judge(
         write_record(recipe.run_dir / RESULTS, record)
     trainer.accelerator.wait_for_everyone()
     return record
-
-
-def _require_same_examples(recipe: Recipe, starts: Sequence[RunStart]) -> None:
-    """
-    Raises:
-        RecipeError: the run began with other examples than this start reads.
-    """
-    # runs that an older version began do not have it
-    if starts[0].data_sha256 not in (None, starts[-1].data_sha256):
-        named = [f"data.{key}" for key in ("role_scheme", "tokenizer", "data_dir") if getattr(recipe.data, key)]
-        files = " or ".join(named or [f"data.benchmark={recipe.data.benchmark}"])
-        raise RecipeError(
-            f"{named[0] if named else 'data.benchmark'}: {recipe.run_dir} holds a run on other examples; what {files} "
-            "names has changed since it began: put it back, or choose another output_dir",
-            named[0] if named else "data.benchmark",
-        )
 
 
 def _pretrained(recipe: Recipe) -> Pretrained | None:

@@ -173,7 +173,7 @@ def test_a_checkpoint_of_a_run_has_the_tokenizer_of_its_model(checkpoints, tmp_p
     _, its_own = load_checkpoint(tmp_path / "run" / "checkpoint-2")
     assert its_own.get_vocab() == tokenizer.get_vocab()
     shutil.rmtree(tmp_path / "run" / "model")
-    with pytest.raises(UserError, match=r"has no tokenizer\.json"):
+    with pytest.raises(UserError, match=r"tokenizer\.json is missing"):
         load_checkpoint(tmp_path / "run" / "checkpoint-2")
 
 

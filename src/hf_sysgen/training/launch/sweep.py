@@ -24,7 +24,7 @@ from hf_sysgen.reports.curves import distinct_labels, plot_accuracies
 from hf_sysgen.results.cells import by_cell, labels
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import RESULTS, Record
-from hf_sysgen.tables import counted, table
+from hf_sysgen.tables import counted, mean_and_deviation, table
 from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
 from hf_sysgen.training.launch.slurm import waiting_runs
 from hf_sysgen.training.launch.states import ENDED, STATES, failure_of, last_line, state_of
@@ -101,7 +101,7 @@ def results_text(records: Sequence[Record]) -> str:
 
     def over_seeds(values: Sequence[float | None]) -> str:
         known = [value for value in values if value is not None]
-        return f"{statistics.fmean(known):.4f} ± {statistics.stdev(known):.4f}" if len(known) == len(values) else "-"
+        return mean_and_deviation(known) if len(known) == len(values) else "-"
 
     rows, cells = [], []
     called = distinct_labels([record.recipe.model.type for record in records], records)
