@@ -15,9 +15,9 @@ from transformers.cache_utils import DynamicSlidingWindowLayer
 
 from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.data.text.vocabulary import build_vocabulary, encode_sources, encode_targets
-from hf_sysgen.evaluation import decoding
+from hf_sysgen.evaluation import decoding, evaluate
 from hf_sysgen.evaluation.decoding import greedy_decode, preallocated_cache
-from hf_sysgen.evaluation.evaluate import evaluate_split
+from hf_sysgen.evaluation.evaluate import bounded_chunks, evaluate_split
 from hf_sysgen.evaluation.metrics.summary import scores, summarize
 from hf_sysgen.models import CONFIGS, MODELS, DepthWidthConfig, DepthWidthForCausalLM
 
@@ -98,7 +98,9 @@ def model(request, split):
     return tiny_model(split, model_type, updates)
 
 
-def test_every_field_equals_the_loop(model, split):
+@pytest.mark.parametrize("pairs", [evaluate.PAIRS, 100])
+def test_every_field_equals_the_loop(model, split, pairs, monkeypatch):
+    monkeypatch.setattr(evaluate, "PAIRS", pairs)
     eos = model.config.eos_token_id
     records = sorted(evaluate_split(model, split, batch_size=7, oracle=True), key=lambda record: record.row)
     assert [record.row for record in records] == list(range(len(split)))
@@ -116,6 +118,22 @@ def test_every_field_equals_the_loop(model, split):
         exact += record.exact
     if model.config.model_type == "sysgen_transformer":
         assert 0 < exact < len(split), "the trained model must be right on some rows and wrong on others"
+
+
+def test_a_piece_ends_only_where_another_row_is_too_much(monkeypatch):
+    monkeypatch.setattr(evaluate, "PAIRS", 300)
+    lengths = np.random.default_rng(0).integers(1, 23, 211)
+    rows = np.random.default_rng(1).permutation(211)[:197]
+
+    def fits(piece) -> bool:
+        return len(piece) <= 7 and (len(piece) == 1 or len(piece) * lengths[piece].max() ** 2 <= 300)
+
+    for given in (rows, rows[np.argsort(lengths[rows])], rows[:1]):
+        pieces = bounded_chunks(given, lengths, size=7)
+        assert np.concatenate(pieces).tolist() == given.tolist()
+        assert all(map(fits, pieces))
+        assert not any(fits(np.append(piece, after[0])) for piece, after in itertools.pairwise(pieces))
+    assert bounded_chunks(rows[:0], lengths, size=7) == []
 
 
 def test_an_answer_without_eos_is_wrong(split):

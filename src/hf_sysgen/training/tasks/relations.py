@@ -13,7 +13,7 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.clutrr.kinship import EDGE_TYPES, TARGETS
 from hf_sysgen.data.text.splits import IGNORED, BatchedSplit, RaggedIds
-from hf_sysgen.evaluation.evaluate import Columns, evaluating, keeping_random_state, share_by_length
+from hf_sysgen.evaluation.evaluate import Columns, chunks, evaluating, keeping_random_state, share_by_length
 from hf_sysgen.models.readout import cross_entropies
 from hf_sysgen.results.predictions import Row, TextRow
 from hf_sysgen.training.tasks.base import Task
@@ -73,7 +73,7 @@ class GraphTask(Task):
         # node states may be random: the same in each evaluation, and training goes on as without one
         with evaluating(model), keeping_random_state(model.device):
             torch.manual_seed(self.recipe.seed)
-            for batch_rows in share_by_length(split, rows, size, rank, world):
+            for batch_rows in chunks(share_by_length(split, rows, rank, world), size):
                 batch = {key: tensor.to(model.device) for key, tensor in split[batch_rows].items()}
                 labels = batch.pop("labels")
                 outputs = model(**batch)
