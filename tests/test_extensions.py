@@ -188,6 +188,8 @@ def test_what_is_built_on_and_what_may_be_lacking(folder):
         ("import datasets", (), "BenchmarkBuilder"),
         (BENCHMARK, ("reverse",), "'reverse'"),
         (without(BENCHMARK, "_reverse:Reverse", ":R"), (), "'benchmark:R'.*'benchmark_reverse:Reverse'"),
+        (BENCHMARK.replace('name="reverse"', 'task="graph_parsing", name="reverse"'), (), "task='graph_parsing'"),
+        (BENCHMARK.replace('kinds={"validation"', 'kinds={"dev"'), (), r"line \d+: .*kinds .*'dev'.*validation"),
     ],
 )
 def test_what_is_wrong_with_a_benchmark(text, taken, message, folder):

@@ -57,8 +57,8 @@ def own_benchmarks(taken: Collection[str]) -> dict[str, Any]:
         taken: names of the package's benchmarks.
 
     Raises:
-        UserError: a file cannot be imported or has no builder, a builder's `BENCHMARK` is none, or a name is wrong
-            or taken.
+        UserError: a file cannot be imported or has no builder, a builder's `BENCHMARK` is none or of another task than
+            `seq2seq`, or a name is wrong or taken.
     """
     found: dict[str, Any] = {}
     for path in extension_files("benchmark"):
@@ -69,7 +69,7 @@ def own_benchmarks(taken: Collection[str]) -> dict[str, Any]:
         for builder in builders:
             info, right = builder.BENCHMARK, f"{path.stem}:{builder.__name__}"
             # checked by attributes, as nothing is imported from `data` here
-            if not all(hasattr(info, one) for one in ("name", "builder", "configs")):
+            if not all(hasattr(info, one) for one in ("name", "builder", "configs", "task")):
                 raise UserError(
                     f"{path}: BENCHMARK of {builder.__name__} must be a BenchmarkInfo, not {type(info).__name__}"
                 )
@@ -77,6 +77,11 @@ def own_benchmarks(taken: Collection[str]) -> dict[str, Any]:
                 raise UserError(f"{path}: builder={info.builder!r} of {info.name} must be {right!r}")
             if info.name in taken or info.name in found:
                 raise UserError(f"{path}: there is a benchmark {info.name!r} already; choose another name")
+            if info.task != "seq2seq":
+                raise UserError(
+                    f"{path}: task={info.task!r} of {info.name} reads columns and labels that only the package's "
+                    "benchmarks have; leave task out"
+                )
             found[info.name] = info
     return found
 

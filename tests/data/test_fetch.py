@@ -397,6 +397,12 @@ def test_size_alone(tmp_path: Path, upstream: Upstream) -> None:
     assert files_below(tmp_path) == []
 
 
+def test_wrong_size_of_the_right_file(tmp_path: Path, upstream: Upstream) -> None:
+    """Not the file is to be replaced."""
+    source = replace(SOURCE, num_bytes=len(CONTENT) + 1)
+    assert f"correct num_bytes={len(CONTENT) + 1}" in refused(source, cache_dir=tmp_path)
+
+
 @pytest.mark.parametrize("rebuild", [None, lambda: CONTENT], ids=["download", "rebuild"])
 def test_full_disk(
     tmp_path: Path, upstream: Upstream, monkeypatch: pytest.MonkeyPatch, rebuild: Callable[[], bytes] | None

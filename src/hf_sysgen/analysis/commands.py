@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.analysis import csordas2021, petty2023
+from hf_sysgen.analysis import FIRST_STEP, PATIENCE, SHARE, csordas2021, petty2023
 from hf_sysgen.analysis.by_data import accuracies_by_relations, entropy_of_roles, scheme_of
 from hf_sysgen.analysis.csordas2021 import accuracies, benchmark_of, curve, mean_curve
 from hf_sysgen.analysis.finding import Finding, folder_of
@@ -61,7 +61,7 @@ def _having(runs: Runs, what: Callable[[Record], object]) -> tuple[list[Record],
     return having, [f"left out {len(errors)} of {len(runs)} runs, the first is {errors[0]}"] if errors else []
 
 
-def early_stopping(runs: Runs, patience: int = 2500, as_worded: bool = False, split: str = "test") -> Finding:
+def early_stopping(runs: Runs, patience: int = PATIENCE, as_worded: bool = False, split: str = "test") -> Finding:
     """
     Csordas et al. 2021, Figure 1.
 
@@ -100,7 +100,7 @@ def _banded(label: str, points: Sequence[tuple[int, float, float]], dashed: bool
 
 
 def loss_accuracy(
-    runs: Runs, loss_split: str | None = None, accuracy_split: str | None = None, first_step: int = 1000
+    runs: Runs, loss_split: str | None = None, accuracy_split: str | None = None, first_step: int = FIRST_STEP
 ) -> Finding:
     """
     Csordas et al. 2021, Figure 4, IID and generalization each against itself, and Figure 2; or the splits given.
@@ -181,7 +181,7 @@ def good_bad_loss(runs: Runs, split: str = "test") -> Finding:
     return Finding("good-bad-loss", header, rows, lambda: draw_with_histograms(panel, histograms, title))
 
 
-def convergence(runs: Runs, share: float = 0.8, as_worded: bool = False, split: str = "test") -> Finding:
+def convergence(runs: Runs, share: float = SHARE, as_worded: bool = False, split: str = "test") -> Finding:
     """
     Csordas et al. 2021, Figure 6, beside the accuracies that it is made of.
 

@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from hf_sysgen.analysis import FIRST_STEP, PATIENCE, SHARE
 from hf_sysgen.errors import UserError
 from hf_sysgen.results.cells import PRECISION, by_cell
 from hf_sysgen.results.evaluations import Evaluation
@@ -21,8 +22,6 @@ from hf_sysgen.tables import counted
 # step and logged number
 Curve = list[tuple[int, float]]
 
-# steps without a better loss, after which Kim & Linzen 2020 stop: 5 evaluations, 500 steps apart
-PATIENCE = 2500
 # a model with absolute positions, and the same with relative ones
 PAIRS = (
     ("sysgen_transformer", "relative_transformer"),
@@ -137,7 +136,7 @@ def early_stopping(
 
 
 def loss_against_accuracy(
-    records: Sequence[Record], loss_split: str, accuracy_split: str, first_step: int = 1000
+    records: Sequence[Record], loss_split: str, accuracy_split: str, first_step: int = FIRST_STEP
 ) -> list[tuple[float, float, int]]:
     """
     Figures 2 and 4: (loss, accuracy, step) of all evaluations of all runs from `first_step` on
@@ -214,7 +213,7 @@ def mean(values: Sequence[float]) -> float:
     return statistics.fmean(values) if values else math.nan
 
 
-def steps_to_share(accuracies: Curve, share: float = 0.8, as_worded: bool = False) -> float | None:
+def steps_to_share(accuracies: Curve, share: float = SHARE, as_worded: bool = False) -> float | None:
     """
     Figure 6: the step at which a run first has `share` of its best accuracy (plot_relatrafo_convergece.py:32-52),
     interpolated linearly between evaluations. If a run has it at its first evaluation, that step counts; the authors'
@@ -257,7 +256,7 @@ class Converged:
 
 
 def convergence(
-    records: Sequence[Record], share: float = 0.8, as_worded: bool = False, split: str = "test"
+    records: Sequence[Record], share: float = SHARE, as_worded: bool = False, split: str = "test"
 ) -> dict[tuple[str, int], dict[str, Converged]]:
     """
     Figure 6: how many updates models with absolute and with relative positions need

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from hf_sysgen.analysis import FIRST_STEP, PATIENCE, SHARE
 from hf_sysgen.cli.commands import chosen, command, listed
 
 # the analyses are functions of analysis/commands.py, by these names
@@ -54,7 +55,7 @@ def analyse(
         typer.Option(help="early-stopping, double-descent, good-bad-loss, convergence: which split; default: test"),
     ] = None,
     patience: Annotated[
-        int | None, typer.Option(min=1, help="early-stopping: steps without a better loss; default: 2500")
+        int | None, typer.Option(min=1, help=f"early-stopping: steps without a better loss; default: {PATIENCE}")
     ] = None,
     as_worded: Annotated[
         bool | None,
@@ -63,10 +64,10 @@ def analyse(
     loss_split: Annotated[str | None, typer.Option(help="loss-accuracy: default: validation, test, validation")] = None,
     accuracy_split: Annotated[str | None, typer.Option(help="loss-accuracy: default: validation, test, test")] = None,
     first_step: Annotated[
-        int | None, typer.Option(min=0, help="loss-accuracy: skip evaluations before this step; default: 1000")
+        int | None, typer.Option(min=0, help=f"loss-accuracy: skip evaluations before this step; default: {FIRST_STEP}")
     ] = None,
     share: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, help="convergence: share of the best accuracy; default: 0.8")
+        float | None, typer.Option(min=0.0, max=1.0, help=f"convergence: share of the best accuracy; default: {SHARE}")
     ] = None,
     recipe: Annotated[
         str | None, typer.Option(help="matched-perplexity: fine-tuning recipe; default: recipes/petty2023/cogs.yaml")

@@ -151,6 +151,10 @@ def _check(source: Source, path: Path, opener: Callable, advice: str, cache_dir:
     if found != expected:
         size = "" if source.num_bytes is None else f"{source.num_bytes} bytes with "
         raise DamagedData(f"{source.name}: {what}, expected {size}{kind} {expected}; {advice}")
+    if source.num_bytes not in (None, num_bytes):
+        raise DataError(
+            f"{source.name}: {path} is the right file and has {num_bytes} bytes; correct num_bytes={source.num_bytes}"
+        )
 
 
 def _digest(path: Path, opener: Callable, kind: str) -> tuple[int, str]:

@@ -113,6 +113,9 @@ class ConfigInfo:
         errata: known errors of upstream or the paper in this split family, one sentence each.
         withheld: split name to why it is never published anew, of splits that upstream keeps out of the open.
         kinds: name of each split but `train` to what it is.
+
+    Raises:
+        ValueError: one of these mappings names a split that `num_examples` has not.
     """
 
     name: str
@@ -124,6 +127,14 @@ class ConfigInfo:
     errata: tuple[str, ...] = ()
     withheld: Mapping[str, str] = field(default_factory=dict)
     kinds: Mapping[str, SplitKind] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for what in ("what_it_tests", "withheld", "kinds"):
+            if unknown := [split for split in getattr(self, what) if split not in self.num_examples]:
+                raise ValueError(
+                    f"{what} of config {self.name} names {unknown[0]!r}; splits in num_examples: "
+                    f"{', '.join(self.num_examples)}"
+                )
 
     @property
     def splits(self) -> tuple[str, ...]:

@@ -13,7 +13,18 @@ from hf_sysgen.reports import comparison
 from hf_sysgen.reports.comparison import INTERVAL, RULE, Comparison, TableReport, summarize
 from hf_sysgen.reports.curves import SERIES, Curve, Point, draw_comparison, draw_curves
 from hf_sysgen.reports.matching import runs_without_cell
-from hf_sysgen.reports.report import SUMMARY, UNITS, headline, label, measured_cells, number, remarks, summary_rows
+from hf_sysgen.reports.report import (
+    SUMMARY,
+    UNITS,
+    headline,
+    label,
+    measured_cells,
+    number,
+    remarks,
+    share_of_examples,
+    summary_rows,
+    updates,
+)
 from hf_sysgen.results.cells import by_cell, labels
 from hf_sysgen.results.reading import Collection
 from hf_sysgen.results.record import Record
@@ -171,12 +182,11 @@ def _details(report: TableReport) -> list[Detail]:
     rows = []
     for one in report.measured:
         for ours, cells in zip(one.ours, measured_cells(one), strict=True):
-            paper, mean, std, sem, _, spent, difference, interval, verdict = cells
-            steps, _, share = spent.partition(" (")
+            paper, mean, std, sem, _, _, difference, interval, verdict = cells
             rows.append(
                 Detail(
                     label=label(one), name=ours.name, verdict=verdict, paper=paper, ours=mean, std=std, sem=sem,
-                    count=len(ours.seeds), seeds=_seeds(ours.seeds), steps=steps, share=share.rstrip(")"),
+                    count=len(ours.seeds), seeds=_seeds(ours.seeds), steps=updates(ours), share=share_of_examples(ours),
                     difference=difference, interval=interval, devices=_devices(ours.records),
                 )
             )  # fmt: skip

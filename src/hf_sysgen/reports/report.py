@@ -49,12 +49,20 @@ def number(value: float | None, cell: Cell, signed: bool = False) -> str:
     return f"{value:{sign}.{len(printed) + 1 if printed else {'share': 3}.get(cell.unit, 1)}f}"
 
 
-def budget(one: Measurement) -> str:
-    """Our updates and those of the paper's setup, and the share of its examples."""
+def updates(one: Measurement) -> str:
+    """Our updates and those of the paper's setup."""
     ours = " to ".join(f"{steps:,}" for steps in sorted(set(one.steps)))
-    steps = f"{ours} steps" if one.paper_steps is None else f"{ours} of {one.paper_steps:,} steps"
-    share = "" if one.budget is None else f" ({one.budget:.{0 if one.budget >= 0.1 else 1}%} of examples)"
-    return f"{steps}{share}"
+    return f"{ours} steps" if one.paper_steps is None else f"{ours} of {one.paper_steps:,} steps"
+
+
+def share_of_examples(one: Measurement) -> str:
+    """The share of the examples of the paper's setup, "" if it is not known."""
+    return "" if one.budget is None else f"{one.budget:.{0 if one.budget >= 0.1 else 1}%} of examples"
+
+
+def budget(one: Measurement) -> str:
+    share = share_of_examples(one)
+    return updates(one) + (f" ({share})" if share else "")
 
 
 def measured_cells(comparison: Comparison) -> Iterator[tuple[str, ...]]:
