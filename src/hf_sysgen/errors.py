@@ -75,10 +75,10 @@ def shorten(value: Any, quoted: bool = False) -> str:
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
-    """The first of the known words that another, or the beginning of another, is most like; None if none is like it."""
+    """The first of the known words that is most like it, as a whole, at its beginning or its end; None if none is."""
     found, most, word = None, ALIKE, word.casefold()
     for one in known:
-        parts = (one.casefold(), one[: len(word)].casefold())
+        parts = (part.casefold() for part in (one, one[: len(word)], one[-len(word) :]))
         alike = max(difflib.SequenceMatcher(None, part, word).ratio() for part in parts)
         if alike > most:
             found, most = one, alike

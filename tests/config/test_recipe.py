@@ -57,6 +57,8 @@ def refused(sections: dict[str, Any]) -> RecipeError:
         ("training.report", "training.report_to"),
         ("training.torch_compile_mod", "training.torch_compile_mode"),
         ("model.hidden_sise", "model.hidden_size"),
+        ("model.num_hidden_layers", "model.encoder_layers"),
+        ("model.heads", "model.num_attention_heads"),
         ("learning_rate", "training.learning_rate"),
         ("data.seed", "seed"),
         ("trainning", "training"),
