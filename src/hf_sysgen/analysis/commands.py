@@ -241,21 +241,21 @@ def batch_table(runs: Runs) -> Finding:
     """Csordas et al. 2021, Table 9."""
     records, notes = _having(runs, lambda record: accuracies([record], "test"))
     rows, shown = [], set()
-    for benchmark, models in csordas2021.batch_table(records):
+    for (benchmark, updates), models in csordas2021.batch_table(records).items():
         for model, row in models.items():
-            shown |= {(benchmark, model, f"batches of {size}") for size, *_ in (row.big, row.small)}
+            shown |= {(benchmark, model, updates, size) for size, *_ in (row.big, row.small)}
             big, small = (_spread(mean, spread) for _, mean, spread in (row.big, row.small))
-            rows.append((benchmark, model, row.big[0], big, row.small[0], small, f"{row.ratio:.2f}"))
+            rows.append((benchmark, updates, model, row.big[0], big, row.small[0], small, f"{row.ratio:.2f}"))
 
     def place(record: Record) -> tuple[object, ...] | None:
         recipe = record.recipe
         if recipe.batches.sampling == "max_tokens":
             return None
-        key = (benchmark_of(record), recipe.model.type, f"batches of {recipe.batches.size}")
-        return (*key, f"{recipe.training.max_steps:,} updates") if key in shown else None
+        key = (benchmark_of(record), recipe.model.type, recipe.training.max_steps, recipe.batches.size)
+        return (*key[:2], f"{key[2]:,} updates", f"batches of {key[3]}") if key in shown else None
 
     notes += csordas2021.choices(records, place, "with the best mean accuracy on test")
-    header = ("benchmark", "model", "big batch", "accuracy", "small batch", "accuracy", "ratio")
+    header = ("benchmark", "updates", "model", "big batch", "accuracy", "small batch", "accuracy", "ratio")
     return Finding("batch-table", header, rows, notes=notes)
 
 

@@ -389,11 +389,10 @@ class BatchRow:
         return self.small[1] / self.big[1] if self.big[1] else math.nan
 
 
-def batch_table(records: Sequence[Record]) -> list[tuple[str, dict[str, BatchRow]]]:
+def batch_table(records: Sequence[Record]) -> dict[tuple[str, int], dict[str, BatchRow]]:
     """
-    Table 9: for each benchmark, model -> the final accuracy (plot_small_batch.py:25-32) with its largest and its
-    smallest batch; of cells with the same batch, the better one. Runs of a cell count in any precision. Only runs with
-    the same number of updates are compared: a benchmark has an entry for each number.
+    Table 9: for each benchmark and number of updates, model -> the final accuracy (plot_small_batch.py:25-32) with its
+    largest and its smallest batch; of cells with the same batch, the better one. Runs of a cell count in any precision.
 
     Raises:
         UserError: no model was trained with two batch sizes for equally many updates.
@@ -408,13 +407,12 @@ def batch_table(records: Sequence[Record]) -> list[tuple[str, dict[str, BatchRow
         models = found.setdefault((benchmark_of(runs[0]), recipe.training.max_steps), {})
         sizes = models.setdefault(recipe.model.type, {})
         sizes[size] = max(row, sizes.get(size, row), key=lambda one: one[1])
-    table = []
-    for (benchmark, _), models in found.items():
-        rows = {
+    table = {
+        key: {
             model: BatchRow(sizes[max(sizes)], sizes[min(sizes)]) for model, sizes in models.items() if len(sizes) > 1
         }
-        if rows:
-            table.append((benchmark, rows))
-    if not table:
+        for key, models in found.items()
+    }
+    if not any(table.values()):
         raise UserError("no model has runs with two batch sizes and the same training.max_steps")
     return table
