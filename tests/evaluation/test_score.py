@@ -20,7 +20,7 @@ from hf_sysgen.results.record import write_record
 def row(split, target, prediction, **more):
     length = len(target.split())
     exact = target == prediction
-    return {"split": split, "row": 0, "input": "x", "target": target, "prediction": prediction, "exact": exact,
+    return {"split": split, "input": "x", "target": target, "prediction": prediction, "exact": exact,
             "loss": 2.0, "loss_teacher": 1.0, "target_length": length, **more}  # fmt: skip
 
 
@@ -57,6 +57,24 @@ def test_what_the_run_recorded(run):
     # the run compared texts, whose blanks differ
     assert splits[2] == ["test", "3", "0.3333", "2.0000", "0.7500", "0.6667"]
     assert categories[2] == ["k=10", "2", "0.5000", "2.0000", "0.3750", "1.0000"]
+
+
+@pytest.mark.parametrize("where", [0, 2])
+def test_a_loss_that_is_not_finite_hides_nothing(where, tmp_path):
+    rows = [{**one, "loss": math.inf if number == where else 2.0} for number, one in enumerate(ROWS[1:])]
+    write_predictions(tmp_path / "predictions.jsonl", made_rows(rows))
+    splits, *_ = cells(score_predictions(tmp_path))
+    assert splits == [
+        ["split", "examples", "accuracy", "loss", "loss_teacher", "accuracy_oracle"],
+        ["test", "3", "0.3333", "nan", "0.7500", "0.6667"],
+    ]
+
+
+def test_digits_that_are_no_numbers_may_be_in_a_category(tmp_path):
+    rows = [row("test", "a", "a", category=name) for name in ("m\u00b2", "x1\u00b2", "x10", "x9")]
+    write_predictions(tmp_path / "predictions.jsonl", made_rows(rows))
+    _, categories, *_ = cells(score_predictions(tmp_path))
+    assert [line[0] for line in categories[1:]] == ["m\u00b2", "x1\u00b2", "x9", "x10"]
 
 
 def test_perplexity_is_over_tokens_and_ends(run):
@@ -139,7 +157,7 @@ def test_what_cannot_be_measured(run, words, message):
 @pytest.mark.parametrize(
     ("rows", "metric", "message"),
     [
-        ([*ROWS, {**ROWS[1], "loss": None}], "recorded", "'loss'.* 1 of 4"),
+        ([*ROWS, {name: value for name, value in ROWS[1].items() if name != "loss"}], "recorded", "'loss'.* 1 of 4"),
         ([{"split": "test", "nats": 1.0, "correct": 1, "tokens": 2}, ROWS[1]], "recorded", "'nats'"),
         ([{"split": "test", "nats": 1.0, "correct": 1, "tokens": 2}], "cogs_match", "'prediction'"),
         # labels of a graph's nodes

@@ -14,6 +14,8 @@ from test_initialisation import assert_drawn_from, constant, normal, uniform
 from test_reference import copies, table
 from tiny import SIZES, TARGET, VARIANTS, ragged_batch, ragged_labels, tiny_config, tiny_model
 from transformers import AutoModelForSeq2SeqLM, Trainer, TrainingArguments
+from transformers.testing_utils import CaptureLogger
+from transformers.utils import logging
 
 from hf_sysgen.models import (
     RoleFillerTransformerConfig,
@@ -293,6 +295,8 @@ def test_rows_by_a_map() -> None:
             table(torch.tensor([[outside]]))
     batch = {**ragged_batch(config), "role_ids": torch.ones(5, 7, dtype=torch.long)}
     assert model(**batch).logits.shape[-1] == config.vocab_size == 17
+    with pytest.raises(ValueError, match=r"\b17\b.* only 17 "):
+        model(**batch, labels=torch.tensor([[17]]).expand(5, 3))
     # words that are their own roles
     words = tiny_model(NAME, **MAPPED | {"source_role_vocab_size": None})
     with pytest.raises(ValueError, match=r"source_row_map.*\b19\b"):
@@ -407,6 +411,22 @@ def test_transformers_trainer_evaluates_a_loss(label_names: list[str] | None, tm
     rows = [dict(zip(batch, row, strict=True)) for row in zip(*batch.values(), strict=True)]
     found = Trainer(model, args, eval_dataset=rows).evaluate()["eval_loss"]
     assert found == pytest.approx(model(**batch).loss.item())
+
+
+def test_label_smoothing_says_that_it_leaves_out_the_role_loss(tmp_path: Path) -> None:
+    model = tiny_model(NAME, role_loss=True)
+    batch = {**ragged_batch(model.config), "labels": ragged_labels(model.config)}
+    rows = [dict(zip(batch, row, strict=True)) for row in zip(*batch.values(), strict=True)]
+    logger = logging.get_logger(RoleFillerTransformerForConditionalGeneration.__module__)
+    for smoothing in (0.0, 0.1):
+        logger.warning_once.cache_clear()
+        args = TrainingArguments(
+            str(tmp_path), label_smoothing_factor=smoothing, max_steps=1, use_cpu=True, report_to=[],
+            disable_tqdm=True, save_strategy="no",
+        )  # fmt: skip
+        with CaptureLogger(logger) as caught:
+            Trainer(model, args, train_dataset=rows).train()
+        assert ("role_loss" in caught.out) == (smoothing > 0)
 
 
 def test_roles_of_the_input_without_those_of_the_labels_are_refused() -> None:

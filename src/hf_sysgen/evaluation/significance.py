@@ -8,9 +8,11 @@ English-Sinhala: for 2.54 +- 0.03 against 2.32 +- 0.08, even the normal distribu
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.metrics.bleu import bleu_setup, setup_of
@@ -68,26 +70,36 @@ def permutation_test(
     Raises:
         UserError: there are no examples, or not as many on both sides, or a score is not finite.
     """
-    import numpy as np
-
     check_paired(first, second, "results of the second model")
     _finite(first, second)
     differences = np.asarray(second, np.float64) - np.asarray(first, np.float64)
     varying = differences[differences != 0]
-    observed = abs(differences.sum())
-    # rounding must not decide whether a permutation is as large as the observation
-    limit = observed - 1e-9 * np.abs(differences).sum()
-    if 2 ** len(varying) <= samples:
-        bits = np.arange(2 ** len(varying))[:, None] >> np.arange(len(varying)) & 1
-        p_value = float(np.mean(np.abs((1 - 2 * bits) @ varying) >= limit))
-    else:
-        generator = np.random.default_rng(seed)
-        as_large = sum(
-            int(abs((1 - 2 * generator.integers(0, 2, len(varying))) @ varying) >= limit) for _ in range(samples)
-        )
-        # the observation is one of the permutations
-        p_value = (as_large + 1) / (samples + 1)
+    p_value = share_as_large(
+        len(varying), lambda swaps: (1 - 2 * swaps) @ varying, 1e-9 * float(np.abs(varying).sum()), samples, seed
+    )
     return Significance(float(differences.mean()), p_value)
+
+
+def share_as_large(
+    count: int, difference: Callable[[np.ndarray], float], rounding: float, samples: int, seed: int
+) -> float:
+    """
+    The p-value of a paired test: of the ways to exchange the results of the two models on some examples, the share with
+    at least the difference that was observed, whatever its sign. Exact if there are at most `samples` ways, otherwise
+    over that many random ones and the one that was observed.
+
+    Args:
+        count: N, examples on which the models differ.
+        difference: the difference if the examples that are 1 in (N,) are exchanged.
+        rounding: what rounding may add to a difference; it must not decide.
+    """
+    limit = abs(difference(np.zeros(count, np.int64))) - rounding
+    if 2**count <= samples:
+        ways = np.arange(2**count)[:, None] >> np.arange(count) & 1
+        return float(np.mean([abs(difference(swaps)) >= limit for swaps in ways]))
+    generator = np.random.default_rng(seed)
+    hits = sum(abs(difference(generator.integers(0, 2, count))) >= limit for _ in range(samples))
+    return float((hits + 1) / (samples + 1))
 
 
 def bleu_test(
@@ -96,15 +108,16 @@ def bleu_test(
     references: Sequence[str],
     setup: str = "tokenized",
     samples: int = 10_000,
+    seed: int = 0,
 ) -> Significance:
     """
-    Approximate randomization of BLEU (Riezler & Maxwell 2005), sacrebleu's: predictions of the two models change sides
-    at random.
+    Randomization test of BLEU (Riezler & Maxwell 2005): predictions of the two models change sides. sacrebleu's own
+    counts only differences larger than the observed one, so that two equal models have p = 1 / (samples + 1).
 
     Args:
         first, second: predictions on the same examples.
         references, setup: see `hf_sysgen.evaluation.metrics.bleu.bleu`.
-        samples: random exchanges.
+        samples, seed: see [`share_as_large`].
 
     Raises:
         UserError: there are no examples, or not as many on both sides; DataError: a library is not installed.
@@ -112,13 +125,29 @@ def bleu_test(
     check_paired(first, second, "results of the second model")
     check_paired(first, references)
     chosen = setup_of(setup)
-    metric = chosen.metric()
-    from sacrebleu.significance import PairedTest
+    metric, wanted = chosen.metric(), chosen.prepare(references)
 
-    systems: Any = [("first", chosen.prepare(first)), ("second", chosen.prepare(second))]
-    test: Any = PairedTest(systems, {"BLEU": metric}, [chosen.prepare(references)], test_type="ar", n_samples=samples)
-    before, after = test()[1]["BLEU"]
-    return Significance(after.score - before.score, float(after.p_value))
+    def counts(texts: Sequence[str]) -> np.ndarray:
+        """Right and all n-grams of 1 to 4 words, and both lengths, of each text (N, 10)."""
+        found = [metric.corpus_score([text], [[one]]) for text, one in zip(chosen.prepare(texts), wanted, strict=True)]
+        return np.array([[*one.counts, *one.totals, one.sys_len, one.ref_len] for one in found])
+
+    def score(summed: np.ndarray) -> float:
+        *ngrams, length, wanted_length = summed.tolist()
+        return metric.compute_bleu(
+            ngrams[:4], ngrams[4:], length, wanted_length, metric.smooth_method, metric.smooth_value
+        ).score  # fmt: skip
+
+    before, after = counts(first), counts(second)
+    both, start = (before + after).sum(0), before.sum(0)
+    varying = (after - before)[(before != after).any(1)]
+
+    def difference(swaps: np.ndarray) -> float:
+        moved = start + swaps @ varying
+        return score(both - moved) - score(moved)
+
+    p_value = share_as_large(len(varying), difference, 1e-9, samples, seed)
+    return Significance(score(after.sum(0)) - score(start), p_value)
 
 
 def runs_test(first: str | Path, second: str | Path, metric: str = "accuracy", split: str = "test") -> Significance:
@@ -204,7 +233,9 @@ def _predictions(first: str | Path, second: str | Path, split: str) -> tuple[tup
     names = [(one.benchmark, one.config) for one in data]
     if names[0] != names[1]:
         raise UserError(f"{first} is of {' '.join(names[0])}, {second} of {' '.join(names[1])}: compare like with like")
-    before, after = (read_predictions(Path(run) / PREDICTIONS, split) for run in (first, second))
+    before, after = (
+        sorted(read_predictions(Path(run) / PREDICTIONS, split), key=lambda row: row.row) for run in (first, second)
+    )
     if _examples(before) != _examples(after):
         raise UserError(f"{first} and {second} have other examples in {split}: a paired test needs the same ones")
     return names[0], before, after

@@ -8,13 +8,15 @@ import torch
 from torch import nn
 from transformers.cache_utils import Cache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
-from transformers.utils import can_return_tuple
+from transformers.utils import can_return_tuple, logging
 
 from .base import accept_past_key_values
 from .configuration_role_filler_transformer import RoleFillerTransformerConfig
 from .registry import register
 from .role_filler import RoleFillerModel
 from .seq2seq import Seq2SeqLM, other_outputs, table_head, token_loss
+
+logger = logging.get_logger(__name__)
 
 
 @dataclass
@@ -144,6 +146,9 @@ class RoleFillerTransformerForConditionalGeneration(Seq2SeqLM):
                     role_labels = self.model.decoder.default_roles(labels.where(real, 0)).where(real, -100)
                 role_loss = token_loss(role_logits, role_labels, num_items_in_batch)
                 loss = filler_loss + role_loss
+        elif self.training and self.config.role_loss and num_items_in_batch is not None:
+            # a Trainer with label smoothing takes the labels away, and then smooths `logits` alone
+            logger.warning_once("role_loss=True has no effect without labels: label smoothing leaves it out")
         return RoleFillerLMOutput(
             loss=loss,
             logits=logits,

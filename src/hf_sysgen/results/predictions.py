@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Protocol, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError, field_validator
 
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import read_whole, write_atomic
@@ -35,6 +36,12 @@ class _Row(BaseModel):
     split: str
     row: int = 0
     """Number of the example in its split."""
+
+    @field_validator("loss", "loss_teacher", mode="before", check_fields=False)
+    @classmethod
+    def _null_is_not_finite(cls, value: Any) -> Any:
+        """See `write_predictions`."""
+        return math.nan if value is None else value
 
     def numbers(self) -> dict[str, float]:
         """What was measured, by name: numbers, and whether something is right."""
@@ -164,18 +171,24 @@ def read_predictions(path: str | Path, split: str | None = None) -> list[Row]:
     The rows of a file, or of one split of it, in order.
 
     Raises:
-        UserError: the file is absent or empty, or has nothing of that split; a line is no row. Names the line.
+        UserError: the file is absent or empty, or has nothing of that split; a line is no row, or of an example that
+            has a line already. Names the line.
     """
     try:
         lines = read_whole(path).splitlines()
     except OSError as error:
         raise UserError(f"{path}: cannot read predictions: {error}; give the folder of a finished run") from error
-    rows = []
+    rows: list[Row] = []
+    line_of: dict[tuple[str, int], int] = {}
     for number, line in enumerate(lines, start=1):
         try:
-            rows.append(ROW.validate_json(line))
+            rows.append(row := ROW.validate_json(line))
         except ValidationError as error:
             raise UserError(f"{path}: line {number}: {first_error(error)}") from error
+        if "row" in row.model_fields_set and (first := line_of.setdefault((row.split, row.row), number)) != number:
+            raise UserError(
+                f"{path}: line {number}: row {row.row} of {row.split} is in line {first} already; keep one of them"
+            )
     found = [row for row in rows if split in (None, row.split)]
     if not found:
         there = ", ".join(dict.fromkeys(row.split for row in rows)) or "nothing"

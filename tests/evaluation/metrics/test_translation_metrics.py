@@ -262,6 +262,35 @@ def test_bleu_test_tells_better_from_alike():
     assert bleu_test(mixed, other, references, samples=300).p_value > 0.05
 
 
+@pytest.mark.parametrize("setup", ["tokenized", "detokenized"])
+def test_bleu_test_counts_every_exchange(setup):
+    """Against corpus BLEU of all 2^7 ways to exchange lines, two of which are equal."""
+    generator = np.random.default_rng(3)
+    references, first = ([" ".join(generator.choice(list("abc"), 11)) for _ in range(7)] for _ in range(2))
+    second = [one if row in (2, 5) else other for row, (one, other) in enumerate(zip(first, references, strict=True))]
+    second[0] = second[0][::-1]
+
+    def difference(swaps):
+        sides = [(two, one) if swap else (one, two) for swap, one, two in zip(swaps, first, second, strict=True)]
+        before, after = (bleu(list(texts), references, setup)["bleu"] for texts in zip(*sides, strict=True))
+        return after - before
+
+    found = bleu_test(first, second, references, setup)
+    observed = difference([0] * 7)
+    assert found.difference == pytest.approx(observed)
+    as_large = [abs(difference(swaps)) >= abs(observed) - 1e-9 for swaps in itertools.product((0, 1), repeat=7)]
+    assert found.p_value == pytest.approx(sum(as_large) / 2**7)
+    assert 0 < found.p_value < 1
+    # sampled, with a standard error below 0.02
+    assert abs(bleu_test(first, second, references, setup, samples=31).p_value - found.p_value) < 0.3
+
+
+def test_bleu_test_of_equal_models_and_of_one_example():
+    texts = ["a b c d e", "a b c d d", "e d c b a"] * 9
+    assert bleu_test(texts, texts, texts[::-1]) == (0, 1)
+    assert bleu_test(["a b c d"], ["a b c d e"], ["a b c d e"]).p_value == 1
+
+
 def written_run(folder, predictions, benchmark="flores", config="en-ne", **columns):
     """A run's folder with one split."""
     record = made_record(recipe_values={"data.benchmark": benchmark, "data.config": config})
@@ -292,6 +321,15 @@ def test_two_runs_are_compared_by_their_predictions(tmp_path):
         runs_test(first, second, split="tset")
     with pytest.raises(UserError, match="cannot read results"):
         runs_test(first, tmp_path / "absent")
+    # lines in another order are of the same examples
+    path = second / "predictions.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(reversed(lines)))
+    assert runs_test(first, second, "bleu") == found
+    # a line that is there twice is no further example
+    path.write_text("".join([*lines, lines[5]]))
+    with pytest.raises(UserError, match=rf"line {len(lines) + 1}: row 4 of test is in line 6"):
+        runs_test(first, second)
     with pytest.raises(UserError, match=r"flores en-ne.*flores ne-en"):
         runs_test(first, written_run(tmp_path / "c", REFERENCES, config="ne-en"))
     with pytest.raises(UserError, match="have other examples in test"):

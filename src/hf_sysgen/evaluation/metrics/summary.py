@@ -164,7 +164,8 @@ def _accuracy(rows: Iterable[Judged]) -> float:
 def natural_sort_key(name: str) -> list[tuple[bool, int, str]]:
     """A sort key that puts "k=10" after "k=2"."""
     parts = re.split(r"(\d+)", name)
-    return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
+    # other digits, as in "m²", are no part of a number
+    return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
 
 
 def _mean(values: Iterable[float]) -> float:
