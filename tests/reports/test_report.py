@@ -442,6 +442,9 @@ def test_of_perplexities_less_is_reached_from_below():
     table, cell = table_and_cell("50.0 ± 0.1", unit="perplexity")
     assert compare(cell, table, [measurement(45.0, 45.1, 45.2, budget=0.5)]).verdict == reproduction.REACHED
     assert compare(cell, table, [measurement(55.0, 55.1, 55.2, budget=0.5)]).verdict == reproduction.SMALLER
+    # the margin is 2 % of it
+    assert compare(cell, table, [measurement(50.4, 50.5, 50.6, budget=0.5)]).verdict == reproduction.REACHED
+    assert compare(cell, table, [measurement(51.4, 51.5, 51.6, budget=0.5)]).verdict == reproduction.SMALLER
 
 
 def test_precision_is_marked_and_makes_no_other_cell():

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from made_records import made_record, made_rows, shipped
 from pydantic import ValidationError
 
@@ -323,6 +324,11 @@ def test_the_processor_s_name(text, name, monkeypatch):
     monkeypatch.setattr(Path, "read_text", read_text)
     monkeypatch.setattr(surroundings.platform, "processor", lambda: "by its platform")
     assert surroundings.cpu_name() == name
+
+
+def test_the_number_of_threads(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    assert surroundings.environment("cpu").num_threads == 3
 
 
 def test_the_commit_is_that_of_our_own_checkout_only(tmp_path, monkeypatch):

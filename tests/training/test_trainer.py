@@ -354,20 +354,22 @@ def test_no_tracker_no_files(tmp_path, few_examples):
 
 
 def test_clock_leaves_evaluation_out(tmp_path, few_examples, monkeypatch):
-    """The clock is asked by a counter in place of the time, which evaluation moves by a thousand."""
+    """In place of the time is a number, which an update moves by ten and an evaluation by a thousand."""
     now = [0.0]
 
-    def slow(*args, **kwargs):
-        now[0] += 1000
-        return evaluate_split(*args, **kwargs)
+    def taking(seconds, function):
+        def slow(*args, **kwargs):
+            now[0] += seconds
+            return function(*args, **kwargs)
 
-    def tick():
-        now[0] += 1
-        return now[0]
+        return slow
 
-    monkeypatch.setattr(hf_sysgen.training.callbacks.time, "perf_counter", tick)
-    monkeypatch.setattr(hf_sysgen.evaluation.evaluate, "evaluate_split", slow)
-    assert 1 < run_recipe(tiny_recipe(tmp_path)).train_seconds < 1000
+    monkeypatch.setattr(hf_sysgen.training.callbacks.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(hf_sysgen.evaluation.evaluate, "evaluate_split", taking(1000, evaluate_split))
+    monkeypatch.setattr(SysgenTrainer, "training_step", taking(10, SysgenTrainer.training_step))
+    record = run_recipe(tiny_recipe(tmp_path))
+    assert record.train_seconds == 10 * record.steps
+    assert now[0] > 1000
 
 
 # early stopping

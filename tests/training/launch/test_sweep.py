@@ -483,7 +483,10 @@ echo 4711
 
 FAKE_SQUEUE = """#!/bin/bash
 [ -e away ] && { echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1; }
-cat queue 2> /dev/null || true
+for word in "$@"; do case $word in --states=*) wanted=",${word#*=},";; esac; done
+touch queue
+while read -r job task state; do [[ $wanted == *",$state,"* ]] && echo "$job $task"; done < queue
+true
 """
 
 
@@ -509,6 +512,7 @@ def test_slurm(folder, sbatch):
     )
     text = script.read_text()
     assert "#SBATCH --array=0-2%2\n" in text
+    assert "#SBATCH --requeue\n" in text
     # what a job would run, with a shell function in place of Python
     shown = subprocess.run(
         ["bash", "-c", f"exec() {{ printf '%s\\n' \"$@\"; }}; . {script}"],
@@ -549,10 +553,13 @@ def test_slurm_is_asked_what_waits(folder, sbatch):
         return [name for name in names if f"  {name}\n" in script.read_text()]
 
     assert submitted() == names
-    (folder / "queue").write_text("4711 0\n4711 2\n99 1\n")
+    for state in ("RUNNING", "SUSPENDED"):
+        (folder / "queue").write_text(f"4711 2 {state}\n")
+        assert list(states(path).values()) == ["new", "new", "waiting"]
+    (folder / "queue").write_text("4711 0 PENDING\n4711 1 COMPLETING\n4711 2 PENDING\n99 1 PENDING\n")
     assert list(states(path).values()) == ["waiting", "new", "waiting"]
     assert submitted() == names[1:2]
-    (folder / "queue").write_text("4711 0\n")
+    (folder / "queue").write_text("4711 0 PENDING\n")
     # the second job's task
     assert submitted() == [names[0], names[2]]
     (folder / "away").touch()

@@ -278,6 +278,22 @@ def test_a_checkpoint_travels(learned):
     assert "padding" not in done.stderr, "no warning of padding on the wrong side"
 
 
+def test_what_is_hidden_is_hidden(learned, tmp_path):
+    """A checkpoint whose code would import this package, if it could, finds none."""
+    folder = shutil.copytree(learned / "model", tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    code = folder / f"{config['auto_map']['AutoConfig'].split('.')[0]}.py"
+    # transformers checks the imports that are not inside `try`
+    tried = "try:\n    import hf_sysgen\n    print('found')\nexcept ImportError:\n    print('hidden')\n"
+    code.write_text(f"{tried}\n{code.read_text()}")
+    alone = [hf_sysgen.evaluation.isolated.__file__, str(folder), "jump"]
+    loads = "import sys, transformers as t; t.AutoConfig.from_pretrained(sys.argv[1], trust_remote_code=True)"
+    for words, expected in ((alone, "hidden"), (["-c", loads, str(folder)], "found")):
+        variables = environment(HF_HOME=str(tmp_path / expected), HF_HUB_OFFLINE="1")
+        done = subprocess.run([sys.executable, "-I", *words], env=variables, capture_output=True, text=True)
+        assert done.stdout.splitlines()[0] == expected, done.stderr
+
+
 # pretrained
 
 
