@@ -120,8 +120,7 @@ def test_every_field_equals_the_loop(model, split, pairs, monkeypatch):
         assert 0 < exact < len(split), "the trained model must be right on some rows and wrong on others"
 
 
-def test_a_piece_ends_only_where_another_row_is_too_much(monkeypatch):
-    monkeypatch.setattr(evaluate, "PAIRS", 300)
+def test_a_piece_ends_only_where_another_row_is_too_much():
     lengths = np.random.default_rng(0).integers(1, 23, 211)
     rows = np.random.default_rng(1).permutation(211)[:197]
 
@@ -129,11 +128,11 @@ def test_a_piece_ends_only_where_another_row_is_too_much(monkeypatch):
         return len(piece) <= 7 and (len(piece) == 1 or len(piece) * lengths[piece].max() ** 2 <= 300)
 
     for given in (rows, rows[np.argsort(lengths[rows])], rows[:1]):
-        pieces = bounded_chunks(given, lengths, size=7)
+        pieces = bounded_chunks(given, lengths, size=7, pairs=300)
         assert np.concatenate(pieces).tolist() == given.tolist()
         assert all(map(fits, pieces))
         assert not any(fits(np.append(piece, after[0])) for piece, after in itertools.pairwise(pieces))
-    assert bounded_chunks(rows[:0], lengths, size=7) == []
+    assert bounded_chunks(rows[:0], lengths, size=7, pairs=300) == []
 
 
 def test_an_answer_without_eos_is_wrong(split):

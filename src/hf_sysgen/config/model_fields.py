@@ -127,10 +127,10 @@ def check_model_fields(recipe: Recipe, config_class: Any) -> None:
             raise RecipeError(f"{key}: is derived from {derived[name]}, remove it", key)
         if name not in own:
             declared = [one.key for one in FIELDS if one.key.startswith("model.")]
-            if (ours := config_class.attribute_map.get(name)) in own:
-                # the name that transformers has for it
-                raise RecipeError(f"unknown key {key!r}, did you mean 'model.{ours}'?", key)
-            raise unknown_key(key, [*declared, *(f"model.{one}" for one in sorted(own))])
+            # for names that transformers has for ours
+            ours = config_class.attribute_map.get(name)
+            meant = f"model.{ours}" if ours in own else None
+            raise unknown_key(key, [*declared, *(f"model.{one}" for one in sorted(own))], meant)
         if name in choices and value not in choices[name]:
             raise none_of(key, value, choices[name])
     if fields.get("share_all_embeddings") is True and not recipe.data.joint_vocabulary:

@@ -142,16 +142,23 @@ def last_word(key: str) -> str:
     return key.rpartition(".")[2]
 
 
-def unknown_key(key: str, known: Iterable[str]) -> RecipeError:
-    """Names what was probably meant: the same key in another section, or the one of its section most like it."""
+def unknown_key(key: str, known: Iterable[str], meant: str | None = None) -> RecipeError:
+    """Names the key that was probably meant, by default the one of `likeliest_key`."""
+    meant = meant or likeliest_key(key, known)
+    end = "." if meant is None else f", did you mean {meant!r}?"
+    return RecipeError(f"unknown key {shorten(key)!r}{end}", key)
+
+
+def likeliest_key(key: str, known: Iterable[str]) -> str | None:
+    """The same key in another section, or the one of its section most like it, or of any section; None if none is."""
     # only the fields' own names are compared, because the section may be wrong too
     word, known = last_word(key), list(known)
     same = [one.key for one in FIELDS if last_word(one.key) == word and one.key != key]
     for keys in (same, known, [one.key for one in FIELDS]):
         by_word = {last_word(one): one for one in reversed(keys)}
         if (found := closest(word, by_word)) is not None:
-            return RecipeError(f"unknown key {shorten(key)!r}, did you mean {by_word[found]!r}?", key)
-    return RecipeError(f"unknown key {shorten(key)!r}.", key)
+            return by_word[found]
+    return None
 
 
 def _explained(error: ValidationError, sections: Mapping[str, Any]) -> RecipeError:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import transformers
 from tqdm.auto import tqdm
 
@@ -29,7 +30,7 @@ from hf_sysgen.evaluation.checkpoints import (
     wrap_library_errors,
 )
 from hf_sysgen.evaluation.decoding import is_sysgen_model
-from hf_sysgen.evaluation.evaluate import judge_split, with_texts
+from hf_sysgen.evaluation.evaluate import bounded_chunks, judge_split, with_texts
 from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.evaluation.prompts import prompts_of
 from hf_sysgen.evaluation.translation import evaluate_translations, summarize_split, translation_rows, usable_rows
@@ -178,7 +179,7 @@ def predict_lines(
     limit = max_new_tokens or most_new_tokens(model)
     options = {"max_new_tokens": limit} | ({} if beams is None else {"num_beams": beams})
     cut = 0
-    for some in _batches(lengths):
+    for some in bounded_chunks(np.arange(len(texts)), np.array(lengths), SENTENCES, PAIRS):
         translations, ended = predict(model, tokenizer, [texts[number] for number in some], **options)
         cut += ended.count(False)
         # a pretrained decoder may write line breaks, but each output must be one line
@@ -201,14 +202,3 @@ def _lengths(model: Any, tokenizer: Any, texts: list[str]) -> list[int]:
             f"sentence {number + 1} has {lengths[number]:,} tokens, and at most {LONGEST_INPUT:,} are read; split it"
         )
     return lengths
-
-
-def _batches(lengths: Sequence[int]) -> Iterator[range]:
-    """Batches of sentences of these lengths, in order."""
-    start = longest = 0
-    for number, length in enumerate(lengths):
-        longest = max(longest, length)
-        if number > start and (number - start == SENTENCES or (number + 1 - start) * longest**2 > PAIRS):
-            yield range(start, number)
-            start, longest = number, length
-    yield range(start, len(lengths))

@@ -125,17 +125,17 @@ def share_by_length(split: BatchedSplit, rows: np.ndarray, rank: int, world: int
     return split.by_length(rows)[rank::world]
 
 
-def bounded_chunks(rows: np.ndarray, lengths: np.ndarray, size: int) -> list[np.ndarray]:
+def bounded_chunks(rows: np.ndarray, lengths: np.ndarray, size: int, pairs: int) -> list[np.ndarray]:
     """
-    Rows in pieces of at most `size` rows and, where a piece has several, `PAIRS` pairs of positions.
+    Rows in pieces of at most `size` rows and, where a piece has several, `pairs` pairs of positions.
 
     Args:
-        lengths: tokens of each example of the split; a piece is as long as its longest row.
+        lengths: tokens of each example, of which rows are numbers; a piece is padded to its longest row.
     """
     pieces, start, longest = [], 0, 0
     for end, length in enumerate(lengths[rows].tolist()):
         longest = max(longest, length)
-        if end - start == size or (end > start and (end - start + 1) * longest**2 > PAIRS):
+        if end - start == size or (end > start and (end - start + 1) * longest**2 > pairs):
             pieces.append(rows[start:end])
             start, longest = end, length
     return [*pieces, rows[start:]] if len(rows) else []
@@ -184,7 +184,7 @@ def evaluate_split(
     lengths = split.targets.lengths
     with evaluating(model):
         with reading(model):
-            for batch_rows in bounded_chunks(share_by_length(split, rows, rank, world), lengths, batch_size):
+            for batch_rows in bounded_chunks(share_by_length(split, rows, rank, world), lengths, batch_size, PAIRS):
                 read, wrong = _read_references(model, split, batch_rows, eos_id, oracle)
                 records |= read
                 first_wrong |= wrong

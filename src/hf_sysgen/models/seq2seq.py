@@ -46,17 +46,17 @@ class ShiftedLabels:
 
     def check_labels(self, labels: torch.Tensor) -> None:
         """
-        Check that every id is one of the target's. Only on a CPU and not while compiling, because it costs time.
+        Check that the target vocabulary has every id. Only on a CPU and not while compiling, because it costs time.
 
         Raises:
-            ValueError: an id is none.
+            ValueError: an id is outside the vocabulary.
         """
         if labels.device.type != "cpu" or torch.compiler.is_compiling() or not labels.numel():
             return
-        rows = self.config.vocab_size
-        if (highest := int(labels.max())) >= rows:
+        size = self.config.vocab_size
+        if (highest := int(labels.max())) >= size:
             raise ValueError(
-                f"labels contain the id {highest}, but the decoder has only {rows} ids: labels are the target's words "
+                f"labels contain the id {highest}, but the decoder has only {size} ids: labels are the target's words "
                 "and EOS, without the start symbol that text_target adds; use "
                 "tokenizer(target, add_special_tokens=False).input_ids + [tokenizer.eos_token_id]"
             )

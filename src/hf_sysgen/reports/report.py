@@ -50,7 +50,7 @@ def number(value: float | None, cell: Cell, signed: bool = False) -> str:
 
 
 def updates(one: Measurement) -> str:
-    """Our updates and those of the paper's setup."""
+    """The number of training steps, ours and that of the paper's setup: "3,500 of 50,000 steps"."""
     ours = " to ".join(f"{steps:,}" for steps in sorted(set(one.steps)))
     return f"{ours} steps" if one.paper_steps is None else f"{ours} of {one.paper_steps:,} steps"
 
