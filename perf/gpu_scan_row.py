@@ -60,7 +60,7 @@ def time_updates(runs: Path, steps: int, extra: tuple[str, ...], output: Path) -
             return False
         device = record.environment.device
         print(f"{record.steps} steps in {record.train_seconds} s on {device} (goal: 50,000 in 90 s)", flush=True)
-        write_record(output / "gpu_scan_time.json", record)
+        write_record(output / "gpu_scan_time.json", record.without_local_paths())
     return True
 
 
@@ -73,7 +73,7 @@ def train_row(variants: list[str], seeds: int, at_once: int, runs: Path, extra: 
             record = job.result()
             if record is not None:
                 records[jobs[job]] = record
-                content = [record.model_dump(mode="json") for _, record in sorted(records.items())]
+                content = [one.without_local_paths().model_dump(mode="json") for _, one in sorted(records.items())]
                 write_atomic(output / "gpu_scan_row.json", json.dumps(content, indent=1) + "\n")
     rows = []
     for variant in variants:

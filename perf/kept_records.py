@@ -74,8 +74,9 @@ def keep_weights(run_dir: Path) -> None:
     folder = CHECKPOINTS / checkpoint_name(read_record(run_dir / RESULTS))
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    for path in (*(run_dir / MODEL).glob("*.json"), *(run_dir / MODEL).glob("*.safetensors"), run_dir / RESULTS):
+    for path in (*(run_dir / MODEL).glob("*.json"), *(run_dir / MODEL).glob("*.safetensors")):
         shutil.copy(path, folder / path.name)
+    write_record(folder / RESULTS, read_record(run_dir / RESULTS).without_local_paths())
     if (folder / SAFE_WEIGHTS_NAME).stat().st_size > LARGE:
         round_weights(folder)
 

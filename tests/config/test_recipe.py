@@ -198,7 +198,6 @@ def test_modes_of_other_compilers_are_not_known():
         ({"evaluation__save_example_losses": True, "training__eval_steps": None}, "evaluation.save_example_losses"),
         ({"training__bf16": True, "training__fp16": True}, "training.fp16"),
         ({"training__bf16": "auto", "training__fp16": True}, "training.fp16"),
-        ({"training__optim": "sgd", "training__adam_beta1": 0.8}, "training.adam_beta1"),
         ({"model__type": "sysgen_transformer", "model__embedding_scaling": "pad"}, "model.embedding_scaling"),
         ({"model__type": "torch_transformer"}, "model.mask_memory"),
         ({"model__revision": "v1"}, "model.revision"),

@@ -15,6 +15,7 @@ import kills
 import numpy as np
 import pytest
 import torch
+from accelerate.optimizer import AcceleratedOptimizer
 from invariance import assert_a_lost_end_comes_back
 from safetensors.torch import load_file
 from tiny_runs import (
@@ -86,6 +87,30 @@ def test_adam_is_the_recipe_s(tmp_path, few_examples):
     for steps, differs in ((1, False), (2, True)):
         gaps = [(found[0.5, steps][name] - weight).abs().max() for name, weight in found[0.9, steps].items()]
         assert (max(gaps) > 1e-4) == differs
+
+
+def test_the_launcher_does_not_choose_the_precision(tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    for bf16, found in ((False, "no"), (True, "bf16")):
+        assert training_arguments(tiny_recipe(tmp_path, bf16=bf16)).mixed_precision == found
+
+
+def test_weights_are_used_after_a_schedule_free_optimizer_averages_them(tmp_path, few_examples, monkeypatch):
+    modes, seen = ["train"], []
+    for mode in ("train", "eval"):
+        monkeypatch.setattr(AcceleratedOptimizer, mode, lambda self, mode=mode: modes.append(mode))
+    for name in ("evaluate", "_save_checkpoint", "save_weights"):
+        method = getattr(SysgenTrainer, name)
+
+        def watched(self, *args, method=method, **options):
+            seen.append((self.state.global_step, modes[-1]))
+            return method(self, *args, **options)
+
+        monkeypatch.setattr(SysgenTrainer, name, watched)
+    run_recipe(tiny_recipe(tmp_path, max_steps=5, eval_steps=2, save_steps=4, kept_steps=[3]))
+    assert {step for step, _ in seen} == {2, 3, 4, 5}
+    assert {mode for _, mode in seen} == {"eval"}
+    assert "train" in modes[modes.index("eval") :]
 
 
 def test_equal_seeds_equal_bytes(tmp_path, few_examples):

@@ -123,7 +123,6 @@ UNDECLARED: tuple[tuple[str, Change], ...] = (
     ("training.fsdp*", "rounding"),
     ("training.deepspeed", "rounding"),
     ("training.parallelism_config", "rounding"),
-    ("training.accelerator_config", "rounding"),
     ("training.activation_checkpointing*", "rounding"),
     ("training.gradient_checkpointing_*", "rounding"),
     ("training.use_liger_kernel", "rounding"),
@@ -142,8 +141,6 @@ UNDECLARED: tuple[tuple[str, Change], ...] = (
     ("training.project", "nothing"),
     ("training.trackio_*", "nothing"),
     ("training.save_*", "nothing"),
-    ("training.enable_jit_checkpoint", "nothing"),
-    ("training.debug", "nothing"),
     ("training.skip_memory_metrics", "nothing"),
 )
 

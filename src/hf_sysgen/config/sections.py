@@ -263,9 +263,6 @@ class Training(Section):
             _wrong("training.kept_steps", f"must be increasing numbers from 1 to training.max_steps={self.max_steps}")
         if self.bf16 and self.fp16:
             _wrong("training.fp16", f"contradicts training.bf16={str(self.bf16).lower()}; give one of them")
-        for name, info in type(self).model_fields.items():
-            if self.optim == "sgd" and name.startswith("adam_") and getattr(self, name) != info.default:
-                _wrong(f"training.{name}", "has no effect under training.optim=sgd; remove it")
         return self
 
 

@@ -30,7 +30,7 @@ _OWNERS = {
     "seed": "seed data_seed",
     "batches": (
         "per_device_train_batch_size auto_find_batch_size gradient_accumulation_steps dataloader_drop_last "
-        "sortish_sampler length_column_name"
+        "sortish_sampler length_column_name accelerator_config"
     ),
     "batches.epochs": "num_train_epochs",
     "batches.sampling": "train_sampling_strategy",
@@ -49,7 +49,7 @@ _OWNERS = {
     "the environment: HF_TOKEN or `hf auth login`, because recipes are published": "hub_token",
     "the runner: evaluation is in float32": "bf16_full_eval fp16_full_eval",
     "the runner: the newest and the best checkpoint are kept": "save_total_limit",
-    "the runner: a killed run goes on by itself": "resume_from_checkpoint",
+    "the runner: a killed run goes on by itself": "resume_from_checkpoint enable_jit_checkpoint",
     "the runner: `accelerate launch --cpu` trains on the CPU": "use_cpu",
     "the runner: a loss that is not finite ends the run": "debug",
     "the runner": (
@@ -57,7 +57,8 @@ _OWNERS = {
         "eval_do_concat_batches eval_use_gather_object eval_accumulation_steps include_for_metrics batch_eval_metrics "
         "average_tokens_across_devices dataloader_num_workers dataloader_pin_memory dataloader_persistent_workers "
         "dataloader_prefetch_factor dataloader_multiprocessing_context dataloader_in_order ddp_find_unused_parameters "
-        "save_only_model ignore_data_skip restore_callback_states_from_checkpoint logging_nan_inf_filter disable_tqdm"
+        "use_cache save_only_model ignore_data_skip restore_callback_states_from_checkpoint logging_nan_inf_filter "
+        "disable_tqdm"
     ),
 }
 # fields of Seq2SeqTrainingArguments that a recipe cannot give, and what decides each

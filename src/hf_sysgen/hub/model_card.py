@@ -344,7 +344,7 @@ def _limits(
     if weak:
         yield f"Accuracy of {'these' if is_last else 'the last'} weights is below 50 % on: {', '.join(weak)}."
     if benchmark.task == "language_modeling" and recipe.data.data_dir:
-        yield f"It was trained on the text in `{recipe.data.data_dir}`, which may be a small part of the benchmark."
+        yield "It was trained on the text of a folder (`data.data_dir`), which may be a small part of the benchmark."
     if len(records) == 1:
         yield "Only one seed was trained, so the variance over seeds is not known."
     for one in (one for one in records if not one.learned):

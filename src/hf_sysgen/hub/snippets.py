@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import NamedTuple
 
 from hf_sysgen.data.info import BenchmarkInfo
@@ -126,4 +127,4 @@ def _quoted(record: Record) -> str:
     text = record.example
     if record.recipe.in_context is not None:
         text = prompt_text(text, is_decoder(record), record.recipe.data.prompt)
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    return json.dumps(text, ensure_ascii=False)

@@ -89,8 +89,8 @@ def check_optimizer(trainer: SysgenTrainer) -> None:
         return
     with naming_fields(trainer.recipe, "optim" if trainer.args.optim_args is None else "optim_args"):
         trainer.create_optimizer()
-        for name in ("optim_args", "optim_target_modules"):
-            if getattr(trainer.args, name) is not None and not _matters(trainer, name):
+        for name in ("optim_args", "optim_target_modules", "adam_beta1", "adam_beta2", "adam_epsilon"):
+            if getattr(trainer.args, name) != THEIRS[name].default and not _matters(trainer, name):
                 key, given = f"training.{name}", shorten(getattr(trainer.recipe.training, name))
                 optim = trainer.recipe.training.optim
                 raise RecipeError(f"{key}={given} has no effect under training.optim={optim}; remove it", key)

@@ -219,7 +219,8 @@ def _train_and_judge(
         with report_damage(checkpoint):
             batches.load(checkpoint)
     # these are read now, because the pretrained checkpoint and the checkout may change during training
-    pretrained = broadcast_object_list([_pretrained(recipe) if trainer.args.process_index == 0 else None])[0]
+    resumes, is_first = checkpoint is not None, trainer.args.process_index == 0
+    pretrained = broadcast_object_list([_pretrained(recipe, resumes) if is_first else None])[0]
     try:
         starts = starts_of(recipe.run_dir, start_after(step_of(checkpoint) if checkpoint else 0, task.data_sha256()))
         check_same_examples(recipe, starts)
@@ -276,14 +277,15 @@ def _train_and_judge(
     return record
 
 
-def _pretrained(recipe: Recipe) -> Pretrained | None:
+def _pretrained(recipe: Recipe, resumes: bool) -> Pretrained | None:
     """Which checkpoint the run started from, also where another one has its name by now."""
     name = recipe.model.pretrained
     if name is None:
         return None
-    with contextlib.suppress(OSError, ValidationError):
-        # a run that resumes; older versions did not write it
-        return Pretrained.model_validate_json((recipe.run_dir / PRETRAINED).read_bytes())
+    if resumes:
+        # older versions did not write it
+        with contextlib.suppress(OSError, ValidationError):
+            return Pretrained.model_validate_json((recipe.run_dir / PRETRAINED).read_bytes())
     folder = checkpoint_folder(name, recipe.model.revision)
     hashes = [sha256_of(file) for file in weight_files(folder)]
     whole = hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()

@@ -244,6 +244,9 @@ class SysgenTrainer(Seq2SeqTrainer):
         # a kept step may be the best one, whose checkpoint must exist
         control.should_save |= kept and self.recipe.evaluation.early_stopping is not None
         due = control.should_log or control.should_save or control.should_evaluate
+        if control.should_save or control.should_evaluate:
+            # schedule-free optimizers then put the average in place of the weights, until the next update
+            self.optimizer.eval()
         # a gradient may be infinite or NaN although the loss is finite
         if due and not all(tensor.isfinite().all() for tensor in (self.loss_sum, *self.model.parameters())):
             raise RunFailed(
@@ -360,6 +363,8 @@ def training_arguments(recipe: Recipe) -> Seq2SeqTrainingArguments:
             "save_steps": training.eval_steps,
         }
     arguments = Seq2SeqTrainingArguments(**{**given, **owned})
+    # the launcher's own setting would count where the recipe gives neither
+    arguments.mixed_precision = "fp16" if arguments.fp16 else "bf16" if arguments.bf16 else "no"
     # one process takes one GPU: the Trainer would spread its batches over all, and add up gradients that are means
     arguments._n_gpu = min(arguments.n_gpu, 1)
     if isinstance(recipe.batches, MaxTokens):

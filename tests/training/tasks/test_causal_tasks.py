@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
 import json
 import math
@@ -39,7 +40,7 @@ import hf_sysgen.training.run
 import hf_sysgen.training.tasks.registry
 from hf_sysgen.analysis import petty2023
 from hf_sysgen.config.errors import RecipeError
-from hf_sysgen.config.io import parse_recipe
+from hf_sysgen.config.io import dump_recipe, parse_recipe
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.evaluate import evaluate_split
@@ -265,16 +266,12 @@ def test_a_checkpoint_travels(learned):
     assert cut == [row["prediction"] for row in rows]
     ours, _ = predict(*load_checkpoint(learned), [row["input"] for row in rows])
     assert ours == written
-    script = [
-        sys.executable,
-        "-I",
-        hf_sysgen.evaluation.isolated.__file__,
-        str(learned / "model"),
-        *(r["input"] for r in rows),
-    ]
+    script = [sys.executable, "-I", hf_sysgen.evaluation.isolated.__file__, str(learned / "model")]
+    texts = json.dumps([row["input"] for row in rows])
     variables = environment(HF_HOME=str(learned / "home"), HF_HUB_OFFLINE="1")
-    done = subprocess.run(script, env=variables, capture_output=True, text=True)
-    assert done.stdout.splitlines() == written, done.stderr
+    done = subprocess.run(script, input=texts, env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == written
     assert "padding" not in done.stderr, "no warning of padding on the wrong side"
 
 
@@ -286,11 +283,12 @@ def test_what_is_hidden_is_hidden(learned, tmp_path):
     # transformers checks the imports that are not inside `try`
     tried = "try:\n    import hf_sysgen\n    print('found')\nexcept ImportError:\n    print('hidden')\n"
     code.write_text(f"{tried}\n{code.read_text()}")
-    alone = [hf_sysgen.evaluation.isolated.__file__, str(folder), "jump"]
+    alone = [hf_sysgen.evaluation.isolated.__file__, str(folder)]
     loads = "import sys, transformers as t; t.AutoConfig.from_pretrained(sys.argv[1], trust_remote_code=True)"
     for words, expected in ((alone, "hidden"), (["-c", loads, str(folder)], "found")):
         variables = environment(HF_HOME=str(tmp_path / expected), HF_HUB_OFFLINE="1")
-        done = subprocess.run([sys.executable, "-I", *words], env=variables, capture_output=True, text=True)
+        words = [sys.executable, "-I", *words]
+        done = subprocess.run(words, input='["jump"]', env=variables, capture_output=True, text=True)
         assert done.stdout.splitlines()[0] == expected, done.stderr
 
 
@@ -301,6 +299,17 @@ def from_pretrained(folder: Path, checkpoint: Path, **changes: Any) -> Recipe:
     """A recipe without sizes, which the checkpoint has."""
     keys = {**DECODER, **dict.fromkeys((*SIZES, "num_hidden_layers"), ...)}
     return tiny_recipe(folder, **{**keys, "pretrained": str(checkpoint), **changes})
+
+
+def test_a_run_that_starts_anew_says_what_it_starts_from(learned, tmp_path, few_examples):
+    recipe = from_pretrained(tmp_path, learned / "model")
+    recipe.run_dir.mkdir()
+    # a process that was killed before the first checkpoint left these, and the weights have changed since
+    (recipe.run_dir / "recipe.yaml").write_text(dump_recipe(recipe))
+    (recipe.run_dir / "pretrained.json").write_text('{"name": "theirs", "commit": null, "sha256": "0"}')
+    record = run_recipe(recipe)
+    weights = (learned / "model" / "model.safetensors").read_bytes()
+    assert record.pretrained.sha256 == hashlib.sha256(weights).hexdigest()
 
 
 def test_goes_on_from_a_checkpoint(learned, tmp_path, few_examples):

@@ -10,6 +10,7 @@ import numpy as np
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.text.subwords import bpe_vocabulary, encode_subwords, sentencepiece_vocabulary
+from hf_sysgen.data.text.translation import library
 from hf_sysgen.data.text.vocabulary import Vocabulary
 from hf_sysgen.evaluation.translation import (
     Translation,
@@ -44,6 +45,8 @@ class TranslationTask(Seq2SeqTask):
     eval_splits = ("validation",)
 
     def __init__(self, recipe: Recipe, benchmark: DatasetDict):
+        # BLEU is needed at the end
+        library("sacrebleu")
         super().__init__(recipe, benchmark)
         self.eval_metrics = ("loss", "loss_teacher", "bleu") if self.decodes else ("loss", "loss_teacher")
         data = recipe.data
