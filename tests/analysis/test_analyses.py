@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 import statistics
 from pathlib import Path
 from typing import Any
@@ -253,6 +254,32 @@ def test_convergence_leaves_upscaled_embeddings_out_on_pcfg_as_the_authors():
         assert speedup(runs, as_worded=True) == pytest.approx(180 / 380)
 
 
+def test_convergence_leaves_the_relative_model_out_on_place_value_as_the_authors():
+    def run(model, before):
+        fields = {"type": model, "benchmark": "mathematics", "config": "numbers__place_value"}
+        return made(model, 0, fields, test_accuracy=every(100, *[0.0] * before, 1.0))
+
+    shared = [run(model, before) for model, before in zip(devil.PAIRS[1], (1, 2), strict=True)]
+    runs = [*(run(model, before) for model, before in zip(devil.PAIRS[0], (1, 3), strict=True)), *shared]
+    assert [len(devil.speedups(one)) for one in devil.convergence(runs).values()] == [1]
+    assert [len(devil.speedups(one)) for one in devil.convergence(runs, as_worded=True).values()] == [2]
+
+
+def test_runs_that_never_learn_are_named_and_not_counted():
+    curves = [(model, seed, [0.0, last]) for model in devil.PAIRS[0] for seed, last in enumerate((1.0, 0.0))]
+    runs = [made(model, seed, {"type": model}, test_accuracy=every(100, *ys)) for model, seed, ys in curves]
+    found = analyse.convergence([(Path(), run) for run in runs])
+    assert {row[3] for row in found.rows} == {1}
+    (note,) = found.notes
+    assert "left out 2 of 4 runs" in note
+
+
+def test_a_run_shorter_than_the_patience_is_named():
+    run = made("short", splits={"test": 0.8}, validation_loss=every(10, 2, 1), test_accuracy=every(10, 0.1, 0.2))
+    with pytest.raises(UserError, match=rf"{re.escape(run.title)}: 20 updates .* 2,500"):
+        analyse.early_stopping([(Path(), run)])
+
+
 def test_table_8_takes_the_scaling_that_generalizes_best():
     runs = [
         made("a", seed, splits={"validation": iid, "test": general})
@@ -307,6 +334,10 @@ def test_tables_say_which_setup_they_show():
     (note,) = analyse.batch_table([*found, *((Path(), run) for run in longer)]).notes
     assert [run.name in note for run in runs] == [True, True, False]
     assert analyse.iid_table(found[1:2]).notes == []
+    one_split = made("one split", splits={"test": 0.5})
+    assert analyse.iid_table([found[1], (Path(), one_split)]).notes == [
+        f"left out, as not judged on both splits: {one_split.title}"
+    ]
 
 
 def test_table_9():

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import hf_sysgen.analysis.plot
 import hf_sysgen.training.tasks.registry
 from hf_sysgen.analysis.attention import (
+    Maps,
     attention_maps,
     distance_preferences,
     position_maps,
@@ -27,7 +28,7 @@ from hf_sysgen.analysis.attention import (
     record,
     story_attention,
 )
-from hf_sysgen.analysis.attention_plots import draw_story
+from hf_sysgen.analysis.attention_plots import draw_maps, draw_story
 from hf_sysgen.analysis.graph_plots import draw_queries, draw_words
 from hf_sysgen.analysis.graphs import QueryGraph, WordGraph, cogs_forms, cogs_labels, parse_query, trees
 from hf_sysgen.analysis.plotting import BLUE, GREY, ORANGE
@@ -198,6 +199,12 @@ def test_large_stories_stand_below_each_other():
     assert figures[1].get_figheight() > figures[0].get_figheight()
 
 
+def test_layers_may_have_fewer_heads():
+    maps = Maps("nodes", [torch.rand(heads, 2, 3) for heads in (3, 1)], ["a", "b"], ["c", "d", "e"], "")
+    titles = [axes.get_title() for axes in draw_maps([maps], "").axes if axes.axison]
+    assert titles == [*(f"layer 0, head {head}" for head in range(3)), "layer 1, head 0", ""]
+
+
 def test_figure_1():
     """Appendix C: exp(b_d) / sum_d exp(b_d) over all distances; the decoder's plot has no future positions."""
     model = tiny("sag_t5_transformer", attention_span=2)
@@ -364,6 +371,11 @@ def test_queries():
     )  # fmt: skip
     assert parse_query(text) == graph
     assert parse_query("SELECT count ( * ) WHERE { M0 a b }").selected == frozenset()
+    # as the Edge Transformer's targets have them
+    assert parse_query(text.lower()) == replace(
+        graph, edges=frozenset({("?x0", "people.person.gender", "m1")}), filters=frozenset({frozenset({"?x0", "m2"})})
+    )
+    assert parse_query("select count(*) where { M0 a b }").types == {"M0": frozenset({"b"})}
     for wrong in ("SELECT DISTINCT ?x0 WHERE { ?x0 a film.actor", "", "SELECT count ( * ) WHERE { M0 a b c }"):
         with pytest.raises(UserError):
             parse_query(wrong)

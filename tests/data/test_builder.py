@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import datasets
 import pytest
@@ -139,6 +140,15 @@ def test_prepared_data_that_was_damaged(tmp_path: Path, damage: str) -> None:
     assert len(prepared(tmp_path)["train"]) == 3
 
 
+def test_limits_of_the_machine_are_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared(tmp_path)
+    for error in (OSError(errno.EMFILE, "Too many open files"), MemoryError()):
+        monkeypatch.setattr("datasets.arrow_reader.ArrowReader.read", mock.Mock(side_effect=error))
+        with pytest.raises(type(error)) as caught:
+            prepared(tmp_path)
+        assert caught.value is error
+
+
 def lines(dataset: Any) -> list[str]:
     return [example["input"] for example in dataset]
 
@@ -149,7 +159,7 @@ def lines(dataset: Any) -> list[str]:
         ("test", ["one", "two", "three"]),
         (datasets.Split.TEST, ["one", "two", "three"]),
         ("train[:34%]", ["one"]),
-        ("train[1:]+test[-1:]", ["two", "three", "three"]),
+        ("train[1:] + test[-1:]", ["two", "three", "three"]),
         ("all", ["one", "two", "three"] * 2),
     ],
 )

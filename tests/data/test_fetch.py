@@ -323,6 +323,13 @@ def test_what_a_killed_process_left(tmp_path: Path, upstream: Upstream, left: by
     assert not Path(f"{path}.unfinished").exists()
 
 
+def test_whole_file_of_a_killed_process_is_not_fetched_again(tmp_path: Path, upstream: Upstream) -> None:
+    path = locate(SOURCE, cache_dir=tmp_path)
+    path.rename(f"{path}.unfinished")
+    assert locate(SOURCE, cache_dir=tmp_path).read_bytes() == CONTENT
+    assert len(upstream.gets) == 1
+
+
 def test_offline(tmp_path: Path, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     import datasets
 

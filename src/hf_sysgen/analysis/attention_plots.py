@@ -26,10 +26,13 @@ def draw_maps(maps: Sequence[Maps], title: str) -> Figure:
     blocks = figure.subfigures(len(maps), 1, squeeze=False, height_ratios=heights)[:, 0]
     for one, block in zip(maps, blocks, strict=True):
         block.suptitle(f"{one.kind}  ({one.meaning})", fontsize=9, fontweight="bold")
-        heads = len(one.layers[0])
+        heads = max(map(len, one.layers))
         grid = block.subplots(len(one.layers), heads, squeeze=False)
         for depth, (weights, row) in enumerate(zip(one.layers, grid, strict=True)):
             for head, axes in enumerate(row):
+                if head >= len(weights):
+                    axes.set_axis_off()
+                    continue
                 image = axes.imshow(weights[head].numpy(), vmin=0, vmax=1, cmap=SCALE, aspect="auto")
                 axes.set_title(f"layer {depth}, head {head}", fontsize=7, pad=2)
                 _label(axes, one.queries if head == 0 else None, one.keys if depth == len(grid) - 1 else None)
@@ -60,7 +63,7 @@ def _block_size(maps: Maps) -> tuple[list[float], float, float]:
     """Width of a block's columns, height of its rows, and space for the labels below."""
     panel = max(PANEL, CELL * len(maps.keys))
     left = LETTER * max(map(len, maps.queries))
-    columns = [panel + (left if head == 0 else 0.1) for head in range(len(maps.layers[0]))]
+    columns = [panel + (left if head == 0 else 0.1) for head in range(max(map(len, maps.layers)))]
     return columns, max(PANEL, CELL * len(maps.queries)), LETTER * max(map(len, maps.keys))
 
 

@@ -71,8 +71,11 @@ def early_stopping(runs: Runs, patience: int = PATIENCE, as_worded: bool = False
     """
 
     def needed(one: Record) -> object:
-        accuracies = curve(one, split, "accuracy")
-        return accuracies, csordas2021.stopping_step(curve(one, "validation", "loss"), patience, as_worded)
+        accuracies, losses = curve(one, split, "accuracy"), curve(one, "validation", "loss")
+        try:
+            return accuracies, csordas2021.stopping_step(losses, patience, as_worded)
+        except UserError as error:
+            raise UserError(f"{one.title}: {error}") from error
 
     records, notes = _having(runs, needed)
     cells = by_cell(records)
@@ -189,7 +192,14 @@ def convergence(runs: Runs, share: float = SHARE, as_worded: bool = False, split
         share: of the accuracy that is to be reached.
         as_worded: as the paper words it, where its code differs.
     """
-    records, notes = _having(runs, lambda record: curve(record, split, "accuracy"))
+
+    def needed(record: Record) -> object:
+        found = curve(record, split, "accuracy")
+        if csordas2021.steps_to_share(found, share, as_worded) is None:
+            raise UserError(f"{record.title}: its accuracy on {split} is 0")
+        return found
+
+    records, notes = _having(runs, needed)
     rows, panels, ratios = [], [], {}
     labels_of = {relative: f"{relative} (dashed: {absolute})" for absolute, relative in csordas2021.PAIRS}
     x = f"{STEP} (vertical line: {100 * share:g} % of the {'last' if as_worded else 'best'})"
@@ -223,7 +233,8 @@ def _spread(mean: float, deviation: float) -> str:
 
 def iid_table(runs: Runs) -> Finding:
     """Csordas et al. 2021, Table 8."""
-    records = [*filter(csordas2021.has_iid, _records(runs))]
+    given = _records(runs)
+    records = [*filter(csordas2021.has_iid, given)]
     found = csordas2021.iid_table(records)
     models = list(dict.fromkeys(model for _, row in found for model in row))
     models.sort(key=lambda model: csordas2021.MODELS.index(model) if model in csordas2021.MODELS else 9)
@@ -231,7 +242,8 @@ def iid_table(runs: Runs) -> Finding:
         (benchmark, *(f"{_spread(*row[model][:2])} ({row[model][2]:.2f})" if model in row else "-" for model in models))
         for benchmark, row in found
     ]
-    notes = csordas2021.choices(
+    notes = _left_out([one for one in given if not csordas2021.has_iid(one)], "not judged on both splits")
+    notes += csordas2021.choices(
         records, lambda one: (benchmark_of(one), one.recipe.model.type), "with the best mean accuracy on test"
     )
     return Finding("iid-table", ("IID (generalization)", *models), rows, notes=notes)

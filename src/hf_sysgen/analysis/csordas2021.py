@@ -79,7 +79,7 @@ def stopping_step(losses: Curve, patience: int = PATIENCE, as_worded: bool = Fal
     if as_worded:
         return best_step
     if losses[-1][0] < patience:
-        raise UserError(f"{losses[-1][0]:,} updates are fewer than the patience of {patience:,}")
+        raise UserError(f"{losses[-1][0]:,} updates are fewer than the patience of {patience:,}; give a smaller one")
     return (losses[-1][0] if ended is None else ended) - patience
 
 
@@ -247,7 +247,7 @@ class Converged:
     Attributes:
         accuracies: [`mean_curve`] of its runs.
         steps: number of updates that they need for the share.
-        runs: number of runs.
+        runs: number of runs that reach it.
     """
 
     accuracies: list[tuple[int, float, float]]
@@ -261,8 +261,9 @@ def convergence(
     """
     Figure 6: how many updates models with absolute and with relative positions need
     (plot_relatrafo_convergece.py:56-67,80-83). Steps are the median over the runs of a cell, in any precision
-    (`as_worded`: the mean), and the minimum over a model's cells, which differ in embedding scaling. PCFG SET is
-    without token embedding upscaling, which the authors leave out there (`as_worded`: with it). Only runs of one
+    (`as_worded`: the mean), and the minimum over a model's cells, which differ in embedding scaling. The
+    authors leave out token embedding upscaling on PCFG SET, and the relative Transformer on place_value (`as_worded`:
+    with them). Only runs of one
     length are compared, as the learning rate may depend on it.
 
     Returns:
@@ -282,7 +283,7 @@ def convergence(
             steps = statistics.fmean(reached) if as_worded else statistics.median(reached)
             models = found.setdefault((benchmark_of(runs[0]), recipe.training.max_steps), {})
             if recipe.model.type not in models or steps < models[recipe.model.type].steps:
-                models[recipe.model.type] = Converged(mean_curve(curves), steps, len(runs))
+                models[recipe.model.type] = Converged(mean_curve(curves), steps, len(reached))
     paired = {key: models for key, models in found.items() if speedups(models)}
     if not paired:
         some = f" ({counted(never, 'run')} left out, whose accuracy on {split} is 0)" if never else ""
@@ -297,8 +298,9 @@ def convergence(
 def converges(record: Record, as_worded: bool) -> bool:
     """Whether a run counts in Figure 6."""
     recipe = record.recipe
-    upscaled = recipe.model.fields.get("embedding_scaling") == "teu"
-    return recipe.model.type in MODELS and (recipe.data.benchmark != "pcfg_set" or not upscaled or as_worded)
+    upscaled = recipe.data.benchmark == "pcfg_set" and recipe.model.fields.get("embedding_scaling") == "teu"
+    relative = recipe.data.config == "numbers__place_value" and recipe.model.type == "relative_transformer"
+    return recipe.model.type in MODELS and (as_worded or not (upscaled or relative))
 
 
 def speedups(models: Mapping[str, Converged]) -> dict[str, float]:

@@ -97,14 +97,16 @@ def parse_query(text: str) -> QueryGraph:
     """
     A query of CFQ, its words separated by blanks. Raises UserError: it is none.
     """
-    whole = re.fullmatch(r"SELECT (?:count \( \* \)|DISTINCT ((?:\?x\d+ ?)+)) ?WHERE \{ (.*) \}", text.strip())
+    # the Edge Transformer's queries are lower-case, with `count(*)` as one token
+    pattern = r"SELECT (?:count ?\( ?\* ?\)|DISTINCT ((?:\?x\d+ ?)+)) ?WHERE \{ (.*) \}"
+    whole = re.fullmatch(pattern, text.strip(), re.IGNORECASE)
     if whole is None:
         raise UserError(f"not a query of CFQ: {text!r}")
     types: dict[str, set[str]] = {}
     edges, filters = set(), set()
     for clause in whole[2].split(" . "):
         match clause.split():
-            case ["FILTER", "(", first, "!=", last, ")"]:
+            case ["FILTER" | "filter", "(", first, "!=", last, ")"]:
                 filters.add(frozenset((first, last)))
             case [node, "a", kind]:
                 types.setdefault(node, set()).add(kind)

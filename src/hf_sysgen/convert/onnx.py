@@ -93,11 +93,16 @@ def export_onnx(checkpoint: str | Path, output: Path) -> str:
         program, inputs, outputs = onnx_program(model)
     except (ValueError, torch.onnx.OnnxExporterError) as error:
         raise UserError(f"{checkpoint}: cannot be exported: {one_line(error)}") from error
-    output.mkdir(parents=True, exist_ok=True)
+    # a killed export leaves no folder that looks complete
+    output = output.absolute()
+    unfinished = output.with_name(f"{output.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
     if tokenizer is not None:
-        tokenizer.save_pretrained(output)
+        tokenizer.save_pretrained(unfinished)
     for name in ("config.json", "generation_config.json"):
         if (path := checkpoint_folder(checkpoint) / name).exists():
-            shutil.copyfile(path, output / name)
-    program.save(output / GRAPH)
+            shutil.copyfile(path, unfinished / name)
+    program.save(unfinished / GRAPH)
+    unfinished.replace(output)
     return f"{output / GRAPH}: {', '.join(inputs)} -> {', '.join(outputs)}"

@@ -82,7 +82,8 @@ def role_filler(state_dict: StateDict, config: Mapping[str, Any]) -> tuple[PreTr
         found = re.fullmatch(r"(encoder|decoder)\.layers\.(\d+)\.(.+)\.(weight|bias)", name)
         side, index, part, weight = found.groups() if found else ("", "", "", "")
         theirs, prefix = f"{side}.layers.{index}", f"model.{side}.layers.{index}"
-        if norm := re.fullmatch(r"([xm])_layernorm([1-4])", part):
+        norm = re.fullmatch(r"([xm])_layernorm([1-4])", part)
+        if norm and int(norm[2]) <= len(NORMS[side]):
             ours[f"{prefix}.{NORMS[side][int(norm[2]) - 1]}.{STREAMS[norm[1]]}.{weight}"] = tensor
         elif feed := re.fullmatch(r"densefilter\.([xm])_linear([12])", part):
             ours[f"{prefix}.feed_forward.{STREAMS[feed[1]]}.fc{feed[2]}.{weight}"] = tensor

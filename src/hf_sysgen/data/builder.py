@@ -24,6 +24,8 @@ from hf_sysgen.files import first_difference_from_manifest, is_complete, write_m
 
 # errors of a folder without permission, or with a file in its place
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
+# limits of the machine
+_LIMITS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
 
 STRING, INT32 = datasets.Value("string"), datasets.Value("int32")
@@ -258,7 +260,9 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
             if unusable := self._unusable_cache(error):
                 raise unusable from error
             folder = getattr(self, "_cache_dir", "")
-            if isinstance(error, DataError) or not Path(folder, datasets.config.DATASET_INFO_FILENAME).is_file():
+            if isinstance(error, (DataError, MemoryError)) or getattr(error, "errno", None) in _LIMITS:
+                raise
+            if not Path(folder, datasets.config.DATASET_INFO_FILENAME).is_file():
                 raise
             raise self._damaged(one_line(error)) from error
 

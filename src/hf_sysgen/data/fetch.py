@@ -254,7 +254,9 @@ def _fill(source: Source, path: Path, cache_dir: Dir, data_dir: Dir) -> None:
             _extract(source, source.archive, path, cache_dir, data_dir)
             advice = f"upstream's archive is not the one expected: set {DATA_DIR_VARIABLE} to a folder that holds it"
         else:
-            _download(source, path)
+            # a process may have been killed after the last byte, before the check
+            if not (resumed and _is_whole(source, path, cache_dir)):
+                _download(source, path)
             advice = (
                 f"the file at {source.url} has changed, or the download is damaged: try again, "
                 f"or set {DATA_DIR_VARIABLE} to a folder that holds {source.mirror}"

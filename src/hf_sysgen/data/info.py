@@ -353,7 +353,7 @@ def read_benchmarks(path: Path) -> dict[str, BenchmarkInfo]:
     except ValidationError as error:
         first = error.errors()[0]
         raise DataError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}; correct it") from error
-    except (OSError, LookupError, TypeError) as error:
+    except (OSError, UnicodeDecodeError, LookupError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: {one_line(error)}; correct it") from error
 
 

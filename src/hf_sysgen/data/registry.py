@@ -115,7 +115,8 @@ def load_benchmark(
     builder = benchmark_builder(name, config, data_dir=data_dir, cache_dir=cache_dir)
     if isinstance(split, list | tuple | dict):
         raise DataError(f'split={shorten(split)} is not text; write several as "train+test", or leave it out for all')
-    split = None if split is None else str(split)  # it may be a `datasets.Split`
+    # it may be a `datasets.Split`; `datasets` takes no blanks
+    split = None if split is None else "".join(str(split).split())
     builder.require_split(split, streaming or builder.STREAMED)
     if streaming:
         return builder.as_streaming_dataset(split)

@@ -16,6 +16,8 @@ import transformers
 from tqdm.auto import tqdm
 
 from hf_sysgen.data import DataError, benchmark_info, load_benchmark
+from hf_sysgen.data.info import unknown_name_error
+from hf_sysgen.data.registry import benchmark_builder
 from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.data.text.subwords import encode_subwords
 from hf_sysgen.data.text.vocabulary import encode_targets
@@ -69,11 +71,12 @@ def evaluate_checkpoint(
     if task not in ("seq2seq", "translation"):
         raise DataError(f"{benchmark} is not a text-to-text benchmark; the results.json of a run has its scores")
     config = info.config(config).name
-    data = load_benchmark(benchmark, config, data_dir=data_dir)
-    names = splits or [name for name in data if name != "train"]
+    known = benchmark_builder(benchmark, config, data_dir=data_dir).benchmark_config.splits
+    names = [*dict.fromkeys(splits or [name for name in known if name != "train"])]
     for name in names:
-        if name not in data:
-            raise DataError(f"unknown split {name!r} of {benchmark} {config}; it has: {', '.join(data)}")
+        if name not in known:
+            raise unknown_name_error(f"split of {benchmark} {config}", name, known)
+    data = load_benchmark(benchmark, config, data_dir=data_dir)
     translates = task == "translation"
     if translates and not model.config.is_encoder_decoder:
         raise UserError(f"{checkpoint}: the model is a decoder; {benchmark} needs an encoder-decoder")
@@ -157,7 +160,8 @@ def predict_isolated(checkpoint: str, texts: list[str]) -> list[str]:
     _lengths(*load_checkpoint(checkpoint), texts)
     with tempfile.TemporaryDirectory() as elsewhere:
         done = subprocess.run(
-            [sys.executable, "-I", isolated.__file__, str(checkpoint_folder(checkpoint).resolve()), *texts],
+            [sys.executable, "-I", isolated.__file__, str(checkpoint_folder(checkpoint).resolve())],
+            input=json.dumps(texts),
             cwd=elsewhere,
             env=os.environ | {"HF_MODULES_CACHE": elsewhere, "HF_HUB_OFFLINE": "1"},
             capture_output=True,
@@ -166,7 +170,8 @@ def predict_isolated(checkpoint: str, texts: list[str]) -> list[str]:
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise RunFailed(f"{checkpoint} does not load without this package: {printable(last)}")
-    return done.stdout.splitlines()
+    # the checkpoint's code may have written lines before
+    return [" ".join(text.splitlines()) for text in json.loads(done.stdout.rpartition("\n")[2])]
 
 
 def predict_lines(

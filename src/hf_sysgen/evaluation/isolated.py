@@ -1,8 +1,10 @@
 """
-Predict with a checkpoint without this package: `python -I isolated.py FOLDER SENTENCE ...`. Uses only torch,
-transformers' Auto classes and the checkpoint's own code. An import of this package raises an error.
+Predict with a checkpoint without this package: `python -I isolated.py FOLDER` reads a JSON list of sentences, and
+writes one of predictions. Uses only torch, transformers' Auto classes and the checkpoint's own code. An import of this
+package raises an error.
 """
 
+import json
 import sys
 from typing import Any
 
@@ -31,9 +33,8 @@ def main(folder, sentences):
     batch = tokenizer([template.replace("{input}", text) for text in sentences], padding=True, return_tensors="pt")
     # the output of a decoder-only model starts with its input
     generated = model.generate(**batch)[:, batch["input_ids"].shape[1] if alone else 0 :]
-    for words in tokenizer.batch_decode(generated, skip_special_tokens=True):
-        print(words)
+    json.dump(tokenizer.batch_decode(generated, skip_special_tokens=True), sys.stdout)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    main(sys.argv[1], json.load(sys.stdin))

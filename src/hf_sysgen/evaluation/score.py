@@ -12,9 +12,10 @@ from hf_sysgen.evaluation.metrics.cogs_match import renaming_match, semantic_mat
 from hf_sysgen.evaluation.metrics.comp import comp
 from hf_sysgen.evaluation.metrics.sequences import exact_match, perplexity, shares
 from hf_sysgen.evaluation.metrics.summary import grouped, scores, summarize, summarize_text, summarize_translations
+from hf_sysgen.files import read_whole
 from hf_sysgen.results.predictions import ModelingRow, Row, column, read_predictions, texts
 from hf_sysgen.results.reading import read_record
-from hf_sysgen.results.record import PREDICTIONS, RESULTS, Record
+from hf_sysgen.results.record import METRICS, PREDICTIONS, RESULTS, Record
 from hf_sysgen.tables import table
 
 Rows = Sequence[Row]
@@ -117,6 +118,11 @@ def score_predictions(path: Path, metric: str = "recorded", setup: str | None = 
     results = path.with_name(RESULTS)
     needed = metric == "bleu" and setup is None
     record = read_record(results) if needed or (metric == "recorded" and results.exists()) else None
+    metrics = path.with_name(METRICS)
+    if metric == "recorded" and record is None and metrics.exists() and b'"bleu"' in read_whole(metrics):
+        raise UserError(
+            f"{path}: are translations, scored in {metrics.name} beside it; or give metric bleu and a setup"
+        )
     splits: dict[str, list[Row]] = {}
     for row in rows:
         splits.setdefault(row.split, []).append(row)

@@ -178,7 +178,8 @@ def _translated(
     model: Any, split: TokenizedSplit, rows: np.ndarray, tokenizer: PreTrainedTokenizerFast, brief: bool
 ) -> list[str]:
     source, mask = split.sources.padded(rows, split.pad_id)
-    limit = model.generation_config.max_new_tokens
+    # fairseq's limit, where a checkpoint sets none
+    limit = model.generation_config.max_new_tokens or fairseq_generation_kwargs(0)["max_new_tokens"]
     if brief:
         limit = min(limit, int(1.2 * source.shape[1] + 10) + 1)
     generated = model.generate(

@@ -129,6 +129,13 @@ def test_shard_names() -> None:
     assert shard_names("validation")[-1] == "c4-validation.00007-of-00008.json.gz"
 
 
+@pytest.mark.parametrize("count", [0, 9])
+def test_shards_that_a_split_has_not(tmp_path: Path, count: int) -> None:
+    with pytest.raises(DataError, match="1 to 8 shards"):
+        write_shards(tmp_path, "validation", ["a"] * 10, count)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_where_shards_are(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hub = shard_addresses("train")
     assert len(hub) == 1_024

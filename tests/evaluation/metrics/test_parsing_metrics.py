@@ -31,6 +31,9 @@ def test_subtypes_do_not_count():
 def test_lists_of_different_lengths_are_an_error():
     with pytest.raises(ValueError, match="zip"):
         correct_heads([0, 1], [0])
+    for wrong in ((["0:root"] * 2, ["0:root"]), (["0:root"] * 2, ["0:root"] * 2, [[True]])):
+        with pytest.raises(UserError, match="2 predictions"):
+            attachment_scores(*wrong)
 
 
 def test_shares_are_over_tokens():
@@ -93,7 +96,8 @@ def test_attachment_scores_by_hand():
 @pytest.mark.parametrize(
     ("predictions", "references", "message"),
     [
-        ([], [], "no tokens"),
+        ([], [], "no predictions"),
+        ([""], [""], "no tokens"),
         (["0:root"], ["2:a 0:root"], "1 tokens in prediction 0, 2 in its reference"),
         (["root"], ["0:root"], "'root' is not a tree"),
         (["x:root"], ["0:root"], "'x:root' is not a tree"),

@@ -56,6 +56,8 @@ def test_perplexity_weighs_tokens_alike():
         perplexity([1.0], [0])
     with pytest.raises(UserError, match="a length of -1 tokens"):
         perplexity([1.0, 1.0], [3, -1])
+    with pytest.raises(UserError, match="lengths"):
+        perplexity([1.0], [1, 2])
 
 
 FORM, RENAMED = "rose ( x _ 1 ) AND dog ( x _ 2 )", "rose ( x _ 4 ) AND dog ( x _ 3 )"

@@ -19,7 +19,6 @@ from invariance import (
     assert_two_processes_train_as_one,
 )
 from tiny_runs import (
-    command,
     read_lines,
     short_scan,
     small_scan,
@@ -29,7 +28,6 @@ from tiny_runs import (
 )
 
 import hf_sysgen.evaluation.commands
-import hf_sysgen.evaluation.isolated
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.registry
 from hf_sysgen.config.errors import RecipeError
@@ -39,7 +37,7 @@ from hf_sysgen.data import benchmark_info
 from hf_sysgen.data.errors import DataError
 from hf_sysgen.data.text.roles import role_scheme
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
-from hf_sysgen.evaluation.commands import evaluate_checkpoint
+from hf_sysgen.evaluation.commands import evaluate_checkpoint, predict_isolated
 from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.results.predictions import read_predictions
 from hf_sysgen.results.reading import read_record
@@ -284,16 +282,12 @@ def test_a_stranger_generates(run_dir):
 
 
 @pytest.mark.slow
-def test_a_checkpoint_travels(run_dir, tmp_path):
+def test_a_checkpoint_travels(run_dir):
     """Its own code, in a process that cannot import this package."""
     text = "jump and walk left"
     model, tokenizer = load_checkpoint(run_dir)
     (expected,), _ = predict(model, tokenizer, [text])
-    done = command(
-        ["-I", hf_sysgen.evaluation.isolated.__file__, str(run_dir / "model"), text], tmp_path, HF_HUB_OFFLINE="1"
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [expected]
+    assert predict_isolated(str(run_dir), [text]) == [expected]
 
 
 def test_resumed(tmp_path, few_examples):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,13 @@ from hf_sysgen.data import benchmark_info, load_benchmark
 from hf_sysgen.data.archives import open_member
 from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.data.text.translation import moses_detokenizer, moses_tokenizer
+from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint
 from hf_sysgen.evaluation.commands import evaluate_checkpoint, predict_isolated, predict_lines
 from hf_sysgen.evaluation.metrics.comp import comp
+from hf_sysgen.evaluation.score import score_predictions
 from hf_sysgen.models import CONFIGS, MODELS
+from hf_sysgen.results.predictions import read_predictions
 from hf_sysgen.training.batches import MaxTokensBatches
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks import translation as translation_task
@@ -113,6 +117,17 @@ def test_iwslt14_to_bleu_and_away(iwslt, tmp_path, use, capsys):
         assert summary["bleu"] == pytest.approx(results.splits[name].metrics["bleu"], rel=1e-6)
         assert summary["loss"] == pytest.approx(results.splits[name].metrics["loss_teacher"], rel=1e-4)
     assert printed.splitlines()[0].split() == ["split", "examples", "bleu", "accuracy", "loss"]
+    with pytest.raises(UserError, match=r"metrics\.json"):
+        score_predictions(tmp_path / "again")
+    # a checkpoint that sets no limit, and a split that is asked for twice
+    settings = json.loads((checkpoint / "generation_config.json").read_text())
+    del settings["max_new_tokens"]
+    free = shutil.copytree(checkpoint, tmp_path / "free")
+    (free / "generation_config.json").write_text(json.dumps(settings))
+    (free / "complete").unlink()
+    evaluate_checkpoint(free, "iwslt14", "de-en", ["validation"] * 2, None, tmp_path / "free_of_limits", 5)
+    rows = read_predictions(tmp_path / "free_of_limits" / "predictions.jsonl")
+    assert len(rows) == len(data["validation"])
     sentences = data["test"]["input"][:2]
     lines = list(predict_lines(checkpoint, sentences))
     assert lines == [text.replace("<unk>", "") for text in predictions[:2]]

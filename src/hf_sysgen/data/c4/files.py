@@ -90,8 +90,10 @@ def write_shards(folder: str | Path, split: str, texts: Sequence[str], count: in
         count: number of shards, the first ones of the split.
 
     Raises:
-        DataError: a document is not text.
+        DataError: a document is not text, or the split has no such number of shards.
     """
+    if not 1 <= count <= NUM_SHARDS[split]:
+        raise DataError(f"count={count}: {split} has 1 to {NUM_SHARDS[split]} shards; give a number of them")
     for row, text in enumerate(texts):
         if not isinstance(text, str):
             raise DataError(f"document {row} is not text but {shorten(text)}; leave it out")

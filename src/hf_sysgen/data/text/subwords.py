@@ -64,7 +64,7 @@ def bpe_vocabulary(
             raise DataError(f"subwords={num_merges}: cannot be learned from {len(sources):,} pairs: {error}") from error
 
     codes = load_or_learn("bpe", "subword-nmt", num_merges, lines, learn, cache_dir).decode()
-    merges = [tuple(code.split(" ")) for code in codes.splitlines()[1:]]
+    merges = [tuple(code.split(" ")) for code in codes.rstrip("\n").split("\n")[1:]]
     if len(merges) < num_merges:
         raise DataError(
             f"subwords={num_merges}: {len(sources):,} pairs give only {len(merges):,} merges; give more text, or ask "

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hf_sysgen.data.cfq.trees import is_tree
 from hf_sysgen.errors import UserError
+from hf_sysgen.evaluation.metrics.sequences import check_paired
 
 
 def correct_heads(heads: Sequence[int], gold_heads: Sequence[int]) -> int:
@@ -42,6 +44,9 @@ def attachment_scores(
     Raises:
         UserError: no tree; a text is no tree; trees of one example differ in their tokens.
     """
+    check_paired(predictions, references)
+    if content_words is not None:
+        check_paired(predictions, content_words, "content_words")
     arcs = heads = tokens = exact = 0
     for number, (prediction, reference) in enumerate(zip(predictions, references, strict=True)):
         (ours, labels), (gold, gold_labels) = _read_tree(prediction), _read_tree(reference)
@@ -85,19 +90,7 @@ def spanning_tree(scores: np.ndarray) -> list[int]:
     scores[tokens, tokens + 1] = -np.inf
     heads = scores.argmax(axis=1).tolist()
     # if the best heads of all tokens form a tree, it is the best tree
-    return heads if _is_tree(heads) else _best_tree(scores)
-
-
-def _is_tree(heads: Sequence[int]) -> bool:
-    return list(heads).count(0) == 1 and all(_reaches_root(heads, token) for token in range(1, len(heads) + 1))
-
-
-def _reaches_root(heads: Sequence[int], token: int) -> bool:
-    for _ in heads:
-        token = heads[token - 1]
-        if token == 0:
-            return True
-    return False
+    return heads if is_tree(heads) else _best_tree(scores)
 
 
 def _best_tree(scores: np.ndarray) -> list[int]:

@@ -95,6 +95,7 @@ def perplexity(losses: Sequence[float], lengths: Sequence[int]) -> dict[str, flo
     Raises:
         UserError: there is no token, or a length is negative.
     """
+    check_paired(losses, lengths, "lengths")
     if any(length < 0 for length in lengths):
         raise UserError(f"a length of {min(lengths)} tokens: lengths must not be negative")
     tokens = sum(lengths)
