@@ -156,6 +156,12 @@ def test_predict_from_arguments_and_standard_input(run_dir):
     assert len(beams.stdout.splitlines()) == 1
 
 
+def test_a_checkpoint_is_no_sentence(run_dir):
+    for name in (DEFAULT, run_dir):
+        assert_one_line_error(invoke("predict", name, "jump"), "--checkpoint")
+    assert_one_line_error(invoke("predict", "-c", run_dir.parent, "jump"), run_dir.name)
+
+
 def test_the_zoo_answers_at_once():
     """With what it was trained for, and with a name of another model there is."""
     result = invoke("predict", "jump around left twice and walk")

@@ -29,6 +29,7 @@ from hf_sysgen.config.io import (
 from hf_sysgen.config.migrate import KEYS, migrate_file, migrate_keys, migrate_text
 from hf_sysgen.config.model_fields import flat_with_defaults, from_data, names_of, own_fields
 from hf_sysgen.config.recipe import build_recipe
+from hf_sysgen.config.sweep import load_sweep
 from hf_sysgen.config.trainer_fields import OWNED
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.models.checked_config import CheckedConfig
@@ -65,6 +66,9 @@ def refused(sections: dict[str, Any]) -> RecipeError:
         ("schedule.warmup_stepz", "schedule.warmup_steps"),
         ("evaluation.early_stopping.patienc", "evaluation.early_stopping.patience"),
         ("training.warmup_ratios", "schedule.warmup_steps"),
+        ("lr", "training.learning_rate"),
+        ("training.batch_size", "batches.size"),
+        ("data.name", "data.benchmark"),
     ],
 )
 def test_unknown_keys_name_the_closest(wrong, right):
@@ -170,6 +174,22 @@ def test_wrong_words_name_the_closest(key, value, right):
 def test_a_wrong_precision_names_the_right_ones():
     error = refused(merge(TINY, nest({"training.bf16": "maybe"})))
     assert all(f" {word}" in str(error) for word in ("true", "false", "auto"))
+
+
+@pytest.mark.parametrize("load", [load_recipe, load_sweep])
+def test_a_file_of_the_other_kind_or_of_none(load, tmp_path):
+    shipped = shipped_recipes()
+    other, command = {
+        load_recipe: (next(shipped.glob("*/sweeps/*.yaml")), "hf-sysgen sweep"),
+        load_sweep: (shipped / "csordas2021" / "scan_length26_relative.yaml", "hf-sysgen train"),
+    }[load]
+    with pytest.raises(RecipeError, match=command):
+        load(other)
+    with pytest.raises(RecipeError) as caught:
+        load("scan_length26_relativ")
+    assert ("csordas2021/scan_length26_relative'" in str(caught.value)) == (load is load_recipe)
+    with pytest.raises(RecipeError, match="no such file; `hf-sysgen list"):
+        load("nofile.yaml")
 
 
 def test_an_unknown_key_comes_before_a_missing_one():

@@ -28,7 +28,7 @@ from hf_sysgen.reports.curves import Curve, Point, draw_comparison, draw_curves
 from hf_sysgen.reports.matching import Measurement, one_for_each_seed, runs_without_cell
 from hf_sysgen.reports.page import _run_row
 from hf_sysgen.reports.papers import Cell, Run, Table, find_tables, full_budget_recipe, papers
-from hf_sysgen.reports.report import markdown_report, measured_cells, number, rule, terminal_report
+from hf_sysgen.reports.report import label, markdown_report, measured_cells, number, rule, setup_labels, terminal_report
 from hf_sysgen.reports.write import write_report
 from hf_sysgen.results.cells import labels
 from hf_sysgen.results.reading import Collection, collect
@@ -244,7 +244,7 @@ def test_runs_of_one_name_with_an_edited_recipe_are_not_pooled():
     assert [[record.seed for record in runs] for runs in runs_without_cell(outside)] == [[0, 2], [1]]
     assert len(set(labels(runs_without_cell(outside)))) == 2
     text = markdown_report([], Collection(tuple((Path(), record) for record in outside), ()))
-    assert all(label in text for label in labels(runs_without_cell(outside)))
+    assert all(name in text for name in labels(runs_without_cell(outside)))
 
 
 def test_every_cell_of_the_depth_table_is_a_run_of_a_sweep():
@@ -653,6 +653,21 @@ def test_of_two_runs_of_a_seed_the_one_in_the_paper_s_precision_counts(order):
     ]
     (one,) = one_for_each_seed(found[::order], shipped("cogs_transformer"))
     assert one.splits["test"].accuracy == 0.8
+
+
+def test_rows_of_one_cell_say_how_their_models_differ():
+    runs = [
+        made_record(shipped("cogs_transformer"), {"test": {"accuracy": 0.5}}, recipe_values=values)
+        for values in (
+            {},
+            {"model.embedding_scaling": "none"},
+            {"model.embedding_scaling": "none", "training.max_steps": 9},
+        )
+    ]
+    one = found("csordas2021-table3", "COGS", "Trafo", runs)
+    plain = label(one)
+    assert set(setup_labels(one)) == {plain, f"{plain} [embedding_scaling none]"}
+    assert set(setup_labels(found("csordas2021-table3", "COGS", "Trafo", runs[1:]))) == {plain}
 
 
 def test_the_budget_of_runs_that_epochs_end():

@@ -94,4 +94,4 @@ def list_zoo_text() -> str:
         scores = ", ".join(f"{split} {found.accuracy:.3f}" for split, found in record.splits.items())
         rows.append((name, f"{record.recipe.data.benchmark} {record.recipe.data.config}", scores))
     title = "Zoo (text to text: `hf-sysgen predict -c NAME TEXT`; others: the example in their cards)"
-    return f"{title}\n" + table(("trained model", "benchmark", "exact match of these weights"), rows, numbers=False)
+    return f"{title}\n" + table(("trained model", "benchmark", "accuracy of these weights"), rows, numbers=False)

@@ -155,13 +155,15 @@ def predict(
 ) -> None:
     """Translate sentences, one line each."""
     from hf_sysgen.evaluation.commands import predict_isolated, predict_lines
-    from hf_sysgen.zoo import DEFAULT
+    from hf_sysgen.zoo import DEFAULT, zoo_names
 
     stdin: Any = sys.stdin
     if not texts and stdin is not None:
         # a text that is not UTF-8 is then refused later, where its number is known
         stdin.reconfigure(errors="surrogateescape")
         texts = [line.rstrip("\n") for line in stdin]
+    if checkpoint is None and texts and (texts[0] in zoo_names() or Path(texts[0]).is_dir()):
+        raise UserError(f"{texts[0]}: a checkpoint, not a sentence; give it with --checkpoint")
     checkpoint = DEFAULT if checkpoint is None else checkpoint
     if not isolated:
         for line in predict_lines(checkpoint, texts or [], beams, max_new_tokens):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
@@ -14,7 +15,7 @@ from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.fields import effect_of, flatten, merge, nest
 from hf_sysgen.config.recipe import Recipe, build_recipe
 from hf_sysgen.config.sections import Paper
-from hf_sysgen.errors import did_you_mean, shorten
+from hf_sysgen.errors import shorten
 
 BASE = "base"
 # limits of a YAML text: its characters, and its values, where an alias counts as all values that it repeats. Every
@@ -153,14 +154,19 @@ def _resolved(path: Path, known_fields: Any = None, above: tuple[Path, ...] = ()
 
 
 def require_sections(sections: Mapping[str, Any]) -> None:
-    """Raises RecipeError: this is a flat recipe of the first edition."""
+    """Raises RecipeError: this is a sweep, or a flat recipe of the first edition."""
+    if "recipes" in sections:
+        raise RecipeError("is a sweep; `hf-sysgen sweep FILE` runs it")
     if isinstance(sections.get("model"), str) and "benchmark" in sections:
         raise RecipeError("is a flat recipe of hf-sysgen 0.1; `hf-sysgen recipe migrate FILE` rewrites it in sections")
 
 
-def find_shipped(path: str | Path) -> Path:
+def find_shipped(path: str | Path, kind: str = "recipes") -> Path:
     """
     The path, or where it is not there that of `shipped_recipes`, with or without the leading "recipes/" and the ending.
+
+    Args:
+        kind: "recipes" or "sweeps", to suggest.
 
     Raises:
         RecipeError: no shipped file has this relative path either; it suggests the one most like it.
@@ -173,8 +179,13 @@ def find_shipped(path: str | Path) -> Path:
     shipped = folder / f"{name}.yaml"
     if shipped.is_file():
         return shipped
-    known = [one.relative_to(folder).with_suffix("").as_posix() for one in folder.rglob("*.yaml")]
-    end = did_you_mean(name, known, otherwise="; `hf-sysgen list recipes` shows the shipped recipes.")
+    pattern = "*/sweeps/*.yaml" if kind == "sweeps" else "*/*.yaml"
+    files = (one for one in sorted(folder.glob(pattern)) if one.parent.name != "accelerate")
+    known = [one.relative_to(folder).with_suffix("").as_posix() for one in files]
+    # a name without a folder is compared with names
+    by_name = {one if "/" in name else one.rpartition("/")[2]: one for one in known}
+    found = difflib.get_close_matches(name, by_name, n=1)
+    end = f", did you mean {by_name[found[0]]!r}?" if found else f"; `hf-sysgen list {kind}` shows the shipped ones."
     raise RecipeError(f"{path}: no such file{end}")
 
 

@@ -149,10 +149,22 @@ def unknown_key(key: str, known: Iterable[str], meant: str | None = None) -> Rec
     return RecipeError(f"unknown key {shorten(key)!r}{end}", key)
 
 
+# what other packages call a field, where a field of ours that means something else is more like it
+USUAL_NAMES = {
+    "batch_size": "batches.size",
+    "dataset": "data.benchmark",
+    "lr": "training.learning_rate",
+    "name": "data.benchmark",
+    "steps": "training.max_steps",
+}
+
+
 def likeliest_key(key: str, known: Iterable[str]) -> str | None:
     """The same key in another section, or the one of its section most like it, or of any section; None if none is."""
     # only the fields' own names are compared, because the section may be wrong too
     word, known = last_word(key), list(known)
+    if word in USUAL_NAMES:
+        return USUAL_NAMES[word]
     same = [one.key for one in FIELDS if last_word(one.key) == word and one.key != key]
     for keys in (same, known, [one.key for one in FIELDS]):
         by_word = {last_word(one): one for one in reversed(keys)}

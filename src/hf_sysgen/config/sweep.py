@@ -13,7 +13,15 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from hf_sysgen.config.errors import RecipeError
-from hf_sysgen.config.io import RecipeFile, add_path_to_errors, find_shipped, parse_overrides, read_yaml, write_override
+from hf_sysgen.config.io import (
+    BASE,
+    RecipeFile,
+    add_path_to_errors,
+    find_shipped,
+    parse_overrides,
+    read_yaml,
+    write_override,
+)
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.sections import Below32Bits
 from hf_sysgen.data import benchmark_info
@@ -151,7 +159,7 @@ def load_sweep(path: str | Path, overrides: Iterable[str] = ()) -> Sweep:
     Raises:
         RecipeError: names the key: the file is wrong; two runs have one folder; a recipe, or a cell of it, is wrong.
     """
-    path = find_shipped(path)
+    path = find_shipped(path, "sweeps")
     with add_path_to_errors(path):
         given = parse_overrides(overrides)
         keys = read_yaml(path, "sweep")
@@ -173,6 +181,8 @@ def cells_of(runs: Iterable[Run]) -> list[list[Run]]:
 
 
 def _parsed(keys: Mapping[str, Any]) -> SweepFile:
+    if "recipes" not in keys and {"model", "data", BASE} & keys.keys():
+        raise RecipeError("is a recipe; `hf-sysgen train FILE` runs it")
     try:
         return SweepFile.model_validate(dict(keys))
     except ValidationError as error:

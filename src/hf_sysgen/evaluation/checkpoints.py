@@ -17,7 +17,7 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoTokenizer
 
 from hf_sysgen.data.text.vocabulary import encode_sources
-from hf_sysgen.errors import UserError, closest, one_line
+from hf_sysgen.errors import UserError, closest, one_line, shorten
 from hf_sysgen.evaluation.decoding import is_sysgen_model
 from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, prompts_of
 from hf_sysgen.files import COMPLETE, first_difference_from_manifest, read_whole
@@ -236,6 +236,8 @@ def checkpoint_folder(path: str | Path, revision: str | None = None) -> Path:
         advice = "give the folder of a run that has finished"
         if not path.exists() and (near := closest(str(path), zoo_names())) is not None:
             advice = f"did you mean {near!r} of the zoo?"
+        elif seeds := sorted(one.parent.name for one in path.glob(f"*/{MODEL}")):
+            advice = f"it holds runs, give one of them: {shorten(', '.join(seeds))}"
         raise UserError(f"{path}: no checkpoint here, config.json is missing; {advice}")
     return path
 

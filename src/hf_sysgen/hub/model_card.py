@@ -123,12 +123,21 @@ def model_card(
         versions=", ".join(f"{name} {version}" for name, version in records[0].versions.items()),
         hash=main.recipe_hash,
         recipe=dump_recipe(main.without_local_paths().recipe),
+        needs=_needs(recipe),
         licences=_licences(recipe, benchmark, config),
         origin=f"as in {paper.authors}, {paper.title}" if paper else "of no paper that this package has",
         homepage=benchmark.homepage,
         citations=citations(main),
         package_version=main.versions.get("hf_sysgen", "of an unknown version"),
     )
+
+
+def _needs(recipe: Recipe) -> str:
+    """The folders beside which the recipe can be trained, in words; empty if it needs none."""
+    from hf_sysgen.evaluation.checkpoints import is_hub_id
+
+    names = (recipe.model.pretrained, getattr(recipe.data, "tokenizer", None))
+    return " and ".join(f"`{name}`" for name in names if name and "/" in name and not is_hub_id(name))
 
 
 def citations(record: Record) -> str:

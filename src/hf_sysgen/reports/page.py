@@ -21,6 +21,7 @@ from hf_sysgen.reports.report import (
     measured_cells,
     number,
     remarks,
+    setup_labels,
     share_of_examples,
     summary_rows,
     updates,
@@ -181,11 +182,11 @@ def _details(report: TableReport) -> list[Detail]:
     """The measured cells with the details that do not fit into a table."""
     rows = []
     for one in report.measured:
-        for ours, cells in zip(one.ours, measured_cells(one), strict=True):
+        for ours, name, cells in zip(one.ours, setup_labels(one), measured_cells(one), strict=True):
             paper, mean, std, sem, _, _, difference, interval, verdict = cells
             rows.append(
                 Detail(
-                    label=label(one), name=ours.name, verdict=verdict, paper=paper, ours=mean, std=std, sem=sem,
+                    label=name, name=ours.name, verdict=verdict, paper=paper, ours=mean, std=std, sem=sem,
                     count=len(ours.seeds), seeds=_seeds(ours.seeds), steps=updates(ours), share=share_of_examples(ours),
                     difference=difference, interval=interval, devices=_devices(ours.records),
                 )

@@ -86,12 +86,26 @@ def label(comparison: Comparison) -> str:
     return f"{comparison.cell.row}, {comparison.cell.column}"
 
 
+def setup_labels(comparison: Comparison) -> list[str]:
+    """The label of each of our measurements of a cell, and behind it how its model or data is not that of all."""
+    changed = [[text for text in one.changes if text.startswith(("model.", "data."))] for one in comparison.ours]
+    labels = []
+    for texts in changed:
+        own = [text for text in texts if not all(text in others for others in changed)]
+        # "model.field ours (paper: theirs)"
+        said = ", ".join(text.partition(".")[2].partition(" (paper: ")[0] for text in own)
+        labels.append(label(comparison) + (f" [{said}]" if said else ""))
+    return labels
+
+
 def rows_of(report: TableReport, measured_only: bool = False) -> list[tuple[str, ...]]:
     """The rows of a table under `HEADER`: one for each measurement, or why a cell has none."""
     rows: list[tuple[str, ...]] = []
     for comparison in report.measured if measured_only else report:
         if comparison.ours:
-            rows += [(label(comparison), *cells) for cells in measured_cells(comparison)]
+            rows += [
+                (name, *cells) for name, cells in zip(setup_labels(comparison), measured_cells(comparison), strict=True)
+            ]
         elif report.table.compared:
             rows.append((label(comparison), comparison.cell.printed or "-", *["-"] * 7, comparison.verdict))
         else:
