@@ -96,8 +96,10 @@ class Progress(TrainerCallback):
     @staticmethod
     def machine(arguments: TrainingArguments) -> str:
         """The kind of device, the number of processes and the precision: a GPU that is not found shows here."""
-        count = arguments.world_size
-        return f"{arguments.device.type} ({count} process{'es' * (count > 1)}, {precision_of(arguments)})"
+        count, device = arguments.world_size, arguments.device.type
+        # PyTorch's autocast to float16 does nothing on a CPU
+        precision = "float32 in spite of fp16" if arguments.fp16 and device == "cpu" else precision_of(arguments)
+        return f"{device} ({count} process{'es' * (count > 1)}, {precision})"
 
     @staticmethod
     def evaluated(logs: Mapping[str, float]) -> bool:
