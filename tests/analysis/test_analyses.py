@@ -270,8 +270,9 @@ def test_runs_that_never_learn_are_named_and_not_counted():
     runs = [made(model, seed, {"type": model}, test_accuracy=every(100, *ys)) for model, seed, ys in curves]
     found = analyse.convergence([(Path(), run) for run in runs])
     assert {row[3] for row in found.rows} == {1}
-    (note,) = found.notes
-    assert "left out 2 of 4 runs" in note
+    assert [run.title for run in runs if run.seed == 1] == [note.partition(":")[0] for note in found.notes]
+    for models in devil.convergence(runs).values():
+        assert [one.accuracies[-1][1] for one in models.values()] == [0.5, 0.5]
 
 
 def test_a_run_shorter_than_the_patience_is_named():

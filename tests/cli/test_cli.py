@@ -160,6 +160,8 @@ def test_a_checkpoint_is_no_sentence(run_dir):
     for name in (DEFAULT, run_dir):
         assert_one_line_error(invoke("predict", name, "jump"), "--checkpoint")
     assert_one_line_error(invoke("predict", "-c", run_dir.parent, "jump"), run_dir.name)
+    long = " and ".join(["jump"] * 80)
+    assert invoke("predict", long).stdout == invoke("predict", stdin=f"{long}\n").stdout != ""
 
 
 def test_the_zoo_answers_at_once():

@@ -69,6 +69,7 @@ def refused(sections: dict[str, Any]) -> RecipeError:
         ("lr", "training.learning_rate"),
         ("training.batch_size", "batches.size"),
         ("data.name", "data.benchmark"),
+        ("schedule.steps", "schedule.warmup_steps"),
     ],
 )
 def test_unknown_keys_name_the_closest(wrong, right):

@@ -134,6 +134,7 @@ def test_what_a_model_goes_on_from(runs: dict[str, Path]) -> None:
         made = record.model_copy(update={"recipe": record.recipe.replace(**{"model.pretrained": pretrained})})
         card = model_card([made], made, 'checkpoint = "x"')
         assert ModelCard(card).data.base_model == link
+        assert (f"where there is `{pretrained}`" in card) == (link is None)
         assert f"trained from the pretrained `{pretrained}` for 2 steps on `scan`" in " ".join(card.split())
 
 

@@ -245,7 +245,7 @@ class Converged:
     A model in Figure 6.
 
     Attributes:
-        accuracies: [`mean_curve`] of its runs.
+        accuracies: [`mean_curve`] of all its runs.
         steps: number of updates that they need for the share.
         runs: number of runs that reach it.
     """
@@ -261,10 +261,9 @@ def convergence(
     """
     Figure 6: how many updates models with absolute and with relative positions need
     (plot_relatrafo_convergece.py:56-67,80-83). Steps are the median over the runs of a cell, in any precision
-    (`as_worded`: the mean), and the minimum over a model's cells, which differ in embedding scaling. The
-    authors leave out token embedding upscaling on PCFG SET, and the relative Transformer on place_value (`as_worded`:
-    with them). Only runs of one
-    length are compared, as the learning rate may depend on it.
+    (`as_worded`: the mean), and the minimum over a model's cells, which differ in embedding scaling. The authors leave
+    out token embedding upscaling on PCFG SET, and the relative Transformer on place_value (`as_worded`: with them).
+    Only runs of one length are compared, as the learning rate may depend on it.
 
     Returns:
         (benchmark and config, `training.max_steps`) -> model -> its steps, where both models of a pair have runs.

@@ -154,16 +154,17 @@ def predict(
     ] = False,
 ) -> None:
     """Translate sentences, one line each."""
+    from hf_sysgen.evaluation.checkpoints import is_checkpoint
     from hf_sysgen.evaluation.commands import predict_isolated, predict_lines
     from hf_sysgen.zoo import DEFAULT, zoo_names
 
+    if checkpoint is None and texts and texts[0] and (texts[0] in zoo_names() or is_checkpoint(texts[0])):
+        raise UserError(f"{texts[0]}: a checkpoint, not a sentence; give it with --checkpoint")
     stdin: Any = sys.stdin
     if not texts and stdin is not None:
         # a text that is not UTF-8 is then refused later, where its number is known
         stdin.reconfigure(errors="surrogateescape")
         texts = [line.rstrip("\n") for line in stdin]
-    if checkpoint is None and texts and (texts[0] in zoo_names() or Path(texts[0]).is_dir()):
-        raise UserError(f"{texts[0]}: a checkpoint, not a sentence; give it with --checkpoint")
     checkpoint = DEFAULT if checkpoint is None else checkpoint
     if not isolated:
         for line in predict_lines(checkpoint, texts or [], beams, max_new_tokens):

@@ -163,7 +163,8 @@ def likeliest_key(key: str, known: Iterable[str]) -> str | None:
     """The same key in another section, or the one of its section most like it, or of any section; None if none is."""
     # only the fields' own names are compared, because the section may be wrong too
     word, known = last_word(key), list(known)
-    if word in USUAL_NAMES:
+    section = key.rpartition(".")[0]
+    if word in USUAL_NAMES and section in ("", "training", USUAL_NAMES[word].partition(".")[0]):
         return USUAL_NAMES[word]
     same = [one.key for one in FIELDS if last_word(one.key) == word and one.key != key]
     for keys in (same, known, [one.key for one in FIELDS]):

@@ -17,6 +17,8 @@ from hf_sysgen.errors import UserError, one_line
 from hf_sysgen.evaluation.checkpoints import checkpoint_folder, read_checkpoint, source_ids
 
 GRAPH = "model.onnx"
+# what a killed export leaves; the next one begins anew
+UNFINISHED = ".unfinished"
 # sizes of the example that is traced; 0 and 1 would be taken as fixed
 BATCH, LENGTH, TARGET = 2, 5, 3
 
@@ -86,16 +88,14 @@ def export_onnx(checkpoint: str | Path, output: Path) -> str:
     """
     if missing := [name for name in ("onnx", "onnxscript") if find_spec(name) is None]:
         raise UserError(f"{' and '.join(missing)} not installed: pip install 'hf-sysgen[onnx]'")
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+    if output.exists() and (not output.is_dir() or any(path.name != UNFINISHED for path in output.iterdir())):
         raise UserError(f"{output}: is there and not an empty folder; give another name")
     model, tokenizer = read_checkpoint(checkpoint)
     try:
         program, inputs, outputs = onnx_program(model)
     except (ValueError, torch.onnx.OnnxExporterError) as error:
         raise UserError(f"{checkpoint}: cannot be exported: {one_line(error)}") from error
-    # a killed export leaves no folder that looks complete
-    output = output.absolute()
-    unfinished = output.with_name(f"{output.name}.unfinished")
+    unfinished = output / UNFINISHED
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     if tokenizer is not None:
@@ -104,5 +104,8 @@ def export_onnx(checkpoint: str | Path, output: Path) -> str:
         if (path := checkpoint_folder(checkpoint) / name).exists():
             shutil.copyfile(path, unfinished / name)
     program.save(unfinished / GRAPH)
-    unfinished.replace(output)
+    # a folder without the graph is no export, so that comes last
+    for path in sorted(unfinished.iterdir(), key=lambda path: path.name.startswith(GRAPH)):
+        path.replace(output / path.name)
+    unfinished.rmdir()
     return f"{output / GRAPH}: {', '.join(inputs)} -> {', '.join(outputs)}"

@@ -227,6 +227,11 @@ def check_unchanged(folder: Path) -> None:
         )
 
 
+def is_checkpoint(name: str) -> bool:
+    """Whether it is a checkpoint's folder or a run's; a name that no folder can have is none."""
+    return any(os.path.isfile(os.path.join(name, inner, "config.json")) for inner in ("", MODEL))
+
+
 def checkpoint_folder(path: str | Path, revision: str | None = None) -> Path:
     """The checkpoint folder for a name; for a run, its folder `model`. Raises UserError if it has no config.json."""
     path = local_folder(path, revision)

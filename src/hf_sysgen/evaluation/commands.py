@@ -75,7 +75,7 @@ def evaluate_checkpoint(
     names = [*dict.fromkeys(splits or [name for name in known if name != "train"])]
     for name in names:
         if name not in known:
-            raise unknown_name_error(f"split of {benchmark} {config}", name, known)
+            raise unknown_name_error("split", name, known)
     data = load_benchmark(benchmark, config, data_dir=data_dir)
     translates = task == "translation"
     if translates and not model.config.is_encoder_decoder:
@@ -170,8 +170,12 @@ def predict_isolated(checkpoint: str, texts: list[str]) -> list[str]:
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise RunFailed(f"{checkpoint} does not load without this package: {printable(last)}")
-    # the checkpoint's code may have written lines before
-    return [" ".join(text.splitlines()) for text in json.loads(done.stdout.rpartition("\n")[2])]
+    try:
+        # the checkpoint's code may have written lines before
+        predictions = json.loads(done.stdout.splitlines()[-1])
+    except (ValueError, IndexError) as error:
+        raise RunFailed(f"{checkpoint}: its code writes to standard output while it predicts: {error}") from error
+    return [" ".join(text.splitlines()) for text in predictions]
 
 
 def predict_lines(

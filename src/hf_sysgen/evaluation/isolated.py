@@ -33,7 +33,7 @@ def main(folder, sentences):
     batch = tokenizer([template.replace("{input}", text) for text in sentences], padding=True, return_tensors="pt")
     # the output of a decoder-only model starts with its input
     generated = model.generate(**batch)[:, batch["input_ids"].shape[1] if alone else 0 :]
-    json.dump(tokenizer.batch_decode(generated, skip_special_tokens=True), sys.stdout)
+    print("\n" + json.dumps(tokenizer.batch_decode(generated, skip_special_tokens=True)))
 
 
 if __name__ == "__main__":

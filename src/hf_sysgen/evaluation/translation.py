@@ -179,7 +179,8 @@ def _translated(
 ) -> list[str]:
     source, mask = split.sources.padded(rows, split.pad_id)
     # fairseq's limit, where a checkpoint sets none
-    limit = model.generation_config.max_new_tokens or fairseq_generation_kwargs(0)["max_new_tokens"]
+    config = model.generation_config
+    limit = config.max_new_tokens or config.max_length or fairseq_generation_kwargs(0)["max_new_tokens"]
     if brief:
         limit = min(limit, int(1.2 * source.shape[1] + 10) + 1)
     generated = model.generate(

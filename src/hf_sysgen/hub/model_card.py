@@ -134,10 +134,10 @@ def model_card(
 
 def _needs(recipe: Recipe) -> str:
     """The folders beside which the recipe can be trained, in words; empty if it needs none."""
-    from hf_sysgen.evaluation.checkpoints import is_hub_id
+    from hf_sysgen.evaluation.checkpoints import HUB_ID
 
-    names = (recipe.model.pretrained, getattr(recipe.data, "tokenizer", None))
-    return " and ".join(f"`{name}`" for name in names if name and "/" in name and not is_hub_id(name))
+    names = (recipe.model.pretrained, recipe.data.tokenizer)
+    return " and ".join(f"`{name}`" for name in names if name and "/" in name and not HUB_ID.fullmatch(name))
 
 
 def citations(record: Record) -> str:
