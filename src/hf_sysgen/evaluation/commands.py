@@ -17,7 +17,6 @@ from tqdm.auto import tqdm
 
 from hf_sysgen.data import DataError, benchmark_info, load_benchmark
 from hf_sysgen.data.info import unknown_name_error
-from hf_sysgen.data.registry import benchmark_builder
 from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.data.text.subwords import encode_subwords
 from hf_sysgen.data.text.vocabulary import encode_targets
@@ -71,7 +70,7 @@ def evaluate_checkpoint(
     if task not in ("seq2seq", "translation"):
         raise DataError(f"{benchmark} is not a text-to-text benchmark; the results.json of a run has its scores")
     config = info.config(config).name
-    known = benchmark_builder(benchmark, config, data_dir=data_dir).benchmark_config.splits
+    known = info.config(config).splits
     names = [*dict.fromkeys(splits or [name for name in known if name != "train"])]
     for name in names:
         if name not in known:
