@@ -178,7 +178,7 @@ def test_a_wrong_precision_names_the_right_ones():
 
 
 @pytest.mark.parametrize("load", [load_recipe, load_sweep])
-def test_a_file_of_the_other_kind_or_of_none(load, tmp_path):
+def test_a_file_of_the_other_kind_or_of_none(load):
     shipped = shipped_recipes()
     other, command = {
         load_recipe: (next(shipped.glob("*/sweeps/*.yaml")), "hf-sysgen sweep"),

@@ -67,13 +67,11 @@ def list_sweeps_text(folder: Path | None = None) -> str:
 
 
 def _files_text(title: str, pattern: str, folder: Path | None) -> str:
-    from hf_sysgen.config.io import shipped_recipes
+    from hf_sysgen.config.io import files_in, shipped_recipes
 
     folder = folder or shipped_recipes()
     rows = []
-    for path in sorted(folder.glob(pattern)):
-        if path.parent.name == "accelerate":
-            continue
+    for path in files_in(folder, pattern).values():
         first = path.read_text(encoding="utf-8").partition("\n")[0]
         rows.append((str(path.relative_to(folder)), first.lstrip("# ").rstrip()))
     if not rows:

@@ -179,9 +179,7 @@ def find_shipped(path: str | Path, kind: str = "recipes") -> Path:
     shipped = folder / f"{name}.yaml"
     if shipped.is_file():
         return shipped
-    pattern = "*/sweeps/*.yaml" if kind == "sweeps" else "*/*.yaml"
-    files = (one for one in sorted(folder.glob(pattern)) if one.parent.name != "accelerate")
-    known = [one.relative_to(folder).with_suffix("").as_posix() for one in files]
+    known = files_in(folder, "*/sweeps/*.yaml" if kind == "sweeps" else "*/*.yaml")
     # a name without a folder is compared with names
     by_name = {one if "/" in name else one.rpartition("/")[2]: one for one in known}
     found = difflib.get_close_matches(name, by_name, n=1)
@@ -210,9 +208,14 @@ def shipped_files() -> dict[str, Path]:
         RecipeError: there are none.
     """
     folder = shipped_recipes()
-    paths = [path for path in sorted(folder.glob("*/*.yaml")) if path.parent.name != "accelerate"]
-    if not paths:
+    if not (files := files_in(folder, "*/*.yaml")):
         raise RecipeError(f"{folder}: the package's recipes are not there; install hf-sysgen again, by pip")
+    return files
+
+
+def files_in(folder: Path, pattern: str) -> dict[str, Path]:
+    """The recipes or sweeps of a folder of recipes, by name, but not the files for `accelerate launch`."""
+    paths = (path for path in sorted(folder.glob(pattern)) if path.parent.name != "accelerate")
     return {path.relative_to(folder).with_suffix("").as_posix(): path for path in paths}
 
 

@@ -245,6 +245,9 @@ def _fill(source: Source, path: Path, cache_dir: Dir, data_dir: Dir) -> None:
     resumable = bool(source.checksum) and source.rebuild is None and source.archive is None
     resumed = resumable and path.is_file()
     try:
+        if resumed and _is_whole(source, path, cache_dir):
+            # a process was killed after the last byte, before the check
+            return
         if not resumed:
             path.unlink(missing_ok=True)
         if source.rebuild is not None:
@@ -254,9 +257,7 @@ def _fill(source: Source, path: Path, cache_dir: Dir, data_dir: Dir) -> None:
             _extract(source, source.archive, path, cache_dir, data_dir)
             advice = f"upstream's archive is not the one expected: set {DATA_DIR_VARIABLE} to a folder that holds it"
         else:
-            # a process may have been killed after the last byte, before the check
-            if not (resumed and _is_whole(source, path, cache_dir)):
-                _download(source, path)
+            _download(source, path)
             advice = (
                 f"the file at {source.url} has changed, or the download is damaged: try again, "
                 f"or set {DATA_DIR_VARIABLE} to a folder that holds {source.mirror}"

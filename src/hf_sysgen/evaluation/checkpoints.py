@@ -346,10 +346,10 @@ def encoded_sources(model: Any, tokenizer: PreTrainedTokenizerFast, texts: list[
     return prompts.encode([prompts.prompt(text) for text in texts])
 
 
-def most_new_tokens(model: PreTrainedModel) -> int:
-    """The limit that a checkpoint gives to the length of an output, or else `generate`'s default."""
+def most_new_tokens(model: PreTrainedModel, default: int = NEW_TOKENS) -> int:
+    """The limit that a checkpoint gives to the length of an output, or else the default."""
     config = model.generation_config
-    return config.max_new_tokens or config.max_length or NEW_TOKENS
+    return config.max_new_tokens or config.max_length or default
 
 
 def predict(

@@ -69,8 +69,8 @@ def evaluate_checkpoint(
     model, tokenizer = load_checkpoint(checkpoint)
     if task not in ("seq2seq", "translation"):
         raise DataError(f"{benchmark} is not a text-to-text benchmark; the results.json of a run has its scores")
-    config = info.config(config).name
-    known = info.config(config).splits
+    described = info.config(config)
+    config, known = described.name, described.splits
     names = [*dict.fromkeys(splits or [name for name in known if name != "train"])]
     for name in names:
         if name not in known:

@@ -11,6 +11,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from hf_sysgen.data.text.splits import IGNORED, TokenizedSplit
+from hf_sysgen.evaluation.checkpoints import most_new_tokens
 from hf_sysgen.evaluation.decoding import teacher_forced_logits
 from hf_sysgen.evaluation.evaluate import Columns, Measured, chunks, evaluating
 from hf_sysgen.evaluation.metrics.bleu import bleu_setup
@@ -23,8 +24,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 
+# fairseq's limit of a translation's tokens, without its end (`max_len_b`)
+MAX_LEN_B = 200
+
+
 def fairseq_generation_kwargs(
-    eos_id: int, beams: int = 5, length_penalty: float = 1.0, max_length: int = 200
+    eos_id: int, beams: int = 5, length_penalty: float = 1.0, max_length: int = MAX_LEN_B
 ) -> dict[str, Any]:
     """
     Arguments of `generate` that search as fairseq's SequenceGenerator does (sequence_generator.py:294-425).
@@ -178,9 +183,7 @@ def _translated(
     model: Any, split: TokenizedSplit, rows: np.ndarray, tokenizer: PreTrainedTokenizerFast, brief: bool
 ) -> list[str]:
     source, mask = split.sources.padded(rows, split.pad_id)
-    # fairseq's limit, where a checkpoint sets none
-    config = model.generation_config
-    limit = config.max_new_tokens or config.max_length or fairseq_generation_kwargs(0)["max_new_tokens"]
+    limit = most_new_tokens(model, default=MAX_LEN_B + 1)
     if brief:
         limit = min(limit, int(1.2 * source.shape[1] + 10) + 1)
     generated = model.generate(

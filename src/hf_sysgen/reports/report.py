@@ -87,7 +87,7 @@ def label(comparison: Comparison) -> str:
 
 
 def setup_labels(comparison: Comparison) -> list[str]:
-    """The label of each of our measurements of a cell, and behind it how its model or data is not that of all."""
+    """The label of each measurement of a cell, with the fields of model and data in which they differ in brackets."""
     changed = [[text for text in one.changes if text.startswith(("model.", "data."))] for one in comparison.ours]
     labels = []
     for texts in changed:
