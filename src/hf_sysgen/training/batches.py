@@ -32,6 +32,23 @@ class Batches(Protocol):
         """Continue from the saved position, the start of update `first_step`."""
 
 
+class OnGpu:
+    """
+    The batches of a loader on a GPU. The Trainer's own copy waits until the GPU has done all that it was given, and
+    until the copy ends the CPU prepares nothing; these copies wait for nothing.
+    """
+
+    def __init__(self, loader: Any, device: torch.device):
+        self.loader, self.device = loader, device
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
+        for batch in self.loader:
+            yield {name: tensor.pin_memory().to(self.device, non_blocking=True) for name, tensor in batch.items()}
+
+
 class StepBatches:
     """
     The rows of every update, as a function of seed and update number alone: a resumed run draws what it would have

@@ -41,7 +41,7 @@ from hf_sysgen.models.seq2seq import SOURCE_INPUTS
 from hf_sysgen.results.evaluations import write_evaluation
 from hf_sysgen.results.predictions import Judged
 from hf_sysgen.training.adapters import merged
-from hf_sysgen.training.batches import Batches, StepBatches, parts_of_max_tokens
+from hf_sysgen.training.batches import Batches, OnGpu, StepBatches, parts_of_max_tokens
 from hf_sysgen.training.callbacks import Clock, Progress, UpdateHooks
 from hf_sysgen.training.checkpointing import check_best, check_intact, checkpoints_of, report_damage, step_of
 from hf_sysgen.training.schedules import learning_rate_of
@@ -94,6 +94,7 @@ class SysgenTrainer(Seq2SeqTrainer):
             self.remove_callback(unwanted)
         model.register_load_state_dict_post_hook(drop_tied_keys)
         self.loss_sum = torch.tensor(0.0, device=self.args.device)
+        self.parameters = model.num_parameters(exclude_embeddings=True)
 
     def smoothed_loss(self, outputs, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int) -> torch.Tensor:
         """(1 - eps) * cross-entropy + eps * its mean over the vocabulary, a mean over the whole batch."""
@@ -153,7 +154,12 @@ class SysgenTrainer(Seq2SeqTrainer):
         self.batches = self.step_batches(self.first_step)
         if self.resumed_from is not None:
             self.batches.load(self.resumed_from)
-        return self.batches.loader()
+        loader = self.batches.loader()
+        return OnGpu(loader, self.args.device) if self.args.device.type == "cuda" else loader
+
+    def floating_point_ops(self, inputs: dict[str, Any]) -> int:
+        # the Trainer would count the model's parameters in every update
+        return 6 * inputs[self.unwrapped_model.main_input_name].numel() * self.parameters
 
     def get_decay_parameter_names(self, model) -> list[str]:
         # all parameters decay, as in the optimizers of the papers: fairseq 0.10.2 (adam.py:200-217), torch's AdamW
