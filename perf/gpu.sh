@@ -86,7 +86,8 @@ step() {  # NAME LIMIT JSON ARGUMENT ...: of Python
   local name=$1 limit=${LIMIT:-$2} file=$FOLDER/$3 start=$SECONDS status=null left=$((TOTAL - SECONDS))
   [[ $wanted == *" $name "* ]] || return 0
   if [ $left -gt 0 ]; then
-    timeout --kill-after=10 $((limit < left ? limit : left)) "$PY" "${@:4}" > "$FOLDER/$name.log" 2>&1
+    # as by Ctrl-C, so that pytest shows what has failed by then
+    timeout --signal=INT --kill-after=10 $((limit < left ? limit : left)) "$PY" "${@:4}" > "$FOLDER/$name.log" 2>&1
     status=$?
   fi
   [ "$status" = 0 ] && [ -s "$file" ] || failed=1

@@ -28,7 +28,7 @@ from tiny_runs import (
     weights,
     write_recipe,
 )
-from transformers import Seq2SeqTrainingArguments, TrainerControl, TrainerState
+from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, TrainerControl, TrainerState
 
 import hf_sysgen.evaluation.evaluate
 import hf_sysgen.training.callbacks
@@ -304,6 +304,25 @@ def test_a_short_last_batch_is_shared_too(tmp_path, few_examples):
     models = [load_file(tmp_path / str(n) / "run" / "model" / "model.safetensors") for n in (1, 4)]
     for name, weight in models[0].items():
         torch.testing.assert_close(models[1][name], weight, rtol=0, atol=1e-5)
+
+
+def test_with_cuda_graphs_parts_add_up_in_other_memory(tmp_path, few_examples, monkeypatch):
+    """The graphs write the gradients of every part to one place, so the backward pass must find a sum to add to."""
+    found = set()
+    step = Seq2SeqTrainer.training_step
+
+    def spy(self, model, *args, **kwargs):
+        found.add(all(parameter.grad is not None for parameter in model.parameters()))
+        return step(self, model, *args, **kwargs)
+
+    run_recipe(tiny_recipe(tmp_path / "plain", length_buckets=2))
+    monkeypatch.setattr(Seq2SeqTrainer, "training_step", spy)
+    # no mode, so that this runs without a GPU
+    monkeypatch.setattr(hf_sysgen.training.trainer, "CUDA_GRAPHS", (None,))
+    run_recipe(tiny_recipe(tmp_path / "graphs", length_buckets=2))
+    assert found == {True}
+    weights = [(tmp_path / name / "run" / "model" / "model.safetensors").read_bytes() for name in ("plain", "graphs")]
+    assert weights[0] == weights[1]
 
 
 def test_gradient_checkpointing_with_dropout(tmp_path, few_examples):

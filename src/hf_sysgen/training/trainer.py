@@ -48,6 +48,10 @@ from hf_sysgen.training.schedules import learning_rate_of
 from hf_sysgen.training.tasks.base import Task
 
 
+# modes of torch.compile that replay CUDA graphs
+CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
+
+
 class SysgenTrainer(Seq2SeqTrainer):
     """
     Identical to [`Seq2SeqTrainer`] except:
@@ -120,8 +124,13 @@ class SysgenTrainer(Seq2SeqTrainer):
         return super().compute_loss(model, inputs, *args, **kwargs)
 
     @fast_products()
-    def training_step(self, *args, **kwargs) -> torch.Tensor:
-        loss = super().training_step(*args, **kwargs)
+    def training_step(self, model, *args, **kwargs) -> torch.Tensor:
+        if self.args.torch_compile_mode in CUDA_GRAPHS and self.args.gradient_accumulation_steps > 1:
+            # the first part's gradients would lie in memory of the graphs, which the second part writes again
+            for parameter in model.parameters():
+                if parameter.requires_grad and parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+        loss = super().training_step(model, *args, **kwargs)
         # NaN and infinity stay in the sum, which is read only now and then, because reading waits for the device
         self.loss_sum += loss
         return loss
