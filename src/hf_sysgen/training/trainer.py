@@ -47,7 +47,6 @@ from hf_sysgen.training.checkpointing import check_best, check_intact, checkpoin
 from hf_sysgen.training.schedules import learning_rate_of
 from hf_sysgen.training.tasks.base import Task
 
-
 # modes of torch.compile that replay CUDA graphs
 CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
 
