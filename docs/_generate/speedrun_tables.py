@@ -18,6 +18,7 @@ CELLS = {
     "speedrun_scan_length26_universal": ("csordas2021-table3", "SCAN (length cutoff=26)", "Uni. Trafo"),
     "speedrun_clutrr_edge_234": ("bergen2021-table5", "k=2,3,4, Base", "test k=10"),
     "speedrun_scan_jump_role_filler": ("chakravarthy2022-table1", "Filler + Role loss, thresh", "Add jump"),
+    "speedrun_cogs_graph_edge": ("bergen2021-table6", "Untied weights", "COGS"),
 }
 # models that are to fail where another one does not: the paper's number is a low one, and none to reach
 BESIDE = ("speedrun_scan_length26_universal",)
