@@ -98,18 +98,23 @@ def model(request, split):
     return tiny_model(split, model_type, updates)
 
 
+@pytest.fixture(scope="module")
+def by_loop(model, split) -> list[dict]:
+    """`brute_force` of every row."""
+    sources, targets = (
+        [one.flat[start : start + length].tolist() for start, length in zip(one.starts, one.lengths, strict=True)]
+        for one in (split.sources, split.targets)
+    )
+    return [brute_force(model, *pair, model.config.eos_token_id) for pair in zip(sources, targets, strict=True)]
+
+
 @pytest.mark.parametrize("pairs", [evaluate.PAIRS, 100])
-def test_every_field_equals_the_loop(model, split, pairs, monkeypatch):
+def test_every_field_equals_the_loop(model, split, by_loop, pairs, monkeypatch):
     monkeypatch.setattr(evaluate, "PAIRS", pairs)
-    eos = model.config.eos_token_id
     records = sorted(evaluate_split(model, split, batch_size=7, oracle=True), key=lambda record: record.row)
     assert [record.row for record in records] == list(range(len(split)))
     exact = 0
-    for row, record in enumerate(records):
-        start, end = split.sources.starts[row], split.sources.starts[row] + split.sources.lengths[row]
-        source = split.sources.flat[start:end].tolist()
-        start, end = split.targets.starts[row], split.targets.starts[row] + split.targets.lengths[row]
-        expected = brute_force(model, source, split.targets.flat[start:end].tolist(), eos)
+    for row, (record, expected) in enumerate(zip(records, by_loop, strict=True)):
         for field in ("prediction", "exact", "target_length", "oracle_exact"):
             assert getattr(record, field) == expected[field], (row, field)
         # losses are computed in float32

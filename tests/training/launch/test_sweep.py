@@ -646,6 +646,7 @@ def begins_with_a_recipe(path):
 OTHERS = [path for path in SHIPPED if not begins_with_a_recipe(path)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", OTHERS, ids=lambda path: f"{path.parent.parent.name}-{path.stem}")
 def test_first_cell_of_shipped_files(path, tmp_path, monkeypatch):
     use_short_examples(monkeypatch)
