@@ -36,7 +36,7 @@ test-slow: $(VENV)/installed  ## the tests that take minutes each
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m slow -q
 
 test-gpu: $(VENV)/installed  ## the tests that need a GPU
-	$(BIN)/python -m pytest -m gpu -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --dist worksteal -m gpu -q
 
 test-compat: $(VENV)/installed  ## other packages' tools on every model; writes what docs/compatibility.md shows
 	$(BIN)/pip install -q -c constraints.txt -e ".[dev,compat]"

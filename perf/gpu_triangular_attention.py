@@ -18,10 +18,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import pairwise
+from multiprocessing import get_context
 from pathlib import Path
 
 import torch
@@ -73,8 +77,11 @@ def both(function, projected, direction, mask, source):
     return output.detach(), torch.autograd.grad(output, projected, direction)[0]
 
 
-def cases(interpreted: bool) -> list[tuple[tuple[int, int, int, int], torch.dtype, bool, int | None]]:
-    """Sizes B, n, d and h, type, whether there is a mask, and nodes of the source."""
+# sizes B, n, d and h, type, whether there is a mask, and nodes of the source
+Case = tuple[tuple[int, int, int, int], torch.dtype, bool, int | None]
+
+
+def cases(interpreted: bool) -> list[Case]:
     if interpreted:
         # it is slow, and multiplies the bits of bfloat16
         one, several = (3, 1, 4, 2), (3, 5, 6, 2)
@@ -102,13 +109,20 @@ def cases(interpreted: bool) -> list[tuple[tuple[int, int, int, int], torch.dtyp
     ]
 
 
-def check(device: str, interpreted: bool) -> Iterator[dict]:
-    """A row for each case, with whether it `fits`: relative errors of the kernel and of the plain version."""
-    for (batch, nodes, width, heads), dtype, masked, source in cases(interpreted):
-        row = {"batch": batch, "nodes": nodes, "width": width, "heads": heads, "dtype": str(dtype), "mask": masked,
-               "source": source}  # fmt: skip
-        yield row | attempt(errors, (batch, nodes, width, heads), dtype, masked, source, device)
-    yield {"dropout": 0.25} | attempt(slopes, device)
+def check(device: str, interpreted: bool, processes: int) -> Iterator[dict]:
+    """A row for each case, with whether it `fits`: relative errors of the kernel and of the plain version. Most of the
+    time goes into compiling a kernel for each case, on one core."""
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        sloped = pool.submit(attempt, slopes, device)
+        yield from pool.map(partial(check_case, device), cases(interpreted))
+        yield {"dropout": 0.25} | sloped.result()
+
+
+def check_case(device: str, case: Case) -> dict:
+    (batch, nodes, width, heads), dtype, masked, source = case
+    row = {"batch": batch, "nodes": nodes, "width": width, "heads": heads, "dtype": str(dtype), "mask": masked,
+           "source": source}  # fmt: skip
+    return row | attempt(errors, (batch, nodes, width, heads), dtype, masked, source, device)
 
 
 def attempt(measurement: Callable[..., dict], *arguments) -> dict:
@@ -262,6 +276,7 @@ def main() -> None:
     parser.add_argument("--time-only", action="store_true")
     parser.add_argument("--interpreted", action="store_true")
     parser.add_argument("--quick", action="store_true", help="the smallest setup, twice")
+    parser.add_argument("--processes", type=int, default=min(8, os.cpu_count() or 1), help="of the checks")
     parser.add_argument("--output", type=Path, help="default: gpu_triangular_attention.json here; none of --quick")
     options = parser.parse_args()
     output = output_of(__file__, options.output, options.quick or options.check_only)
@@ -276,7 +291,7 @@ def main() -> None:
             write_atomic(output, json.dumps(record, indent=1) + "\n")
 
     if not options.time_only:
-        for row in check(device, options.interpreted):
+        for row in check(device, options.interpreted, options.processes):
             keep("checks", row)
         if not all(row.get("fits") for row in record["checks"]):
             sys.exit("kernels are wrong")
