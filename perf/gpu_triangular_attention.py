@@ -119,6 +119,7 @@ def check(device: str, interpreted: bool, processes: int) -> Iterator[dict]:
 
 
 def check_case(device: str, case: Case) -> dict:
+    torch.backends.cuda.matmul.allow_tf32 = False
     (batch, nodes, width, heads), dtype, masked, source = case
     row = {"batch": batch, "nodes": nodes, "width": width, "heads": heads, "dtype": str(dtype), "mask": masked,
            "source": source}  # fmt: skip

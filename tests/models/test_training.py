@@ -277,6 +277,7 @@ COMPILED_FIRST = {
     ("sag_t5_transformer", 0.0),
     ("role_filler_transformer", 0.0),
     ("fairseq_transformer", 0.0),
+    ("torch_transformer", 0.0),
 }
 COMPILED = [
     pytest.param(name, rate, marks=[] if (name, rate) in COMPILED_FIRST else pytest.mark.slow)

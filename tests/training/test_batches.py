@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from tiny_runs import tiny_recipe
 
 from hf_sysgen.data.text.splits import TokenizedSplit
-from hf_sysgen.training.batches import StepBatches
+from hf_sysgen.training.batches import OnGpu, StepBatches
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.registry import prepare_task
 from hf_sysgen.training.tasks.seq2seq import Seq2SeqTask
@@ -193,3 +193,15 @@ def test_groups_make_the_same_update(sampling, label_smoothing, tmp_path, few_ex
     apart = max((weight - models[1][name]).abs().max() for name, weight in models[0].items())
     assert moved > 0.1
     assert apart < 1e-13
+
+
+def test_batches_come_to_the_gpu_one_at_a_time(monkeypatch):
+    """A resumed stream reads on after the last batch taken, so none is taken ahead. On a CPU nothing can be pinned."""
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
+    taken = []
+    loader = [{"labels": torch.full((2,), number)} for number in range(3)]
+    moved = OnGpu((taken.append(batch) or batch for batch in loader), torch.device("meta"))
+    for count, batch in enumerate(moved, 1):
+        assert len(taken) == count
+        assert batch["labels"].device.type == "meta"
+    assert len(OnGpu(loader, torch.device("meta"))) == len(taken) == 3

@@ -325,6 +325,20 @@ def test_with_cuda_graphs_parts_add_up_in_other_memory(tmp_path, few_examples, m
     assert weights[0] == weights[1]
 
 
+def test_operations_are_those_of_the_trainer(tmp_path, few_examples, monkeypatch):
+    counted = []
+    ours = SysgenTrainer.floating_point_ops
+
+    def both(self, inputs):
+        counted.append((ours(self, inputs), Seq2SeqTrainer.floating_point_ops(self, inputs)))
+        return counted[-1][0]
+
+    monkeypatch.setattr(SysgenTrainer, "floating_point_ops", both)
+    run_recipe(tiny_recipe(tmp_path))
+    assert len(counted) == 6
+    assert all(own == theirs > 0 for own, theirs in counted)
+
+
 def test_gradient_checkpointing_with_dropout(tmp_path, few_examples):
     """Recomputed layers draw the same masks, so even bytes are equal."""
     for name, changes in (("plain", {}), ("checkpointed", {"gradient_checkpointing": True})):

@@ -47,8 +47,8 @@ from hf_sysgen.training.checkpointing import check_best, check_intact, checkpoin
 from hf_sysgen.training.schedules import learning_rate_of
 from hf_sysgen.training.tasks.base import Task
 
-# modes of torch.compile that replay CUDA graphs
-CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
+# modes and the backend of torch.compile that replay CUDA graphs
+CUDA_GRAPHS = ("reduce-overhead", "max-autotune", "cudagraphs")
 
 
 class SysgenTrainer(Seq2SeqTrainer):
@@ -124,7 +124,8 @@ class SysgenTrainer(Seq2SeqTrainer):
 
     @fast_products()
     def training_step(self, model, *args, **kwargs) -> torch.Tensor:
-        if self.args.torch_compile_mode in CUDA_GRAPHS and self.args.gradient_accumulation_steps > 1:
+        compiled = self.args.torch_compile_mode, self.args.torch_compile_backend
+        if self.args.gradient_accumulation_steps > 1 and any(way in CUDA_GRAPHS for way in compiled):
             # the first part's gradients would lie in memory of the graphs, which the second part writes again
             for parameter in model.parameters():
                 if parameter.requires_grad and parameter.grad is None:
@@ -167,7 +168,8 @@ class SysgenTrainer(Seq2SeqTrainer):
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
         # the Trainer would count the model's parameters in every update
-        return 6 * inputs[self.unwrapped_model.main_input_name].numel() * self.parameters
+        read = inputs.get(self.unwrapped_model.main_input_name)
+        return 0 if read is None else 6 * read.numel() * self.parameters
 
     def get_decay_parameter_names(self, model) -> list[str]:
         # all parameters decay, as in the optimizers of the papers: fairseq 0.10.2 (adam.py:200-217), torch's AdamW
