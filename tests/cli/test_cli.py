@@ -511,6 +511,7 @@ def test_a_picture_of_a_part_of_a_sweep(tmp_path):
         assert_one_line_error(invoke("sweep", tmp_path / "sweep.yaml", *option, "--plot", "a.png"), "--plot")
 
 
+@pytest.mark.slow
 def test_a_sweep_where_a_run_fails_or_cannot_be(tmp_path):
     write_recipe(tmp_path, name="one", output_dir=None)
     (tmp_path / "sweep.yaml").write_text("recipes: [one.yaml]\nseeds: [0]\n")

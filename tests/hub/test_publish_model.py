@@ -286,7 +286,10 @@ def test_card_of_kept_records_has_their_seeds(tmp_path: Path) -> None:
     card = run_card(first)
     assert "0.6250" in card
     assert "another" not in card
-    write_record(first.with_name("copy-seed7.json"), read_record(first).model_copy(update={"seed": 7}))
+    write_record(first.with_name("copy-seed8.json"), read_record(first).model_copy(update={"seed": 8}))
+    assert run_card(first) == card
+    # two records of one seed
+    write_record(first.with_name(first.name.replace("-seed0", "-seed9")), read_record(first))
     with pytest.raises(UserError, match="not one cell"):
         run_card(first)
 

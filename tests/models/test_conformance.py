@@ -262,12 +262,8 @@ def assert_conforms(
     assert not unexpected
 
 
-# the suite takes 10 seconds for each model, so the default tests have one, and the slow ones all others
-DEFAULT = "relative_universal_transformer"
-CASES = [name if name == DEFAULT else pytest.param(name, marks=pytest.mark.slow) for name in (*VARIANTS, *BASELINES)]
-
-
-@pytest.mark.parametrize("variant", CASES)
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", [*VARIANTS, *BASELINES])
 def test_conformance(variant: str, transformers_tests: Path, tmp_path: Path) -> None:
     # 104 of transformers 5.23.0, 26 of generation, of models without self-attention 20 fewer
     generation = transformers_tests.name != transformers.__version__

@@ -130,8 +130,9 @@ def run_card(run: str | Path) -> str:
     file = Path(run)
     if file.is_file():
         record = read_record(file)
-        others = (read_record(path) for path in file.parent.glob(KEPT) if path != file)
-        same = (one for one in others if one.cell_key == record.cell_key)
+        name = file.name.rpartition("-seed")[0]
+        seeds = (path for path in file.parent.glob(KEPT) if path != file and path.name.rpartition("-seed")[0] == name)
+        same = (one for one in map(read_record, seeds) if one.cell_key == record.cell_key)
         folder = _checkpoint(record, Path("runs") / file_name(record.name) / f"seed{record.seed}")
         return model_card(one_cell([record, *same], file.parent), record, _named(folder))
     runs = find_runs(run)

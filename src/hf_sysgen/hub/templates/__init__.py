@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,20 @@ def render(template: str, metadata: str, /, **values: Any) -> str:
     Args:
         metadata: `to_yaml()` of huggingface_hub's card data.
     """
+    body = _environment().get_template(template).render(**values)
+    parts = ("---", metadata.strip(), "---", "", re.sub(r"\n{3,}", "\n\n", body).strip(), "")
+    return "\n".join(parts)
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    """It keeps the compiled templates."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined,
         finalize=_text, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {"fenced": fenced, "table": table}
-    body = environment.get_template(template).render(**values)
-    parts = ("---", metadata.strip(), "---", "", re.sub(r"\n{3,}", "\n\n", body).strip(), "")
-    return "\n".join(parts)
+    return environment
 
 
 def _text(value: Any) -> Markup:
