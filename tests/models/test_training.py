@@ -271,7 +271,7 @@ def test_checkpointed_gradients_are_the_same_numbers(
 # compilation
 
 
-# the others share their layers with these
+# one of each family
 COMPILED_FIRST = {
     ("relative_universal_transformer", 0.1),
     ("sag_t5_transformer", 0.0),

@@ -97,7 +97,7 @@ class SysgenTrainer(Seq2SeqTrainer):
             self.remove_callback(unwanted)
         model.register_load_state_dict_post_hook(drop_tied_keys)
         self.loss_sum = torch.tensor(0.0, device=self.args.device)
-        self.parameters = model.num_parameters(exclude_embeddings=True)
+        self.num_parameters = model.num_parameters(exclude_embeddings=True)
 
     def smoothed_loss(self, outputs, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int) -> torch.Tensor:
         """(1 - eps) * cross-entropy + eps * its mean over the vocabulary, a mean over the whole batch."""
@@ -169,7 +169,7 @@ class SysgenTrainer(Seq2SeqTrainer):
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
         # the Trainer would count the model's parameters in every update
         read = inputs.get(self.unwrapped_model.main_input_name)
-        return 0 if read is None else 6 * read.numel() * self.parameters
+        return 0 if read is None else 6 * read.numel() * self.num_parameters
 
     def get_decay_parameter_names(self, model) -> list[str]:
         # all parameters decay, as in the optimizers of the papers: fairseq 0.10.2 (adam.py:200-217), torch's AdamW
