@@ -162,6 +162,23 @@ def test_compiled_float32_stays_float32(tmp_path):
     assert training_arguments(tiny_recipe(tmp_path)).tf32 is None
 
 
+def test_tf32_of_accelerate_is_undone(tmp_path, few_examples, monkeypatch):
+    recipe = tiny_recipe(tmp_path, torch_compile=True)
+    task = prepare_task(recipe)
+    init = Seq2SeqTrainer.__init__
+
+    def like_accelerate(self, *args, **kwargs):
+        init(self, *args, **kwargs)
+        torch.backends.cuda.matmul.allow_tf32 = True
+
+    monkeypatch.setattr(Seq2SeqTrainer, "__init__", like_accelerate)
+    try:
+        SysgenTrainer(recipe, task.build_model("eager"), task)
+        assert torch.backends.cuda.matmul.allow_tf32 is False
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = False
+
+
 @pytest.mark.parametrize(
     ("fields", "stances"), [({"training": {"torch_compile_mode": "default"}}, ["force_eager"]), ({}, [])]
 )

@@ -93,6 +93,9 @@ class SysgenTrainer(Seq2SeqTrainer):
             callbacks=callbacks,
             compute_loss_func=self.smoothed_loss if recipe.training.label_smoothing_factor else task.loss,
         )
+        if self.args.tf32 is False:
+            # accelerate turns TF32 on for a compiled model in float32 (state.py), whatever the arguments say
+            torch.backends.cuda.matmul.allow_tf32 = False
         for unwanted in (ProgressCallback, PrinterCallback):
             self.remove_callback(unwanted)
         model.register_load_state_dict_post_hook(drop_tied_keys)
