@@ -481,6 +481,7 @@ def test_the_module_gives_the_same_statuses(tmp_path):
     assert wrong.err.splitlines()[-1].startswith("error: ")
 
 
+@pytest.mark.slow
 def test_a_sweep_ends_with_its_results_beside_the_paper_and_loads_elsewhere(tmp_path):
     """With the package's real data, because the runs are processes of their own."""
     for name, model in (("one", "relative_universal_transformer"), ("two", "universal_transformer")):

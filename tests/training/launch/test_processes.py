@@ -111,8 +111,10 @@ def test_one_file_of_predictions(one, two):
 
 @pytest.mark.parametrize(
     "moment",
-    [functools.partial(kills.after_step, 5), functools.partial(kills.inside_model_file, 4)],
-    ids=["between checkpoints", "inside a checkpoint"],
+    [
+        pytest.param(functools.partial(kills.after_step, 5), id="between checkpoints", marks=pytest.mark.slow),
+        pytest.param(functools.partial(kills.inside_model_file, 4), id="inside a checkpoint"),
+    ],
 )
 def test_both_killed(moment, recipe, two, tmp_path):
     arguments = [str(recipe), "output_dir=run"]
@@ -144,7 +146,12 @@ def test_divergence_ends_both(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rank", "size"), [(0, 25_000), (0, 40_000), (1, 10_000)], ids=["safetensors", "torch", "the other's state"]
+    ("rank", "size"),
+    [
+        pytest.param(0, 25_000, id="safetensors", marks=pytest.mark.slow),
+        pytest.param(0, 40_000, id="torch", marks=pytest.mark.slow),
+        pytest.param(1, 10_000, id="the other's state"),
+    ],
 )
 def test_a_full_disk_of_one_ends_both(rank, size, recipe, two, tmp_path):
     """Each process ends with one line, which names the full folder. Once there is space, the same command resumes."""
@@ -170,9 +177,8 @@ def real_recipe(folder: Path) -> Path:
     return write_recipe(folder, config="length_cutoff_40", max_steps=2, eval_steps=2, batch_size=512)
 
 
-@pytest.mark.parametrize(
-    ("name", "processes"), [("cpu_two_processes", 2), pytest.param("cpu", 1, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "processes"), [("cpu_two_processes", 2), ("cpu", 1)])
 def test_accelerate_starts_what_its_config_says(name, processes, tmp_path):
     config = ACCELERATE / f"{name}.yaml"
     assert yaml.safe_load(config.read_text())["num_processes"] == processes
