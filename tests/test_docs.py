@@ -250,7 +250,7 @@ def test_the_site_is_built(tmp_path):
     """Without a warning: each is an error under --strict."""
     done = command(["-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")], ROOT)
     assert done.returncode == 0, done.stderr
-    assert "hf_sysgen.models.relative_attention" in (tmp_path / "site/api/models/index.html").read_text("utf-8")
+    assert "hf_sysgen.models.relative_attention" in (tmp_path / "site/api/models.html").read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", ["mkdocs.yml", ".pre-commit-config.yaml", "CITATION.cff"])

@@ -30,8 +30,9 @@ def list_text() -> str:
 
 
 def counts_text(config: ConfigInfo) -> str:
-    """Splits with their counts, as "train 16,458 / validation 1,828 / test 2,624"."""
-    return " / ".join(split if count is None else f"{split} {count:,}" for split, count in config.num_examples.items())
+    """Splits with their counts, as "train 16,458 / validation 1,828 / test ?"."""
+    counts = ((split, "?" if count is None else f"{count:,}") for split, count in config.num_examples.items())
+    return " / ".join(f"{split} {count}" for split, count in counts)
 
 
 def describe_text(
