@@ -47,8 +47,8 @@ train() {  # NAME LIMIT RECIPE OVERRIDE ...: a training, whose record is its JSO
 list() {
   # Triton kernels against the plain version: every shape that is timed, and odd ones
   step kernels 200 kernels.json perf/gpu_triangular_attention.py --check-only "${kernels[@]}" --output "$FOLDER/kernels.json"
-  # the tests that need a GPU; those of the kernels are the step before. Each compiles for
-  # most of its time, on one core. pytest-benchmark, where it is installed, warns of xdist, and warnings are errors
+  # the tests that need a GPU; those of the kernels are the step before. Each compiles for most of its time, on one core.
+  # pytest-benchmark, where it is installed, warns of xdist, and warnings are errors
   step tests 300 tests.xml -m pytest -q -m gpu -k "not kernels" -n 6 -p no:benchmark tests/training/test_gpu.py "${tests[@]}" \
     --junitxml "$FOLDER/tests.xml"
   # tokens a second, the share of the peak, and the days of all updates; goal: 55 % of the peak

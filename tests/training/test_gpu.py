@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch._inductor.config
 from safetensors.torch import load_file
 from tiny_runs import tiny_recipe
 
@@ -62,11 +61,14 @@ MODELS = [
     ids=["compiled", "with CUDA graphs", "with CUDA graphs, in parts"],
 )
 def test_same_updates_in_another_way(model, changes, tmp_path, few_examples):
+    # here, as it takes time to load
+    from torch._inductor import config
+
     plain = run_recipe(tiny_recipe(tmp_path / "plain", **model, **EXACT))
     # as by TORCHINDUCTOR_COALESCE_TILING_ANALYSIS=0: with this analysis PyTorch 2.11 cannot compile the model for
     # lengths that vary (pytorch/pytorch#197077)
     analysis = model["model"] != "edge_transformer"
-    with torch._inductor.config.patch("triton.coalesce_tiling_analysis", analysis):
+    with config.patch("triton.coalesce_tiling_analysis", analysis):
         other = run_recipe(tiny_recipe(tmp_path / "other", **model, **EXACT, **changes))
     assert plain.environment.device == torch.cuda.get_device_name()
     assert losses(other) == pytest.approx(losses(plain), rel=1e-4)

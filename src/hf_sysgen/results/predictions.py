@@ -177,9 +177,7 @@ def read_predictions(path: str | Path, split: str | None = None) -> list[Row]:
     try:
         lines = read_whole(path).splitlines()
     except OSError as error:
-        raise UserError(
-            f"{path}: cannot read predictions ({error.strerror or error}); give the folder of a finished run"
-        ) from error
+        raise UserError(f"{path}: cannot read predictions: {error}; give the folder of a finished run") from error
     rows: list[Row] = []
     line_of: dict[tuple[str, int], int] = {}
     for number, line in enumerate(lines, start=1):
