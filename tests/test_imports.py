@@ -25,7 +25,7 @@ MAY_USE = {
     "model_types": {"models"},
     "data": {"errors", "files", "extensions"},
     "zoo": {"data"},
-    "config": {"errors", "files", "extensions", "models", "model_types", "data"},
+    "config": {"errors", "files", "extensions", "models", "model_types", "data", "zoo"},
     "results": {"errors", "files", "config"},
     "evaluation": {"cpu", "errors", "files", "tables", "data", "models", "model_types", "results", "zoo"},
     "convert": {"errors", "evaluation", "models"},

@@ -18,6 +18,7 @@ from hf_sysgen.extensions import EXTENSIONS_VARIABLE
 from hf_sysgen.model_types import config_class_of, is_transformers_model
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.models.checked_config import CheckedConfig
+from hf_sysgen.zoo import zoo_folder, zoo_names
 
 
 def names_of(config_class: Any) -> set[str]:
@@ -71,13 +72,14 @@ def with_type(recipe: Recipe) -> Recipe:
         return recipe
     if name is None:
         raise RecipeError("model.type is missing", "model.type")
-    folder = Path(name) / "model" if (Path(name) / "model" / "config.json").exists() else name
+    folder = zoo_folder(name) if name in zoo_names() else Path(name)
+    folder = folder / "model" if (folder / "model" / "config.json").exists() else folder
     try:
-        found = PreTrainedConfig.get_config_dict(folder, revision=recipe.model.revision)[0].get("model_type")
+        found = PreTrainedConfig.get_config_dict(str(folder), revision=recipe.model.revision)[0].get("model_type")
     except (OSError, ValueError) as error:
         raise RecipeError(
-            f"model.pretrained={shorten(name)}: its config.json cannot be read ({one_line(error)}); give a folder or "
-            "hub id with the model's config, safetensors and tokenizer",
+            f"model.pretrained={shorten(name)}: its config.json cannot be read ({one_line(error)}); give a "
+            "model of the zoo, or a folder or hub id with the model's config, safetensors and tokenizer",
             "model.pretrained",
         ) from error
     if not isinstance(found, str) or (found not in CONFIGS and not is_transformers_model(found)):

@@ -91,9 +91,9 @@ class Model(Section):
     """A model type of `hf-sysgen list models`, or your own (docs/new_variant.md). With `pretrained`, also a text
     generator of transformers, e.g. t5, bart, llama, qwen3; `auto` takes the checkpoint's type."""
     pretrained: str | None = None
-    """Folder or hub id of a checkpoint to fine-tune, with its tokenizer: a decoder of this package, or any
-    AutoModelForSeq2SeqLM or AutoModelForCausalLM of transformers. Sizes come from the checkpoint; sizes in the recipe
-    must match it."""
+    """Folder, hub id or name in the zoo of a checkpoint to fine-tune, with its tokenizer: a decoder of this package, or
+    any AutoModelForSeq2SeqLM or AutoModelForCausalLM of transformers. Sizes come from the checkpoint; sizes in the
+    recipe must match it."""
     revision: Annotated[str | None, ADDED] = None
     """Commit, tag or branch of a hub id; null for the newest. The record has the commit."""
     size_class: str | None = None

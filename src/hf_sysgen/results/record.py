@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_serializer, model_validator
 
 from hf_sysgen.config.recipe import Recipe
-from hf_sysgen.errors import UserError, shorten
+from hf_sysgen.errors import UserError, one_line, shorten
 from hf_sysgen.files import file_name, write_atomic
 from hf_sysgen.results.environment import Environment, RunStart
 
@@ -117,7 +117,7 @@ class Pretrained(_Typed):
     """The checkpoint that a run started from."""
 
     name: str
-    """Folder or hub id, as the recipe has it."""
+    """Folder, hub id or name in the zoo, as the recipe has it."""
     commit: str | None = None
     """Of a hub id: the commit."""
     sha256: str
@@ -262,4 +262,4 @@ def new_folder(folder: Path, files: Iterable[str]) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise UserError(f"{folder}: cannot be written to: {error}") from error
+        raise UserError(f"{folder}: cannot be written to: {one_line(error)}") from error

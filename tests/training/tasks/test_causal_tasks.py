@@ -41,6 +41,7 @@ import hf_sysgen.training.tasks.registry
 from hf_sysgen.analysis import petty2023
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.io import dump_recipe, parse_recipe
+from hf_sysgen.config.model_fields import with_type
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.evaluate import evaluate_split
@@ -370,6 +371,14 @@ def subword_checkpoint(learned: Path, folder: Path, unknown: str | None = None, 
     model.save_pretrained(folder)
     PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<end>", unk_token=unknown).save_pretrained(folder)
     return folder
+
+
+def test_a_model_of_the_zoo_is_fine_tuned_by_its_name(learned, tmp_path, monkeypatch):
+    (tmp_path / "ours").symlink_to(learned / "model")
+    monkeypatch.setattr("hf_sysgen.zoo.CHECKPOINTS", tmp_path)
+    for name in ("ours", str(learned), str(learned / "model")):
+        recipe = with_type(decoder_recipe(tmp_path, model="auto", pretrained=name))
+        assert recipe.model.type == "depth_width_decoder"
 
 
 def test_what_a_checkpoint_contradicts(learned, tmp_path, few_examples, monkeypatch):
