@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from hf_sysgen.errors import RunFailed, UserError, describe_os_error, handle_user_errors, writing_to
+from hf_sysgen.errors import RunFailed, UserError, describe_os_error, handle_user_errors, one_line, shorten, writing_to
 
 FULL = Path("/dev/full")
 
@@ -54,6 +54,16 @@ def test_other_errors_stay_as_they_are(tmp_path: Path) -> None:
     for part in (writing_to(Path("place")), handle_user_errors()):
         with pytest.raises(RuntimeError, match="Pytorch"), part:
             torch.load(tmp_path / "file")
+
+
+def test_a_message_that_names_the_file_does_not_name_it_twice(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        (tmp_path / "absent").read_bytes()
+    for said in (one_line(caught.value), shorten(caught.value)):
+        assert said == os.strerror(errno.ENOENT)
+    # transformers raises such errors with a text only
+    assert "no weights" in one_line(OSError("no weights"))
+    assert shorten(OSError("no weights")) == "no weights"
 
 
 @pytest.mark.parametrize(

@@ -59,15 +59,23 @@ def printable(text: str) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Type and message of an error in one line."""
-    return printable(f"{type(error).__name__}: {error}")
+    """
+    Type and message of an error in one line; of an error of the operating system only what it says, e.g. `Permission
+    denied`, for a message that names the file.
+    """
+    return printable(_said(error) or f"{type(error).__name__}: {error}")
+
+
+def _said(error: Any) -> str | None:
+    """What an error of the operating system says; None for anything else."""
+    return error.strerror if isinstance(error, OSError) else None
 
 
 def shorten(value: Any, quoted: bool = False) -> str:
     """A value or an error for a message: one line, cut. Text has quotes only with `quoted`, where its type matters."""
     try:
         plain = isinstance(value, Exception) or (isinstance(value, str) and not quoted)
-        text = " ".join(str(value).split()) if plain else repr(value)
+        text = " ".join(str(_said(value) or value).split()) if plain else repr(value)
     except ValueError:
         # Python does not print integers with thousands of digits
         text = f"a {type(value).__name__}"

@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from hf_sysgen.analysis.csordas2021 import Curve, benchmark_of, curve
 from hf_sysgen.config.fields import effect_of
 from hf_sysgen.data.cogs.files import STRUCTURAL
-from hf_sysgen.errors import UserError
+from hf_sysgen.errors import UserError, shorten
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import RESULTS, Record, SplitMetrics
 
@@ -464,4 +464,4 @@ def feed_forward_weights(checkpoint: Path) -> list[tuple[str, np.ndarray]]:
             names = [(match[1], key) for key in tensors.keys() if (match := pattern.search(key))]  # noqa: SIM118
             return [(name, tensors.get_tensor(key).double().numpy()) for name, key in names]
     except (OSError, SafetensorError) as error:
-        raise UserError(f"{file}: cannot be read: {error}") from error
+        raise UserError(f"{file}: cannot be read: {shorten(error)}") from error

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_sysgen.errors import UserError
+from hf_sysgen.errors import UserError, one_line
 from hf_sysgen.files import resolve_output_path, write_atomic
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def check_picture(path: str | Path) -> None:
         with tempfile.TemporaryFile(dir=next(folder for folder in path.parents if os.path.lexists(folder))):
             pass
     except OSError as error:
-        raise UserError(f"{path}: cannot be written to: {error}") from error
+        raise UserError(f"{path}: cannot be written to: {one_line(error)}") from error
 
 
 def save(figure: Figure, path: str | Path) -> None:
@@ -56,7 +56,7 @@ def save(figure: Figure, path: str | Path) -> None:
         figure.savefig(picture, format=Path(path).suffix[1:].lower(), dpi=150)
         write_atomic(path, picture.getvalue())
     except OSError as error:
-        raise UserError(f"{path}: cannot be written to: {error}") from error
+        raise UserError(f"{path}: cannot be written to: {one_line(error)}") from error
 
 
 @dataclass(frozen=True)

@@ -232,7 +232,7 @@ def read_yaml(path: Path, what: str = "recipe") -> dict[str, Any]:
             text = file.read(LONGEST_TEXT + 1)
     # a name that no file can have is a ValueError
     except (OSError, ValueError) as error:
-        raise RecipeError(f"{path}: cannot read the {what}: {error}") from error
+        raise RecipeError(f"{path}: cannot read the {what}: {shorten(error)}") from error
     keys = parse_yaml(text, str(path))
     if not isinstance(keys, dict):
         raise RecipeError(f"{path}: a {what} is a mapping of keys to values, this is {shorten(keys)}")

@@ -256,7 +256,7 @@ def _class_of(folder: Path) -> tuple[str, Any, bool]:
         if not isinstance(architectures, list) or not all(isinstance(one, str) for one in architectures):
             raise ValueError("architectures is no list of names")
     except (OSError, ValueError, AttributeError, RecursionError) as error:
-        raise UserError(f"{config}: cannot be read: {error}") from error
+        raise UserError(f"{config}: cannot be read: {shorten(error)}") from error
     if not isinstance(model_type, str) or not (model_type in CONFIGS or is_transformers_model(model_type)):
         raise UserError(f"{config}: model_type is {unknown_model_type(model_type)}")
     by_auto_class = model_classes(model_type)

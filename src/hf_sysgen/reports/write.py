@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from hf_sysgen.errors import UserError
+from hf_sysgen.errors import UserError, one_line
 from hf_sysgen.files import write_atomic
 from hf_sysgen.reports.comparison import compare_with_papers, summarize
 from hf_sysgen.reports.page import page
@@ -60,7 +60,7 @@ def write_report(name: str, folders: Sequence[Path], output: Path | None) -> str
         try:
             write_atomic(path, text)
         except OSError as error:
-            raise UserError(f"{path}: cannot be written: {error}") from error
+            raise UserError(f"{path}: cannot be written: {one_line(error)}") from error
     cells = sum(len(report.measured) for report in reports)
     compared = summaries[-1].measured if (summaries := summarize(reports)) else 0
     written = ", ".join(str(path) for path in texts)

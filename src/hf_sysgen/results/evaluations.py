@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from hf_sysgen.errors import UserError
+from hf_sysgen.errors import UserError, one_line
 from hf_sysgen.files import read_whole, write_atomic
 from hf_sysgen.results.predictions import Judged
 from hf_sysgen.results.record import first_error
@@ -67,5 +67,5 @@ def read_evaluations(run_dir: Path, split: str) -> list[Evaluation]:
         except ValidationError as error:
             raise UserError(f"{file}: {first_error(error)}") from error
         except OSError as error:
-            raise UserError(f"{file}: cannot be read: {error}") from error
+            raise UserError(f"{file}: cannot be read: {one_line(error)}") from error
     return found

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Protocol, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError, field_validator
 
-from hf_sysgen.errors import UserError
+from hf_sysgen.errors import UserError, one_line
 from hf_sysgen.files import read_whole, write_atomic
 from hf_sysgen.results.record import first_error
 
@@ -177,7 +177,9 @@ def read_predictions(path: str | Path, split: str | None = None) -> list[Row]:
     try:
         lines = read_whole(path).splitlines()
     except OSError as error:
-        raise UserError(f"{path}: cannot read predictions: {error}; give the folder of a finished run") from error
+        raise UserError(
+            f"{path}: cannot read predictions: {one_line(error)}; give the folder of a finished run"
+        ) from error
     rows: list[Row] = []
     line_of: dict[tuple[str, int], int] = {}
     for number, line in enumerate(lines, start=1):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hf_sysgen.data.errors import DataError
 from hf_sysgen.data.registry import benchmark_info, load_benchmark
 from hf_sysgen.data.text.vocabulary import EOS
+from hf_sysgen.errors import one_line
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -83,7 +84,7 @@ def save_byte_pairs(
         # checked before the text is read, which takes hours; `save_pretrained` gives no error if the path is a file
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(f"{folder}: cannot be written to: {error}") from error
+        raise DataError(f"{folder}: cannot be written to: {one_line(error)}") from error
     counts = [0, 0]
 
     def counted() -> Iterator[str]:
@@ -101,5 +102,5 @@ def save_byte_pairs(
     try:
         tokenizer.save_pretrained(folder)
     except OSError as error:
-        raise DataError(f"{folder}: cannot be written to: {error}") from error
+        raise DataError(f"{folder}: cannot be written to: {one_line(error)}") from error
     return counts[0], counts[1]

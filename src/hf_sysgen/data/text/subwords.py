@@ -16,6 +16,7 @@ import filelock
 from hf_sysgen.data.errors import DataError
 from hf_sysgen.data.text.translation import learn_bpe, learn_sentencepiece, library
 from hf_sysgen.data.text.vocabulary import EOS, Vocabulary
+from hf_sysgen.errors import one_line
 from hf_sysgen.files import write_atomic
 
 if TYPE_CHECKING:
@@ -222,4 +223,6 @@ def load_or_learn(
                     write_atomic(path, learn())
         return path.read_bytes()
     except OSError as error:
-        raise DataError(f"{path}: cannot be kept: {error}; set HF_DATASETS_CACHE to another folder") from error
+        raise DataError(
+            f"{path}: cannot be kept: {one_line(error)}; set HF_DATASETS_CACHE to another folder"
+        ) from error

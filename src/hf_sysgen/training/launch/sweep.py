@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 
 from hf_sysgen.analysis.plotting import check_picture
 from hf_sysgen.config.sweep import Run, Selection, Sweep, cells_of
-from hf_sysgen.errors import UserError
+from hf_sysgen.errors import UserError, one_line
 from hf_sysgen.files import locked
 from hf_sysgen.reports.curves import distinct_labels, plot_accuracies
 from hf_sysgen.results.cells import by_cell, labels
@@ -163,7 +163,7 @@ class _Training:
         except UserError as error:
             return error.status, str(error)
         except OSError as error:
-            return 1, f"{run.log}: {error}"
+            return 1, f"{run.log}: {one_line(error)}"
         return 1, "stopped"
 
     def _attempt(self, run: Run, slot: int, log: IO[str]) -> tuple[int, str]:
