@@ -22,7 +22,7 @@ from hf_sysgen.reports.report import (
     number,
     remarks,
     setup_labels,
-    share_of_examples,
+    share_of_paper,
     summary_rows,
     updates,
 )
@@ -187,7 +187,7 @@ def _details(report: TableReport) -> list[Detail]:
             rows.append(
                 Detail(
                     label=name, name=ours.name, verdict=verdict, paper=paper, ours=mean, std=std, sem=sem,
-                    count=len(ours.seeds), seeds=_seeds(ours.seeds), steps=updates(ours), share=share_of_examples(ours),
+                    count=len(ours.seeds), seeds=_seeds(ours.seeds), steps=updates(ours), share=share_of_paper(ours),
                     difference=difference, interval=interval, devices=_devices(ours.records),
                 )
             )  # fmt: skip

@@ -50,18 +50,20 @@ def number(value: float | None, cell: Cell, signed: bool = False) -> str:
 
 
 def updates(one: Measurement) -> str:
-    """The number of training steps, ours and that of the paper's setup: "3,500 of 50,000 steps"."""
-    ours = " to ".join(f"{steps:,}" for steps in sorted(set(one.steps)))
-    return f"{ours} steps" if one.paper_steps is None else f"{ours} of {one.paper_steps:,} steps"
+    """Our number of training steps: "3,500 steps"."""
+    return " to ".join(f"{steps:,}" for steps in sorted(set(one.steps))) + " steps"
 
 
-def share_of_examples(one: Measurement) -> str:
-    """The share of the examples of the paper's setup, "" if it is not known."""
-    return "" if one.budget is None else f"{one.budget:.{0 if one.budget >= 0.1 else 1}%} of examples"
+def share_of_paper(one: Measurement) -> str:
+    """The steps of the paper's setup and our share of its examples, where known: "paper: 50,000; 1.8% of examples"."""
+    steps = "" if one.paper_steps is None else f"paper: {one.paper_steps:,}"
+    share = "" if one.budget is None else f"{one.budget:.{0 if one.budget >= 0.1 else 1}%} of examples"
+    return "; ".join(filter(None, (steps, share)))
 
 
 def budget(one: Measurement) -> str:
-    share = share_of_examples(one)
+    """Both: "3,500 steps (paper: 50,000; 1.8% of examples)"."""
+    share = share_of_paper(one)
     return updates(one) + (f" ({share})" if share else "")
 
 
