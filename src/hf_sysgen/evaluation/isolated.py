@@ -25,12 +25,15 @@ def main(folder, sentences):
 
     logging.disable_progress_bar()
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+    # padding is known from the mask
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     config = AutoConfig.from_pretrained(folder, trust_remote_code=True)
     alone = not config.is_encoder_decoder
     auto_class: Any = AutoModelForCausalLM if alone else AutoModelForSeq2SeqLM
     model = auto_class.from_pretrained(folder, trust_remote_code=True)
     template = getattr(config, "prompt_template", None) or "{input}"
-    batch = tokenizer([template.replace("{input}", text) for text in sentences], padding=True, return_tensors="pt")
+    prompts, side = [template.replace("{input}", text) for text in sentences], "left" if alone else "right"
+    batch = tokenizer(prompts, padding=True, padding_side=side, return_tensors="pt")
     # the output of a decoder-only model starts with its input
     generated = model.generate(**batch)[:, batch["input_ids"].shape[1] if alone else 0 :]
     print("\n" + json.dumps(tokenizer.batch_decode(generated, skip_special_tokens=True)))

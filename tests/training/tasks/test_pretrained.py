@@ -26,6 +26,7 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
+from hf_sysgen.evaluation.commands import predict_isolated
 from hf_sysgen.evaluation.evaluate import Decoded
 from hf_sysgen.evaluation.prompts import PROMPT, Prompts, to_word_level
 from hf_sysgen.hub.model_card import snippet
@@ -169,6 +170,32 @@ def test_the_saved_checkpoint_answers_as_the_run(checkpoints, tmp_path, few_exam
     answers, _ = predict(model, tokenizer, [row["input"] for row in rows], max_new_tokens=longest)
     for row, answer in zip(rows, answers, strict=True):
         assert answer.strip().startswith(row["prediction"].strip().partition("<")[0].strip())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_short_sentence_has_one_answer_alone_and_beside_a_long_one(kind, checkpoints, tmp_path, few_examples):
+    """By transformers alone, and by `predict --isolated`."""
+    run_recipe(recipe_of(checkpoints[kind], tmp_path))
+    folder, texts = tmp_path / "run" / "model", ["run", "walk opposite left thrice and jump around right twice"]
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), auto_class(kind).from_pretrained(folder)
+    prompts = [Prompts(tokenizer, kind != "t5").prompt(text) for text in texts]
+
+    def answers(given: list[str]) -> list[str]:
+        batch = tokenizer(given, padding=True, return_tensors="pt")
+        start = 0 if kind == "t5" else batch["input_ids"].shape[1]
+        return tokenizer.batch_decode(model.generate(**batch)[:, start:], skip_special_tokens=True)
+
+    assert answers(prompts)[0] == answers(prompts[:1])[0]
+    assert predict_isolated(str(folder), texts)[0] == predict_isolated(str(folder), texts[:1])[0]
+
+
+def test_a_checkpoint_without_padding_is_used_alone(checkpoints, tmp_path):
+    shutil.copytree(checkpoints["llama"], tmp_path / "copy")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "copy")
+    tokenizer.pad_token = None
+    tokenizer.save_pretrained(tmp_path / "copy")
+    assert AutoTokenizer.from_pretrained(tmp_path / "copy").pad_token is None
+    assert len(predict_isolated(str(tmp_path / "copy"), ["jump", "walk twice"])) == 2
 
 
 def test_a_checkpoint_of_a_run_has_the_tokenizer_of_its_model(checkpoints, tmp_path, few_examples):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,9 +27,6 @@ from hf_sysgen.evaluation.checkpoints import checkpoint_folder, read_checkpoint
 from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, unencodable_words
 from hf_sysgen.model_types import config_class_of
 from hf_sysgen.training.tasks.seq2seq import Seq2SeqTask
-
-if TYPE_CHECKING:
-    pass
 
 
 class PromptedSplit(TokenizedSplit):

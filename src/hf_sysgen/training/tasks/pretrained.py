@@ -81,11 +81,17 @@ class PretrainedTask(Seq2SeqTask):
 
 
 def pretrained_tokenizer(recipe: Recipe) -> Any:
-    """The tokenizer of `model.pretrained`; one without padding pads with EOS. Raises RecipeError: it cannot be used."""
+    """
+    The tokenizer of `model.pretrained`; one without padding pads with EOS, and that of a decoder on the left, so that
+    `generate` continues the text. Raises RecipeError: it cannot be used.
+    """
     tokenizer: Any = load_tokenizer(str(pretrained_folder(recipe)))
     # the spaces of an answer must stay
     tokenizer.clean_up_tokenization_spaces = False
     if tokenizer.pad_token is None:
         # padding is known from masks
         tokenizer.pad_token = tokenizer.eos_token
+    if is_decoder(recipe.model.type):
+        # `init_kwargs` are saved
+        tokenizer.padding_side = tokenizer.init_kwargs["padding_side"] = "left"
     return tokenizer
