@@ -100,6 +100,8 @@ def test_a_space(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     code = (tmp_path / "space" / "app.py").read_text().replace(".launch()", "")
     assert sorted(path.name for path in (tmp_path / "space").iterdir()) == ["README.md", "app.py", "requirements.txt"]
+    again = CliRunner().invoke(app, ["demo", DEFAULT, "--space", str(tmp_path / "space")])
+    assert (again.exit_code, "not overwritten" in again.stderr) == (2, True)
     compile(code, "app.py", "exec")
     assert repr(DEFAULT) in code
     assert CliRunner().invoke(app, ["demo", "me/mine", "--space", str(tmp_path / "hub")]).exit_code == 0

@@ -15,7 +15,7 @@ from hf_sysgen.errors import UserError
 from hf_sysgen.files import write_atomic
 from hf_sysgen.results.predictions import Row, read_predictions
 from hf_sysgen.results.reading import read_record
-from hf_sysgen.results.record import PREDICTIONS, RESULTS, Record
+from hf_sysgen.results.record import PREDICTIONS, RESULTS, Record, new_folder
 from hf_sysgen.zoo import DEFAULT, ZOO, zoo_folder, zoo_names
 
 if TYPE_CHECKING:
@@ -307,13 +307,17 @@ Two checkpoints of hf-sysgen side by side. For a wheel that no index has, name i
 """
 
 
-def write_space(folder: Path, checkpoints: Sequence[str]) -> None:
+def write_space(folder: Path, checkpoints: Sequence[str]) -> list[Path]:
     """
     The page as a Space of the hub: `hf upload OWNER/NAME FOLDER --repo-type space`. Its visitors choose among the
     checkpoints.
 
+    Returns:
+        the files.
+
     Raises:
-        UserError: a checkpoint is neither in the package nor on the hub.
+        UserError: a checkpoint is neither in the package nor on the hub; the folder has one of the files already, or
+            cannot be written to.
     """
     from hf_sysgen.evaluation.checkpoints import is_hub_id
 
@@ -323,5 +327,8 @@ def write_space(folder: Path, checkpoints: Sequence[str]) -> None:
     names = ", ".join(map(repr, checkpoints))
     imports = "from hf_sysgen.demo import page, zoo_checkpoints\n\n"
     app = f"{imports}page([{names}] or zoo_checkpoints(), any_checkpoint=False).launch()\n"
-    for name, content in (("app.py", app), ("README.md", SPACE_CARD), ("requirements.txt", "hf-sysgen[demo]\n")):
+    files = {"app.py": app, "README.md": SPACE_CARD, "requirements.txt": "hf-sysgen[demo]\n"}
+    new_folder(folder, files)
+    for name, content in files.items():
         write_atomic(folder / name, content)
+    return [folder / name for name in files]

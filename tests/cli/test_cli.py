@@ -140,6 +140,8 @@ def test_evaluate_overwrites_nothing(run_dir, small, tmp_path, monkeypatch):
     assert_one_line_error(invoke(*words, kept), "metrics.json exists and is not overwritten")
     assert (kept / "metrics.json").read_text() == "{}"
     assert_one_line_error(invoke(*words, kept / "metrics.json" / "x"), "cannot be written to")
+    assert_one_line_error(invoke(*words, tmp_path / "absent", "--split", "tset"), "'test'")
+    assert not (tmp_path / "absent").exists()
 
 
 def test_predict_from_arguments_and_standard_input(run_dir):
@@ -211,7 +213,7 @@ def test_every_answer_is_a_line(run_dir, monkeypatch):
         (["jump " + "j" * 1_000_000], ["'jjjj", "source vocabulary"]),
         (["walk", "jump and " * 1000 + "walk"], ["sentence 2", "2,003", "2,000"]),
         (["I_JUMP"], ["'I_JUMP'", "source vocabulary"]),
-        (["  "], ["empty input"]),
+        (["walk", "  "], ["sentence 2 of 2", "empty"]),
     ],
 )
 def test_predict_of_wrong_words(run_dir, texts, parts):

@@ -115,6 +115,8 @@ def test_unknown_keys_name_the_closest(wrong, right):
         ("training.debug", "overflow"),
         ("training.debug", "underflow_overflow"),
         ("training.hub_model_id", "me/model"),
+        ("training.gradient_checkpointing_kwargs", {"use_reentrant": False}),
+        ("training.eval_delay", 3),
         ("training.liger_kernel_config", {"rope": True}),
         ("training.report_to", "wandbb"),
         ("training.report_to", ["tensorboard", "wandbb"]),
@@ -622,10 +624,29 @@ def test_a_flat_sweep_gets_dotted_keys(tmp_path):
     path = write(tmp_path, "# head\nrecipes: [a.yaml]\naxes:\n  config: [x, y]  # which\ncells:\n  - {}\n"
                            "  - {steps: 5, share_layers: false}\nseeds: [0]\n")  # fmt: skip
     migrate_file(path)
-    assert path.read_text() == (
+    migrated = (
         "# head\nrecipes: [a.yaml]\naxes:\n  data.config: [x, y]  # which\ncells:\n  - {}\n"
         "  - {training.max_steps: 5, model.share_layers: false}\nseeds: [0]\n"
     )
+    assert path.read_text() == migrated
+    with pytest.raises(RecipeError, match="nothing to migrate"):
+        migrate_file(path)
+    assert path.read_text() == migrated
+
+
+@pytest.mark.parametrize("settings", ["cells: [3]", "cells: [abc]", "axes: [steps]", "axes: 5"])
+def test_no_sweep_is_left_as_it_is(settings, tmp_path):
+    path = write(tmp_path, f"recipes: [a.yaml]\n{settings}\nseeds: [0]\n")
+    before = path.read_text()
+    with pytest.raises(RecipeError):
+        migrate_file(path)
+    assert path.read_text() == before
+
+
+def test_an_optimizer_that_version_0_1_had_not_is_named():
+    with pytest.raises(RecipeError, match=r"Adam.* did you mean 'adam'") as caught:
+        migrate_text("model: lstm_seq2seq\nbenchmark: scan\nconfig: simple\nsteps: 3\noptimizer: Adam\n")
+    assert caught.value.key == "optimizer"
 
 
 def test_every_key_of_version_0_1_has_a_place():

@@ -161,6 +161,16 @@ def test_interrupted_between_commits_and_within(hub: FakeHub, cell: Path) -> Non
     assert repo.tags["seed0-step300"] == before
 
 
+@pytest.mark.parametrize("wrong", ["", "a b", "v1.", "a..b", "x.lock", "-v1", "é/"])
+def test_a_tag_that_git_refuses_is_told_before_the_upload(wrong: str, hub: FakeHub, cell: Path) -> None:
+    for how in ({"api": api(hub)}, {"dry_run": True}):
+        with pytest.raises(UserError, match="tag"):
+            publish_model(cell / "seed0", "org/model", tags=[wrong], **how)
+    with pytest.raises(UserError, match="'nonsense'"):
+        publish_model(cell / "seed0", "org/model", dataset="nonsense", dry_run=True)
+    assert ("model", "org/model") not in hub.repos
+
+
 def test_tags_do_not_move(hub: FakeHub, cell: Path, tmp_path: Path) -> None:
     publish_model(cell / "seed0", "org/model", api=api(hub))
     shutil.copytree(cell / "seed0", tmp_path / "seed0")

@@ -89,7 +89,8 @@ def report_page(folder: Path) -> str:
     odd = runs / "<script>x<img src=x onerror=1>" / "results.json"
     odd.parent.mkdir()
     odd.write_text('{"schema_version": "' + EVIL.replace('"', '\\"').replace("\n", " ") + '"}')
-    write_report("all", [runs], folder / "report.html")
+    for ending in ("html", "md"):
+        write_report("all", [runs], folder / f"report.{ending}")
     return (folder / "report.html").read_text(encoding="utf-8")
 
 

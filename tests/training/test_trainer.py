@@ -7,6 +7,7 @@ import functools
 import itertools
 import json
 import math
+import os
 import re
 import shutil
 from types import SimpleNamespace
@@ -731,6 +732,20 @@ def test_progress_between_evaluations(monkeypatch, capsys):
     now[0] += 20
     progress.on_log(None, state, quiet, {"loss": 0.25})
     assert capsys.readouterr().err.splitlines() == ["step 2/90", "step 4/90 loss=0.500"]
+
+
+def test_a_run_goes_on_when_nobody_reads_its_progress(tmp_path, few_examples, monkeypatch):
+    """As after a kill of the sweep that started it."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as closed:
+        monkeypatch.setattr("sys.stderr", closed)
+        monkeypatch.setattr(Progress, "EVERY_SECONDS", 0)
+        run_recipe(tiny_recipe(tmp_path, max_steps=3))
+        monkeypatch.undo()
+        with contextlib.suppress(BrokenPipeError):
+            closed.close()
+    assert (tmp_path / "run" / "results.json").is_file()
 
 
 @pytest.mark.slow

@@ -333,7 +333,9 @@ def demo(
     from hf_sysgen import demo as page
 
     if space is not None:
-        page.write_space(space, checkpoints or [])
+        if port is not None:
+            raise UserError("--port has no effect with --space, which serves nothing; leave it out")
+        print(f"written: {', '.join(map(str, page.write_space(space, checkpoints or [])))}")
     elif find_spec("gradio") is None:
         raise UserError("gradio is not installed: pip install 'hf-sysgen[demo]'")
     else:

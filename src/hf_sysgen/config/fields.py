@@ -129,7 +129,6 @@ UNDECLARED: tuple[tuple[str, Change], ...] = (
     ("training.liger_kernel_config", "rounding"),
     ("training.tf32", "rounding"),
     ("training.full_determinism", "rounding"),
-    ("training.eval_delay", "bits"),
     ("training.eval_on_start", "bits"),
     ("training.torch_empty_cache_steps", "nothing"),
     ("training.logging_*", "nothing"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.config.errors import RecipeError
+from hf_sysgen.config.errors import RecipeError, none_of
 from hf_sysgen.config.fields import FIELDS, KINDS, SECTIONS, nest
 from hf_sysgen.config.io import parse_yaml
 from hf_sysgen.errors import shorten
@@ -129,6 +129,8 @@ def _migrated(key: str, value: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         return {f"model.{key}": value}
     dotted = KEYS[key]
     if key == "optimizer":
+        if value not in OPTIMIZERS:
+            raise none_of(key, value, OPTIMIZERS)
         return {dotted: OPTIMIZERS[value]}
     if key == "momentum":
         # Adam's runs have 0 here
@@ -267,11 +269,17 @@ def migrate_sweep_text(text: str, where: str = "sweep") -> str:
     A sweep file of the first edition with dotted keys; nothing else changes.
 
     Raises:
-        RecipeError: a key has other values now; that sweep is to be written anew.
+        RecipeError: a key has other values now; that sweep is to be written anew. Or it has dotted keys already, or is
+            no sweep.
     """
     sweep = parse_yaml(text, where)
-    settings = [sweep.get("axes") or {}, *(sweep.get("cells") or [])]
-    for key in {key for one in settings for key in one}:
+    axes, cells = sweep.get("axes") or {}, sweep.get("cells") or []
+    if not isinstance(axes, dict) or not isinstance(cells, list) or not all(isinstance(one, dict) for one in cells):
+        raise RecipeError(f"{where}: `axes` must be values by key, `cells` a list of values by key")
+    keys = {key for one in (axes, *cells) for key in one}
+    if any("." in str(key) for key in keys):
+        raise RecipeError(f"{where}: has dotted keys already, there is nothing to migrate")
+    for key in keys:
         if key in ("optimizer", "momentum", "precision", "eval_every", "early_stopping", "static_batches"):
             raise RecipeError(f"{where}: {key} has other values now, write {KEYS.get(key)} by hand", key)
         dotted = KEYS.get(key, f"model.{key}")

@@ -91,7 +91,10 @@ class Run:
     @property
     def log(self) -> Path:
         """What it printed, in all attempts. Beside the folder, which belongs to the run."""
-        return self.recipe.run_dir.with_name(self.recipe.run_dir.name + ".log")
+        folder = self.recipe.run_dir
+        # `.` has no name
+        folder = folder if folder.name else folder.absolute()
+        return folder.with_name(f"{folder.name}.log")
 
 
 @dataclass(frozen=True)

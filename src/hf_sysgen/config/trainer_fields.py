@@ -23,6 +23,7 @@ from hf_sysgen.errors import shorten
 _NEEDS = {
     "hub_model_id hub_strategy hub_private_repo hub_always_push hub_revision": "push_to_hub",
     "liger_kernel_config": "use_liger_kernel",
+    "gradient_checkpointing_kwargs": "gradient_checkpointing",
 }
 THEIRS = {field.name: field for field in dataclasses.fields(Seq2SeqTrainingArguments)}
 _OWNERS = {
@@ -37,7 +38,7 @@ _OWNERS = {
     "schedule": "lr_scheduler_type lr_scheduler_kwargs",
     "schedule.warmup_steps": "warmup_steps",
     "training.gradient_checkpointing": "activation_checkpointing",
-    "training.eval_steps": "eval_strategy",
+    "training.eval_steps": "eval_strategy eval_delay",
     "training.save_steps": "save_strategy",
     "training.logging_steps": "logging_strategy",
     "evaluation": "generation_config",

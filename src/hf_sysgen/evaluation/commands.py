@@ -62,19 +62,19 @@ def evaluate_checkpoint(
     task = info.task
     if task == "language_modeling":
         raise DataError(f"{benchmark} has no targets to decode; the results.json of a run has its perplexity")
-    if output is not None:
-        # an output that cannot be written is an error before the work
-        new_folder(output, (PREDICTIONS, METRICS))
-    # wrong input is an error before data is prepared
-    model, tokenizer = load_checkpoint(checkpoint)
-    if task not in ("seq2seq", "translation"):
-        raise DataError(f"{benchmark} is not a text-to-text benchmark; the results.json of a run has its scores")
     described = info.config(config)
     config, known = described.name, described.splits
     names = [*dict.fromkeys(splits or [name for name in known if name != "train"])]
     for name in names:
         if name not in known:
             raise unknown_name_error("split", name, known)
+    if output is not None:
+        # an output that cannot be written is an error before the work
+        new_folder(output, (PREDICTIONS, METRICS))
+    # a wrong checkpoint is an error before data is prepared
+    model, tokenizer = load_checkpoint(checkpoint)
+    if task not in ("seq2seq", "translation"):
+        raise DataError(f"{benchmark} is not a text-to-text benchmark; the results.json of a run has its scores")
     data = load_benchmark(benchmark, config, data_dir=data_dir)
     translates = task == "translation"
     if translates and not model.config.is_encoder_decoder:
@@ -202,6 +202,9 @@ def _lengths(model: Any, tokenizer: Any, texts: list[str]) -> list[int]:
     """How many tokens each text has. Raises DataError."""
     if not texts:
         raise DataError("nothing to translate: give sentences as arguments, or one per line on standard input")
+    for number, text in enumerate(texts, 1):
+        if not text.strip():
+            raise DataError(f"sentence {number} of {len(texts)} is empty; give at least one word, or leave it out")
     with wrap_library_errors():
         lengths = list(map(len, encoded_sources(model, tokenizer, texts)))
     if max(lengths) > LONGEST_INPUT:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -75,7 +76,7 @@ class Repository:
         folder: Path | None = None,
         api: HfApi | None = None,
     ):
-        _check_repo_id(repo_id)
+        check_repo_id(repo_id)
         if collection is not None and paper_of(collection) is None:
             known = ", ".join(paper.id for paper in papers())
             raise UserError(f"no collection {collection!r}; there is one for each of {known}")
@@ -119,8 +120,11 @@ class Repository:
         Whether all of these tags are there already, on the weights or data of that folder.
 
         Raises:
-            UserError: one of them is there on others: a tag does not move.
+            UserError: one of them is no name for a tag, or is there on others: a tag does not move.
         """
+        for tag in tags:
+            if not re.fullmatch(r"\w[\w.+-]*(/\w[\w.+-]*)*", tag) or tag.endswith((".", ".lock")) or ".." in tag:
+                raise UserError(f"{tag!r} cannot be a tag; give letters, digits, points and hyphens, such as v1.0")
         known = [tag for tag in tags if tag in self.tags]
         paths = [path for path in folder.rglob("*") if known and path.suffix in CONTENT]
         content = {path.relative_to(folder).as_posix(): sha256_of(path) for path in paths}
@@ -214,7 +218,7 @@ def space_for(what: str, folder: str) -> Iterator[None]:
         ) from error
 
 
-def _check_repo_id(repo_id: str) -> None:
+def check_repo_id(repo_id: str) -> None:
     try:
         validate_repo_id(repo_id)
         if "/" not in repo_id:

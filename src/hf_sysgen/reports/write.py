@@ -48,24 +48,20 @@ def write_report(name: str, folders: Sequence[Path], output: Path | None) -> str
         used = {id(record) for report in reports for cell in report for one in cell.ours for record in one.records}
         kept = tuple((path, record) for path, record in found.records if id(record) in used)
         found = dataclasses.replace(found, records=kept)
-    texts = {}
     if output.suffix == ".html":
-        texts[output] = page(reports, found)
-        if name == "all":
-            texts[output.with_suffix(".md")] = markdown_report(reports, found)
+        text = page(reports, found)
+    elif output.suffix == ".md":
+        text = markdown_report(reports, found)
     else:
         text = f"{terminal_report(reports, found, name == 'all')}\n"
-        texts[output] = text if output.suffix == ".txt" else markdown_report(reports, found)
-    for path, text in texts.items():
-        try:
-            write_atomic(path, text)
-        except OSError as error:
-            raise UserError(f"{path}: cannot be written: {one_line(error)}") from error
+    try:
+        write_atomic(output, text)
+    except OSError as error:
+        raise UserError(f"{output}: cannot be written: {one_line(error)}") from error
     cells = sum(len(report.measured) for report in reports)
     compared = summaries[-1].measured if (summaries := summarize(reports)) else 0
-    written = ", ".join(str(path) for path in texts)
     tables = "1 table or figure" if len(reports) == 1 else f"{len(reports)} tables and figures"
-    lines = [f"{written}: {counted(len(found.records), 'run')}, {counted(cells, 'measured cell')} of {tables}"]
+    lines = [f"{output}: {counted(len(found.records), 'run')}, {counted(cells, 'measured cell')} of {tables}"]
     if compared < cells:
         lines[0] += f"; with a number of a paper beside it: {compared}"
     return "\n".join([*lines, *(f"skipped {line}" for line in found.skipped)])

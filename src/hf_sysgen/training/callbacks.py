@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Mapping
@@ -60,7 +61,7 @@ class Progress(TrainerCallback):
     def on_train_begin(self, args, state, control, **kwargs):
         if not state.is_world_process_zero:
             return
-        print(f"training on {self.machine(args)}", file=sys.stderr, flush=True)
+        self.tell(f"training on {self.machine(args)}")
         if sys.stderr.isatty():
             self.bar = tqdm(total=state.max_steps, initial=state.global_step, unit="step", dynamic_ncols=True)
         else:
@@ -91,7 +92,13 @@ class Progress(TrainerCallback):
         if due or time.monotonic() - self.last_line > self.EVERY_SECONDS:
             self.last_line = time.monotonic()
             numbers = "".join(f" {name}={value}" for name, value in self.shown.items())
-            print(f"step {state.global_step}/{state.max_steps}{numbers}", file=sys.stderr, flush=True)
+            self.tell(f"step {state.global_step}/{state.max_steps}{numbers}")
+
+    @staticmethod
+    def tell(line: str) -> None:
+        """A line on standard error. Training goes on when nobody reads it any more, e.g. after the sweep was killed."""
+        with contextlib.suppress(BrokenPipeError):
+            print(line, file=sys.stderr, flush=True)
 
     @staticmethod
     def machine(arguments: TrainingArguments) -> str:

@@ -268,10 +268,11 @@ class SysgenTrainer(Seq2SeqTrainer):
             self.optimizer.eval()
         # a gradient may be infinite or NaN although the loss is finite
         if due and not all(tensor.isfinite().all() for tensor in (self.loss_sum, *self.model.parameters())):
+            good = [folder for folder in checkpoints_of(Path(self.args.output_dir)) if is_complete(folder)]
+            left = f"the last good checkpoint is {good[-1]}" if good else f"{self.args.output_dir} has no checkpoint"
             raise RunFailed(
-                f"the loss or a weight is not finite at or before step {self.state.global_step}; good checkpoints are "
-                f"kept in {self.args.output_dir}. Try a lower training.learning_rate, training.max_grad_norm, or "
-                "neither bf16 nor fp16"
+                f"the loss or a weight is not finite at or before step {self.state.global_step}; {left}. Try a lower "
+                "training.learning_rate, training.max_grad_norm, or neither bf16 nor fp16"
             )
         if kept:
             # the weights are saved before this step's checkpoint: a run that resumes from that does not come here again

@@ -501,6 +501,9 @@ def sbatch(folder, monkeypatch):
 
 def test_slurm(folder, sbatch):
     path = write_sweep(folder, axes={"paper.cell": ["it's $HOME"]})
+    refused = sweep(path, "--slurm", "--gres 'gpu:1")
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+    assert not (folder / "runs/sweeps/sweep/array.sh").exists()
     assert sweep(path, "--run", "runs/tiny/seed0").exit_code == 0
     result = sweep(path, "training.max_steps=6", "--slurm", "--partition 'my gpus' --gres gpu:1", "--jobs", 2)
     assert result.exit_code == 0, result.output

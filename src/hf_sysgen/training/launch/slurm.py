@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hf_sysgen.config.sweep import Sweep
-from hf_sysgen.errors import RunFailed, UserError
+from hf_sysgen.errors import RunFailed, UserError, shorten
 from hf_sysgen.files import locked, write_atomic
 from hf_sysgen.training.launch.states import state_of
 
@@ -59,13 +59,19 @@ def submit_sweep(
     """
     if shutil.which("sbatch") is None:
         raise UserError("sbatch is not in PATH: start this where Slurm is, or leave --slurm out")
+    try:
+        for_sbatch = shlex.split(options)
+    except ValueError as error:
+        raise UserError(f"--slurm: {shorten(options)}: {error}; close each quote") from error
     with locked(sweep.lock) as lock:
         if lock is None:
             raise UserError(f"{sweep.path} is being run or submitted here by another process")
-        return _submit(sweep, options, words, at_once, accelerate)
+        return _submit(sweep, for_sbatch, words, at_once, accelerate)
 
 
-def _submit(sweep: Sweep, options: str, words: Sequence[str], at_once: int | None, accelerate: Path | None) -> str:
+def _submit(
+    sweep: Sweep, options: Sequence[str], words: Sequence[str], at_once: int | None, accelerate: Path | None
+) -> str:
     waiting = waiting_runs(sweep.folder)
     left = [run.name for run in sweep.runs if state_of(run, waiting)[0] not in ("finished", "running", "waiting")]
     if not left:
@@ -88,7 +94,7 @@ runs=(
 exec {shlex.join(command)} --run "${{runs[$SLURM_ARRAY_TASK_ID]}}"
 """,
     )
-    done = subprocess.run(["sbatch", "--parsable", *shlex.split(options), str(script)], capture_output=True, text=True)
+    done = subprocess.run(["sbatch", "--parsable", *options, str(script)], capture_output=True, text=True)
     if done.returncode != 0:
         raise RunFailed(f"sbatch refused {script}: {done.stderr.strip() or done.stdout.strip()}")
     # sbatch of a federation prints `number;cluster`
