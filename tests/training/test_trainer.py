@@ -41,7 +41,7 @@ from hf_sysgen.errors import RunFailed, UserError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint
 from hf_sysgen.evaluation.evaluate import evaluate_split
 from hf_sysgen.evaluation.metrics.summary import summarize
-from hf_sysgen.files import first_difference_from_manifest, write_atomic
+from hf_sysgen.files import COMPLETE, first_difference_from_manifest, write_atomic, write_manifest
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.train import main
@@ -732,6 +732,24 @@ def test_progress_between_evaluations(monkeypatch, capsys):
     now[0] += 20
     progress.on_log(None, state, quiet, {"loss": 0.25})
     assert capsys.readouterr().err.splitlines() == ["step 2/90", "step 4/90 loss=0.500"]
+
+
+def test_losses_since_the_last_log_outlive_a_kill(tmp_path, few_examples):
+    """A checkpoint after update 4, between logs at 3 and 6. Each log is the mean of the losses since the one before."""
+    each = losses(run_recipe(tiny_recipe(tmp_path / "each", max_steps=6, logging_steps=1)))
+    recipe = tiny_recipe(tmp_path, max_steps=6, logging_steps=3, save_steps=2)
+    whole = run_recipe(recipe)
+    assert losses(whole) == pytest.approx([math.fsum(each[:3]) / 3, math.fsum(each[3:]) / 3])
+    assert_a_lost_end_comes_back(recipe)
+    # a checkpoint of an older version
+    folder = recipe.run_dir
+    for lost in ("model", "checkpoint-6"):
+        shutil.rmtree(folder / lost)
+    (folder / "results.json").unlink()
+    (folder / "checkpoint-4" / "unlogged_losses.json").unlink()
+    (folder / "checkpoint-4" / COMPLETE).unlink()
+    write_manifest(folder / "checkpoint-4")
+    assert losses(run_recipe(recipe)) == pytest.approx([losses(whole)[0], math.fsum(each[4:]) / 2])
 
 
 def test_a_run_goes_on_when_nobody_reads_its_progress(tmp_path, few_examples, monkeypatch):

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import shutil
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ from hf_sysgen.cpu import fast_products
 from hf_sysgen.errors import RunFailed, one_line
 from hf_sysgen.evaluation.evaluate import sample_rows, with_attention
 from hf_sysgen.evaluation.metrics.summary import scores
-from hf_sysgen.files import COMPLETE, is_complete, replace_marked, write_manifest
+from hf_sysgen.files import COMPLETE, is_complete, replace_marked, write_atomic, write_manifest
 from hf_sysgen.models.seq2seq import SOURCE_INPUTS
 from hf_sysgen.results.evaluations import write_evaluation
 from hf_sysgen.results.predictions import Judged
@@ -47,6 +48,8 @@ from hf_sysgen.training.checkpointing import check_best, check_intact, checkpoin
 from hf_sysgen.training.schedules import learning_rate_of
 from hf_sysgen.training.tasks.base import Task
 
+# sums of losses since the last log, of each process, in a checkpoint
+UNLOGGED = "unlogged_losses.json"
 # modes and the backend of torch.compile that replay CUDA graphs
 CUDA_GRAPHS = ("reduce-overhead", "max-autotune", "cudagraphs")
 
@@ -99,7 +102,8 @@ class SysgenTrainer(Seq2SeqTrainer):
         for unwanted in (ProgressCallback, PrinterCallback):
             self.remove_callback(unwanted)
         model.register_load_state_dict_post_hook(drop_tied_keys)
-        self.loss_sum = torch.tensor(0.0, device=self.args.device)
+        # of this process, since the step of the last log
+        self.loss_sum, self.logged_step = torch.tensor(0.0, device=self.args.device), 0
         self.num_parameters = model.num_parameters(exclude_embeddings=True)
 
     def smoothed_loss(self, outputs, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int) -> torch.Tensor:
@@ -134,9 +138,31 @@ class SysgenTrainer(Seq2SeqTrainer):
                 if parameter.requires_grad and parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
         loss = super().training_step(model, *args, **kwargs)
-        # NaN and infinity stay in the sum, which is read only now and then, because reading waits for the device
+        # NaN and infinity stay in the sum; it is read only now and then, because reading waits for the device
         self.loss_sum += loss
         return loss
+
+    def log(self, logs: dict[str, float], *args, **kwargs) -> None:
+        """As the Trainer; the training loss is the mean since the last log, also if the run was resumed since then."""
+        if "loss" in logs:
+            total = self.accelerator.gather(self.loss_sum.reshape(1)).mean().item()
+            logs["loss"] = total / (self.state.global_step - self.logged_step)
+            self.loss_sum.zero_()
+            self.logged_step = self.state.global_step
+        super().log(logs, *args, **kwargs)
+
+    def _restore_losses(self) -> None:
+        """The sums of losses that no log has yet."""
+        self.loss_sum.zero_()
+        self.logged_step = self.first_step
+        # older versions did not write it
+        if self.resumed_from is None or not (self.resumed_from / UNLOGGED).is_file():
+            return
+        unlogged = json.loads((self.resumed_from / UNLOGGED).read_text(encoding="utf-8"))
+        sums, rank = unlogged["sums"], self.args.process_index
+        # another number of processes: each has the mean
+        self.loss_sum += sums[rank] if len(sums) == self.args.world_size else statistics.fmean(sums)
+        self.logged_step = unlogged["since"]
 
     @property
     def unwrapped_model(self) -> Any:
@@ -188,6 +214,7 @@ class SysgenTrainer(Seq2SeqTrainer):
     def train(self, resume_from_checkpoint: str | None = None, **kwargs):
         self.first_step, self.resumed_from = 0, None
         if resume_from_checkpoint is None:
+            self._restore_losses()
             return super().train(**kwargs)
         checkpoint = Path(resume_from_checkpoint)
         # it was evaluated when the run began
@@ -204,6 +231,7 @@ class SysgenTrainer(Seq2SeqTrainer):
                     # the run may have been killed when it had come to this
                     remove_old_checkpoints(checkpoint.parent, state.best_global_step)
             self.first_step, self.resumed_from = state.global_step, checkpoint
+            self._restore_losses()
             if state.stateful_callbacks["TrainerControl"]["args"]["should_training_stop"]:
                 # early stopping had ended the training when the run was killed
                 self.args.max_steps = state.global_step
@@ -279,9 +307,15 @@ class SysgenTrainer(Seq2SeqTrainer):
             self.save_weights(Path(self.args.output_dir) / f"step-{self.state.global_step}")
 
     def complete_checkpoint(self) -> None:
-        """Add the position in the data to the checkpoint that the Trainer has written, and mark it as complete."""
+        """
+        Add the position in the data and the losses that no log has yet to the checkpoint that the Trainer has written,
+        and mark it as complete.
+        """
         checkpoint = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
         self.batches.save(checkpoint)
+        sums = self.accelerator.gather(self.loss_sum.reshape(1)).tolist()
+        if self.args.should_save:
+            write_atomic(checkpoint / UNLOGGED, json.dumps({"since": self.logged_step, "sums": sums}))
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
             write_manifest(checkpoint)
