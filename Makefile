@@ -53,7 +53,7 @@ bench: $(VENV)/installed  ## speed of training and decoding beside T5 and BART, 
 	$(BIN)/python perf/gated_attention.py
 
 docs: $(VENV)/installed  ## the site, in build/site/index.html
-	$(BIN)/python -m mkdocs build --strict
+	env -u HF_SYSGEN_EXTENSIONS $(BIN)/python -m mkdocs build --strict
 
 clean:  ## remove the virtual environment and build files
 	rm -rf $(VENV) build dist src/*.egg-info
