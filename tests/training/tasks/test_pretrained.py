@@ -35,6 +35,8 @@ from hf_sysgen.results.reading import read_record
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.registry import prepare_task
 
+SHORT_AND_LONG = ["run", "walk opposite left thrice and jump around right twice"]
+
 
 @pytest.fixture(scope="module")
 def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
@@ -174,11 +176,11 @@ def test_the_saved_checkpoint_answers_as_the_run(checkpoints, tmp_path, few_exam
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_short_sentence_has_one_answer_alone_and_beside_a_long_one(kind, checkpoints, tmp_path, few_examples):
-    """By transformers alone, and by `predict --isolated`."""
+    """By transformers alone."""
     run_recipe(recipe_of(checkpoints[kind], tmp_path))
-    folder, texts = tmp_path / "run" / "model", ["run", "walk opposite left thrice and jump around right twice"]
+    folder = tmp_path / "run" / "model"
     tokenizer, model = AutoTokenizer.from_pretrained(folder), auto_class(kind).from_pretrained(folder)
-    prompts = [Prompts(tokenizer, kind != "t5").prompt(text) for text in texts]
+    prompts = [Prompts(tokenizer, kind != "t5").prompt(text) for text in SHORT_AND_LONG]
 
     def answers(given: list[str]) -> list[str]:
         batch = tokenizer(given, padding=True, return_tensors="pt")
@@ -186,16 +188,16 @@ def test_a_short_sentence_has_one_answer_alone_and_beside_a_long_one(kind, check
         return tokenizer.batch_decode(model.generate(**batch)[:, start:], skip_special_tokens=True)
 
     assert answers(prompts)[0] == answers(prompts[:1])[0]
-    assert predict_isolated(str(folder), texts)[0] == predict_isolated(str(folder), texts[:1])[0]
 
 
-def test_a_checkpoint_without_padding_is_used_alone(checkpoints, tmp_path):
+def test_a_checkpoint_without_padding_answers_without_this_package(checkpoints, tmp_path):
     shutil.copytree(checkpoints["llama"], tmp_path / "copy")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "copy")
     tokenizer.pad_token = None
     tokenizer.save_pretrained(tmp_path / "copy")
     assert AutoTokenizer.from_pretrained(tmp_path / "copy").pad_token is None
-    assert len(predict_isolated(str(tmp_path / "copy"), ["jump", "walk twice"])) == 2
+    both, alone = (predict_isolated(str(tmp_path / "copy"), texts) for texts in (SHORT_AND_LONG, SHORT_AND_LONG[:1]))
+    assert both[0] == alone[0]
 
 
 def test_a_checkpoint_of_a_run_has_the_tokenizer_of_its_model(checkpoints, tmp_path, few_examples):
