@@ -165,7 +165,7 @@ def test_interrupted_between_commits_and_within(hub: FakeHub, cell: Path) -> Non
 def test_a_tag_that_git_refuses_is_told_before_the_upload(wrong: str, hub: FakeHub, cell: Path) -> None:
     for how in ({"api": api(hub)}, {"dry_run": True}):
         with pytest.raises(UserError, match="tag"):
-            publish_model(cell / "seed0", "org/model", tags=[wrong], **how)
+            publish_model(cell, "org/model", tags=[wrong], **how)
     with pytest.raises(UserError, match="'nonsense'"):
         publish_model(cell / "seed0", "org/model", dataset="nonsense", dry_run=True)
     assert ("model", "org/model") not in hub.repos

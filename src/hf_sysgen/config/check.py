@@ -20,6 +20,7 @@ from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import UserError, shorten
 from hf_sysgen.model_types import is_decoder, is_transformers_model
 from hf_sysgen.models import CONFIGS
+from hf_sysgen.zoo import zoo_names
 
 
 def check_recipe(recipe: Recipe) -> Recipe:
@@ -159,9 +160,9 @@ def _check_checkpoint(recipe: Recipe, task: str) -> None:
         _check_pretrained(recipe, task)
     if model.revision is not None and model.pretrained is None:
         raise RecipeError("model.revision has no effect without model.pretrained; remove it", "model.revision")
-    if model.revision is not None and Path(str(model.pretrained)).is_dir():
+    if model.revision is not None and (Path(str(model.pretrained)).is_dir() or model.pretrained in zoo_names()):
         raise RecipeError(
-            f"model.revision={model.revision} has no effect on the folder {model.pretrained}; remove it",
+            f"model.revision={model.revision} has no effect on {model.pretrained}, which is not on the hub; remove it",
             "model.revision",
         )
     if recipe.peft is not None and model.pretrained is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hf_sysgen.data.registry import benchmark_builder, benchmark_info
 from hf_sysgen.errors import UserError
 from hf_sysgen.hub.dataset_card import benchmark_tag, citations, dataset_card, parquet_path
-from hf_sysgen.hub.repository import CARD, CITATION, Published, Repository, space_for
+from hf_sysgen.hub.repository import CARD, CITATION, Published, Repository, check_tag_names, space_for
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -65,7 +65,8 @@ def publish_dataset(
             f"{name} is restricted: {benchmark.restriction} If you may publish it, pass --allow-restricted "
             "(allow_restricted=True)"
         )
-    # its arguments are checked before minutes of preparation
+    # arguments are checked before minutes of preparation
+    check_tag_names(tags)
     repository = Repository(repo_id, "dataset", benchmark_tag(benchmark), private, collection, dry_run, folder, api)
     with tempfile.TemporaryDirectory(prefix="hf-sysgen-publish-") as staged, space_for("the parquet files", staged):
         counts = {}

@@ -18,7 +18,7 @@ from safetensors import safe_open
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import file_name
 from hf_sysgen.hub.model_card import cell_tag, citations, leaderboard_entries, model_card
-from hf_sysgen.hub.repository import CARD, CITATION, Published, Repository, check_repo_id, space_for
+from hf_sysgen.hub.repository import CARD, CITATION, Published, Repository, check_repo_id, check_tag_names, space_for
 from hf_sysgen.results.reading import KEPT, read_record
 from hf_sysgen.results.record import MODEL, RESULTS, Record, write_record
 from hf_sysgen.zoo import zoo_folder, zoo_names
@@ -99,6 +99,7 @@ def publish_model(
             "give the folder of a training run"
         )
     found = [one for path in reversed(runs) for one in _checkpoints(path, checkpoints)]
+    check_tag_names(tags)
     if dataset is not None:
         check_repo_id(dataset)
     repository = Repository(repo_id, "model", cell_tag(records[0]), private, collection, dry_run, folder, api)

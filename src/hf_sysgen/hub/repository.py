@@ -120,11 +120,8 @@ class Repository:
         Whether all of these tags are there already, on the weights or data of that folder.
 
         Raises:
-            UserError: one of them is no name for a tag, or is there on others: a tag does not move.
+            UserError: one of them is there on others: a tag does not move.
         """
-        for tag in tags:
-            if not re.fullmatch(r"\w[\w.+-]*(/\w[\w.+-]*)*", tag) or tag.endswith((".", ".lock")) or ".." in tag:
-                raise UserError(f"{tag!r} cannot be a tag; give letters, digits, points and hyphens, such as v1.0")
         known = [tag for tag in tags if tag in self.tags]
         paths = [path for path in folder.rglob("*") if known and path.suffix in CONTENT]
         content = {path.relative_to(folder).as_posix(): sha256_of(path) for path in paths}
@@ -218,7 +215,15 @@ def space_for(what: str, folder: str) -> Iterator[None]:
         ) from error
 
 
+def check_tag_names(tags: Sequence[str]) -> None:
+    """Raises UserError: git would refuse one of them, which the hub says only after the upload."""
+    for tag in tags:
+        if not re.fullmatch(r"\w[\w.+-]*(/\w[\w.+-]*)*", tag) or tag.endswith((".", ".lock")) or ".." in tag:
+            raise UserError(f"{tag!r} cannot be a tag; give letters, digits, points and hyphens, such as v1.0")
+
+
 def check_repo_id(repo_id: str) -> None:
+    """Raises UserError: it is not "owner/name"."""
     try:
         validate_repo_id(repo_id)
         if "/" not in repo_id:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hf_sysgen.errors import RunFailed, UserError
-from hf_sysgen.files import first_difference_from_manifest
+from hf_sysgen.files import first_difference_from_manifest, is_complete
 
 # the Trainer's names of checkpoints; other files in a run's folder are the user's
 _NAME = re.compile(r"checkpoint-(?:0|[1-9][0-9]*)")
@@ -18,6 +18,11 @@ def checkpoints_of(run_dir: Path) -> list[Path]:
     """The folders of a run's checkpoints, complete or not, by step."""
     found = (path for path in run_dir.glob("checkpoint-*") if _NAME.fullmatch(path.name) and path.is_dir())
     return sorted(found, key=step_of)
+
+
+def complete_checkpoints(run_dir: Path) -> list[Path]:
+    """Those that were written to their end, by step."""
+    return [folder for folder in checkpoints_of(run_dir) if is_complete(folder)]
 
 
 def check_intact(checkpoint: Path) -> None:

@@ -11,10 +11,10 @@ from hf_sysgen.config.model_fields import flat_with_defaults
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.registry import benchmark_info
 from hf_sysgen.errors import shorten
-from hf_sysgen.files import is_complete, is_unfinished, locked
+from hf_sysgen.files import is_unfinished, locked
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import RESULTS, Record
-from hf_sysgen.training.checkpointing import checkpoints_of, report_damage
+from hf_sysgen.training.checkpointing import complete_checkpoints, report_damage
 from hf_sysgen.training.tasks.pretraining import require_text_of_run
 
 RECIPE_COPY = "recipe.yaml"
@@ -64,7 +64,7 @@ def check_run_dir(recipe: Recipe) -> Path:
                 "remove that folder",
                 "output_dir",
             )
-        checkpoints = [folder for folder in checkpoints_of(run_dir) if is_complete(folder)]
+        checkpoints = complete_checkpoints(run_dir)
         if recipe.data.data_dir != other.data.data_dir and checkpoints:
             # this also checks a finished run; the same text may have been moved
             checkpoint = checkpoints[-1]

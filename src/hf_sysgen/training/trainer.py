@@ -44,7 +44,14 @@ from hf_sysgen.results.predictions import Judged
 from hf_sysgen.training.adapters import merged
 from hf_sysgen.training.batches import Batches, OnGpu, StepBatches, parts_of_max_tokens
 from hf_sysgen.training.callbacks import Clock, Progress, UpdateHooks
-from hf_sysgen.training.checkpointing import check_best, check_intact, checkpoints_of, report_damage, step_of
+from hf_sysgen.training.checkpointing import (
+    check_best,
+    check_intact,
+    checkpoints_of,
+    complete_checkpoints,
+    report_damage,
+    step_of,
+)
 from hf_sysgen.training.schedules import learning_rate_of
 from hf_sysgen.training.tasks.base import Task
 
@@ -61,6 +68,7 @@ class SysgenTrainer(Seq2SeqTrainer):
     - batches come from [`StepBatches`]: a function of seed and update, shared between processes.
     - the learning rate follows the recipe's schedule.
     - weight decay applies to all parameters, biases and norms included.
+    - a logged training loss is the mean since the last log, also if the run was resumed since then.
     - the task evaluates, on exactly the examples of every split, with any number of processes.
     - only complete checkpoints are used, so a run killed at any moment can resume.
     - a loss or weight that is not finite raises [`RunFailed`] before another checkpoint is written.
@@ -143,7 +151,6 @@ class SysgenTrainer(Seq2SeqTrainer):
         return loss
 
     def log(self, logs: dict[str, float], *args, **kwargs) -> None:
-        """As the Trainer; the training loss is the mean since the last log, also if the run was resumed since then."""
         if "loss" in logs:
             total = self.accelerator.gather(self.loss_sum.reshape(1)).mean().item()
             logs["loss"] = total / (self.state.global_step - self.logged_step)
@@ -151,14 +158,12 @@ class SysgenTrainer(Seq2SeqTrainer):
             self.logged_step = self.state.global_step
         super().log(logs, *args, **kwargs)
 
-    def _restore_losses(self) -> None:
-        """The sums of losses that no log has yet."""
-        self.loss_sum.zero_()
-        self.logged_step = self.first_step
+    def _load_losses(self, checkpoint: Path) -> None:
+        """The sum of losses that no log had when the checkpoint was written."""
         # older versions did not write it
-        if self.resumed_from is None or not (self.resumed_from / UNLOGGED).is_file():
+        if not (checkpoint / UNLOGGED).is_file():
             return
-        unlogged = json.loads((self.resumed_from / UNLOGGED).read_text(encoding="utf-8"))
+        unlogged = json.loads((checkpoint / UNLOGGED).read_text(encoding="utf-8"))
         sums, rank = unlogged["sums"], self.args.process_index
         # another number of processes: each has the mean
         self.loss_sum += sums[rank] if len(sums) == self.args.world_size else statistics.fmean(sums)
@@ -190,8 +195,11 @@ class SysgenTrainer(Seq2SeqTrainer):
 
     def get_train_dataloader(self):
         self.batches = self.step_batches(self.first_step)
+        self.loss_sum.zero_()
+        self.logged_step = self.first_step
         if self.resumed_from is not None:
             self.batches.load(self.resumed_from)
+            self._load_losses(self.resumed_from)
         loader = self.batches.loader()
         return OnGpu(loader, self.args.device) if self.args.device.type == "cuda" else loader
 
@@ -214,7 +222,6 @@ class SysgenTrainer(Seq2SeqTrainer):
     def train(self, resume_from_checkpoint: str | None = None, **kwargs):
         self.first_step, self.resumed_from = 0, None
         if resume_from_checkpoint is None:
-            self._restore_losses()
             return super().train(**kwargs)
         checkpoint = Path(resume_from_checkpoint)
         # it was evaluated when the run began
@@ -231,7 +238,6 @@ class SysgenTrainer(Seq2SeqTrainer):
                     # the run may have been killed when it had come to this
                     remove_old_checkpoints(checkpoint.parent, state.best_global_step)
             self.first_step, self.resumed_from = state.global_step, checkpoint
-            self._restore_losses()
             if state.stateful_callbacks["TrainerControl"]["args"]["should_training_stop"]:
                 # early stopping had ended the training when the run was killed
                 self.args.max_steps = state.global_step
@@ -296,7 +302,7 @@ class SysgenTrainer(Seq2SeqTrainer):
             self.optimizer.eval()
         # a gradient may be infinite or NaN although the loss is finite
         if due and not all(tensor.isfinite().all() for tensor in (self.loss_sum, *self.model.parameters())):
-            good = [folder for folder in checkpoints_of(Path(self.args.output_dir)) if is_complete(folder)]
+            good = complete_checkpoints(Path(self.args.output_dir))
             left = f"the last good checkpoint is {good[-1]}" if good else f"{self.args.output_dir} has no checkpoint"
             raise RunFailed(
                 f"the loss or a weight is not finite at or before step {self.state.global_step}; {left}. Try a lower "
@@ -482,7 +488,7 @@ def remove_old_checkpoints(run_dir: Path, best_step: int | None) -> None:
     Keep the newest and the best checkpoint of a run. If these are the same, keep the one before, too, and the one that
     was the best then: a run resumes from there if the newest is damaged.
     """
-    *older, _ = [folder for folder in checkpoints_of(run_dir) if is_complete(folder)]
+    *older, _ = complete_checkpoints(run_dir)
     kept = {best_step}
     if older and best_step not in map(step_of, older):
         state = TrainerState.load_from_json(str(older[-1] / TRAINER_STATE_NAME))

@@ -39,6 +39,7 @@ import hf_sysgen.evaluation.isolated
 import hf_sysgen.training.run
 import hf_sysgen.training.tasks.registry
 from hf_sysgen.analysis import petty2023
+from hf_sysgen.config.check import check_recipe
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.io import dump_recipe, parse_recipe
 from hf_sysgen.config.model_fields import with_type
@@ -379,6 +380,9 @@ def test_a_model_of_the_zoo_is_fine_tuned_by_its_name(learned, tmp_path, monkeyp
     for name in ("ours", str(learned), str(learned / "model")):
         recipe = with_type(decoder_recipe(tmp_path, model="auto", pretrained=name))
         assert recipe.model.type == "depth_width_decoder"
+    with pytest.raises(RecipeError) as caught:
+        check_recipe(decoder_recipe(tmp_path, model="auto", pretrained="ours").replace(**{"model.revision": "main"}))
+    assert caught.value.key == "model.revision"
 
 
 def test_what_a_checkpoint_contradicts(learned, tmp_path, few_examples, monkeypatch):

@@ -149,6 +149,11 @@ def without_special_tokens(tokenizer: PreTrainedTokenizerFast) -> PreTrainedToke
             **tokenizer.special_tokens_map,
         )
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A", pair="$A $B", special_tokens=[])
+    return padded_on_the_left(tokenizer)
+
+
+def padded_on_the_left(tokenizer: Any) -> Any:
+    """The tokenizer, and what is saved of it, with padding on the left, so that a decoder can continue the text."""
     # `init_kwargs` are saved
     tokenizer.padding_side = tokenizer.init_kwargs["padding_side"] = "left"
     return tokenizer

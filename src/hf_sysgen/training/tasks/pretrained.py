@@ -18,6 +18,7 @@ from hf_sysgen.training.tasks.causal import (
     check_encodable,
     load_pretrained,
     load_tokenizer,
+    padded_on_the_left,
     pretrained_folder,
 )
 from hf_sysgen.training.tasks.seq2seq import Seq2SeqTask
@@ -82,8 +83,8 @@ class PretrainedTask(Seq2SeqTask):
 
 def pretrained_tokenizer(recipe: Recipe) -> Any:
     """
-    The tokenizer of `model.pretrained`; one without padding pads with EOS, and that of a decoder on the left, so that
-    `generate` continues the text. Raises RecipeError: it cannot be used.
+    The tokenizer of `model.pretrained`. Without a padding token of its own, it pads with EOS; a decoder's pads on the
+    left. Raises RecipeError: it cannot be used.
     """
     tokenizer: Any = load_tokenizer(str(pretrained_folder(recipe)))
     # the spaces of an answer must stay
@@ -91,7 +92,4 @@ def pretrained_tokenizer(recipe: Recipe) -> Any:
     if tokenizer.pad_token is None:
         # padding is known from masks
         tokenizer.pad_token = tokenizer.eos_token
-    if is_decoder(recipe.model.type):
-        # `init_kwargs` are saved
-        tokenizer.padding_side = tokenizer.init_kwargs["padding_side"] = "left"
-    return tokenizer
+    return padded_on_the_left(tokenizer) if is_decoder(recipe.model.type) else tokenizer
