@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -254,6 +255,12 @@ def _keys(value: Any) -> Iterator[Any]:
 
 def parse_yaml(text: str, where: str) -> Any:
     """The value of a YAML 1.2 text. Raises RecipeError."""
+    # the runs of a sweep and the records of a report read the same texts many times
+    return copy.deepcopy(_parsed_yaml(text, where))
+
+
+@lru_cache(maxsize=512)
+def _parsed_yaml(text: str, where: str) -> Any:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
