@@ -11,7 +11,7 @@ from hf_sysgen.results.environment import environment, start_after
 def machine() -> dict[str, Any]:
     """`versions` of packages, the `git_commit` of the checkout, the `device` and the `num_threads` of PyTorch."""
     start = start_after(0)
-    return {"versions": start.versions, "git_commit": start.commit, **environment().model_dump()}
+    return {"versions": start.versions, "git_commit": start.commit, **environment().model_dump(exclude_none=True)}
 
 
 def output_of(script: str, output: Path | None, quick: bool) -> Path | None:

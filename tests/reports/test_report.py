@@ -467,6 +467,10 @@ def test_precision_is_marked_and_makes_no_other_cell():
     assert mixed.precision.startswith("1 of 2 runs in bfloat16")
     (alone,) = found(*cell, records[1:2]).ours
     assert alone.precision == ""
+    # what was computed counts, not what was asked for
+    on_cpu = {"environment": {"device": "a CPU", "num_threads": 1, "precision": "float32"}}
+    (told,) = found(*cell, [made("clutrr_edge_234", 0, 0.5, {"training.fp16": True}, **on_cpu)]).ours
+    assert told.precision == ""
     # the paper's is mixed precision, of another kind
     records = [made("pcfg_transformer", 0, 0.5, {"training.fp16": False, **half})]
     cells = [one for table in compare_with_papers("csordas2021", records) for one in table.measured]

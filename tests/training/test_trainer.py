@@ -43,6 +43,7 @@ from hf_sysgen.evaluation.evaluate import evaluate_split
 from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.files import COMPLETE, first_difference_from_manifest, write_atomic, write_manifest
 from hf_sysgen.models import CONFIGS
+from hf_sysgen.results.cells import precision_of_run
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.train import main
 from hf_sysgen.training.batches import StepBatches
@@ -364,9 +365,22 @@ def test_gradient_checkpointing_with_dropout(tmp_path, few_examples):
     assert weights(tmp_path / "plain" / "run" / "model") == weights(tmp_path / "checkpointed" / "run" / "model")
 
 
+def test_the_record_has_the_precision_that_was_computed_in(tmp_path, few_examples):
+    """On a CPU, fp16 has no autocast."""
+    plain, half, brain = (
+        run_recipe(tiny_recipe(tmp_path / name, dropout=0.0, **{name: True} if name else {}))
+        for name in ("", "fp16", "bf16")
+    )
+    assert [precision_of_run(one) for one in (plain, half, brain)] == ["float32", "float32", "bfloat16"]
+    assert losses(half) == losses(plain) != losses(brain)
+    # older records do not say it
+    older = half.model_copy(update={"environment": half.environment.model_copy(update={"precision": None})})
+    assert precision_of_run(older) == "float16"
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_evaluation_is_in_float32(precision, tmp_path, few_examples):
-    """What the run recorded is what its checkpoint gives by itself. On a CPU, fp16 has no autocast."""
+    """What the run recorded is what its checkpoint gives by itself."""
     recipe = tiny_recipe(tmp_path, bf16=precision == "bf16")
     record = run_recipe(recipe)
     model, _ = load_checkpoint(tmp_path / "run")

@@ -25,7 +25,7 @@ from hf_sysgen.reports.papers import (
     measured,
     papers,
 )
-from hf_sysgen.results.cells import PRECISION, by_cell, precision_of
+from hf_sysgen.results.cells import PRECISION, by_cell, precision_of, precision_of_run
 from hf_sysgen.results.record import Record
 
 
@@ -178,10 +178,8 @@ def one_for_each_seed(runs: Sequence[Record], setup: Recipe) -> list[Record]:
     One run of each seed, by seed. Of several runs of a seed that counts which is in the precision of most runs, so that
     a mean is of like runs where it can be; among equals, the one in the paper's precision.
     """
-    in_precision = Counter(precision_of(record.recipe.training) for record in runs)
-    last = sorted(
-        runs, key=lambda one: (in_precision[precision_of(one.recipe.training)], not _other_precision(one, setup))
-    )
+    in_precision = Counter(precision_of_run(record) for record in runs)
+    last = sorted(runs, key=lambda one: (in_precision[precision_of_run(one)], not _other_precision(one, setup)))
     by_seed = {record.seed: record for record in last}
     return [by_seed[seed] for seed in sorted(by_seed)]
 
@@ -202,11 +200,11 @@ def _values(cell: Cell, records: Iterable[Record], measure: Callable[[Record, st
 
 def _other_precision(record: Record, setup: Recipe) -> bool:
     """Whether the run is in another precision than the paper's; either kind of 16 bits is mixed precision."""
-    return (precision_of(record.recipe.training) == "float32") != (precision_of(setup.training) == "float32")
+    return (precision_of_run(record) == "float32") != (precision_of(setup.training) == "float32")
 
 
 def _precisions(records: Sequence[Record], setup: Recipe) -> str:
-    others = [precision_of(record.recipe.training) for record in records if _other_precision(record, setup)]
+    others = [precision_of_run(record) for record in records if _other_precision(record, setup)]
     if not others:
         return ""
     some = f"{len(others)} of {len(records)} runs in " if len(others) < len(records) else ""

@@ -19,9 +19,16 @@ class HasPrecision(Protocol):
     fp16: Any
 
 
-def precision_of(settings: HasPrecision) -> str:
-    """The type in which a run computes, by its name in PyTorch."""
-    return "float16" if settings.fp16 else "bfloat16" if settings.bf16 else "float32"
+def precision_of(settings: HasPrecision, device_type: str | None = None) -> str:
+    """The type, by its name in PyTorch, in which a run with these settings computes on a device, e.g. `cpu`."""
+    # accelerate has no autocast to float16 on a CPU
+    half = "float32" if device_type == "cpu" else "float16"
+    return half if settings.fp16 else "bfloat16" if settings.bf16 else "float32"
+
+
+def precision_of_run(record: Record) -> str:
+    """The type in which a finished run was computed. Older records do not have it: of these, the recipe's."""
+    return record.environment.precision or precision_of(record.recipe.training)
 
 
 def by_cell(records: Iterable[Record], without: Sequence[str] = ()) -> list[list[Record]]:

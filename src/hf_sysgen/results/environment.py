@@ -23,6 +23,8 @@ class Environment(_Typed):
 
     device: str
     num_threads: int
+    precision: str | None = None
+    """Of a run: the type in which it computes, by its name in PyTorch; older records lack it."""
 
 
 class RunStart(_Typed):
@@ -41,13 +43,13 @@ class RunStart(_Typed):
 _STARTS = TypeAdapter(list[RunStart])
 
 
-def environment(device_type: str | None = None) -> Environment:
+def environment(device_type: str | None = None, precision: str | None = None) -> Environment:
     """The machine of this process; `device_type` is what it computes on, by default a GPU if there is one."""
     import torch
 
     on_gpu = torch.cuda.is_available() if device_type is None else device_type == "cuda"
     device = torch.cuda.get_device_name() if on_gpu else cpu_name()
-    return Environment(device=device, num_threads=torch.get_num_threads())
+    return Environment(device=device, num_threads=torch.get_num_threads(), precision=precision)
 
 
 def start_after(step: int, data_sha256: str | None = None) -> RunStart:

@@ -163,9 +163,11 @@ class Record(_Typed):
         self.recipe._file, self.recipe._overrides = self.file, dict(self.overrides)
         return self
 
-    @field_serializer("splits", "history", "starts")
+    @field_serializer("splits", "history", "starts", "environment")
     def _measured(self, value: Any) -> Any:
         """Leave out what was not measured, or is not known of an older run."""
+        if isinstance(value, BaseModel):
+            return value.model_dump(mode="json", exclude_unset=True)
         if isinstance(value, dict):
             return {name: one.model_dump(mode="json", exclude_unset=True) for name, one in value.items()}
         return [one.model_dump(mode="json", exclude_unset=True) for one in value]

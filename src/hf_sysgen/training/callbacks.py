@@ -104,8 +104,8 @@ class Progress(TrainerCallback):
     def machine(arguments: TrainingArguments) -> str:
         """The kind of device, the number of processes and the precision: a GPU that is not found shows here."""
         count, device = arguments.world_size, arguments.device.type
-        # accelerate has no autocast to float16 on a CPU
-        precision = "float32 in spite of fp16" if arguments.fp16 and device == "cpu" else precision_of(arguments)
+        precision = precision_of(arguments, device)
+        precision += " in spite of fp16" * (arguments.fp16 and precision != "float16")
         return f"{device} ({count} process{'es' * (count > 1)}, {precision})"
 
     @staticmethod

@@ -28,6 +28,7 @@ from hf_sysgen.errors import RunFailed, describe_os_error, is_disk_full, writing
 from hf_sysgen.evaluation.checkpoints import checkpoint_folder, is_hub_id, weight_files
 from hf_sysgen.files import locked, sha256_of, write_atomic
 from hf_sysgen.model_types import model_classes
+from hf_sysgen.results.cells import precision_of
 from hf_sysgen.results.environment import environment, start_after, starts_of, write_starts
 from hf_sysgen.results.predictions import Row, write_predictions
 from hf_sysgen.results.record import (
@@ -153,17 +154,18 @@ def run_recipe(recipe: Recipe) -> Record:
         raise RecipeError(f"model: {error.__cause__ or error}", "model") from error
     if recipe.peft is not None:
         model = with_adapters(model, recipe.peft)
-    try:
-        with naming_fields(recipe):
-            trainer = SysgenTrainer(recipe, model, task)
-            # raises here, before any work, if the processes cannot share a batch
-            batches = trainer.step_batches(first_step=0) if recipe.in_context is None else None
-    except OSError as error:
-        raise _unwritable(recipe.run_dir, error) from error
-    check_sharding(trainer)
-    if recipe.in_context is None:
-        check_optimizer(trainer)
-        check_longest_examples(trainer)
+    with _removed_if_refused(recipe.run_dir):
+        try:
+            with naming_fields(recipe):
+                trainer = SysgenTrainer(recipe, model, task)
+                # raises here, before any work, if the processes cannot share a batch
+                batches = trainer.step_batches(first_step=0) if recipe.in_context is None else None
+        except OSError as error:
+            raise _unwritable(recipe.run_dir, error) from error
+        check_sharding(trainer)
+        if recipe.in_context is None:
+            check_optimizer(trainer)
+            check_longest_examples(trainer)
     with _locked_folder(recipe.run_dir, trainer):
         # another process may have finished it meanwhile; the first process decides for all, since views of a shared
         # folder may differ
@@ -179,6 +181,20 @@ def _unwritable(run_dir: Path, error: OSError) -> RecipeError | RunFailed:
     said = describe_os_error(error) or str(error)
     said = f"cannot write to {said if str(run_dir) in said else f'{run_dir}: {said}'}"
     return RunFailed(said) if is_disk_full(error) else RecipeError(f"output_dir: {said}", "output_dir")
+
+
+@contextlib.contextmanager
+def _removed_if_refused(run_dir: Path) -> Iterator[None]:
+    """Remove the empty folders that the Trainer makes, if the recipe is refused."""
+    missing = [folder for folder in (run_dir, *run_dir.parents) if not folder.exists()]
+    try:
+        yield
+    except RecipeError:
+        for folder in missing:
+            with contextlib.suppress(OSError):
+                # only an empty one
+                folder.rmdir()
+        raise
 
 
 @contextlib.contextmanager
@@ -224,7 +240,8 @@ def _train_and_judge(
     try:
         starts = starts_of(recipe.run_dir, start_after(step_of(checkpoint) if checkpoint else 0, task.data_sha256()))
         check_same_examples(recipe, starts)
-        machine = environment(trainer.args.device.type)
+        device = trainer.args.device.type
+        machine = environment(device, precision=precision_of(trainer.args, device))
         if trainer.args.should_save:
             write_atomic(recipe.run_dir / RECIPE_COPY, dump_recipe(recipe))
             write_starts(recipe.run_dir, starts)
