@@ -378,6 +378,34 @@ def test_the_commands_of_the_new_variant(tmp_path):
     assert "modeling_linear_bias.py" in done.stdout
 
 
+def use_own_benchmarks(folder: Path) -> None:
+    import hf_sysgen.data.registry as registry
+    import hf_sysgen.training.tasks.registry
+
+    os.environ[EXTENSIONS_VARIABLE] = str(folder)
+    # read anew at the next call
+    registry._BENCHMARKS.clear()
+    # not the few examples of other tests
+    hf_sysgen.training.tasks.registry.load_benchmark = registry.load_benchmark
+
+
+def test_tables_are_a_benchmark(tmp_path):
+    """The document's files as they are, in a run of two updates; a table that has changed is other data."""
+    paths = written(DOCS / "new_benchmark.md", tmp_path)
+    prepare = functools.partial(use_own_benchmarks, tmp_path / "my_extensions")
+    small = ["letters.yaml", *TINY, "output_dir=run"]
+    done = train_process(small, tmp_path, prepare)
+    assert done.status == 0, done.err
+    record = read_record(tmp_path / "run/results.json")
+    assert {name: split.examples for name, split in record.splits.items()} == {"test": 2}
+    (tmp_path / "run/results.json").unlink()
+    table = paths["my_tables/train.tsv"]
+    table.write_text(table.read_text() + "d c b\tb c d\n")
+    done = train_process(small, tmp_path, prepare)
+    assert done.status == 2
+    assert "run on other examples; what data.data_dir names has changed" in done.err
+
+
 def test_a_new_benchmark_is_prepared_and_proven(tmp_path, monkeypatch):
     """The document's commands in this process, and what it says that they print."""
     import hf_sysgen.data.registry as registry
@@ -391,7 +419,9 @@ def test_a_new_benchmark_is_prepared_and_proven(tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "benchmarks", lambda: found)
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     printed = ""
-    for words in commands(DOCS / "new_benchmark.md")[1:]:
+    for words in commands(DOCS / "new_benchmark.md"):
+        if words[:2] != ["hf-sysgen", "data"]:
+            continue  # of the tables
         result = CliRunner().invoke(app, words[1:])
         assert result.exit_code == 0, result.output
         printed = result.stdout

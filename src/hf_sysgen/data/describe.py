@@ -72,7 +72,7 @@ def describe_text(
         _section("Needs", f"pip install hf-sysgen[{benchmark.extra}]" if benchmark.extra else ""),
         "Files\n" + "\n".join(_file(role, source) for role, source in info.sources.items()),
         _errata((*benchmark.errata, *info.errata)),
-        "Cite\n" + _indented("\n".join(filter(None, (benchmark.citation, info.citation)))),
+        _cite(benchmark.citation, info.citation),
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -119,7 +119,7 @@ def _benchmark_page(benchmark: BenchmarkInfo) -> str:
         _section("Homepage", benchmark.homepage),
         "Configs, each with its own page\n" + "\n".join(configs),
         _errata(benchmark.errata),
-        "Cite\n" + _indented(benchmark.citation),
+        _cite(benchmark.citation),
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -193,6 +193,11 @@ def _errata(errata: Iterable[str]) -> str:
 
 def _section(title: str, text: str) -> str:
     return f"{title}\n{_wrapped(text, '  ')}" if text else ""
+
+
+def _cite(*citations: str) -> str:
+    found = "\n".join(filter(None, citations))
+    return f"Cite\n{_indented(found)}" if found else ""
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> str:

@@ -1,0 +1,117 @@
+"""Tables of one's own as a benchmark."""
+
+import gzip
+import json
+
+import pytest
+
+from hf_sysgen.data.errors import DataError
+from hf_sysgen.data.table_benchmark import TableBenchmark
+
+FILES = {"train": "train.tsv", "validation": "validation.csv", "test": "more/test.jsonl"}
+NAMES = {"input": "question", "target": "answer", "category": "kind"}
+
+
+class ShortTables(TableBenchmark):
+    FILES = FILES
+
+
+class LongTables(TableBenchmark):
+    FILES = FILES
+    COLUMNS = NAMES
+    LICENCE, DESCRIPTION = "MIT", "Letters."
+
+
+@pytest.fixture
+def folder(tmp_path):
+    tables = tmp_path / "tables"
+    (tables / "more").mkdir(parents=True)
+    # a quote is a letter in .tsv; in .csv it holds commas and ends of lines together
+    (tables / "train.tsv").write_text('input\ttarget\na "b\tb a\n"c\ta, b\n')
+    (tables / "validation.csv.gz").write_bytes(
+        gzip.compress('target,other,input\n"a, b",1,"a\n""b"\n'.encode("utf-8-sig"))
+    )
+    rows = [{"input": "c", "target": "ç\u2028"}, {"target": "", "input": "d"}]
+    (tables / "more/test.jsonl").write_text("\n\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n")
+    return tables
+
+
+def prepared(builder_class, folder):
+    builder = builder_class(data_dir=folder, cache_dir=folder.parent / "cache")
+    builder.download_and_prepare()
+    return {name: list(split) for name, split in builder.as_dataset().items()}
+
+
+def test_the_three_formats(folder):
+    assert prepared(ShortTables, folder) == {
+        "train": [{"input": 'a "b', "target": "b a"}, {"input": '"c', "target": "a, b"}],
+        "validation": [{"input": 'a\n"b', "target": "a, b"}],
+        "test": [{"input": "c", "target": "ç\u2028"}, {"input": "d", "target": ""}],
+    }
+
+
+def test_names_of_ones_own(folder):
+    (folder / "train.tsv").write_text("kind\tanswer\tquestion\nx\tb\ta\n")
+    (folder / "validation.csv.gz").unlink()
+    (folder / "validation.csv").write_text("kind,answer,question\ny,b,a\n")
+    (folder / "more/test.jsonl").write_text('{"question": "q", "answer": "r", "kind": "z"}')
+    found = prepared(LongTables, folder)
+    assert found["train"] == [{"input": "a", "target": "b", "category": "x"}]
+    assert [found[name][0]["category"] for name in ("validation", "test")] == ["y", "z"]
+    info = LongTables.BENCHMARK
+    assert (info.name, info.builder, info.licence) == ("long_tables", f"{__name__}:LongTables", "MIT")
+    assert info.config().splits == tuple(FILES)
+
+
+def test_a_changed_table_is_prepared_again(folder):
+    before = prepared(ShortTables, folder)
+    (folder / "train.tsv").write_text("input\ttarget\nz\ty\n")
+    after = prepared(ShortTables, folder)
+    assert after["train"] == [{"input": "z", "target": "y"}]
+    assert after["test"] == before["test"]
+
+
+def test_the_folder_of_the_variable(folder, monkeypatch):
+    monkeypatch.setenv("HF_SYSGEN_DATA_DIR", str(folder))
+    builder = ShortTables(cache_dir=folder.parent / "cache")
+    builder.download_and_prepare()
+    assert len(builder.as_dataset("train")) == 2
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "parts"),
+    [
+        ("train.tsv", b"input\tgoal\na\tb\n", ["train.tsv", "row 1", "'target'", "input, goal", "COLUMNS"]),
+        ("train.tsv", b"input\ttarget\na\n", ["train", "'target' of example 0", "None"]),
+        ("train.tsv", b"input\ttarget\na\tb\tc\n", ["train.tsv", "row 1", "more columns"]),
+        ("train.tsv", b"input\ttarget\n", ["train has no examples"]),
+        ("train.tsv", b"", ["train has no examples"]),
+        ("train.tsv", b"input\ttarget\n\xff\tb\n", ["train.tsv", "utf-8"]),
+        ("validation.csv", b'input,target\n"a,b\n', ["validation.csv", "cannot be read"]),
+        ("more/test.jsonl", b'{"input": "a"', ["test.jsonl", "cannot be read"]),
+        ("more/test.jsonl", b'["a", "b"]', ["test.jsonl", "row 1", "object"]),
+        ("more/test.jsonl", b'{"input": "a", "target": 3}', ["test", "'target' of example 0", "3"]),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_with_a_table(file, content, parts, folder):
+    (folder / "validation.csv.gz").unlink()
+    (folder / "validation.csv").write_text("input,target\na,b\n")
+    (folder / file).write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        prepared(ShortTables, folder)
+    assert all(part in str(caught.value) for part in parts), caught.value
+
+
+def test_a_missing_table_is_named(folder, monkeypatch):
+    (folder / "train.tsv").unlink()
+    with pytest.raises(DataError, match=r"short_tables default: no file train\.tsv\[\.gz\] in .*data_dir"):
+        prepared(ShortTables, folder)
+    monkeypatch.delenv("HF_SYSGEN_DATA_DIR", raising=False)
+    with pytest.raises(DataError, match="data_dir"):
+        ShortTables(cache_dir=folder.parent / "cache").download_and_prepare()
+
+
+def test_other_files_are_refused():
+    with pytest.raises(ValueError, match=r"FILES: 'train\.txt' must end in one of \.csv, \.tsv, \.jsonl"):
+        type("Other", (TableBenchmark,), {"FILES": {"train": "train.txt"}})
