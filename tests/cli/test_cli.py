@@ -75,7 +75,20 @@ def test_help_and_import_load_nothing_heavy(words, tmp_path):
     assert "usage" in done.stdout.lower()
 
 
-def test_list():
+def test_migrate_goes_on_after_a_file_that_it_refuses(tmp_path):
+    files = [tmp_path / f"{name}.yaml" for name in ("current", "old", "absent")]
+    files[0].write_text("model: {type: lstm_seq2seq}\n")
+    files[1].write_text("model: lstm_seq2seq\nbenchmark: scan\nconfig: simple\nsteps: 5\nhidden_size: 16\n")
+    result = invoke("recipe", "migrate", *files)
+    assert result.exit_code == 2
+    assert result.stdout == f"rewritten: {files[1]}\n"
+    refused = result.stderr.splitlines()
+    assert [line.startswith("error: ") for line in refused] == [True, True]
+    assert all(name in line for name, line in zip(("current", "absent"), refused, strict=True))
+    assert "training:" in files[1].read_text()
+
+
+def test_list(tmp_path):
     result = invoke("list", "--recipes", Path(__file__).parents[2] / "recipes")
     assert result.exit_code == 0
     for text in (
@@ -90,7 +103,8 @@ def test_list():
         "csordas2021/sweeps/table3_scan.yaml",
     ):
         assert text in result.output
-    assert "Recipes: none in nowhere" in invoke("list", "recipes", "--recipes", "nowhere").output
+    assert f"Recipes: none in {tmp_path}" in invoke("list", "recipes", "--recipes", tmp_path).output
+    assert_one_line_error(invoke("list", "recipes", "--recipes", tmp_path / "nowhere"), "--recipes", "nowhere")
     assert_one_line_error(invoke("list", "models", "--recipes", "nowhere"), "--recipes")
     assert {"fruit", "models", "benchmarks", "recipes", "sweeps", "zoo"} <= set(
         re.findall(r"\w+", invoke("list", "fruit").stderr)

@@ -60,6 +60,8 @@ def list_command(
         raise typer.BadParameter(f"unknown kind {kind!r}; choose one of {', '.join(kinds)}, all")
     if recipes is not None and kind not in ("recipes", "sweeps", "all"):
         raise UserError(f"--recipes has no effect on the list of {kind}; remove it")
+    if recipes is not None and not recipes.is_dir():
+        raise UserError(f"--recipes {recipes}: there is no such folder; give one that holds PAPER/RECIPE.yaml")
     texts = {
         "models": listing.list_models_text,
         "benchmarks": listing.list_benchmarks_text,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ import typer
 
 from hf_sysgen.cli.commands import command
 from hf_sysgen.config.errors import RecipeError
-from hf_sysgen.errors import did_you_mean
+from hf_sysgen.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
     from hf_sysgen.config.fields import FieldNote
@@ -34,9 +35,17 @@ def migrate(
     """Rewrite flat recipes of hf-sysgen 0.1 in sections, and sweeps with dotted keys. Comments are kept."""
     from hf_sysgen.config.migrate import migrate_file
 
+    refused: list[UserError] = []
     for file in files:
-        migrate_file(file)
-        print(f"rewritten: {file}")
+        try:
+            migrate_file(file)
+            print(f"rewritten: {file}")
+        except UserError as error:
+            refused.append(error)
+    if refused:
+        for one in refused[:-1]:
+            print(f"error: {one}", file=sys.stderr)
+        raise refused[-1]
 
 
 def fields_text(section: str | None = None) -> str:

@@ -83,6 +83,9 @@ def check_trainer_fields(recipe: Recipe) -> None:
         except ValidationError as error:
             said = error.errors(include_url=False)[0]["msg"]
             raise RecipeError(f"{key}={shorten(value)}: {said[0].lower()}{said[1:]}", key) from None
+        if name == "neftune_noise_alpha" and value is not None and not 0 < value < float("inf"):
+            # the Trainer would fail in the first update
+            raise RecipeError(f"{key}={value}: must be above 0; leave it out for no noise", key)
     given = recipe.training.model_dump()
     for names, needed in _NEEDS.items():
         for name in names.split():

@@ -229,12 +229,13 @@ def compare_runs(first: str | Path, second: str | Path, metric: str = "accuracy"
 
 def _predictions(first: str | Path, second: str | Path, split: str) -> tuple[tuple[str, str], list[Row], list[Row]]:
     """Benchmark and config, and the rows of both runs, for the same examples."""
-    data = [read_record(Path(run) / RESULTS).recipe.data for run in (first, second)]
+    folders = [Path(run).parent if Path(run).is_file() else Path(run) for run in (first, second)]
+    data = [read_record(folder / RESULTS).recipe.data for folder in folders]
     names = [(one.benchmark, one.config) for one in data]
     if names[0] != names[1]:
         raise UserError(f"{first} is of {' '.join(names[0])}, {second} of {' '.join(names[1])}: compare like with like")
     before, after = (
-        sorted(read_predictions(Path(run) / PREDICTIONS, split), key=lambda row: row.row) for run in (first, second)
+        sorted(read_predictions(folder / PREDICTIONS, split), key=lambda row: row.row) for folder in folders
     )
     if _examples(before) != _examples(after):
         raise UserError(f"{first} and {second} have other examples in {split}: a paired test needs the same ones")

@@ -112,7 +112,7 @@ def publish_model(
         with tempfile.TemporaryDirectory(prefix="hf-sysgen-publish-") as text, space_for("the checkpoint", text):
             staged = Path(text)
             _write_files(one, staged, dataset)
-            rounded = _is_float16(one.folder / "model.safetensors")
+            rounded = _is_float16(one.folder)
             card = model_card(records, one.record, _named(repo_id), names, one.step, dataset, rounded)
             (staged / CARD).write_text(card, encoding="utf-8")
             is_main = one is found[-1]
@@ -143,7 +143,7 @@ def run_card(run: str | Path) -> str:
     if str(run) in zoo_names():
         imports = "import hf_sysgen.models  # registers its models\nfrom hf_sysgen.zoo import zoo_folder"
         load = f'{imports}\n\ncheckpoint = zoo_folder("{run}")'
-        return model_card(sibling_records(runs), record, load, is_rounded=_is_float16(runs[0] / "model.safetensors"))
+        return model_card(sibling_records(runs), record, load, is_rounded=_is_float16(runs[0]))
     return model_card(sibling_records(runs), record, _named(_checkpoint(record, runs[0])))
 
 
@@ -152,10 +152,15 @@ def _named(checkpoint: str) -> str:
     return f"checkpoint = {json.dumps(checkpoint, ensure_ascii=False)}"
 
 
-def _is_float16(weights: Path) -> bool:
-    """Whether all weights in a file are float16, whatever the model computes in."""
-    with safe_open(weights, "pt") as tensors:
-        return all(tensors.get_slice(name).get_dtype() == "F16" for name in tensors.keys())  # noqa: SIM118
+def _is_float16(folder: Path) -> bool:
+    """Whether all weights of a checkpoint are float16, whatever the model computes in."""
+    from hf_sysgen.evaluation.checkpoints import weight_files
+
+    types: set[str] = set()
+    for file in weight_files(folder):
+        with safe_open(file, "pt") as tensors:
+            types |= {tensors.get_slice(name).get_dtype() for name in tensors.keys()}  # noqa: SIM118
+    return types == {"F16"}
 
 
 def _checkpoint(record: Record, run: Path) -> str:

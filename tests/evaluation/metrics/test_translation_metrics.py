@@ -310,6 +310,7 @@ def written_run(folder, predictions, benchmark="flores", config="en-ne", **colum
 def test_two_runs_are_compared_by_their_predictions(tmp_path):
     first, second = written_run(tmp_path / "a", PREDICTIONS * 4), written_run(tmp_path / "b", REFERENCES * 4)
     assert runs_test(first, second) == mcnemar_test([False, False, True] * 4, [True] * 12)
+    assert runs_test(first / "predictions.jsonl", second / "predictions.jsonl") == runs_test(first, second)
     found = runs_test(first, second, "bleu")
     assert found == bleu_test(PREDICTIONS * 4, REFERENCES * 4, REFERENCES * 4, "flores_from_english")
     assert found.difference > 10
