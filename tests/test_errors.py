@@ -11,7 +11,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from hf_sysgen.errors import RunFailed, UserError, describe_os_error, handle_user_errors, one_line, shorten, writing_to
+from hf_sysgen.errors import (
+    RunFailed,
+    UserError,
+    describe_os_error,
+    handle_user_errors,
+    is_out_of_memory,
+    one_line,
+    shorten,
+    writing_to,
+)
+from hf_sysgen.evaluation.checkpoints import wrap_library_errors
 
 FULL = Path("/dev/full")
 
@@ -77,6 +87,22 @@ def test_a_message_that_names_the_file_does_not_name_it_twice(tmp_path: Path) ->
 )
 def test_a_lost_process_is_told_apart_from_other_errors_of_the_network(said: str, lost: bool) -> None:
     assert (describe_os_error(RuntimeError(said)) is not None) == lost
+
+
+@pytest.mark.parametrize("ask", [lambda: torch.empty(2**50), lambda: bytearray(2**60)], ids=["torch", "python"])
+def test_full_memory_is_said_in_a_line(ask: Callable[[], object], capsys: pytest.CaptureFixture) -> None:
+    """Also where it shows while a checkpoint is read, which is then not called damaged."""
+
+    def reading() -> None:
+        with wrap_library_errors():
+            ask()
+
+    for action in (ask, reading):
+        status, line = told(action, capsys)
+        assert status == RunFailed.status
+        assert line.startswith("error: not enough memory")
+    assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."))
+    assert not is_out_of_memory(OSError(errno.ENOSPC, "full"))
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")

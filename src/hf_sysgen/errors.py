@@ -16,6 +16,8 @@ from typing import Any
 INTERRUPTED = 130
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _LOST_PROCESS = re.compile(r"gloo/transport.*(Connection (?:closed|reset) by peer|Broken pipe)")
+# of torch, on a CPU and on a GPU
+_NO_MEMORY = re.compile(r"can't allocate memory|CUDA out of memory")
 # maximum characters of a message; it may quote a very long value
 LONGEST = 1500
 # maximum characters of a value in a message
@@ -111,10 +113,18 @@ def is_disk_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in _NO_SPACE
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the machine, or its GPU, has not enough memory."""
+    return (found := _os_error(error)) is not None and found[0] == errno.ENOMEM
+
+
 def _os_error(error: BaseException) -> tuple[int, str, str | None] | None:
     """Number, text and file of the first error of the operating system among the causes; number 0 if not known."""
     for one in causes(error):
         said = str(one)
+        if isinstance(one, MemoryError) or _NO_MEMORY.search(said):
+            why = f" ({one_line(one)})" if said else ""
+            return errno.ENOMEM, f"not enough memory{why}; process less at once, e.g. with a smaller batch size", None
         if isinstance(one, OSError) and one.errno is not None:
             # the error of a copy has two names, and the second is the file that is written
             return one.errno, one.strerror or said, one.filename2 or one.filename

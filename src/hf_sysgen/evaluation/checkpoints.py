@@ -17,7 +17,7 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoTokenizer
 
 from hf_sysgen.data.text.vocabulary import encode_sources
-from hf_sysgen.errors import UserError, closest, one_line, shorten
+from hf_sysgen.errors import UserError, closest, is_out_of_memory, one_line, shorten
 from hf_sysgen.evaluation.decoding import is_sysgen_model
 from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, prompts_of
 from hf_sysgen.files import COMPLETE, first_difference_from_manifest, read_whole
@@ -191,9 +191,9 @@ def wrap_library_errors(
         with _without_stderr():
             yield
     except BaseException as error:
-        # PanicException of the tokenizers library is not an Exception; a full GPU is not the checkpoint's fault
+        # PanicException of the tokenizers library is not an Exception; full memory is not the checkpoint's fault
         panics = type(error).__name__ == "PanicException"
-        if isinstance(error, (UserError, torch.OutOfMemoryError)) or not (panics or isinstance(error, Exception)):
+        if isinstance(error, UserError) or is_out_of_memory(error) or not (panics or isinstance(error, Exception)):
             raise
         raise UserError(f"{otherwise}; copy it again ({one_line(error)})") from error
 

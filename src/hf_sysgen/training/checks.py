@@ -17,7 +17,7 @@ from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.fields import BY_KEY
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.trainer_fields import THEIRS
-from hf_sysgen.errors import RunFailed, UserError, one_line, shorten
+from hf_sysgen.errors import RunFailed, UserError, is_out_of_memory, one_line, shorten
 from hf_sysgen.evaluation.evaluate import evaluating, keeping_random_state
 from hf_sysgen.results.environment import RunStart
 from hf_sysgen.training.run_folder import reads_stream
@@ -164,6 +164,8 @@ def check_longest_examples(trainer: SysgenTrainer) -> None:
             try:
                 model(**batch)
             except (ValueError, RuntimeError, IndexError) as error:
+                if is_out_of_memory(error):
+                    raise
                 raise RecipeError(f"model: cannot read an example of {name} ({one_line(error)})", "model") from error
 
 
