@@ -399,8 +399,8 @@ def test_tables_are_a_benchmark(tmp_path):
     record = read_record(tmp_path / "run/results.json")
     assert {name: split.examples for name, split in record.splits.items()} == {"test": 2}
     (tmp_path / "run/results.json").unlink()
-    table = paths["my_tables/train.tsv"]
-    table.write_text(table.read_text() + "d c b\tb c d\n")
+    table = paths["my_tables/train.csv"]
+    table.write_text(table.read_text() + "d c b,b c d\n")
     done = train_process(small, tmp_path, prepare)
     assert done.status == 2
     assert "run on other examples; what data.data_dir names has changed" in done.err

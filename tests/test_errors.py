@@ -101,7 +101,9 @@ def test_full_memory_is_said_in_a_line(ask: Callable[[], object], capsys: pytest
         status, line = told(action, capsys)
         assert status == RunFailed.status
         assert line.startswith("error: not enough memory")
-    assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."))
+    for said in ("CUDA out of memory. Tried to allocate 2.00 GiB.", "CUDA error: out of memory", "HIP out of memory"):
+        assert is_out_of_memory(torch.OutOfMemoryError(said))
+    assert is_out_of_memory(OSError(errno.ENOMEM, "Cannot allocate memory"))
     assert not is_out_of_memory(OSError(errno.ENOSPC, "full"))
 
 

@@ -17,7 +17,7 @@ INTERRUPTED = 130
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _LOST_PROCESS = re.compile(r"gloo/transport.*(Connection (?:closed|reset) by peer|Broken pipe)")
 # of torch, on a CPU and on a GPU
-_NO_MEMORY = re.compile(r"can't allocate memory|CUDA out of memory")
+_NO_MEMORY = re.compile(r"can't allocate memory|out of memory|CUBLAS_STATUS_ALLOC_FAILED")
 # maximum characters of a message; it may quote a very long value
 LONGEST = 1500
 # maximum characters of a value in a message
@@ -122,7 +122,7 @@ def _os_error(error: BaseException) -> tuple[int, str, str | None] | None:
     """Number, text and file of the first error of the operating system among the causes; number 0 if not known."""
     for one in causes(error):
         said = str(one)
-        if isinstance(one, MemoryError) or _NO_MEMORY.search(said):
+        if isinstance(one, MemoryError) or getattr(one, "errno", None) == errno.ENOMEM or _NO_MEMORY.search(said):
             why = f" ({one_line(one)})" if said else ""
             return errno.ENOMEM, f"not enough memory{why}; process less at once, e.g. with a smaller batch size", None
         if isinstance(one, OSError) and one.errno is not None:

@@ -65,7 +65,9 @@ def own_benchmarks(taken: Collection[str]) -> dict[str, Any]:
         module = _imported(path, path.stem, path.parent)
         builders = [one for one in _own_classes(module) if hasattr(one, "BENCHMARK")]
         if not builders:
-            raise UserError(f"{path}: no subclass of BenchmarkBuilder with a BENCHMARK in it")
+            raise UserError(
+                f"{path}: no subclass of BenchmarkBuilder with a BENCHMARK, or of TableBenchmark with FILES, in it"
+            )
         for builder in builders:
             info, right = builder.BENCHMARK, f"{path.stem}:{builder.__name__}"
             # checked by attributes, as nothing is imported from `data` here

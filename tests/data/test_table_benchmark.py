@@ -81,18 +81,22 @@ def test_the_folder_of_the_variable(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("file", "content", "parts"),
     [
-        ("train.tsv", b"input\tgoal\na\tb\n", ["train.tsv", "row 1", "'target'", "input, goal", "COLUMNS"]),
-        ("train.tsv", b"input\ttarget\na\n", ["train", "'target' of example 0", "None"]),
-        ("train.tsv", b"input\ttarget\na\tb\tc\n", ["train.tsv", "row 1", "more columns"]),
+        ("train.tsv", b"input\tgoal\na\tb\n", ["train.tsv, line 2", "'target'", "'input', 'goal'", "COLUMNS"]),
+        ("train.tsv", b"input\ttarget\na\tb\n\na\n", ["train.tsv, line 4", "1 column", "2"]),
+        ("train.tsv", b"input\ttarget\na\tb\tc\n", ["train.tsv, line 2", "3 columns", "2"]),
+        ("train.tsv", b"input\ttarget\tinput\na\tb\tc\n", ["train.tsv, line 1", "'input'"]),
+        ("train.tsv", b"input\ttarget\na\tb\n \tb\n", ["train.tsv, line 3", "'input' is empty"]),
         ("train.tsv", b"input\ttarget\n", ["train has no examples"]),
         ("train.tsv", b"", ["train has no examples"]),
-        ("train.tsv", b"input\ttarget\n\xff\tb\n", ["train.tsv", "utf-8"]),
-        ("validation.csv", b'input,target\n"a,b\n', ["validation.csv", "cannot be read"]),
-        ("more/test.jsonl", b'{"input": "a"', ["test.jsonl", "cannot be read"]),
-        ("more/test.jsonl", b'["a", "b"]', ["test.jsonl", "row 1", "object"]),
-        ("more/test.jsonl", b'{"input": "a", "target": 3}', ["test", "'target' of example 0", "3"]),
+        ("train.tsv", b"input\ttarget\n\xff\tb\n", ["train.tsv", "UTF-8"]),
+        ("validation.csv", b'input,target\na,b\n"a,b\n', ["validation.csv, line 3", "end of data"]),
+        ("validation.csv", b"input,target\na,\n,b\n", ["validation.csv, line 3", "'input' is empty"]),
+        ("more/test.jsonl", b'\n{"input": "a"', ["test.jsonl, line 2", "not JSON"]),
+        ("more/test.jsonl", b"[" * 100_000, ["test.jsonl, line 1", "not JSON"]),
+        ("more/test.jsonl", b'["a", "b"]', ["test.jsonl, line 1", "object"]),
+        ("more/test.jsonl", b'{"input": "a", "target": 3}', ["test.jsonl, line 1", "'target' is 3"]),
     ],
-    ids=str,
+    ids=lambda value: None if isinstance(value, list) else str(value)[:30],
 )
 def test_what_is_wrong_with_a_table(file, content, parts, folder):
     (folder / "validation.csv.gz").unlink()
@@ -105,13 +109,49 @@ def test_what_is_wrong_with_a_table(file, content, parts, folder):
 
 def test_a_missing_table_is_named(folder, monkeypatch):
     (folder / "train.tsv").unlink()
-    with pytest.raises(DataError, match=r"short_tables default: no file train\.tsv\[\.gz\] in .*data_dir"):
+    with pytest.raises(DataError, match=r"short_tables:train\.tsv: no file train\.tsv\[\.gz\] in .*data_dir"):
         prepared(ShortTables, folder)
     monkeypatch.delenv("HF_SYSGEN_DATA_DIR", raising=False)
     with pytest.raises(DataError, match="data_dir"):
         ShortTables(cache_dir=folder.parent / "cache").download_and_prepare()
 
 
-def test_other_files_are_refused():
-    with pytest.raises(ValueError, match=r"FILES: 'train\.txt' must end in one of \.csv, \.tsv, \.jsonl"):
-        type("Other", (TableBenchmark,), {"FILES": {"train": "train.txt"}})
+@pytest.mark.parametrize(
+    ("attributes", "part"),
+    [
+        ({"FILES": {}}, "FILES"),
+        ({"FILES": "train.tsv"}, "FILES"),
+        ({"FILES": {"train": 3}}, "FILES"),
+        ({"FILES": {"train": "train.txt"}}, "'train.txt'"),
+        ({"FILES": {"train": "/tables/train.csv"}}, "'/tables/train.csv'"),
+        ({"FILES": {"test-ood": "test.csv"}}, "'test-ood'"),
+        ({"FILES": {"all": "test.csv"}}, "'all'"),
+        ({"COLUMNS": {"question": "input", "answer": "target"}}, "'input'"),
+        ({"COLUMNS": {"input": "input"}}, "'target'"),
+        ({"COLUMNS": {"input", "target"}}, "COLUMNS"),
+        ({"LICENCE": None}, "LICENCE"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_with_a_class(attributes, part):
+    with pytest.raises(ValueError, match=f"of Other.*{part}|{part} of Other"):
+        type("Other", (TableBenchmark,), {"FILES": FILES, **attributes})
+
+
+@pytest.mark.parametrize(
+    ("class_name", "name"), [("Letters", "letters"), ("SCANLike", "scan_like"), ("MyCOGS2Table", "my_cogs2_table")]
+)
+def test_its_name(class_name, name):
+    class Shared(TableBenchmark):
+        """What several benchmarks share has no files."""
+
+        LICENCE = "MIT"
+
+    info = type(class_name, (Shared,), {"FILES": FILES}).BENCHMARK
+    assert (info.name, info.title, info.licence) == (name, class_name, "MIT")
+
+
+def test_a_long_cell(folder):
+    long = "a " * 200_000
+    (folder / "train.tsv").write_text(f"input\ttarget\n{long}\tb\n")
+    assert prepared(ShortTables, folder)["train"] == [{"input": long, "target": "b"}]

@@ -384,7 +384,9 @@ def score(
     setup: Annotated[
         str | None, typer.Option(help="for bleu, e.g. tokenized or iwslt14; a wrong one lists all")
     ] = None,
-    against: Annotated[Path | None, typer.Option(help="another run's folder: test whether it is better")] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="another run's folder or predictions.jsonl: test whether it is better")
+    ] = None,
     split: Annotated[str | None, typer.Option(help="with --against: which split; default: test")] = None,
 ) -> None:
     """Score a run's saved predictions by split, category and output length, without a GPU or model.

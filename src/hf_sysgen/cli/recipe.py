@@ -31,21 +31,19 @@ def fields(
 @command(app)
 def migrate(
     files: Annotated[list[Path], typer.Argument(help="recipe or sweep files of hf-sysgen 0.1, rewritten in place")],
-) -> None:
+) -> int:
     """Rewrite flat recipes of hf-sysgen 0.1 in sections, and sweeps with dotted keys. Comments are kept."""
     from hf_sysgen.config.migrate import migrate_file
 
-    refused: list[UserError] = []
+    status = 0
     for file in files:
         try:
             migrate_file(file)
             print(f"rewritten: {file}")
         except UserError as error:
-            refused.append(error)
-    if refused:
-        for one in refused[:-1]:
-            print(f"error: {one}", file=sys.stderr)
-        raise refused[-1]
+            print(f"error: {error}", file=sys.stderr)
+            status = error.status
+    return status
 
 
 def fields_text(section: str | None = None) -> str:

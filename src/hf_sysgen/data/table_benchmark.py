@@ -1,4 +1,4 @@
-"""A benchmark of one's own tables, in three lines: docs/new_benchmark.md."""
+"""A benchmark of one's own tables, in a few lines: docs/new_benchmark.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,24 +16,26 @@ from hf_sysgen.data.builder import STRING, BenchmarkBuilder, Examples, builder_c
 from hf_sysgen.data.errors import DataError
 from hf_sysgen.data.fetch import DATA_DIR_VARIABLE, open_file, with_found_checksum
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo, Source
-from hf_sysgen.errors import one_line, shorten
+from hf_sysgen.errors import shorten
+from hf_sysgen.tables import counted
 
 
 class TableBenchmark(BenchmarkBuilder):
     """
-    Examples in tables, one file for each split: .jsonl, or .csv or .tsv (without quotes) whose first line names the
-    columns. In a folder of extensions, a subclass is a benchmark. Its name is that of the class in snake case, and its
-    only config is `default`. The files are looked for as those of other benchmarks. They are not pinned: when one
-    changes, the data is prepared again.
+    Examples in tables, one file for each split: .jsonl, or .csv or .tsv whose first line names the columns. In a .tsv,
+    quotes are letters like others. In a folder of extensions, a subclass with `FILES` is a benchmark. Its name is that
+    of the class in snake case, and its only config is `default`. The files lie in `data_dir`, or in the folder that
+    `HF_SYSGEN_DATA_DIR` names. They are not pinned: when one changes, the data is prepared again.
 
     Class attributes of a subclass:
 
-    - `FILES`: split -> its file, relative to the data folder; it may be gzipped there, with ".gz" appended.
+    - `FILES`: split -> its file in the data folder; it may be gzipped there, with ".gz" appended to its name.
     - `COLUMNS`: column of the examples -> column of the tables. `category` may be added, for scores by category.
     - `DESCRIPTION`, `HOMEPAGE`, `CITATION` (BibTeX), `LICENCE`: what cards say of the data.
 
     Raises:
-        DataError: (on preparation) a file is missing, is not UTF-8, or lacks a column.
+        ValueError: (when the class is made) one of these attributes is wrong.
+        DataError: (on preparation) a file is missing or not UTF-8, or a line of it is wrong.
     """
 
     FILES: ClassVar[Mapping[str, str]]
@@ -45,18 +47,20 @@ class TableBenchmark(BenchmarkBuilder):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if wrong := [file for file in cls.FILES.values() if Path(file).suffix not in ROWS]:
-            raise ValueError(f"FILES: {wrong[0]!r} must end in one of {', '.join(ROWS)}")
-        name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+        if not hasattr(cls, "FILES"):
+            # what several benchmarks share
+            return
+        cls._check_attributes()
+        name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
         sources = {
             split: Source(name, "", file, None, None, cls.LICENCE, mirror=file, address="")
             for split, file in cls.FILES.items()
         }
-        config = ConfigInfo("default", "", dict.fromkeys(cls.FILES), sources)
+        config = ConfigInfo("default", cls.DESCRIPTION, dict.fromkeys(cls.FILES), sources)
         cls.BENCHMARK = BenchmarkInfo(
             name=name,
             title=cls.__name__,
-            description=cls.DESCRIPTION,
+            description="",
             homepage=cls.HOMEPAGE,
             citation=cls.CITATION,
             builder=f"{cls.__module__}:{cls.__name__}",
@@ -64,6 +68,26 @@ class TableBenchmark(BenchmarkBuilder):
         )
         cls.BUILDER_CONFIGS = builder_configs(cls.BENCHMARK, version="1.0.0")
         cls.FEATURES = dict.fromkeys(cls.COLUMNS, STRING)
+
+    @classmethod
+    def _check_attributes(cls) -> None:
+        for name in ("FILES", "COLUMNS"):
+            value = getattr(cls, name)
+            if not isinstance(value, Mapping) or not value or not all(map(_is_text, (*value, *value.values()))):
+                raise ValueError(f"{name} of {cls.__name__} must be a dictionary of texts, not {shorten(value)}")
+        if missing := [column for column in ("input", "target") if column not in cls.COLUMNS]:
+            raise ValueError(f"COLUMNS of {cls.__name__} lacks {missing[0]!r}: it has our columns, each with yours")
+        for split, file in cls.FILES.items():
+            if not re.fullmatch(r"\w+", split) or split == "all":
+                raise ValueError(f"FILES of {cls.__name__}: {split!r} is no name of a split; use letters, digits and _")
+            if Path(file).suffix not in ROWS or Path(file).is_absolute():
+                raise ValueError(
+                    f"FILES of {cls.__name__}: {file!r} must be a path in the data folder that ends in one of "
+                    f"{', '.join(ROWS)}"
+                )
+        for name in ("DESCRIPTION", "HOMEPAGE", "CITATION", "LICENCE"):
+            if not _is_text(getattr(cls, name)):
+                raise ValueError(f"{name} of {cls.__name__} must be a text, not {shorten(getattr(cls, name))}")
 
     @classmethod
     def config_info(cls, config_name: str | None, data_dir: str | Path | None) -> ConfigInfo:
@@ -76,7 +100,7 @@ class TableBenchmark(BenchmarkBuilder):
             if source.sha256 is None:
                 where = self._data_dir or os.environ.get(DATA_DIR_VARIABLE)
                 raise DataError(
-                    f"{self._what}: no file {source.mirror}[.gz]{f' in {where}' if where else ''}; name the folder of "
+                    f"{source.name}: no file {source.mirror}[.gz]{f' in {where}' if where else ''}; name the folder of "
                     f"the tables with data_dir, or with {DATA_DIR_VARIABLE}"
                 )
         return super().locate_sources()
@@ -86,37 +110,77 @@ class TableBenchmark(BenchmarkBuilder):
         rows = ROWS[Path(self.FILES[split]).suffix]
         try:
             with open_file(path) as stream, io.TextIOWrapper(stream, "utf-8-sig", newline="") as lines:
-                for number, row in enumerate(rows(lines)):
-                    if not isinstance(row, dict):
-                        found = shorten(row, quoted=True)
-                        raise DataError(f"{path}: row {number + 1} is {found}, and should be an object")
-                    if None in row:  # where `csv` puts the rest
-                        raise DataError(f"{path}: row {number + 1} has more columns than the first line; correct it")
-                    if missing := [name for name in self.COLUMNS.values() if name not in row]:
-                        raise DataError(
-                            f"{path}: row {number + 1} has no column {missing[0]!r}; it has "
-                            f"{', '.join(map(str, row))}: correct it, or name the columns in COLUMNS"
-                        )
-                    yield number, {ours: row[theirs] for ours, theirs in self.COLUMNS.items()}
-        except (UnicodeDecodeError, csv.Error, json.JSONDecodeError) as error:
-            raise DataError(f"{path}: cannot be read ({one_line(error)}); correct it") from error
+                for number, (line, row) in enumerate(rows(lines, path)):
+                    yield number, self._example(row, f"{path}, line {line}")
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path}: is not UTF-8 text; save it in that encoding") from error
+
+    def _example(self, row: Mapping[str, Any], where: str) -> dict[str, str]:
+        for ours, theirs in self.COLUMNS.items():
+            if theirs not in row:
+                has = ", ".join(map(repr, row))
+                raise DataError(f"{where}: no column {theirs!r}, only {has}; correct it, or name yours in COLUMNS")
+            if not _is_text(row[theirs]):
+                raise DataError(f"{where}: {theirs!r} is {shorten(row[theirs], quoted=True)}, and should be a text")
+            if ours == "input" and not row[theirs].strip():
+                raise DataError(f"{where}: {theirs!r} is empty; give at least one word")
+        return {ours: row[theirs] for ours, theirs in self.COLUMNS.items()}
 
 
-def _csv_rows(lines: io.TextIOWrapper) -> Iterator[dict[Any, Any]]:
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+# lines of a file with their numbers
+Rows = Iterator[tuple[int, Mapping[str, Any]]]
+
+
+def _csv_rows(lines: io.TextIOWrapper, path: str) -> Rows:
     # with `strict`, an open quote is an error
-    return iter(csv.DictReader(lines, strict=True))
+    reader = csv.reader(lines, strict=True)
+    try:
+        yield from _named(((reader.line_num, cells) for cells in reader), path)
+    except csv.Error as error:
+        raise DataError(f"{path}, line {reader.line_num}: {error}; correct it") from error
 
 
-def _tsv_rows(lines: io.TextIOWrapper) -> Iterator[dict[Any, Any]]:
-    return iter(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
+def _tsv_rows(lines: io.TextIOWrapper, path: str) -> Rows:
+    stripped = (line.rstrip("\r\n") for line in lines)
+    yield from _named(((number, line.split("\t") if line else []) for number, line in enumerate(stripped, 1)), path)
 
 
-def _jsonl_rows(lines: io.TextIOWrapper) -> Iterator[Any]:
-    return (json.loads(line) for line in lines if line.strip())
+def _named(rows: Iterator[tuple[int, Sequence[str]]], path: str) -> Rows:
+    """The rows after the first, which names the columns; without empty lines."""
+    _, names = next(rows, (0, ()))
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise DataError(f"{path}, line 1: two columns are called {twice[0]!r}; rename one")
+    for number, cells in rows:
+        if cells and len(cells) != len(names):
+            raise DataError(
+                f"{path}, line {number}: has {counted(len(cells), 'column')}, and the first line {len(names)}; "
+                "correct it"
+            )
+        if cells:
+            yield number, dict(zip(names, cells, strict=True))
+
+
+def _jsonl_rows(lines: io.TextIOWrapper, path: str) -> Rows:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise DataError(f"{path}, line {number}: not JSON ({getattr(error, 'msg', error)}); correct it") from error
+        if not isinstance(row, dict):
+            raise DataError(
+                f'{path}, line {number}: {shorten(row, quoted=True)} should be an object, as {{"input": ...}}'
+            )
+        yield number, row
 
 
 # the end of a file's name -> what reads its rows
-ROWS: Mapping[str, Callable[[io.TextIOWrapper], Iterator[Any]]] = {
+ROWS: Mapping[str, Callable[[io.TextIOWrapper, str], Rows]] = {
     ".csv": _csv_rows,
     ".tsv": _tsv_rows,
     ".jsonl": _jsonl_rows,

@@ -229,7 +229,10 @@ def compare_runs(first: str | Path, second: str | Path, metric: str = "accuracy"
 
 def _predictions(first: str | Path, second: str | Path, split: str) -> tuple[tuple[str, str], list[Row], list[Row]]:
     """Benchmark and config, and the rows of both runs, for the same examples."""
-    folders = [Path(run).parent if Path(run).is_file() else Path(run) for run in (first, second)]
+    folders = [Path(run).parent if Path(run).name == PREDICTIONS else Path(run) for run in (first, second)]
+    for folder in folders:
+        if folder.is_file():
+            raise UserError(f"{folder}: give a run's folder, or its {PREDICTIONS}")
     data = [read_record(folder / RESULTS).recipe.data for folder in folders]
     names = [(one.benchmark, one.config) for one in data]
     if names[0] != names[1]:

@@ -105,7 +105,8 @@ class Progress(TrainerCallback):
         """The kind of device, the number of processes and the precision: a GPU that is not found shows here."""
         count, device = arguments.world_size, arguments.device.type
         precision = precision_of(arguments, device)
-        precision += " in spite of fp16" * (arguments.fp16 and precision != "float16")
+        if arguments.fp16 and precision != "float16":
+            precision += " in spite of fp16"
         return f"{device} ({count} process{'es' * (count > 1)}, {precision})"
 
     @staticmethod

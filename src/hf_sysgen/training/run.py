@@ -154,7 +154,7 @@ def run_recipe(recipe: Recipe) -> Record:
         raise RecipeError(f"model: {error.__cause__ or error}", "model") from error
     if recipe.peft is not None:
         model = with_adapters(model, recipe.peft)
-    with _removed_if_refused(recipe.run_dir):
+    with _without_empty_folders(recipe.run_dir):
         try:
             with naming_fields(recipe):
                 trainer = SysgenTrainer(recipe, model, task)
@@ -184,15 +184,14 @@ def _unwritable(run_dir: Path, error: OSError) -> RecipeError | RunFailed:
 
 
 @contextlib.contextmanager
-def _removed_if_refused(run_dir: Path) -> Iterator[None]:
-    """Remove the empty folders that the Trainer makes, if the recipe is refused."""
+def _without_empty_folders(run_dir: Path) -> Iterator[None]:
+    """Remove the folders that the Trainer makes, if the run ends before there is anything in them."""
     missing = [folder for folder in (run_dir, *run_dir.parents) if not folder.exists()]
     try:
         yield
-    except RecipeError:
+    except BaseException:
         for folder in missing:
             with contextlib.suppress(OSError):
-                # only an empty one
                 folder.rmdir()
         raise
 

@@ -311,6 +311,8 @@ def test_two_runs_are_compared_by_their_predictions(tmp_path):
     first, second = written_run(tmp_path / "a", PREDICTIONS * 4), written_run(tmp_path / "b", REFERENCES * 4)
     assert runs_test(first, second) == mcnemar_test([False, False, True] * 4, [True] * 12)
     assert runs_test(first / "predictions.jsonl", second / "predictions.jsonl") == runs_test(first, second)
+    with pytest.raises(UserError, match=r"b/results\.json: give a run's folder"):
+        runs_test(first, second / "results.json")
     found = runs_test(first, second, "bleu")
     assert found == bleu_test(PREDICTIONS * 4, REFERENCES * 4, REFERENCES * 4, "flores_from_english")
     assert found.difference > 10
