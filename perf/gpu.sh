@@ -18,7 +18,8 @@ FOLDER=${FOLDER:-runs/gpu}
 PY=${PY:-python3}
 export PYTHONPATH="$PWD/src${PYTHONPATH:+:$PYTHONPATH}"
 
-kernels=() times=(--time-only) quick=() decoder=(--compile) row=(--variants relative_universal) small=() tests=()
+kernels=() times=(--time-only) quick=() decoder=(--compile) small=() tests=()
+row=(--recipes csordas2021/scan_length26_relative_universal)
 # few enough to end in time: an update took 11 ms on an H200
 scan=(--steps 10000)
 # a fifth of the paper's updates
