@@ -82,8 +82,8 @@ def test_the_folder_of_the_variable(folder, monkeypatch):
     ("file", "content", "parts"),
     [
         ("train.tsv", b"input\tgoal\na\tb\n", ["train.tsv, line 2", "'target'", "'input', 'goal'", "COLUMNS"]),
-        ("train.tsv", b"input\ttarget\na\tb\n\na\n", ["train.tsv, line 4", "1 column", "2"]),
-        ("train.tsv", b"input\ttarget\na\tb\tc\n", ["train.tsv, line 2", "3 columns", "2"]),
+        ("train.tsv", b"input\ttarget\na\tb\n\na\n", ["train.tsv, line 4", "1 values for the 2 columns"]),
+        ("train.tsv", b"input\ttarget\na\tb\tc\n", ["train.tsv, line 2", "3 values for the 2 columns"]),
         ("train.tsv", b"input\ttarget\tinput\na\tb\tc\n", ["train.tsv, line 1", "'input'"]),
         ("train.tsv", b"input\ttarget\na\tb\n \tb\n", ["train.tsv, line 3", "'input' is empty"]),
         ("train.tsv", b"input\ttarget\n", ["train has no examples"]),

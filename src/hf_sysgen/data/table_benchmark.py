@@ -17,7 +17,6 @@ from hf_sysgen.data.errors import DataError
 from hf_sysgen.data.fetch import DATA_DIR_VARIABLE, open_file, with_found_checksum
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo, Source
 from hf_sysgen.errors import shorten
-from hf_sysgen.tables import counted
 
 
 class TableBenchmark(BenchmarkBuilder):
@@ -157,8 +156,7 @@ def _named(rows: Iterator[tuple[int, Sequence[str]]], path: str) -> Rows:
     for number, cells in rows:
         if cells and len(cells) != len(names):
             raise DataError(
-                f"{path}, line {number}: has {counted(len(cells), 'column')}, and the first line {len(names)}; "
-                "correct it"
+                f"{path}, line {number}: {len(cells)} values for the {len(names)} columns of line 1; correct it"
             )
         if cells:
             yield number, dict(zip(names, cells, strict=True))
