@@ -128,7 +128,7 @@ def test_a_missing_table_is_named(folder, monkeypatch):
         ({"FILES": {"all": "test.csv"}}, "'all'"),
         ({"COLUMNS": {"question": "input", "answer": "target"}}, "'input'"),
         ({"COLUMNS": {"input": "input"}}, "'target'"),
-        ({"COLUMNS": {"input", "target"}}, "COLUMNS"),
+        ({"COLUMNS": ["input", "target"]}, "COLUMNS"),
         ({"LICENCE": None}, "LICENCE"),
     ],
     ids=str,
