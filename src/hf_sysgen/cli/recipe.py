@@ -12,7 +12,7 @@ import typer
 
 from hf_sysgen.cli.commands import command
 from hf_sysgen.config.errors import RecipeError
-from hf_sysgen.errors import UserError, did_you_mean
+from hf_sysgen.errors import UserError, did_you_mean, printable
 
 if TYPE_CHECKING:
     from hf_sysgen.config.fields import FieldNote
@@ -41,7 +41,7 @@ def migrate(
             migrate_file(file)
             print(f"rewritten: {file}")
         except UserError as error:
-            print(f"error: {error}", file=sys.stderr)
+            print("error:", printable(str(error)), file=sys.stderr)
             status = error.status
     return status
 

@@ -294,4 +294,4 @@ def migrate_file(path: Path) -> None:
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path}: cannot read it: {shorten(error)}") from error
     is_sweep = re.search(r"(?m)^recipes:", text) is not None
-    write_atomic(path, (migrate_sweep_text if is_sweep else migrate_text)(text, shorten(str(path))))
+    write_atomic(path, (migrate_sweep_text if is_sweep else migrate_text)(text, str(path)))
