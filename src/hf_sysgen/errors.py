@@ -182,10 +182,10 @@ def handle_user_errors(interrupted: str = "interrupted") -> Iterator[ExitStatus]
     try:
         yield exit_status
     except KeyboardInterrupt:
-        _tell(interrupted)
+        tell_error(interrupted)
         exit_status.status = INTERRUPTED
     except (UserError, RunFailed) as error:
-        _tell(str(error))
+        tell_error(str(error))
         exit_status.status = error.status
     except BrokenPipeError:
         # the reader of the output has closed it, e.g. `head`
@@ -193,10 +193,11 @@ def handle_user_errors(interrupted: str = "interrupted") -> Iterator[ExitStatus]
     except Exception as error:
         if (said := describe_os_error(error)) is None:
             raise
-        _tell(said)
+        tell_error(said)
         long = any(isinstance(one, OSError) and one.errno == errno.ENAMETOOLONG for one in causes(error))
         exit_status.status = UserError.status if long else RunFailed.status
 
 
-def _tell(message: str) -> None:
+def tell_error(message: str) -> None:
+    """Print an error as one line on standard error."""
     print("error:", printable(message), file=sys.stderr)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ import typer
 
 from hf_sysgen.cli.commands import command
 from hf_sysgen.config.errors import RecipeError
-from hf_sysgen.errors import UserError, did_you_mean, printable
+from hf_sysgen.errors import UserError, did_you_mean, tell_error
 
 if TYPE_CHECKING:
     from hf_sysgen.config.fields import FieldNote
@@ -41,7 +40,7 @@ def migrate(
             migrate_file(file)
             print(f"rewritten: {file}")
         except UserError as error:
-            print("error:", printable(str(error)), file=sys.stderr)
+            tell_error(str(error))
             status = error.status
     return status
 
