@@ -15,6 +15,11 @@ help:  ## this text
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$$(grep ^torch== constraints.txt)"
+	$(BIN)/pip install -q -c constraints.txt -e .
+	touch $@
+
+# what tests, checks and the site need besides; `make run` does not wait for it
+$(VENV)/tools: $(VENV)/installed
 	$(BIN)/pip install -q -c constraints.txt -e ".[dev]"
 	touch $@
 
@@ -29,20 +34,20 @@ run: $(VENV)/installed  ## the main job: train two variants on SCAN, compare, pl
 
 # one thread a worker: two workers with two threads each are slower than two with one; worksteal, so that a file stays
 # with one worker and what its tests share is made once
-test: $(VENV)/installed  ## the default test suite
+test: $(VENV)/tools  ## the default test suite
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
 
-test-slow: $(VENV)/installed  ## the tests that take minutes each
+test-slow: $(VENV)/tools  ## the tests that take minutes each
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m slow -q
 
-test-gpu: $(VENV)/installed  ## the tests that need a GPU
+test-gpu: $(VENV)/tools  ## the tests that need a GPU
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --dist worksteal -m gpu -q
 
-test-compat: $(VENV)/installed  ## other packages' tools on every model; writes what docs/compatibility.md shows
+test-compat: $(VENV)/tools  ## other packages' tools on every model; writes what docs/compatibility.md shows
 	$(BIN)/pip install -q -c constraints.txt -e ".[dev,compat]"
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not gpu" -q tests/compat --compat-json perf/compat.json
 
-check: $(VENV)/installed  ## lint, format, types, who imports whom
+check: $(VENV)/tools  ## lint, format, types, who imports whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -52,7 +57,7 @@ bench: $(VENV)/installed  ## speed of training and decoding beside T5 and BART, 
 	$(BIN)/python perf/seq2seq.py
 	$(BIN)/python perf/gated_attention.py
 
-docs: $(VENV)/installed  ## the site, in build/site/index.html
+docs: $(VENV)/tools  ## the site, in build/site/index.html
 	env -u HF_SYSGEN_EXTENSIONS $(BIN)/python -m mkdocs build --strict
 
 clean:  ## remove the virtual environment and build files

@@ -8,19 +8,24 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from matplotlib.figure import Figure
+
+from hf_sysgen.analysis.attention import attention_maps, read_input, story_attention
+from hf_sysgen.analysis.attention_plots import draw_layer, draw_story
 from hf_sysgen.data.english_passivization import grammar as english_passivization
 from hf_sysgen.data.pcfg_set import grammar as pcfg_set
 from hf_sysgen.data.scan import grammar as scan
 from hf_sysgen.errors import UserError
+from hf_sysgen.evaluation.checkpoints import is_hub_id, load_any_checkpoint, record_of, run_folder
+from hf_sysgen.evaluation.in_context import Shots
 from hf_sysgen.files import write_atomic
+from hf_sysgen.models.pipelines import DependencyPipeline, GraphPipeline
 from hf_sysgen.results.predictions import Row, read_predictions
-from hf_sysgen.results.reading import read_record
-from hf_sysgen.results.record import PREDICTIONS, RESULTS, Record, new_folder
-from hf_sysgen.zoo import DEFAULT, ZOO, zoo_folder, zoo_names
+from hf_sysgen.results.record import PREDICTIONS, new_folder
+from hf_sysgen.zoo import DEFAULT, ZOO, zoo_names
 
 if TYPE_CHECKING:
     import gradio
-    from matplotlib.figure import Figure
 
 # benchmarks whose grammar knows the answer
 GRAMMARS: dict[str, Callable[[str], str]] = {
@@ -47,29 +52,16 @@ class Bar(NamedTuple):
         return f"{self.split}, {kind}{self.group}: {self.accuracy:.1%} of {self.examples:,}"
 
 
-def folder_of(checkpoint: str) -> Path:
-    """The folder with record and predictions, for a model of the zoo, a run or a checkpoint."""
-    folder = zoo_folder(checkpoint) if checkpoint in zoo_names() else Path(checkpoint)
-    return folder if (folder / RESULTS).exists() else folder.parent
-
-
-def record_of(checkpoint: str) -> Record | None:
-    path = folder_of(checkpoint) / RESULTS
-    return read_record(path) if path.exists() else None
-
-
 @functools.lru_cache(maxsize=4)
 def rows_of(checkpoint: str) -> list[Row]:
     """The run's predictions, if they are beside the checkpoint."""
-    path = folder_of(checkpoint) / PREDICTIONS
+    path = run_folder(checkpoint) / PREDICTIONS
     return read_predictions(path) if path.exists() else []
 
 
 @functools.lru_cache(maxsize=4)
 def loaded(checkpoint: str) -> tuple[Any, Any]:
     """Model and tokenizer. Raises UserError."""
-    from hf_sysgen.evaluation.checkpoints import load_any_checkpoint
-
     return load_any_checkpoint(checkpoint)
 
 
@@ -99,8 +91,6 @@ def right_answer(checkpoint: str, text: str) -> str | None:
 
 def nearest(checkpoint: str, text: str) -> tuple[str, str] | None:
     """The input among the run's predictions that shares most words with a text, and its right answer."""
-    from hf_sysgen.evaluation.in_context import Shots
-
     answers = {row.input: found for row in rows_of(checkpoint) if row.input and (found := getattr(row, "target", None))}
     if not answers:
         return None
@@ -112,8 +102,6 @@ def nearest(checkpoint: str, text: str) -> tuple[str, str] | None:
 @functools.lru_cache(maxsize=8)
 def read(checkpoint: str, text: str) -> Any:
     """What a model reads and writes, a `Reading`. Raises UserError, DataError."""
-    from hf_sysgen.analysis.attention import read_input
-
     return read_input(*loaded(checkpoint), text)
 
 
@@ -124,9 +112,6 @@ def answer(checkpoint: str, text: str) -> str:
     Raises:
         UserError, DataError: the checkpoint cannot be loaded, or not read the input.
     """
-    from hf_sysgen.analysis.attention import story_attention
-    from hf_sysgen.models.pipelines import DependencyPipeline, GraphPipeline
-
     (model, tokenizer), reading = loaded(checkpoint), read(checkpoint, text)
     if reading.story is not None:
         _, probabilities = story_attention(model, reading)
@@ -147,8 +132,6 @@ def layers(checkpoint: str, text: str) -> dict[str, tuple[Any, int]]:
     Raises:
         UserError: the model has no attention; see also `answer`.
     """
-    from hf_sysgen.analysis.attention import attention_maps
-
     (model, _), reading = loaded(checkpoint), read(checkpoint, text)
     maps = attention_maps(model, reading) if reading.story is None else []
     return {f"{one.kind}, layer {layer}": (one, layer) for one in maps for layer in range(len(one.layers))}
@@ -164,9 +147,6 @@ def draw_attention(checkpoint: str, text: str, layer: str | None = None) -> Figu
     Raises:
         UserError: as `layers`.
     """
-    from hf_sysgen.analysis.attention import story_attention
-    from hf_sysgen.analysis.attention_plots import draw_layer, draw_story
-
     (model, _), reading = loaded(checkpoint), read(checkpoint, text)
     if reading.story is not None:
         return draw_story(reading.story, story_attention(model, reading)[0], checkpoint)
@@ -187,8 +167,6 @@ def bars(checkpoint: str) -> list[Bar]:
 
 def draw_bars(found: Sequence[Bar], title: str) -> Figure:
     """A bar for each length or category, a row for each split."""
-    from matplotlib.figure import Figure
-
     splits = list(dict.fromkeys(bar.split for bar in found))
     figure = Figure(figsize=(6, 2.4 * len(splits)), layout="constrained")
     for axes, split in zip(figure.subplots(len(splits), squeeze=False)[:, 0], splits, strict=True):
@@ -319,8 +297,6 @@ def write_space(folder: Path, checkpoints: Sequence[str]) -> list[Path]:
         UserError: a checkpoint is neither in the package nor on the hub; the folder has one of the files already, or
             cannot be written to.
     """
-    from hf_sysgen.evaluation.checkpoints import is_hub_id
-
     for name in checkpoints:
         if not (ZOO / name / "config.json").exists() and not is_hub_id(name):
             raise UserError(f"{name}: a Space has no such folder; publish it, and give its owner/name")

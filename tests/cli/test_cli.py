@@ -410,16 +410,17 @@ def test_wrong_benchmarks(run_dir, small, tmp_path, monkeypatch):
     assert_one_line_error(result, "unknown split 'dev'", "train, validation, test")
 
 
-def test_evaluate_is_for_models_that_write(run_dir, copied, monkeypatch):
+def test_evaluate_on_the_benchmark_of_another_task(run_dir, copied, monkeypatch):
     """Told before data is made."""
-    monkeypatch.setattr("hf_sysgen.evaluation.commands.load_benchmark", lambda *a, **k: pytest.fail("data was made"))
+    for place in ("evaluation.commands", "training.tasks.registry"):
+        monkeypatch.setattr(f"hf_sysgen.{place}.load_benchmark", lambda *a, **k: pytest.fail("data was made"))
     result = invoke("evaluate", run_dir, "cogs_graph", "current")
-    assert_one_line_error(result, "cogs_graph", "results.json")
+    assert_one_line_error(result, "trained on scan", "cogs_graph", "graph_parsing")
     config = copied / "config.json"
     keys = json.loads(config.read_text())
     config.write_text(json.dumps(keys | {"architectures": ["EdgeTransformerForGraphParsing"]}))
-    result = invoke("evaluate", copied, "cogs_graph", "current")
-    assert_one_line_error(result, "EdgeTransformerForGraphParsing", "results.json")
+    result = invoke("evaluate", copied, "scan", "length_cutoff_26")
+    assert_one_line_error(result, "EdgeTransformerForGraphParsing", "text-to-text")
 
 
 def test_missing_and_altered_data_files(tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ from hf_sysgen.cli import listing
 from hf_sysgen.cli import recipe as recipe_cli
 from hf_sysgen.cli.commands import command
 from hf_sysgen.config.errors import RecipeError
+from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import UserError
 from hf_sysgen.train import INTERRUPTED
 from hf_sysgen.train import train as train_recipe
@@ -118,8 +119,9 @@ def evaluate(
 ) -> None:
     """Decode a benchmark greedily and print exact match with and without oracle output length.
 
-    Translation uses the checkpoint's beam search and prints BLEU. With --shots, any model of transformers is
-    evaluated without training, and the output folder gets a results.json like that of a run.
+    Translation uses the checkpoint's beam search and prints BLEU. Models of graphs, parsers and language models are
+    evaluated as at the end of their run. With --shots, any model of transformers is evaluated without training, and
+    the output folder gets a results.json like that of a run.
     """
     options = zip(WITH_SHOTS.values(), (shot_rule, examples, constrained, prompt, seed), strict=True)
     given: dict[str, Any] = {key: value for key, value in options if value is not None}
@@ -137,9 +139,11 @@ def evaluate(
         }
         print(evaluate_in_context(checkpoint, benchmark, config, given))
     else:
-        from hf_sysgen.evaluation.commands import evaluate_checkpoint
+        from hf_sysgen.evaluation.commands import TEXT_TASKS, evaluate_checkpoint
+        from hf_sysgen.training.evaluate import evaluate_by_task
 
-        print(evaluate_checkpoint(checkpoint, benchmark, config, split, data_dir, output, batch_size or 256))
+        evaluate = evaluate_checkpoint if benchmark_info(benchmark).task in TEXT_TASKS else evaluate_by_task
+        print(evaluate(checkpoint, benchmark, config, split, data_dir, output, batch_size))
 
 
 @command(app)

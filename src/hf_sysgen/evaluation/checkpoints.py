@@ -23,7 +23,8 @@ from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, prompts_of
 from hf_sysgen.files import COMPLETE, first_difference_from_manifest, read_whole
 from hf_sysgen.model_types import is_transformers_model, model_classes, text_auto_class
 from hf_sysgen.models import CONFIGS
-from hf_sysgen.results.record import MODEL
+from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.record import MODEL, RESULTS, Record
 from hf_sysgen.zoo import zoo_folder, zoo_names
 
 if TYPE_CHECKING:
@@ -245,6 +246,18 @@ def checkpoint_folder(path: str | Path, revision: str | None = None) -> Path:
             advice = f"it holds runs, give one of them: {shorten(', '.join(seeds))}"
         raise UserError(f"{path}: no checkpoint here, config.json is missing; {advice}")
     return path
+
+
+def run_folder(checkpoint: str | Path) -> Path:
+    """The folder with record and predictions, of a model of the zoo, a run or its checkpoint. Raises UserError."""
+    folder = checkpoint_folder(checkpoint)
+    return folder if (folder / RESULTS).exists() else folder.parent
+
+
+def record_of(checkpoint: str | Path) -> Record | None:
+    """The record of the run that made the checkpoint, if it is beside it. Raises UserError."""
+    path = run_folder(checkpoint) / RESULTS
+    return read_record(path) if path.exists() else None
 
 
 def _class_of(folder: Path) -> tuple[str, Any, bool]:

@@ -41,6 +41,10 @@ from hf_sysgen.results.record import METRICS, PREDICTIONS, SplitMetrics, new_fol
 from hf_sysgen.tables import table
 from hf_sysgen.zoo import zoo_names
 
+# examples that are decoded together
+BATCH_SIZE = 256
+# tasks whose outputs are decoded
+TEXT_TASKS = ("seq2seq", "translation")
 # maximum tokens of a sentence; the memory of attention grows with the square
 LONGEST_INPUT = 2_000
 # maximum sentences of a batch, and the pairs of tokens in it, with padding
@@ -54,29 +58,16 @@ def evaluate_checkpoint(
     splits: list[str] | None,
     data_dir: Path | None,
     output: Path | None,
-    batch_size: int,
+    batch_size: int | None,
 ) -> str:
-    """Metrics of a checkpoint on a benchmark as a table. Raises UserError, DataError."""
+    """Metrics of a checkpoint on a benchmark of one of `TEXT_TASKS`, as a table. Raises UserError, DataError."""
     transformers.utils.logging.disable_progress_bar()
-    info = benchmark_info(benchmark)
-    task = info.task
-    if task == "language_modeling":
-        raise DataError(f"{benchmark} has no targets to decode; the results.json of a run has its perplexity")
-    described = info.config(config)
-    config, known = described.name, described.splits
-    names = [*dict.fromkeys(splits or [name for name in known if name != "train"])]
-    for name in names:
-        if name not in known:
-            raise unknown_name_error("split", name, known)
-    if output is not None:
-        # an output that cannot be written is an error before the work
-        new_folder(output, (PREDICTIONS, METRICS))
+    config, names = to_evaluate(benchmark, config, splits, output)
     # a wrong checkpoint is an error before data is prepared
     model, tokenizer = load_checkpoint(checkpoint)
-    if task not in ("seq2seq", "translation"):
-        raise DataError(f"{benchmark} is not a text-to-text benchmark; the results.json of a run has its scores")
     data = load_benchmark(benchmark, config, data_dir=data_dir)
-    translates = task == "translation"
+    translates = benchmark_info(benchmark).task == "translation"
+    batch_size = batch_size or BATCH_SIZE
     if translates and not model.config.is_encoder_decoder:
         raise UserError(f"{checkpoint}: the model is a decoder; {benchmark} needs an encoder-decoder")
     metrics: dict[str, SplitMetrics] = {}
@@ -111,14 +102,38 @@ def evaluate_checkpoint(
                 texts = with_texts(decoded, name, examples, tokenizer)
                 metrics[name] = summarize(texts)
                 rows += texts
-    if output is not None:
-        write_predictions(output / PREDICTIONS, rows)
-        measured = {name: one.model_dump(mode="json", exclude_unset=True) for name, one in metrics.items()}
-        write_atomic(output / METRICS, json.dumps(measured, indent=1) + "\n")
+    write_measured(output, rows, metrics)
     columns: tuple[str, ...] = ("examples", "accuracy", "exact_teacher", "accuracy_oracle", "loss", "loss_teacher")
     if translates:
         columns = ("examples", "bleu", "comp", "comp_same_form", "accuracy", "loss")
     return metrics_table(metrics, columns)
+
+
+def to_evaluate(
+    benchmark: str, config: str | None, splits: list[str] | None, output: Path | None
+) -> tuple[str, list[str]]:
+    """The config's name and the splits to evaluate, all but `train` by default. Errors show before any work.
+
+    Raises:
+        DataError: there is no such benchmark, config or split.
+        UserError: the output exists or cannot be written to.
+    """
+    described = benchmark_info(benchmark).config(config)
+    names = [*dict.fromkeys(splits or [name for name in described.splits if name != "train"])]
+    for name in names:
+        if name not in described.splits:
+            raise unknown_name_error("split", name, described.splits)
+    if output is not None:
+        new_folder(output, (PREDICTIONS, METRICS))
+    return described.name, names
+
+
+def write_measured(output: Path | None, rows: Sequence[Row], metrics: Mapping[str, SplitMetrics]) -> None:
+    """Write predictions and metrics into the folder, if there is one."""
+    if output is not None:
+        write_predictions(output / PREDICTIONS, rows)
+        measured = {name: one.model_dump(mode="json", exclude_unset=True) for name, one in metrics.items()}
+        write_atomic(output / METRICS, json.dumps(measured, indent=1) + "\n")
 
 
 def metrics_table(metrics: Mapping[str, SplitMetrics], columns: Sequence[str]) -> str:

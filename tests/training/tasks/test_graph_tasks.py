@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -20,13 +22,17 @@ import hf_sysgen.training.tasks.registry
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.io import load_recipe
 from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.data import DataError
 from hf_sysgen.data.cfq.trees import is_content, is_tree
 from hf_sysgen.data.clutrr.kinship import TARGETS
 from hf_sysgen.data.text.vocabulary import encode_sources
+from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.results.predictions import read_predictions
 from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.record import SplitMetrics
+from hf_sysgen.training.evaluate import evaluate_by_task
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.graphs import COLUMNS
 from hf_sysgen.training.tasks.registry import prepare_task
@@ -262,6 +268,80 @@ def test_metrics_follow_from_predictions(name, runs):
         assert summary == metrics
     assert 0 < sum(row["exact"] for row in rows) < len(rows)
     assert [step for step, _ in record.curve("test", "accuracy")] == [15, 30]
+
+
+# evaluated again, by `hf-sysgen evaluate`
+
+
+def again(run: Path, output: Path | None = None, data: tuple[str, str] | None = None, **options: Any) -> str:
+    recipe = read_record((run if run.name == "run" else run.parent) / "results.json").recipe
+    benchmark, config = data or (recipe.data.benchmark, recipe.data.config)
+    given = {"splits": ["test"], "data_dir": None, "batch_size": None, **options}
+    return evaluate_by_task(str(run), benchmark, config, output=output, **given)
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_checkpoint_is_evaluated_again(name, runs, tmp_path, few_examples):
+    run = runs(name)
+    text = again(run / "model", tmp_path / "out")
+    record = read_record(run / "results.json")
+    found = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert {split: SplitMetrics.model_validate(one) for split, one in found.items()} == {"test": record.splits["test"]}
+    assert f"{record.splits['test'].accuracy:.4f}" in text
+    rows = [row for row in read_lines(run / "predictions.jsonl") if row["split"] == "test"]
+    assert read_lines(tmp_path / "out" / "predictions.jsonl") == rows
+
+
+def test_evaluated_in_other_batches_and_on_one_split(runs, few_examples):
+    text = again(runs("gat"), splits=["test"], batch_size=3)
+    accuracy = read_record(runs("gat") / "results.json").splits["test"].accuracy
+    header, row = (line.split() for line in text.splitlines()[:2])
+    assert (row[0], int(row[1]), float(row[2])) == ("test", SMALL["test"], pytest.approx(accuracy, abs=1e-4))
+    assert header[:3] == ["split", "examples", "accuracy"]
+
+
+def test_evaluated_without_a_record(runs, tmp_path, few_examples):
+    shutil.copytree(runs("gat") / "model", tmp_path / "alone" / "model")
+    with pytest.raises(UserError, match=r"clutrr needs the results\.json of its run"):
+        evaluate_by_task(str(tmp_path / "alone"), "clutrr", KEYS["gat"]["config"], ["test"], None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "message"),
+    [
+        (("cogs_graph", "gen_2020"), UserError, "was trained on clutrr; cogs_graph needs a model for graph_parsing"),
+        (("clutrr", "gen_train5"), DataError, "gen_train5"),
+    ],
+)
+def test_evaluated_on_what_it_was_not_made_for(data, error, message, runs, few_examples):
+    with pytest.raises(error, match=message):
+        again(runs("clutrr"), data=data)
+
+
+@pytest.mark.parametrize("splits", [["train"], ["tset"]])
+def test_evaluated_on_a_split_without_judged_examples(splits, runs, few_examples):
+    with pytest.raises((UserError, DataError), match=splits[0]):
+        again(runs("clutrr"), splits=splits)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("cogs_graph", "label_names, tokenizer"), ("cfq_dependencies", "id2label, tokenizer")]
+)
+def test_evaluated_with_words_of_other_numbers(name, said, runs, monkeypatch):
+    """The same words, met in another order; and one label less."""
+
+    def other(benchmark: str, *args: Any, **kwargs: Any) -> Any:
+        found = any_benchmark(benchmark)
+        for split in found:
+            found[split] = found[split].select(range(len(found[split]) - 1, -1, -1))
+            if name == "cfq_dependencies":
+                kept = found["train"][0]["labels"][0]
+                found[split] = found[split].map(lambda row, kept=kept: {"labels": [kept] * len(row["labels"])})
+        return found
+
+    monkeypatch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", other)
+    with pytest.raises(UserError, match=f"learned other words or labels .*; what differs: {said}"):
+        again(runs(name))
 
 
 @pytest.mark.parametrize("name", ["clutrr", "rrat", "gat"])

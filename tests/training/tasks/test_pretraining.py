@@ -54,6 +54,8 @@ from hf_sysgen.evaluation.checkpoints import encoded_sources, load_checkpoint
 from hf_sysgen.evaluation.metrics.language_modeling import evaluate_text
 from hf_sysgen.evaluation.metrics.summary import summarize_text
 from hf_sysgen.results.reading import read_record
+from hf_sysgen.results.record import SplitMetrics
+from hf_sysgen.training.evaluate import evaluate_by_task
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.pretraining import PretrainingTask, StreamBatches
 from hf_sysgen.training.tasks.registry import prepare_task
@@ -451,6 +453,15 @@ def test_weights_are_kept_at_the_stated_steps(one):
     assert [step for step, _ in evaluated] == [1, 3, 4, 6]
 
 
+def test_perplexity_is_measured_again(one, keys, tmp_path):
+    """With the checkpoint's own tokenizer, whatever has become of the one that the recipe names."""
+    evaluate_by_task(str(one), "c4", None, None, Path(keys["data_dir"]), tmp_path / "out", None)
+    found = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert {split: SplitMetrics.model_validate(metrics) for split, metrics in found.items()} == read_record(
+        one / "results.json"
+    ).splits
+
+
 def test_pretrained_weights_are_fine_tuned(one, tmp_path, monkeypatch):
     monkeypatch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", any_benchmark)
     changes = {"model": "depth_width_decoder", "pretrained": str(one / "step-4"), "joint_vocabulary": True}
@@ -584,13 +595,14 @@ def test_the_text_may_end(keys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("checkpoint", "message"),
     [
-        (["evaluate", "nowhere", "c4"], "c4 has no targets to decode"),
+        ("nowhere", "nowhere: no checkpoint here"),
+        ("scan_length26_quick_universal", "was trained on scan; c4 needs a model for language_modeling"),
     ],
 )
-def test_commands_for_other_tasks(words, message):
-    done = CliRunner().invoke(app, words)
+def test_perplexity_of_what_has_none(checkpoint, message):
+    done = CliRunner().invoke(app, ["evaluate", checkpoint, "c4"])
     assert done.exit_code == 2
     assert done.stderr.startswith("error: ")
     assert message in done.stderr
