@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -99,13 +100,17 @@ def model(request, split):
 
 
 @pytest.fixture(scope="module")
-def by_loop(model, split) -> list[dict]:
-    """`brute_force` of every row."""
-    sources, targets = (
-        [one.flat[start : start + length].tolist() for start, length in zip(one.starts, one.lengths, strict=True)]
-        for one in (split.sources, split.targets)
-    )
-    return [brute_force(model, *pair, model.config.eos_token_id) for pair in zip(sources, targets, strict=True)]
+def by_loop(model, split) -> dict[int, dict]:
+    """`brute_force` of every third row."""
+
+    def ids(side: Any, row: int) -> list[int]:
+        return side.flat[side.starts[row] : side.starts[row] + side.lengths[row]].tolist()
+
+    eos = model.config.eos_token_id
+    return {
+        row: brute_force(model, ids(split.sources, row), ids(split.targets, row), eos)
+        for row in range(0, len(split), 3)
+    }
 
 
 @pytest.mark.parametrize("pairs", [evaluate.PAIRS, 100])
@@ -114,7 +119,8 @@ def test_every_field_equals_the_loop(model, split, by_loop, pairs, monkeypatch):
     records = sorted(evaluate_split(model, split, batch_size=7, oracle=True), key=lambda record: record.row)
     assert [record.row for record in records] == list(range(len(split)))
     exact = 0
-    for row, (record, expected) in enumerate(zip(records, by_loop, strict=True)):
+    for row, expected in by_loop.items():
+        record = records[row]
         for field in ("prediction", "exact", "target_length", "oracle_exact"):
             assert getattr(record, field) == expected[field], (row, field)
         # losses are computed in float32
@@ -122,7 +128,7 @@ def test_every_field_equals_the_loop(model, split, by_loop, pairs, monkeypatch):
         assert record.loss_teacher == pytest.approx(expected["loss_teacher"], rel=1e-5, abs=1e-6)
         exact += record.exact
     if model.config.model_type == "sysgen_transformer":
-        assert 0 < exact < len(split), "the trained model must be right on some rows and wrong on others"
+        assert 0 < exact < len(by_loop), "the trained model must be right on some rows and wrong on others"
 
 
 def test_a_piece_ends_only_where_another_row_is_too_much():

@@ -172,7 +172,7 @@ def measured_text(dataset: datasets.DatasetDict) -> str:
 
 def _file(role: str, source: Source) -> str:
     if not source.url:
-        return f"  {role}: made on your machine\n    in a mirror folder: {source.mirror}"
+        return f"  {role}: your own file\n    in the data folder: {source.mirror}"
     size = "size not known" if source.num_bytes is None else f"{source.num_bytes:,} bytes"
     pinned = (
         f"{source.checksum_kind} {source.checksum}" if source.checksum else "no checksum: the first download is trusted"

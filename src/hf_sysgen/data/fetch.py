@@ -100,7 +100,7 @@ def with_found_checksum(source: Source, data_dir: Dir = None) -> Source | None:
             try:
                 num_bytes, sha256 = _digest(path, opener, "sha256")
             except (EOFError, OSError, zlib.error) as error:
-                raise DamagedData(f"{source.name}: cannot read {path} ({one_line(error)}); make it again") from error
+                raise DamagedData(f"{source.name}: cannot read {path} ({one_line(error)}); replace it") from error
             return replace(source, sha256=sha256, num_bytes=num_bytes)
     return None
 

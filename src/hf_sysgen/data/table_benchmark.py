@@ -162,13 +162,22 @@ def _named(rows: Iterator[tuple[int, Sequence[str]]], path: str) -> Rows:
             yield number, dict(zip(names, cells, strict=True))
 
 
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these pairs. Raises ValueError: a name is repeated, of which `json` would keep the last."""
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is repeated")
+    return row
+
+
 def _jsonl_rows(lines: io.TextIOWrapper, path: str) -> Rows:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
+            row = json.loads(line, object_pairs_hook=_once)
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{path}, line {number}: not JSON ({getattr(error, 'msg', error)}); correct it") from error
         if not isinstance(row, dict):
             raise DataError(
