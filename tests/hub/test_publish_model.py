@@ -69,6 +69,8 @@ def shift_weights(folder: Path) -> None:
     )
 
 
+# two processes that import transformers
+@pytest.mark.slow
 def test_published_then_used_without_our_code(hub: FakeHub, cell: Path, tmp_path: Path) -> None:
     """The command in one process; in another the code of the card as it stands, then every tag by `revision`."""
     words = [str(cell), "org/model", "--checkpoints", "--tag", "v1", "--collection", "csordas2021"]
