@@ -26,7 +26,7 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
-from hf_sysgen.evaluation.commands import predict_isolated, predict_lines
+from hf_sysgen.evaluation.commands import predict_isolated
 from hf_sysgen.evaluation.evaluate import Decoded
 from hf_sysgen.evaluation.prompts import PROMPT, Prompts, to_word_level
 from hf_sysgen.hub.model_card import snippet
@@ -196,8 +196,8 @@ def test_a_checkpoint_without_padding_answers_without_this_package(checkpoints, 
     tokenizer.pad_token = None
     tokenizer.save_pretrained(tmp_path / "copy")
     assert AutoTokenizer.from_pretrained(tmp_path / "copy").pad_token is None
-    copy = str(tmp_path / "copy")
-    assert predict_isolated(copy, SHORT_AND_LONG)[0] == next(predict_lines(copy, SHORT_AND_LONG[:1]))
+    both, alone = (predict_isolated(str(tmp_path / "copy"), texts) for texts in (SHORT_AND_LONG, SHORT_AND_LONG[:1]))
+    assert both[0] == alone[0]
 
 
 def test_a_checkpoint_of_a_run_has_the_tokenizer_of_its_model(checkpoints, tmp_path, few_examples):
