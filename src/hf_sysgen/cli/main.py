@@ -16,7 +16,6 @@ from hf_sysgen.cli import listing
 from hf_sysgen.cli import recipe as recipe_cli
 from hf_sysgen.cli.commands import command
 from hf_sysgen.config.errors import RecipeError
-from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import UserError
 from hf_sysgen.train import INTERRUPTED
 from hf_sysgen.train import train as train_recipe
@@ -139,6 +138,7 @@ def evaluate(
         }
         print(evaluate_in_context(checkpoint, benchmark, config, given))
     else:
+        from hf_sysgen.data.registry import benchmark_info
         from hf_sysgen.evaluation.commands import TEXT_TASKS, evaluate_checkpoint
         from hf_sysgen.training.evaluate import evaluate_by_task
 
