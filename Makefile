@@ -11,16 +11,19 @@ TORCH_INDEX ?=
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-# torch first and pinned: a range would take the newest build with several gigabytes of CUDA packages
+# torch first and pinned: a range would take the newest build with several gigabytes of CUDA packages. Without byte code,
+# which Python makes of the few modules that it imports
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$$(grep ^torch== constraints.txt)"
-	$(BIN)/pip install -q -c constraints.txt -e .
+	$(BIN)/pip install -q --no-compile $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$$(grep ^torch== constraints.txt)"
+	$(BIN)/pip install -q --no-compile -c constraints.txt -e .
 	touch $@
 
-# what tests, checks and the site need besides; `make run` does not wait for it
+# what tests, checks and the site need besides; `make run` does not wait for it. With the byte code of all modules: where
+# Python may write none, every process of the tests would compile them. Files for other versions of Python do not compile
 $(VENV)/tools: $(VENV)/installed
 	$(BIN)/pip install -q -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	touch $@
 
 install: $(VENV)/installed  ## only the virtual environment; then: source .venv/bin/activate
