@@ -93,7 +93,11 @@ def test_the_folder_of_the_variable(folder, monkeypatch):
         ("validation.csv", b"input,target\na,\n,b\n", ["validation.csv, line 3", "'input' is empty"]),
         ("more/test.jsonl", b'\n{"input": "a"', ["test.jsonl, line 2", "not JSON"]),
         ("more/test.jsonl", b"[" * 100_000, ["test.jsonl, line 1", "not JSON"]),
-        ("more/test.jsonl", b'{"input": "a", "input": "b", "target": "c"}', ["line 1", "'input' is repeated"]),
+        (
+            "more/test.jsonl",
+            b'{"input": "a", "input": "b", "target": "c"}',
+            ["test.jsonl, line 1: two values are called 'input'"],
+        ),
         ("more/test.jsonl", b'["a", "b"]', ["test.jsonl, line 1", "object"]),
         ("more/test.jsonl", b'{"input": "a", "target": 3}', ["test.jsonl, line 1", "'target' is 3"]),
     ],

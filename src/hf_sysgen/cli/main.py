@@ -102,7 +102,8 @@ def evaluate(
     data_dir: Annotated[Path | None, typer.Option(help="folder with the benchmark's files")] = None,
     output: Annotated[Path | None, typer.Option(help="new folder for metrics.json and predictions.jsonl")] = None,
     batch_size: Annotated[
-        int | None, typer.Option(min=1, help="examples decoded together; default: 256, with --shots 16")
+        int | None,
+        typer.Option(min=1, help="examples evaluated together; default: 256, with --shots 16, for graphs the run's"),
     ] = None,
     shots: Annotated[
         int | None, typer.Option(min=0, help="training examples in the prompt of any model of transformers")
@@ -116,11 +117,12 @@ def evaluate(
     prompt: Annotated[str | None, typer.Option(help="with --shots: the template, with {input} in it")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="with --shots: random seed")] = None,
 ) -> None:
-    """Decode a benchmark greedily and print exact match with and without oracle output length.
+    """Evaluate a checkpoint on a benchmark.
 
-    Translation uses the checkpoint's beam search and prints BLEU. Models of graphs, parsers and language models are
-    evaluated as at the end of their run. With --shots, any model of transformers is evaluated without training, and
-    the output folder gets a results.json like that of a run.
+    Text is decoded greedily, and exact match printed with and without oracle output length. Translation uses the
+    checkpoint's beam search and prints BLEU. Models of graphs, parsers and language models need the results.json of
+    their run beside them, and are evaluated as at its end. With --shots, any model of transformers is evaluated
+    without training, and the output folder gets a results.json like that of a run.
     """
     options = zip(WITH_SHOTS.values(), (shot_rule, examples, constrained, prompt, seed), strict=True)
     given: dict[str, Any] = {key: value for key, value in options if value is not None}
@@ -140,10 +142,11 @@ def evaluate(
     else:
         from hf_sysgen.data.registry import benchmark_info
         from hf_sysgen.evaluation.commands import TEXT_TASKS, evaluate_checkpoint
-        from hf_sysgen.training.evaluate import evaluate_by_task
 
-        evaluate = evaluate_checkpoint if benchmark_info(benchmark).task in TEXT_TASKS else evaluate_by_task
-        print(evaluate(checkpoint, benchmark, config, split, data_dir, output, batch_size))
+        measure = evaluate_checkpoint
+        if benchmark_info(benchmark).task not in TEXT_TASKS:
+            from hf_sysgen.training.evaluate import evaluate_by_task as measure
+        print(measure(checkpoint, benchmark, config, split, data_dir, output, batch_size))
 
 
 @command(app)

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -164,11 +165,10 @@ def _named(rows: Iterator[tuple[int, Sequence[str]]], path: str) -> Rows:
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """The object of these pairs. Raises ValueError: a name is repeated, of which `json` would keep the last."""
-    row = dict(pairs)
-    if len(row) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is repeated")
-    return row
+    (name, times), *_ = Counter(name for name, _ in pairs).most_common(1) or [("", 0)]
+    if times > 1:
+        raise ValueError(f"two values are called {name!r}; rename one")
+    return dict(pairs)
 
 
 def _jsonl_rows(lines: io.TextIOWrapper, path: str) -> Rows:
@@ -177,8 +177,10 @@ def _jsonl_rows(lines: io.TextIOWrapper, path: str) -> Rows:
             continue
         try:
             row = json.loads(line, object_pairs_hook=_once)
-        except (ValueError, RecursionError) as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             raise DataError(f"{path}, line {number}: not JSON ({getattr(error, 'msg', error)}); correct it") from error
+        except ValueError as error:
+            raise DataError(f"{path}, line {number}: {error}") from error
         if not isinstance(row, dict):
             raise DataError(
                 f'{path}, line {number}: {shorten(row, quoted=True)} should be an object, as {{"input": ...}}'

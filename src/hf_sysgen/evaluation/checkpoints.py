@@ -99,8 +99,7 @@ def read_checkpoint(
     name, model_class, is_text_to_text = _class_of(folder)
     if require_text_to_text and not is_text_to_text:
         raise UserError(
-            f"{folder / 'config.json'}: {name} is not text-to-text; its model card has an example, the results.json "
-            "of its run the scores"
+            f"{folder / 'config.json'}: {name} is not text-to-text; its model card has an example of its use"
         )
     if model_class is None:
         raise UserError(
@@ -251,7 +250,7 @@ def checkpoint_folder(path: str | Path, revision: str | None = None) -> Path:
 def run_folder(checkpoint: str | Path) -> Path:
     """The folder with record and predictions, of a model of the zoo, a run or its checkpoint. Raises UserError."""
     folder = checkpoint_folder(checkpoint)
-    return folder if (folder / RESULTS).exists() else folder.parent
+    return folder if (folder / RESULTS).exists() else folder.absolute().parent
 
 
 def record_of(checkpoint: str | Path) -> Record | None:

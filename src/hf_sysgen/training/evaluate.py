@@ -11,10 +11,10 @@ from tqdm.auto import tqdm
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import UserError
-from hf_sysgen.evaluation.checkpoints import checkpoint_folder, load_any_checkpoint, record_of
+from hf_sysgen.evaluation.checkpoints import checkpoint_folder, load_any_checkpoint, record_of, run_folder
 from hf_sysgen.evaluation.commands import metrics_table, to_evaluate, write_measured
 from hf_sysgen.results.predictions import Row
-from hf_sysgen.results.record import RESULTS, SplitMetrics
+from hf_sysgen.results.record import RESULTS, Record, SplitMetrics
 from hf_sysgen.training.run import quiet_libraries
 from hf_sysgen.training.tasks.base import Task
 from hf_sysgen.training.tasks.registry import prepare_task
@@ -37,20 +37,26 @@ def evaluate_by_task(
     examples are read is in the recipe in the run's results.json.
 
     Raises:
-        UserError: there is no such record; its model is for another task, or reads other words or labels.
+        UserError: there is no such record; it is of another model or for another task; a split is not judged; the model
+            knows other words or labels.
         DataError, RecipeError: see `to_evaluate` and `prepare_task`.
     """
     quiet_libraries()
     config, names = to_evaluate(benchmark, config, splits, output)
+    if "train" in names:
+        raise UserError(f"the split train of {benchmark} is not judged; name another")
     model, tokenizer = load_any_checkpoint(checkpoint)
-    task = prepare_task(_recipe(checkpoint, benchmark, config, data_dir, batch_size))
-    _check_same_words(checkpoint, model, tokenizer, task)
+    record = _record(checkpoint, benchmark, model, tokenizer)
+    task = prepare_task(_recipe(record, checkpoint, benchmark, config, data_dir, batch_size))
+    _check_same_words(checkpoint, record, model, tokenizer, task)
+    judged = {name: task.judged_rows(name) for name in names if name in task.splits}
+    if splits and (lacking := [name for name in names if not len(judged.get(name, ()))]):
+        raise UserError(f"{benchmark} {config}: no examples of {lacking[0]} are judged; name another split")
     metrics: dict[str, SplitMetrics] = {}
     rows: list[Row] = []
-    judged = {name: chosen for name in names if len(chosen := task.judged_rows(name))}
-    if not judged:
-        raise UserError(f"{benchmark} {config}: no examples of {', '.join(names)} are judged; name another split")
     for name, chosen in tqdm(judged.items(), unit="split", disable=not sys.stderr.isatty()):
+        if not len(chosen):
+            continue
         # one call for a split: random node states are then those of the run's evaluation
         records = task.evaluate(model, name, chosen, final=True, rank=0, world=1)
         found = task.to_rows(sorted(records, key=lambda record: record.row), name)
@@ -60,32 +66,51 @@ def evaluate_by_task(
     return metrics_table(metrics, ("examples", *dict.fromkeys(key for one in metrics.values() for key in one.metrics)))
 
 
-def _recipe(checkpoint: str, benchmark: str, config: str, data_dir: Path | None, batch_size: int | None) -> Recipe:
-    record = record_of(checkpoint)
+def _record(checkpoint: str, benchmark: str, model: Any, tokenizer: Any) -> Record:
+    """The record of the run that made the model. Raises UserError: see `evaluate_by_task`."""
+    record, wanted = record_of(checkpoint), benchmark_info(benchmark).task
     if record is None:
         raise UserError(
             f"{checkpoint}: {benchmark} needs the {RESULTS} of its run, which says how the examples are read; copy it "
             "beside the checkpoint"
         )
-    wanted, learned = benchmark_info(benchmark).task, record.recipe.data.benchmark
-    if benchmark_info(learned).task != wanted:
-        raise UserError(f"{checkpoint}: was trained on {learned}; {benchmark} needs a model for {wanted}")
-    # the run's folders of data and tokenizer may be another machine's
-    given = {"data.benchmark": benchmark, "data.config": config, "data.data_dir": data_dir and str(data_dir)}
+    recipe, model_type = record.recipe, model.config.model_type
+    if recipe.model.type != model_type:
+        raise UserError(
+            f"{run_folder(checkpoint) / RESULTS}: is of a {recipe.model.type}, and the checkpoint is a {model_type}; "
+            "copy that of its own run"
+        )
+    if benchmark_info(recipe.data.benchmark).task != wanted:
+        raise UserError(
+            f"{checkpoint}: was trained on {recipe.data.benchmark}; give a model for {wanted}, as {benchmark} needs it"
+        )
+    # stories have no words
+    if tokenizer is None and wanted != "relation_classification":
+        raise UserError(f"{checkpoint_folder(checkpoint)}: tokenizer.json is missing; copy the whole folder again")
+    return record
+
+
+def _recipe(
+    record: Record, checkpoint: str, benchmark: str, config: str, data_dir: Path | None, batch_size: int | None
+) -> Recipe:
+    """The run's recipe on that benchmark. Its folder of data, and its tokenizer's, may be another machine's."""
+    theirs = record.recipe.data.data_dir
+    folder = str(data_dir) if data_dir else theirs if theirs and Path(theirs).is_dir() else None
+    given = {"data.benchmark": benchmark, "data.config": config, "data.data_dir": folder}
     if record.recipe.data.tokenizer is not None:
         given["data.tokenizer"] = str(checkpoint_folder(checkpoint))
     return record.recipe.replace(**given, **({} if batch_size is None else {"evaluation.batch_size": batch_size}))
 
 
-def _check_same_words(checkpoint: str, model: Any, tokenizer: Any, task: Task) -> None:
+def _check_same_words(checkpoint: str, record: Record, model: Any, tokenizer: Any, task: Task) -> None:
     """Raises UserError: words or labels have other numbers in the benchmark than in the model."""
     made, built = getattr(task, "tokenizer", None), task.build_model("eager").config
     differing = [key for key in NUMBERED if getattr(model.config, key, None) != getattr(built, key, None)]
-    if made is not None and (tokenizer is None or tokenizer.get_vocab() != made.get_vocab()):
+    if made is not None and tokenizer.get_vocab() != made.get_vocab():
         differing.append("tokenizer")
     if differing:
-        data = task.recipe.data
+        learned, given = (f"{data.benchmark} {data.config}" for data in (record.recipe.data, task.recipe.data))
         raise UserError(
-            f"{checkpoint}: learned other words or labels than those of {data.benchmark} {data.config}; "
-            f"what differs: {', '.join(differing)}"
+            f"{checkpoint}: its words or labels are not those of {given} ({', '.join(differing)}); "
+            + (f"evaluate it on {learned}" if learned != given else "copy the whole folder again")
         )

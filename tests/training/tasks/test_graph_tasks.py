@@ -30,6 +30,7 @@ from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.evaluation.metrics.summary import summarize
+from hf_sysgen.files import COMPLETE
 from hf_sysgen.results.predictions import read_predictions
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import SplitMetrics
@@ -310,7 +311,7 @@ def test_evaluated_without_a_record(runs, tmp_path, few_examples):
 @pytest.mark.parametrize(
     ("data", "error", "message"),
     [
-        (("cogs_graph", "gen_2020"), UserError, "was trained on clutrr; cogs_graph needs a model for graph_parsing"),
+        (("cogs_graph", "gen_2020"), UserError, "was trained on clutrr; give a model for graph_parsing"),
         (("clutrr", "gen_train5"), DataError, "gen_train5"),
     ],
 )
@@ -319,10 +320,39 @@ def test_evaluated_on_what_it_was_not_made_for(data, error, message, runs, few_e
         again(runs("clutrr"), data=data)
 
 
-@pytest.mark.parametrize("splits", [["train"], ["tset"]])
-def test_evaluated_on_a_split_without_judged_examples(splits, runs, few_examples):
-    with pytest.raises((UserError, DataError), match=splits[0]):
-        again(runs("clutrr"), splits=splits)
+@pytest.mark.parametrize(
+    ("splits", "message"),
+    [
+        (["test", "train"], "the split train of cogs_graph is not judged"),
+        (["test", "test_iid"], "no examples of test_iid are judged"),
+        (["tset"], "unknown split 'tset'"),
+    ],
+)
+def test_evaluated_on_a_split_without_judged_examples(splits, message, runs, few_examples):
+    """`test_iid` is not among the made examples."""
+    with pytest.raises((UserError, DataError), match=message):
+        again(runs("cogs_graph"), splits=splits)
+
+
+def test_evaluated_with_another_model_s_record(runs, tmp_path, few_examples):
+    shutil.copytree(runs("gat") / "model", tmp_path / "run" / "model")
+    shutil.copy(runs("rrat") / "results.json", tmp_path / "run")
+    with pytest.raises(UserError, match=r"results\.json: is of a relation_aware_transformer, and .* graph_attention"):
+        again(tmp_path / "run")
+
+
+def test_evaluated_without_its_tokenizer(runs, tmp_path, few_examples):
+    shutil.copytree(runs("cogs_graph"), tmp_path / "run")
+    for path in (tmp_path / "run" / "model").glob("*token*"):
+        path.unlink()
+    (tmp_path / "run" / "model" / COMPLETE).unlink(missing_ok=True)
+    with pytest.raises(UserError, match=r"model: tokenizer\.json is missing"):
+        again(tmp_path / "run")
+
+
+def test_evaluated_from_its_folder(runs, few_examples, monkeypatch):
+    monkeypatch.chdir(runs("gat") / "model")
+    assert evaluate_by_task(".", "clutrr", KEYS["gat"]["config"], ["test"], None, None, None) == again(runs("gat"))
 
 
 @pytest.mark.parametrize(
@@ -342,7 +372,7 @@ def test_evaluated_with_words_of_other_numbers(name, said, runs, monkeypatch):
         return datasets.DatasetDict({split: changed(rows) for split, rows in any_benchmark(*args, **kwargs).items()})
 
     monkeypatch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", other)
-    with pytest.raises(UserError, match=f"learned other words or labels .*; what differs: {said}"):
+    with pytest.raises(UserError, match=rf"words or labels are not those of .* \({said}\); copy"):
         again(runs(name))
 
 

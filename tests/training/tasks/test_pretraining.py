@@ -598,7 +598,7 @@ def test_the_text_may_end(keys, tmp_path):
     ("checkpoint", "message"),
     [
         ("nowhere", "nowhere: no checkpoint here"),
-        ("scan_length26_quick_universal", "was trained on scan; c4 needs a model for language_modeling"),
+        ("scan_length26_quick_universal", "was trained on scan; give a model for language_modeling"),
     ],
 )
 def test_perplexity_of_what_has_none(checkpoint, message):
