@@ -13,16 +13,20 @@ help:  ## this text
 
 # torch first and pinned: a range would take the newest build with several gigabytes of CUDA packages. Without byte code,
 # which Python makes of the few modules that it imports
-$(VENV)/installed: pyproject.toml constraints.txt
+define install
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --no-compile $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$$(grep ^torch== constraints.txt)"
-	$(BIN)/pip install -q --no-compile -c constraints.txt -e .
-	touch $@
+	$(BIN)/pip install -q --no-compile -c constraints.txt -e "$(1)"
+	touch $(VENV)/installed
+endef
 
-# what tests, checks and the site need besides; `make run` does not wait for it. With the byte code of all modules: where
-# Python may write none, every process of the tests would compile them. Files for other versions of Python do not compile
-$(VENV)/tools: $(VENV)/installed
-	$(BIN)/pip install -q -c constraints.txt -e ".[dev]"
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(call install,.)
+
+# also what tests, checks and the site need. With the byte code of all modules: where Python may write none, every process
+# of the tests would compile them. Files for other versions of Python do not compile
+$(VENV)/tools: pyproject.toml constraints.txt
+	$(call install,.[dev])
 	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	touch $@
 
