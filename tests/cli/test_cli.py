@@ -319,7 +319,7 @@ def test_checkpoints_that_cannot_be_used(copied, tmp_path):
     others = ({"model_type": "relation_aware_transformer"}, {"architectures": ["EdgeTransformerForGraphParsing"]})
     for changes in others:
         config.write_text(json.dumps(keys | {"architectures": []} | changes))
-        assert_one_line_error(invoke("predict", "-c", copied, "jump"), "config.json: ", "results.json")
+        assert_one_line_error(invoke("predict", "-c", copied, "jump"), "config.json: ", "is not text-to-text")
     # a model of another kind, whose fields these are not
     config.write_text(json.dumps(keys | {"architectures": [], "model_type": "depth_width_decoder"}))
     assert_one_line_error(invoke("predict", "-c", copied, "jump"), "not a depth_width_decoder's", "position_scheme")

@@ -315,5 +315,6 @@ def test_the_card_says_what_was_fine_tuned_and_its_code_runs(kind, checkpoints, 
     exec(compile(code, "card", "exec"), {})
     rows = read_lines(tmp_path / "run" / "predictions.jsonl")
     (row,) = [row for row in rows if row["input"] == record.example and row["split"] == "test"]
-    # which has no end here
-    assert capsys.readouterr().out.split("\n")[-2].strip().startswith(row["prediction"].strip()[:20])
+    # which has no end here, and perhaps padding in it
+    expected = row["prediction"].replace("<pad>", "").strip()[:20]
+    assert capsys.readouterr().out.split("\n")[-2].strip().startswith(expected)
