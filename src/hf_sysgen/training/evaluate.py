@@ -94,7 +94,7 @@ def _recipe(
     record: Record, checkpoint: str, benchmark: str, config: str, data_dir: Path | None, batch_size: int | None
 ) -> Recipe:
     """The run's recipe on that benchmark. Its folder of data, and its tokenizer's, may be another machine's."""
-    theirs = record.recipe.data.data_dir
+    theirs = record.recipe.data.data_dir if record.recipe.data.benchmark == benchmark else None
     folder = str(data_dir) if data_dir else theirs if theirs and Path(theirs).is_dir() else None
     given = {"data.benchmark": benchmark, "data.config": config, "data.data_dir": folder}
     if record.recipe.data.tokenizer is not None:
