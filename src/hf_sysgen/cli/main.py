@@ -121,8 +121,8 @@ def evaluate(
 
     Text is decoded greedily, and exact match printed with and without oracle output length. Translation uses the
     checkpoint's beam search and prints BLEU. Models of graphs, parsers and language models need the results.json of
-    their run beside them, and are evaluated as at its end. With --shots, any model of transformers is evaluated
-    without training, and the output folder gets a results.json like that of a run.
+    their run beside them, and are evaluated as at the end of that run. With --shots, any model of transformers is
+    evaluated without training, and the output folder gets a results.json as a run's folder does.
     """
     options = zip(WITH_SHOTS.values(), (shot_rule, examples, constrained, prompt, seed), strict=True)
     given: dict[str, Any] = {key: value for key, value in options if value is not None}

@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -152,8 +152,8 @@ def _tsv_rows(lines: io.TextIOWrapper, path: str) -> Rows:
 def _named(rows: Iterator[tuple[int, Sequence[str]]], path: str) -> Rows:
     """The rows after the first, which names the columns; without empty lines."""
     _, names = next(rows, (0, ()))
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise DataError(f"{path}, line 1: two columns are called {twice[0]!r}; rename one")
+    if (name := _repeated(names)) is not None:
+        raise DataError(f"{path}, line 1: two columns are called {name!r}; rename one")
     for number, cells in rows:
         if cells and len(cells) != len(names):
             raise DataError(
@@ -163,10 +163,13 @@ def _named(rows: Iterator[tuple[int, Sequence[str]]], path: str) -> Rows:
             yield number, dict(zip(names, cells, strict=True))
 
 
+def _repeated(names: Iterable[str]) -> str | None:
+    return next((name for name, times in Counter(names).items() if times > 1), None)
+
+
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of these pairs. Raises ValueError: a name is repeated, of which `json` would keep the last."""
-    (name, times), *_ = Counter(name for name, _ in pairs).most_common(1) or [("", 0)]
-    if times > 1:
+    """The object of these pairs. Raises ValueError: a name is repeated; `json` would keep the last value."""
+    if (name := _repeated(name for name, _ in pairs)) is not None:
         raise ValueError(f"two values are called {name!r}; rename one")
     return dict(pairs)
 

@@ -45,19 +45,19 @@ def evaluate_by_task(
     config, names = to_evaluate(benchmark, config, splits, output)
     if "train" in names:
         raise UserError(f"the split train of {benchmark} is not judged; name another")
-    model, tokenizer = load_any_checkpoint(checkpoint)
-    record = _record(checkpoint, benchmark, model, tokenizer)
-    task = prepare_task(_recipe(record, checkpoint, benchmark, config, data_dir, batch_size))
+    # a name on the hub is looked up once
+    folder = checkpoint_folder(checkpoint)
+    model, tokenizer = load_any_checkpoint(folder)
+    record = _record(checkpoint, folder, benchmark, model, tokenizer)
+    task = prepare_task(_recipe(record, folder, benchmark, config, data_dir, batch_size))
     _check_same_words(checkpoint, record, model, tokenizer, task)
-    judged = {name: task.judged_rows(name) for name in names if name in task.splits}
-    if splits and (lacking := [name for name in names if not len(judged.get(name, ()))]):
+    judged = {name: chosen for name in names if name in task.splits and len(chosen := task.judged_rows(name))}
+    if splits and (lacking := [name for name in names if name not in judged]):
         raise UserError(f"{benchmark} {config}: no examples of {lacking[0]} are judged; name another split")
     metrics: dict[str, SplitMetrics] = {}
     rows: list[Row] = []
     for name, chosen in tqdm(judged.items(), unit="split", disable=not sys.stderr.isatty()):
-        if not len(chosen):
-            continue
-        # one call for a split: random node states are then those of the run's evaluation
+        # one call for a split: random node states are then the same as in the run's evaluation
         records = task.evaluate(model, name, chosen, final=True, rank=0, world=1)
         found = task.to_rows(sorted(records, key=lambda record: record.row), name)
         metrics[name] = task.summarize(found, name)
@@ -66,9 +66,9 @@ def evaluate_by_task(
     return metrics_table(metrics, ("examples", *dict.fromkeys(key for one in metrics.values() for key in one.metrics)))
 
 
-def _record(checkpoint: str, benchmark: str, model: Any, tokenizer: Any) -> Record:
+def _record(checkpoint: str, folder: Path, benchmark: str, model: Any, tokenizer: Any) -> Record:
     """The record of the run that made the model. Raises UserError: see `evaluate_by_task`."""
-    record, wanted = record_of(checkpoint), benchmark_info(benchmark).task
+    record, wanted = record_of(folder), benchmark_info(benchmark).task
     if record is None:
         raise UserError(
             f"{checkpoint}: {benchmark} needs the {RESULTS} of its run, which says how the examples are read; copy it "
@@ -77,8 +77,8 @@ def _record(checkpoint: str, benchmark: str, model: Any, tokenizer: Any) -> Reco
     recipe, model_type = record.recipe, model.config.model_type
     if recipe.model.type != model_type:
         raise UserError(
-            f"{run_folder(checkpoint) / RESULTS}: is of a {recipe.model.type}, and the checkpoint is a {model_type}; "
-            "copy that of its own run"
+            f"{run_folder(folder) / RESULTS}: is of a {recipe.model.type}, and the checkpoint is a {model_type}; "
+            "copy the one of its own run"
         )
     if benchmark_info(recipe.data.benchmark).task != wanted:
         raise UserError(
@@ -86,19 +86,19 @@ def _record(checkpoint: str, benchmark: str, model: Any, tokenizer: Any) -> Reco
         )
     # stories have no words
     if tokenizer is None and wanted != "relation_classification":
-        raise UserError(f"{checkpoint_folder(checkpoint)}: tokenizer.json is missing; copy the whole folder again")
+        raise UserError(f"{folder}: tokenizer.json is missing; copy the whole folder again")
     return record
 
 
 def _recipe(
-    record: Record, checkpoint: str, benchmark: str, config: str, data_dir: Path | None, batch_size: int | None
+    record: Record, folder: Path, benchmark: str, config: str, data_dir: Path | None, batch_size: int | None
 ) -> Recipe:
     """The run's recipe on that benchmark. Its folder of data, and its tokenizer's, may be another machine's."""
     theirs = record.recipe.data.data_dir if record.recipe.data.benchmark == benchmark else None
-    folder = str(data_dir) if data_dir else theirs if theirs and Path(theirs).is_dir() else None
-    given = {"data.benchmark": benchmark, "data.config": config, "data.data_dir": folder}
+    files = str(data_dir) if data_dir else theirs if theirs and Path(theirs).is_dir() else None
+    given = {"data.benchmark": benchmark, "data.config": config, "data.data_dir": files}
     if record.recipe.data.tokenizer is not None:
-        given["data.tokenizer"] = str(checkpoint_folder(checkpoint))
+        given["data.tokenizer"] = str(folder)
     return record.recipe.replace(**given, **({} if batch_size is None else {"evaluation.batch_size": batch_size}))
 
 
