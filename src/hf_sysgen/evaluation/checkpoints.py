@@ -53,7 +53,7 @@ def load_checkpoint(path: str | Path) -> tuple[Seq2SeqLM, PreTrainedTokenizerFas
     """
     model, tokenizer = read_checkpoint(path, require_text_to_text=True)
     if tokenizer is None:
-        raise _missing(checkpoint_folder(path), "tokenizer.json")
+        raise missing_file(checkpoint_folder(path), "tokenizer.json")
     return _to_device(model), tokenizer
 
 
@@ -106,7 +106,7 @@ def read_checkpoint(
             f"{folder / 'config.json'}: the model is a {name}, which is not a model with a head of this package"
         )
     if not weight_files(folder):
-        raise _missing(folder, "model.safetensors")
+        raise missing_file(folder, "model.safetensors")
     check_unchanged(folder)
     with wrap_library_errors(f"{folder}: cannot be loaded, it may be cut short"):
         try:
@@ -124,7 +124,7 @@ def read_checkpoint(
     place = _tokenizer_folder(folder)
     if place is None and not own:
         # transformers would make an empty one
-        raise _missing(folder, "tokenizer.json")
+        raise missing_file(folder, "tokenizer.json")
     tokenizer = None if place is None else _tokenizer_of(place)
     for kind, said in _UNLIKE.items():
         if kind == "unexpected_keys" and not own:
@@ -294,7 +294,8 @@ def unknown_model_type(model_type: Any) -> str:
     )
 
 
-def _missing(folder: Path, name: str) -> UserError:
+def missing_file(folder: Path, name: str) -> UserError:
+    """The error that a checkpoint lacks a file, and what to do."""
     is_for_resuming = (folder / "trainer_state.json").exists()
     advice = "give the folder of a finished run" if is_for_resuming else "copy the whole folder"
     return UserError(f"{folder}: {name} is missing; {advice}")

@@ -11,7 +11,7 @@ from tqdm.auto import tqdm
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import UserError
-from hf_sysgen.evaluation.checkpoints import checkpoint_folder, load_any_checkpoint, record_of, run_folder
+from hf_sysgen.evaluation.checkpoints import checkpoint_folder, load_any_checkpoint, missing_file, record_of, run_folder
 from hf_sysgen.evaluation.commands import metrics_table, to_evaluate, write_measured
 from hf_sysgen.results.predictions import Row
 from hf_sysgen.results.record import RESULTS, Record, SplitMetrics
@@ -86,7 +86,7 @@ def _record(checkpoint: str, folder: Path, benchmark: str, model: Any, tokenizer
         )
     # stories have no words
     if tokenizer is None and wanted != "relation_classification":
-        raise UserError(f"{folder}: tokenizer.json is missing; copy the whole folder again")
+        raise missing_file(folder, "tokenizer.json")
     return record
 
 
