@@ -134,8 +134,6 @@ UNDECLARED: tuple[tuple[str, Change], ...] = (
     ("training.logging_*", "nothing"),
     ("training.log_*", "nothing"),
     ("training.include_num_input_tokens_seen", "nothing"),
-    ("training.hub_*", "nothing"),
-    ("training.push_to_hub", "nothing"),
     ("training.run_name", "nothing"),
     ("training.project", "nothing"),
     ("training.trackio_*", "nothing"),

@@ -21,7 +21,6 @@ from hf_sysgen.errors import shorten
 
 # fields that have an effect only with another one
 _NEEDS = {
-    "hub_model_id hub_strategy hub_private_repo hub_always_push hub_revision": "push_to_hub",
     "liger_kernel_config": "use_liger_kernel",
     "gradient_checkpointing_kwargs": "gradient_checkpointing",
 }
@@ -47,7 +46,9 @@ _OWNERS = {
     "evaluation.early_stopping": "load_best_model_at_end metric_for_best_model greater_is_better",
     "the benchmark": "generation_max_length",
     "the launcher": "local_rank",
-    "the environment: HF_TOKEN or `hf auth login`, because recipes are published": "hub_token",
+    "the command `hf-sysgen publish`, which sends a finished run with its code and card": (
+        "push_to_hub hub_model_id hub_strategy hub_token hub_private_repo hub_always_push hub_revision"
+    ),
     "the runner: evaluation is in float32": "bf16_full_eval fp16_full_eval",
     "the runner: the newest and the best checkpoint are kept": "save_total_limit",
     "the runner: a killed run goes on by itself": "resume_from_checkpoint enable_jit_checkpoint",

@@ -34,7 +34,7 @@ from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.sections import MaxTokens
 from hf_sysgen.cpu import fast_products
-from hf_sysgen.errors import RunFailed, one_line
+from hf_sysgen.errors import RunFailed
 from hf_sysgen.evaluation.evaluate import sample_rows, with_attention
 from hf_sysgen.evaluation.metrics.summary import scores
 from hf_sysgen.files import COMPLETE, is_complete, replace_marked, write_atomic, write_manifest
@@ -183,15 +183,6 @@ class SysgenTrainer(Seq2SeqTrainer):
         batches = self.task.batches(self.args.max_steps, self.args.process_index, self.args.world_size)
         batches.first_step = first_step
         return batches
-
-    def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
-        """As the Trainer. Raises RecipeError: the repository cannot be made, e.g. without a network or a token."""
-        try:
-            super().init_hf_repo(token, private)
-        except Exception as error:
-            # the error may come from the hub's client, from httpx or from the system
-            key = "training.push_to_hub"
-            raise RecipeError(f"{key}=true: cannot make the repository on the hub ({one_line(error)})", key) from error
 
     def get_train_dataloader(self):
         self.batches = self.step_batches(self.first_step)
