@@ -51,6 +51,7 @@ def evaluate_by_task(
     record = _record(checkpoint, folder, benchmark, model, tokenizer)
     task = prepare_task(_recipe(record, folder, benchmark, config, data_dir, batch_size))
     _check_same_words(checkpoint, record, model, tokenizer, task)
+    _warn_of_other_examples(record, task)
     judged = {name: chosen for name in names if name in task.splits and len(chosen := task.judged_rows(name))}
     if splits and (lacking := [name for name in names if name not in judged]):
         raise UserError(f"{benchmark} {config}: no examples of {lacking[0]} are judged; name another split")
@@ -100,6 +101,15 @@ def _recipe(
     if record.recipe.data.tokenizer is not None:
         given["data.tokenizer"] = str(folder)
     return record.recipe.replace(**given, **({} if batch_size is None else {"evaluation.batch_size": batch_size}))
+
+
+def _warn_of_other_examples(record: Record, task: Task) -> None:
+    """Other files under the same names would give other numbers without a word. Older runs did not keep the hash."""
+    learned, given = record.recipe.data, task.recipe.data
+    same_names = (learned.benchmark, learned.config) == (given.benchmark, given.config)
+    if same_names and record.starts[0].data_sha256 not in (None, task.data_sha256()):
+        text = f"warning: {given.benchmark} {given.config} here has other examples than the run had"
+        print(text, file=sys.stderr)
 
 
 def _check_same_words(checkpoint: str, record: Record, model: Any, tokenizer: Any, task: Task) -> None:

@@ -283,9 +283,11 @@ def again(run: Path, output: Path | None = None, data: tuple[str, str] | None = 
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_a_checkpoint_is_evaluated_again(name, runs, tmp_path, few_examples):
+def test_a_checkpoint_is_evaluated_again(name, runs, tmp_path, few_examples, capsys):
     run = runs(name)
+    capsys.readouterr()
     text = again(run / "model", tmp_path / "out")
+    assert "warning" not in capsys.readouterr().err
     record = read_record(run / "results.json")
     found = json.loads((tmp_path / "out" / "metrics.json").read_text())
     assert {split: SplitMetrics.model_validate(one) for split, one in found.items()} == {"test": record.splits["test"]}
@@ -300,6 +302,21 @@ def test_evaluated_in_other_batches_and_on_one_split(runs, few_examples):
     header, row = (line.split() for line in text.splitlines()[:2])
     assert (row[0], int(row[1]), float(row[2])) == ("test", SMALL["test"], pytest.approx(accuracy, abs=1e-4))
     assert header[:3] == ["split", "examples", "accuracy"]
+
+
+def test_evaluated_on_other_files(runs, monkeypatch, capsys):
+    """Here with one story less to train on, which changes no number of the test."""
+
+    def other(*args: Any, **kwargs: Any) -> datasets.DatasetDict:
+        made = any_benchmark(*args, **kwargs)
+        return datasets.DatasetDict({**made, "train": made["train"].select(range(len(made["train"]) - 1))})
+
+    monkeypatch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", any_benchmark)
+    run = runs("gat")
+    capsys.readouterr()
+    monkeypatch.setattr(hf_sysgen.training.tasks.registry, "load_benchmark", other)
+    again(run)
+    assert "has other examples than the run had" in capsys.readouterr().err
 
 
 def test_evaluated_without_a_record(runs, tmp_path, few_examples):
