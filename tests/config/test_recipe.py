@@ -293,12 +293,12 @@ def test_tables_of_fields_without_effect_are_of_fields():
 
 
 def test_fields_of_the_trainer_pass_through():
-    given = {"torch_compile_mode": "reduce-overhead", "push_to_hub": True, "hub_model_id": "me/mine"}
+    given = {"torch_compile_mode": "reduce-overhead", "logging_first_step": True}
     recipe = parse_recipe(changed(**{f"training__{name}": value for name, value in given.items()}))
     assert recipe.training.passed_through == given
     assert effect_of("training.torch_compile_mode") == "rounding"
     assert effect_of("model.triangular_implementation") == "rounding"
-    assert effect_of("training.hub_model_id") == "nothing"
+    assert effect_of("training.logging_first_step") == "nothing"
     # nobody said otherwise
     assert effect_of("training.neftune_noise_alpha") == "result"
 
@@ -394,6 +394,21 @@ def test_values_are_written_as_they_are_read(value, tmp_path):
     if isinstance(value, str):
         recipe = build_recipe(changed(data__config=value))
         assert read_recipe(write(tmp_path, dump_recipe(recipe))).to_dict() == recipe.to_dict()
+
+
+def test_an_override_is_given_once(tmp_path):
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(write(tmp_path, yaml.safe_dump(TINY)), ["seed=1", "training.max_steps=7", "seed=1"])
+    assert caught.value.key == "seed"
+
+
+@pytest.mark.parametrize("number", ["0", "0.0"])
+def test_a_whole_number_and_its_float_are_one_cell(number, tmp_path):
+    path = write(tmp_path, yaml.safe_dump(TINY))
+    recipe, same = (load_recipe(path, [f"model.dropout={one}"]) for one in (number, "0.0"))
+    assert (recipe.hash, recipe.run_dir) == (same.hash, same.run_dir)
+    # only of fields that are floats
+    assert type(load_recipe(path, ["model.encoder_layers=3"]).model.fields["encoder_layers"]) is int
 
 
 def test_an_override_may_mend_the_file(tmp_path):

@@ -11,6 +11,7 @@ from hf_sysgen.config.model_fields import (
     check_model_fields,
     checked_config_class,
     names_of,
+    with_floats,
     with_size_class,
     with_type,
 )
@@ -28,13 +29,15 @@ def check_recipe(recipe: Recipe) -> Recipe:
     Check what the schema alone cannot.
 
     Returns:
-        the recipe, with the model type of `model.pretrained` and the sizes that `model.size_class` decides put in.
+        the recipe, with the model type of `model.pretrained` and the sizes that `model.size_class` decides put in, and
+        whole numbers as floats where the model's fields are floats.
 
     Raises:
         RecipeError: names the key.
     """
     recipe = with_type(recipe)
     config_class = checked_config_class(recipe)
+    recipe = with_floats(recipe, config_class)
     check_trainer_fields(recipe)
     task = _task_of(recipe)
     flat = recipe.flat()

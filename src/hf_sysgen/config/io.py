@@ -312,7 +312,7 @@ def _values(node: Any, known: dict[int, int]) -> int:
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
-    """Parse `dotted.key=value` texts; values are YAML. Raises RecipeError for any other text."""
+    """Parse `dotted.key=value` texts; values are YAML. Raises RecipeError: another text, or a key given twice."""
     given: dict[str, Any] = {}
     for override in overrides:
         key, equals, value = override.partition("=")
@@ -320,6 +320,8 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
             raise RecipeError(f"{shorten(override)!r}: an override is key=value, e.g. training.max_steps=100")
         if key == BASE:
             raise RecipeError(f"{shorten(override)}: {BASE} stands in a file; give that file instead of this one", BASE)
+        if key in given:
+            raise RecipeError(f"{shorten(override)}: {key} is given twice, give it once", key)
         given[key] = parse_yaml(value, repr(shorten(override)))
     return given
 

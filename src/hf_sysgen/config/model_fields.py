@@ -111,6 +111,19 @@ def checked_config_class(recipe: Recipe) -> Any:
     return config_class_of(given)
 
 
+def with_floats(recipe: Recipe, config_class: Any) -> Recipe:
+    """The recipe with 0.0 for 0 where a field of the model is a float: they would be two cells."""
+    floats = {
+        field.name for field in dataclasses.fields(config_class) if field.type in (float, float | int, float | None)
+    }
+    whole = {name: value for name, value in recipe.model.fields.items() if name in floats and type(value) is int}
+    if not whole:
+        return recipe
+    sections: dict[str, Any] = recipe.to_dict()
+    sections["model"] |= {name: float(value) for name, value in whole.items()}
+    return build_recipe(sections, recipe.file, recipe.overrides)
+
+
 def check_model_fields(recipe: Recipe, config_class: Any) -> None:
     """
     Raises:
