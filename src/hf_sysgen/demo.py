@@ -16,7 +16,8 @@ from hf_sysgen.data.english_passivization import grammar as english_passivizatio
 from hf_sysgen.data.pcfg_set import grammar as pcfg_set
 from hf_sysgen.data.scan import grammar as scan
 from hf_sysgen.errors import UserError
-from hf_sysgen.evaluation.checkpoints import is_hub_id, load_any_checkpoint, record_of, run_folder
+from hf_sysgen.evaluation.checkpoint_folders import is_hub_id, record_of, run_folder
+from hf_sysgen.evaluation.checkpoints import load_any_checkpoint
 from hf_sysgen.evaluation.in_context import Shots
 from hf_sysgen.files import write_atomic
 from hf_sysgen.models.pipelines import DependencyPipeline, GraphPipeline

@@ -23,7 +23,8 @@ from hf_sysgen.cli.main import app
 from hf_sysgen.config.io import parse_recipe, parse_yaml
 from hf_sysgen.data import load_benchmark
 from hf_sysgen.errors import UserError
-from hf_sysgen.evaluation.checkpoints import checkpoint_folder, load_checkpoint, predict
+from hf_sysgen.evaluation.checkpoint_folders import checkpoint_folder
+from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
 from hf_sysgen.hub.model_card import model_card
 from hf_sysgen.hub.publish_model import find_runs, publish_model, run_card
 from hf_sysgen.models import CONFIGS
@@ -116,7 +117,7 @@ def test_a_checkpoint_of_the_hub_predicts_here(hub: FakeHub, tmp_path: Path, mon
     publish_model(DEFAULT, "org/zoo", api=api(hub))
     # whose address is read from the environment on import
     download = functools.partial(huggingface_hub.snapshot_download, endpoint=hub.endpoint, cache_dir=tmp_path)
-    monkeypatch.setattr("hf_sysgen.evaluation.checkpoints.snapshot_download", download)
+    monkeypatch.setattr("hf_sysgen.evaluation.checkpoint_folders.snapshot_download", download)
     result = CliRunner().invoke(app, ["predict", "-c", "org/zoo", "walk left"])
     assert result.stdout == "I_TURN_LEFT I_WALK\n", result.output
     assert not list(tmp_path.rglob("*.py")), "only our own code is run"
@@ -128,7 +129,7 @@ def test_a_revision_of_a_checkpoint(hub: FakeHub, tmp_path: Path, monkeypatch: p
     publish_model(DEFAULT, "org/zoo", tags=["v1"], api=api(hub))
     api(hub).upload_file(path_or_fileobj=b"{}", path_in_repo="later.json", repo_id="org/zoo")
     download = functools.partial(huggingface_hub.snapshot_download, endpoint=hub.endpoint, cache_dir=tmp_path)
-    monkeypatch.setattr("hf_sysgen.evaluation.checkpoints.snapshot_download", download)
+    monkeypatch.setattr("hf_sysgen.evaluation.checkpoint_folders.snapshot_download", download)
     for revision, is_there in ((None, True), ("v1", False)):
         folder = checkpoint_folder("org/zoo", revision)
         assert (folder / "later.json").exists() == is_there

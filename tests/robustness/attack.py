@@ -565,7 +565,7 @@ def contents(folder: Path, without: str = "") -> dict[str, bytes]:
 
 def checkpoints(rng: random.Random, folder: Path) -> None:
     """A checkpoint that was changed after it was written, and is then resumed, evaluated or published."""
-    from hf_sysgen.evaluation.checkpoints import check_unchanged
+    from hf_sysgen.evaluation.checkpoint_folders import check_unchanged
     from hf_sysgen.training.checkpointing import check_intact
 
     checkpoint = Path(shutil.copytree(whole_checkpoint(), folder / "checkpoint-4"))

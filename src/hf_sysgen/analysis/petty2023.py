@@ -455,7 +455,7 @@ def ranks(checkpoint: Path) -> list[Ranks]:
 
 def feed_forward_weights(checkpoint: Path) -> list[tuple[str, np.ndarray]]:
     """Names, as in `PROJECTIONS`, and float64 weights (out, in) of all layers."""
-    from hf_sysgen.evaluation.checkpoints import checkpoint_folder
+    from hf_sysgen.evaluation.checkpoint_folders import checkpoint_folder
 
     file = checkpoint_folder(checkpoint) / "model.safetensors"
     pattern = re.compile(rf"feed_forward\.({'|'.join(PROJECTIONS)})\.weight$")

@@ -163,7 +163,7 @@ def predict(
     ] = False,
 ) -> None:
     """Translate sentences, one line each."""
-    from hf_sysgen.evaluation.checkpoints import is_checkpoint
+    from hf_sysgen.evaluation.checkpoint_folders import is_checkpoint
     from hf_sysgen.evaluation.commands import predict_isolated, predict_lines
     from hf_sysgen.zoo import DEFAULT, zoo_names
 

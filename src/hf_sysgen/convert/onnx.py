@@ -14,7 +14,8 @@ from torch import nn
 from torch.export import Dim
 
 from hf_sysgen.errors import UserError, one_line
-from hf_sysgen.evaluation.checkpoints import checkpoint_folder, read_checkpoint, source_ids
+from hf_sysgen.evaluation.checkpoint_folders import checkpoint_folder
+from hf_sysgen.evaluation.checkpoints import read_checkpoint, source_ids
 
 GRAPH = "model.onnx"
 # what a killed export leaves; the next one begins anew

@@ -22,8 +22,8 @@ from hf_sysgen.data.text.subwords import encode_subwords
 from hf_sysgen.data.text.vocabulary import encode_targets
 from hf_sysgen.errors import RunFailed, UserError, printable
 from hf_sysgen.evaluation import isolated
+from hf_sysgen.evaluation.checkpoint_folders import checkpoint_folder
 from hf_sysgen.evaluation.checkpoints import (
-    checkpoint_folder,
     encoded_sources,
     load_checkpoint,
     most_new_tokens,

@@ -12,6 +12,7 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.registry import benchmark_info
 from hf_sysgen.errors import UserError
+from hf_sysgen.evaluation.checkpoint_folders import HUB_ID, is_hub_id
 from hf_sysgen.files import file_name
 from hf_sysgen.hub.dataset_card import count_rows, errata_lines
 from hf_sysgen.hub.repository import TAG
@@ -134,8 +135,6 @@ def model_card(
 
 def _needs(recipe: Recipe) -> str:
     """The folders beside which the recipe can be trained, in words; empty if it needs none."""
-    from hf_sysgen.evaluation.checkpoints import HUB_ID
-
     names = (recipe.model.pretrained, recipe.data.tokenizer)
     return " and ".join(f"`{name}`" for name in names if name and "/" in name and not HUB_ID.fullmatch(name))
 
@@ -206,8 +205,6 @@ def _pipeline(record: Record, benchmark: BenchmarkInfo) -> str | None:
 
 def _base_model(recipe: Recipe) -> str | None:
     """The checkpoint on the hub that was fine-tuned, which the hub links to."""
-    from hf_sysgen.evaluation.checkpoints import is_hub_id
-
     pretrained = recipe.model.pretrained
     return pretrained if pretrained and is_hub_id(pretrained) else None
 

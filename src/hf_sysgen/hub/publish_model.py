@@ -16,6 +16,7 @@ import yaml
 from safetensors import safe_open
 
 from hf_sysgen.errors import UserError
+from hf_sysgen.evaluation.checkpoint_folders import check_unchanged, weight_files
 from hf_sysgen.files import file_name
 from hf_sysgen.hub.model_card import cell_tag, citations, leaderboard_entries, model_card
 from hf_sysgen.hub.repository import CARD, CITATION, Published, Repository, check_repo_id, check_tag_names, space_for
@@ -154,8 +155,6 @@ def _named(checkpoint: str) -> str:
 
 def _is_float16(folder: Path) -> bool:
     """Whether all weights of a checkpoint are float16, whatever the model computes in."""
-    from hf_sysgen.evaluation.checkpoints import weight_files
-
     types: set[str] = set()
     for file in weight_files(folder):
         with safe_open(file, "pt") as tensors:
@@ -251,7 +250,7 @@ def _what(one: Checkpoint) -> str:
 
 def _write_files(one: Checkpoint, folder: Path, dataset: str | None) -> None:
     """Weights, config and code as `save_pretrained` writes them, tokenizer, record, citation, scores."""
-    from hf_sysgen.evaluation.checkpoints import check_unchanged, load_any_checkpoint
+    from hf_sysgen.evaluation.checkpoints import load_any_checkpoint
 
     check_unchanged(one.last)
     model, _ = load_any_checkpoint(one.folder, dtype="auto")

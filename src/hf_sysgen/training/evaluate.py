@@ -11,7 +11,8 @@ from tqdm.auto import tqdm
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import UserError
-from hf_sysgen.evaluation.checkpoints import checkpoint_folder, load_any_checkpoint, missing_file, record_of, run_folder
+from hf_sysgen.evaluation.checkpoint_folders import checkpoint_folder, missing_file, record_of, run_folder
+from hf_sysgen.evaluation.checkpoints import load_any_checkpoint
 from hf_sysgen.evaluation.commands import metrics_table, to_evaluate, write_measured
 from hf_sysgen.results.predictions import Row
 from hf_sysgen.results.record import RESULTS, Record, SplitMetrics

@@ -25,7 +25,7 @@ from hf_sysgen.config.model_fields import flat_with_defaults, own_fields
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.cpu import keep_memory
 from hf_sysgen.errors import RunFailed, describe_os_error, is_disk_full, writing_to
-from hf_sysgen.evaluation.checkpoints import checkpoint_folder, is_hub_id, weight_files
+from hf_sysgen.evaluation.checkpoint_folders import checkpoint_folder, is_hub_id, weight_files
 from hf_sysgen.files import locked, sha256_of, write_atomic
 from hf_sysgen.model_types import model_classes
 from hf_sysgen.results.cells import precision_of

@@ -23,7 +23,8 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.text.splits import IGNORED, RaggedIds, TokenizedSplit
 from hf_sysgen.data.text.vocabulary import Vocabulary, build_vocabulary
 from hf_sysgen.errors import UserError
-from hf_sysgen.evaluation.checkpoints import checkpoint_folder, read_checkpoint
+from hf_sysgen.evaluation.checkpoint_folders import checkpoint_folder
+from hf_sysgen.evaluation.checkpoints import read_checkpoint
 from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, unencodable_words
 from hf_sysgen.model_types import config_class_of
 from hf_sysgen.training.tasks.seq2seq import Seq2SeqTask
