@@ -75,6 +75,17 @@ def test_help_and_import_load_nothing_heavy(words, tmp_path):
     assert "usage" in done.stdout.lower()
 
 
+@pytest.mark.parametrize(
+    "words", [["predict", "-c", "absent", "jump"], ["evaluate", "absent", "clutrr", "gen_train234_test2to10"]]
+)
+def test_a_checkpoint_that_is_not_there_is_told_before_torch_is_imported(words, tmp_path):
+    done = command(["-X", "importtime", "-m", "hf_sysgen.cli", *words], tmp_path)
+    assert done.returncode == 2
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert not imported & {"torch", "transformers"}
+    assert done.stderr.splitlines()[-1].startswith("error: absent: no checkpoint here")
+
+
 def test_migrate_goes_on_after_a_file_that_it_refuses(tmp_path):
     files = [tmp_path / f"{name}.yaml" for name in ("current", "old", "absent")]
     files[0].write_text("model: {type: lstm_seq2seq}\n")

@@ -141,12 +141,26 @@ def evaluate(
         print(evaluate_in_context(checkpoint, benchmark, config, given))
     else:
         from hf_sysgen.data.registry import benchmark_info
+
+        task = benchmark_info(benchmark).task
+        _require_checkpoint(checkpoint)
         from hf_sysgen.evaluation.commands import TEXT_TASKS, evaluate_checkpoint
 
         measure = evaluate_checkpoint
-        if benchmark_info(benchmark).task not in TEXT_TASKS:
+        if task not in TEXT_TASKS:
             from hf_sysgen.training.evaluate import evaluate_by_task as measure
         print(measure(checkpoint, benchmark, config, split, data_dir, output, batch_size))
+
+
+def _require_checkpoint(name: str) -> None:
+    """
+    Raises UserError before torch is imported, which takes seconds: there is no such checkpoint. One on the hub is
+    looked up later, once.
+    """
+    from hf_sysgen.evaluation.checkpoint_folders import checkpoint_folder, is_hub_id
+
+    if not is_hub_id(name):
+        checkpoint_folder(name)
 
 
 @command(app)
@@ -164,26 +178,27 @@ def predict(
 ) -> None:
     """Translate sentences, one line each."""
     from hf_sysgen.evaluation.checkpoint_folders import is_checkpoint
-    from hf_sysgen.evaluation.commands import predict_isolated, predict_lines
     from hf_sysgen.zoo import DEFAULT, zoo_names
 
+    if isolated and (beams is not None or max_new_tokens is not None):
+        raise UserError(
+            "--beams and --max-new-tokens have no effect with --isolated, which decodes as the checkpoint has it"
+        )
     if checkpoint is None and texts and texts[0] and (texts[0] in zoo_names() or is_checkpoint(texts[0])):
         raise UserError(f"{texts[0]}: a checkpoint, not a sentence; give it with --checkpoint")
+    checkpoint = DEFAULT if checkpoint is None else checkpoint
+    _require_checkpoint(checkpoint)
     stdin: Any = sys.stdin
     if not texts and stdin is not None:
         # a text that is not UTF-8 is then refused later, where its number is known
         stdin.reconfigure(errors="surrogateescape")
         texts = [line.rstrip("\n") for line in stdin]
-    checkpoint = DEFAULT if checkpoint is None else checkpoint
-    if not isolated:
-        for line in predict_lines(checkpoint, texts or [], beams, max_new_tokens):
-            print(line)
-    elif beams is not None or max_new_tokens is not None:
-        raise UserError(
-            "--beams and --max-new-tokens have no effect with --isolated, which decodes as the checkpoint has it"
-        )
-    else:
-        print("\n".join(predict_isolated(checkpoint, texts or [])))
+    from hf_sysgen.evaluation.commands import predict_isolated, predict_lines
+
+    texts = texts or []
+    lines = predict_isolated(checkpoint, texts) if isolated else predict_lines(checkpoint, texts, beams, max_new_tokens)
+    for line in lines:
+        print(line)
 
 
 @command(app, interrupted="interrupted; repeat the command to continue the upload")
