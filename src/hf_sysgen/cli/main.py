@@ -193,12 +193,15 @@ def predict(
         # a text that is not UTF-8 is then refused later, where its number is known
         stdin.reconfigure(errors="surrogateescape")
         texts = [line.rstrip("\n") for line in stdin]
-    from hf_sysgen.evaluation.commands import predict_isolated, predict_lines
+    if isolated:
+        from hf_sysgen.evaluation.isolated_process import predict_isolated
 
-    texts = texts or []
-    lines = predict_isolated(checkpoint, texts) if isolated else predict_lines(checkpoint, texts, beams, max_new_tokens)
-    for line in lines:
-        print(line)
+        print("\n".join(predict_isolated(checkpoint, texts or [])))
+    else:
+        from hf_sysgen.evaluation.commands import predict_lines
+
+        for line in predict_lines(checkpoint, texts or [], beams, max_new_tokens):
+            print(line)
 
 
 @command(app, interrupted="interrupted; repeat the command to continue the upload")

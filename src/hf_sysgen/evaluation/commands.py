@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,9 +17,7 @@ from hf_sysgen.data.info import unknown_name_error
 from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.data.text.subwords import encode_subwords
 from hf_sysgen.data.text.vocabulary import encode_targets
-from hf_sysgen.errors import RunFailed, UserError, printable
-from hf_sysgen.evaluation import isolated
-from hf_sysgen.evaluation.checkpoint_folders import checkpoint_folder
+from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import (
     encoded_sources,
     load_checkpoint,
@@ -39,7 +34,6 @@ from hf_sysgen.files import write_atomic
 from hf_sysgen.results.predictions import Row, write_predictions
 from hf_sysgen.results.record import METRICS, PREDICTIONS, SplitMetrics, new_folder
 from hf_sysgen.tables import table
-from hf_sysgen.zoo import zoo_names
 
 # examples that are decoded together
 BATCH_SIZE = 256
@@ -159,46 +153,11 @@ def _encoded(
     return prompts.encode_pairs([prompts.prompt(text) for text in inputs], targets)
 
 
-def predict_isolated(checkpoint: str, texts: list[str]) -> list[str]:
-    """
-    As `predict_lines`, by a process that has transformers and the checkpoint's own code and cannot import this package.
-
-    Raises:
-        UserError, DataError: the checkpoint or a text cannot be used; a model of the zoo, which has no code beside it.
-        RunFailed: the checkpoint does not load there.
-    """
-    if checkpoint in zoo_names():
-        raise UserError(f"{checkpoint}: the zoo's models have no code beside them; give a run's folder, or publish it")
-    transformers.utils.logging.disable_progress_bar()
-    # wrong input is an error here
-    _lengths(*load_checkpoint(checkpoint), texts)
-    with tempfile.TemporaryDirectory() as elsewhere:
-        done = subprocess.run(
-            [sys.executable, "-I", isolated.__file__, str(checkpoint_folder(checkpoint).resolve())],
-            input=json.dumps(texts),
-            cwd=elsewhere,
-            env=os.environ | {"HF_MODULES_CACHE": elsewhere, "HF_HUB_OFFLINE": "1"},
-            capture_output=True,
-            text=True,
-        )
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise RunFailed(f"{checkpoint} does not load without this package: {printable(last)}")
-    try:
-        # the checkpoint's code may have written lines before
-        predictions = json.loads(done.stdout.splitlines()[-1])
-    except (ValueError, IndexError) as error:
-        raise RunFailed(f"{checkpoint}: its code writes to standard output while it predicts: {error}") from error
-    return [" ".join(text.splitlines()) for text in predictions]
-
-
 def predict_lines(
     checkpoint: str, texts: list[str], beams: int | None = None, max_new_tokens: int | None = None
 ) -> Iterator[str]:
     """The outputs for the texts, in order, one per line. Raises UserError, DataError (before any is decoded)."""
-    transformers.utils.logging.disable_progress_bar()
-    model, tokenizer = load_checkpoint(checkpoint)
-    lengths = _lengths(model, tokenizer, texts)
+    model, tokenizer, lengths = load_to_predict(checkpoint, texts)
     limit = max_new_tokens or most_new_tokens(model)
     options = {"max_new_tokens": limit} | ({} if beams is None else {"num_beams": beams})
     cut = 0
@@ -213,8 +172,10 @@ def predict_lines(
         )
 
 
-def _lengths(model: Any, tokenizer: Any, texts: list[str]) -> list[int]:
-    """How many tokens each text has. Raises DataError."""
+def load_to_predict(checkpoint: str, texts: list[str]) -> tuple[Any, Any, list[int]]:
+    """Model and tokenizer of a checkpoint, and how many tokens each text has. Raises UserError, DataError."""
+    transformers.utils.logging.disable_progress_bar()
+    model, tokenizer = load_checkpoint(checkpoint)
     if not texts:
         raise DataError("nothing to translate: give sentences as arguments, or one per line on standard input")
     for number, text in enumerate(texts, 1):
@@ -227,4 +188,4 @@ def _lengths(model: Any, tokenizer: Any, texts: list[str]) -> list[int]:
         raise DataError(
             f"sentence {number + 1} has {lengths[number]:,} tokens, and at most {LONGEST_INPUT:,} are read; split it"
         )
-    return lengths
+    return model, tokenizer, lengths

@@ -18,12 +18,14 @@ class ImportBlocker:
         return None
 
 
-def main(folder, sentences):
+def main(folder):
     sys.meta_path.insert(0, ImportBlocker())
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
     from transformers.utils import logging
 
     logging.disable_progress_bar()
+    # they come when the checkpoint has been found right; none of its code runs before
+    sentences = json.load(sys.stdin)
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
     # padding is known from the mask
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
@@ -40,4 +42,4 @@ def main(folder, sentences):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], json.load(sys.stdin))
+    main(sys.argv[1])

@@ -37,7 +37,8 @@ from hf_sysgen.data import benchmark_info
 from hf_sysgen.data.errors import DataError
 from hf_sysgen.data.text.roles import role_scheme
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
-from hf_sysgen.evaluation.commands import evaluate_checkpoint, predict_isolated
+from hf_sysgen.evaluation.commands import evaluate_checkpoint
+from hf_sysgen.evaluation.isolated_process import predict_isolated
 from hf_sysgen.evaluation.metrics.summary import summarize
 from hf_sysgen.results.predictions import read_predictions
 from hf_sysgen.results.reading import read_record

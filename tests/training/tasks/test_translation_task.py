@@ -28,7 +28,8 @@ from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.data.text.translation import moses_detokenizer, moses_tokenizer
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint
-from hf_sysgen.evaluation.commands import evaluate_checkpoint, predict_isolated, predict_lines
+from hf_sysgen.evaluation.commands import evaluate_checkpoint, predict_lines
+from hf_sysgen.evaluation.isolated_process import predict_isolated
 from hf_sysgen.evaluation.metrics.comp import comp
 from hf_sysgen.evaluation.score import score_predictions
 from hf_sysgen.models import CONFIGS, MODELS
