@@ -31,7 +31,7 @@ def train(recipe_file: str, overrides: Sequence[str]) -> None:
     """Run the recipe and say on the first process where the results are. Errors as `run_recipe`."""
     from hf_sysgen.config.io import add_path_to_errors, find_shipped, load_recipe
 
-    recipe = load_recipe(recipe_file, overrides)  # before the imports that take seconds
+    recipe = load_recipe(recipe_file, overrides)
     from hf_sysgen.training.run import quiet_libraries, run_recipe
     from hf_sysgen.training.run_folder import finished_results
 

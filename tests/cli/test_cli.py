@@ -76,14 +76,41 @@ def test_help_and_import_load_nothing_heavy(words, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words", [["predict", "-c", "absent", "jump"], ["evaluate", "absent", "clutrr", "gen_train234_test2to10"]]
+    ("words", "message"),
+    [
+        (["predict", "-c", "absent", "jump"], "absent: no checkpoint here"),
+        (["evaluate", "absent", "clutrr", "gen_train234_test2to10"], "absent: no checkpoint here"),
+        (["train", "csordas2021/cogs_relative", "traning.max_steps=5"], "did you mean 'training'?"),
+        (["train", "csordas2021/cogs_relative", "data.benchmark=cosg"], "did you mean 'cogs'?"),
+        (["sweep", "csordas2021/sweeps/table7_cogs", "model.type=3"], "model.type"),
+        (["sweep", "csordas2021/sweeps/table7_cogs", "--accelerate", "cpuu"], "cpuu: no such file"),
+    ],
 )
-def test_a_checkpoint_that_is_not_there_is_told_before_torch_is_imported(words, tmp_path):
+def test_bad_input_is_told_before_torch_is_imported(words, message, tmp_path):
     done = command(["-X", "importtime", "-m", "hf_sysgen.cli", *words], tmp_path)
     assert done.returncode == 2
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
     assert not imported & {"torch", "transformers"}
-    assert done.stderr.splitlines()[-1].startswith("error: absent: no checkpoint here")
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("error: ")
+    assert message in last
+
+
+@pytest.mark.parametrize("file", ["results.json", "predictions.jsonl"])
+@pytest.mark.parametrize("words", [["score"], ["publish", "me/mine", "--dry-run"]])
+def test_a_record_that_its_predictions_contradict(words, file, run_dir, tmp_path):
+    run = Path(shutil.copytree(run_dir, tmp_path / "run"))
+    text = (run / file).read_text()
+    if file == "results.json":
+        accuracy = read_record(run / file).splits["test"].accuracy
+        begin, end = text.split('"test": {', 1)
+        (run / file).write_text(begin + '"test": {' + end.replace(f'"accuracy": {accuracy}', '"accuracy": 0.9375', 1))
+    else:
+        # of the test split
+        (run / file).write_text(text.rstrip("\n").rpartition("\n")[0] + "\n")
+    assert (run / file).read_text() != text
+    command_name, *others = words
+    assert_one_line_error(invoke(command_name, run, *others), "results.json: test has accuracy", "predictions.jsonl")
 
 
 def test_migrate_goes_on_after_a_file_that_it_refuses(tmp_path):
@@ -581,4 +608,13 @@ def test_a_launch_file_that_exists_is_accepted(tmp_path):
     (tmp_path / "sweep.yaml").write_text(f"recipes: [{write_recipe(tmp_path)}]\nseeds: [0]\n")
     words = ("sweep", tmp_path / "sweep.yaml", "--dry-run", "--accelerate")
     assert invoke(*words, launch).exit_code == 0
+    # those of the package are found from any folder
+    assert invoke(*words, "accelerate/cpu").exit_code == 0
     assert_one_line_error(invoke(*words, tmp_path / "none.yaml"), "none.yaml")
+
+
+def test_what_is_no_list_or_needs_shots():
+    assert_one_line_error(invoke("list", "modles"), "'models'")
+    refused = invoke("evaluate", "any", "scan", "--seed", 3)
+    assert_one_line_error(refused, "--seed", "--shots")
+    assert "--prompt" not in refused.stderr

@@ -407,6 +407,8 @@ def test_a_whole_number_and_its_float_are_one_cell(number, tmp_path):
     path = write(tmp_path, yaml.safe_dump(TINY))
     recipe, same = (load_recipe(path, [f"model.dropout={one}"]) for one in (number, "0.0"))
     assert (recipe.hash, recipe.run_dir) == (same.hash, same.run_dir)
+    noisy = {load_recipe(path, [f"training.neftune_noise_alpha={one}"]).hash for one in ("5", "5.0")}
+    assert len(noisy) == 1
     # only of fields that are floats
     assert type(load_recipe(path, ["model.encoder_layers=3"]).model.fields["encoder_layers"]) is int
 
@@ -494,6 +496,10 @@ def test_what_a_checkpoint_decides_is_not_known(tmp_path):
     keys = dict.fromkeys(SIZES, ...) | {"joint_vocabulary": True}
     path = write_recipe(tmp_path, model="depth_width_decoder", pretrained="somewhere", **keys)
     assert load_recipe(path, ["model.dropout=0.1"]).overrides == {"model.dropout": 0.1}
+    # a section at its defaults is another cell than none
+    whole, adapters = load_recipe(path), load_recipe(path, ["peft={}"])
+    assert adapters.overrides == {"peft": {}}
+    assert whole.run_dir != adapters.run_dir
 
 
 @pytest.mark.parametrize(

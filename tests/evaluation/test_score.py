@@ -125,6 +125,7 @@ def test_translations_are_measured_as_the_run_did(tmp_path):
     assert splits[0] == names
     assert splits[1][3:5] + splits[1][6:] == ["2.0000", "1.5000", "1.0000", "0.0000"]
     write_predictions(tmp_path / "predictions.jsonl", made_rows(rows))
+    split |= {"examples": 2, "accuracy": 0.5}
     write_record(tmp_path / "results.json", made_record(splits={"test": split}, recipe_values=data))
     splits, *_ = cells(score_predictions(tmp_path))
     assert splits[0] == [name for name in names if "comp" not in name]

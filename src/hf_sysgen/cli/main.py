@@ -15,7 +15,6 @@ from hf_sysgen.cli import data as data_cli
 from hf_sysgen.cli import listing
 from hf_sysgen.cli import recipe as recipe_cli
 from hf_sysgen.cli.commands import command
-from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.errors import UserError
 from hf_sysgen.train import INTERRUPTED
 from hf_sysgen.train import train as train_recipe
@@ -57,7 +56,9 @@ def list_command(
     """List models, benchmarks with their splits and licences, recipes, sweeps, and trained checkpoints."""
     kinds = ("models", "benchmarks", "recipes", "sweeps", "zoo")
     if kind not in (*kinds, "all"):
-        raise typer.BadParameter(f"unknown kind {kind!r}; choose one of {', '.join(kinds)}, all")
+        from hf_sysgen.data.info import unknown_name_error
+
+        raise unknown_name_error("kind", kind, [*kinds, "all"])
     if recipes is not None and kind not in ("recipes", "sweeps", "all"):
         raise UserError(f"--recipes has no effect on the list of {kind}; remove it")
     if recipes is not None and not recipes.is_dir():
@@ -127,7 +128,7 @@ def evaluate(
     options = zip(WITH_SHOTS.values(), (shot_rule, examples, constrained, prompt, seed), strict=True)
     given: dict[str, Any] = {key: value for key, value in options if value is not None}
     if shots is None and given:
-        raise typer.BadParameter(f"--{', --'.join(WITH_SHOTS)} need --shots")
+        raise UserError(f"{', '.join(f'--{name}' for name, key in WITH_SHOTS.items() if key in given)}: needs --shots")
     if shots is not None:
         from hf_sysgen.training.in_context import evaluate_in_context
 
@@ -317,13 +318,16 @@ def sweep(
 
     Keys of a sweep file: recipes, axes, cells, seeds, select.
     """
+    from hf_sysgen.config.io import find_shipped
     from hf_sysgen.config.sweep import load_sweep
 
-    loaded = load_sweep(file, overrides or [])
     if plot is not None and (dry_run or run or slurm is not None):
         raise UserError("--plot has no effect with --dry-run, --run or --slurm: the picture is of the whole sweep")
-    if accelerate is not None and not accelerate.is_file():
-        raise RecipeError(f"--accelerate: there is no file {accelerate}; recipes/accelerate has some to start from")
+    if accelerate is not None:
+        accelerate = find_shipped(accelerate, "accelerate")
+        if not accelerate.is_file():
+            raise UserError(f"--accelerate: there is no file {accelerate}; accelerate/cpu is one of the package's")
+    loaded = load_sweep(file, overrides or [])
     loaded = loaded.only(run) if run else loaded
     from hf_sysgen.training.launch.slurm import submit_sweep
     from hf_sysgen.training.launch.sweep import run_sweep, states_text

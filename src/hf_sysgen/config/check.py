@@ -5,21 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from hf_sysgen.config import trainer_fields
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.fields import FIELDS
 from hf_sysgen.config.model_fields import (
     check_model_fields,
     checked_config_class,
+    float_fields,
     names_of,
-    with_floats,
     with_size_class,
     with_type,
 )
-from hf_sysgen.config.recipe import Recipe
+from hf_sysgen.config.recipe import Recipe, build_recipe, task_of
 from hf_sysgen.config.trainer_fields import check_trainer_fields
-from hf_sysgen.data import benchmark_info
-from hf_sysgen.errors import UserError, shorten
-from hf_sysgen.model_types import is_decoder, is_transformers_model
+from hf_sysgen.errors import shorten
+from hf_sysgen.model_types import is_decoder, is_transformers_model, text_auto_class
 from hf_sysgen.models import CONFIGS
 from hf_sysgen.zoo import zoo_names
 
@@ -30,16 +30,16 @@ def check_recipe(recipe: Recipe) -> Recipe:
 
     Returns:
         the recipe, with the model type of `model.pretrained` and the sizes that `model.size_class` decides put in, and
-        whole numbers as floats where the model's fields are floats.
+        whole numbers as floats where fields of the model or the Trainer are floats.
 
     Raises:
         RecipeError: names the key.
     """
     recipe = with_type(recipe)
     config_class = checked_config_class(recipe)
-    recipe = with_floats(recipe, config_class)
+    recipe = _with_floats(recipe, config_class)
     check_trainer_fields(recipe)
-    task = _task_of(recipe)
+    task = task_of(recipe)
     flat = recipe.flat()
     if recipe.evaluation.early_stopping is not None:
         # `flat` has this key only if it is null, and otherwise its fields
@@ -60,16 +60,22 @@ def check_recipe(recipe: Recipe) -> Recipe:
     return with_size_class(recipe, config_class)
 
 
-def _task_of(recipe: Recipe) -> str:
-    """The benchmark's task."""
-    key = "data.benchmark"
-    try:
-        info = benchmark_info(recipe.data.benchmark)
-        key = "data.config"
-        info.config(recipe.data.config)
-    except UserError as error:
-        raise RecipeError(f"{key}: {error}", key) from error
-    return info.task
+def _with_floats(recipe: Recipe, config_class: Any) -> Recipe:
+    """The recipe with 0.0 for 0 where a field is a float: they would be two cells."""
+    found = {
+        "model": (recipe.model.fields, float_fields(config_class)),
+        "training": (recipe.training.passed_through, trainer_fields.float_fields()),
+    }
+    whole = {
+        section: {name: float(value) for name, value in values.items() if name in floats and type(value) is int}
+        for section, (values, floats) in found.items()
+    }
+    if not any(whole.values()):
+        return recipe
+    sections = recipe.to_dict()
+    return build_recipe(
+        {**sections, **{one: sections[one] | whole[one] for one in whole}}, recipe.file, recipe.overrides
+    )
 
 
 def _check_text(recipe: Recipe, config_class: Any, task: str) -> None:
@@ -89,6 +95,13 @@ def _check_text(recipe: Recipe, config_class: Any, task: str) -> None:
     if data.tokenization == "sentencepiece" and not data.joint_vocabulary:
         raise RecipeError(
             "data.tokenization=sentencepiece is learned for both sides: set data.joint_vocabulary=true",
+            "data.joint_vocabulary",
+        )
+    has_one_table = recipe.model.type in CONFIGS and "source_vocab_size" not in names_of(config_class)
+    writes = task in ("seq2seq", "translation") and text_auto_class(recipe.model.type) is not None
+    if writes and has_one_table and not data.joint_vocabulary:
+        raise RecipeError(
+            f"model.type={recipe.model.type} has one table for source and target: set data.joint_vocabulary=true",
             "data.joint_vocabulary",
         )
     if data.source_start is not None and "source_vocab_size" not in names_of(config_class):

@@ -14,7 +14,7 @@ from typing import Any
 
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.fields import effect_of, flatten, merge, nest
-from hf_sysgen.config.recipe import Recipe, build_recipe
+from hf_sysgen.config.recipe import Recipe, build_recipe, task_of
 from hf_sysgen.config.sections import Paper
 from hf_sysgen.errors import shorten
 
@@ -39,7 +39,15 @@ def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
         RecipeError: the file cannot be read; a key is unknown, missing or of the wrong type; values contradict each
             other. One line, naming file and key.
     """
-    return RecipeFile(find_shipped(path)).recipe(parse_overrides(overrides))
+    path, given = find_shipped(path), parse_overrides(overrides)
+    check_schema(path, given)
+    return RecipeFile(path).recipe(given)
+
+
+def check_schema(path: Path, overrides: Mapping[str, Any]) -> None:
+    """Raises RecipeError for all that shows without the imports of `check_recipe`, which take seconds."""
+    with add_path_to_errors(path):
+        task_of(build_recipe(merge(_resolved(path), nest(overrides)), file_of(path)))
 
 
 class RecipeFile:
@@ -83,11 +91,13 @@ def _as_cell(recipe: Recipe, original: Recipe | None, overrides: Mapping[str, An
     from hf_sysgen.config.model_fields import flat_with_defaults
 
     ours, theirs = flat_with_defaults(recipe), flat_with_defaults(original) if original is not None else {}
-    given = flatten(nest(overrides))
+    # in a section without keys all fields have their defaults
+    empty = {key: value for key, value in overrides.items() if value == {}}
+    given = flatten(nest(overrides)) | empty
     differing = [key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key)]
     # a section that is switched off has no fields of its own any more
     changed = [key for key in given if any(one == key or one.startswith(f"{key}.") for one in differing)]
-    another = {key: ours.get(key) for key in changed if effect_of(key) == "result"}
+    another = {key: empty.get(key, ours.get(key)) for key in changed if effect_of(key) == "result"}
     if not another:
         return recipe
     sections = recipe.to_dict()
@@ -167,7 +177,7 @@ def find_shipped(path: str | Path, kind: str = "recipes") -> Path:
     The path, or where it is not there that of `shipped_recipes`, with or without the leading "recipes/" and the ending.
 
     Args:
-        kind: "recipes" or "sweeps", to suggest.
+        kind: "recipes", "sweeps" or "accelerate" (files for `accelerate launch`), to suggest.
 
     Raises:
         RecipeError: no shipped file has this relative path either; it suggests the one most like it.
@@ -180,11 +190,16 @@ def find_shipped(path: str | Path, kind: str = "recipes") -> Path:
     shipped = folder / f"{name}.yaml"
     if shipped.is_file():
         return shipped
-    known = files_in(folder, "*/sweeps/*.yaml" if kind == "sweeps" else "*/*.yaml")
+    known = files_in(folder, {"sweeps": "*/sweeps/*.yaml", "accelerate": "accelerate/*.yaml"}.get(kind, "*/*.yaml"))
     # a name without a folder is compared with names
     by_name = {one if "/" in name else one.rpartition("/")[2]: one for one in known}
     found = difflib.get_close_matches(name, by_name, n=1)
-    end = f", did you mean {by_name[found[0]]!r}?" if found else f"; `hf-sysgen list {kind}` shows the shipped ones."
+    shown = (
+        f"those of the package: {', '.join(known)}"
+        if kind == "accelerate"
+        else f"`hf-sysgen list {kind}` shows the shipped ones."
+    )
+    end = f", did you mean {by_name[found[0]]!r}?" if found else f"; {shown}"
     raise RecipeError(f"{path}: no such file{end}")
 
 
@@ -215,8 +230,9 @@ def shipped_files() -> dict[str, Path]:
 
 
 def files_in(folder: Path, pattern: str) -> dict[str, Path]:
-    """The recipes or sweeps of a folder of recipes, by name, but not the files for `accelerate launch`."""
-    paths = (path for path in sorted(folder.glob(pattern)) if path.parent.name != "accelerate")
+    """The files of a folder of recipes, by name; those for `accelerate launch` only where the pattern names them."""
+    others = "" if pattern.startswith("accelerate/") else "accelerate"
+    paths = (path for path in sorted(folder.glob(pattern)) if path.parent.name != others)
     return {path.relative_to(folder).with_suffix("").as_posix(): path for path in paths}
 
 

@@ -51,6 +51,9 @@ def flat_with_defaults(recipe: Recipe) -> dict[str, Any]:
 
 
 def _defaults(recipe: Recipe) -> dict[str, Any]:
+    # of a variant whose file is not loaded, nothing is known; its records are read all the same
+    if recipe.model.type not in CONFIGS and not is_transformers_model(recipe.model.type):
+        return {}
     config_class: Any = config_class_of(recipe.model.type)
     own = own_fields(config_class)
     return {
@@ -111,17 +114,10 @@ def checked_config_class(recipe: Recipe) -> Any:
     return config_class_of(given)
 
 
-def with_floats(recipe: Recipe, config_class: Any) -> Recipe:
-    """The recipe with 0.0 for 0 where a field of the model is a float: they would be two cells."""
-    floats = {
-        field.name for field in dataclasses.fields(config_class) if field.type in (float, float | int, float | None)
-    }
-    whole = {name: value for name, value in recipe.model.fields.items() if name in floats and type(value) is int}
-    if not whole:
-        return recipe
-    sections: dict[str, Any] = recipe.to_dict()
-    sections["model"] |= {name: float(value) for name, value in whole.items()}
-    return build_recipe(sections, recipe.file, recipe.overrides)
+def float_fields(config_class: Any) -> set[str]:
+    """Fields of a config class that are floats."""
+    types = (float, float | int, float | None)
+    return {field.name for field in dataclasses.fields(config_class) if field.type in types}
 
 
 def check_model_fields(recipe: Recipe, config_class: Any) -> None:

@@ -16,7 +16,8 @@ from pydantic import PrivateAttr, ValidationError
 from hf_sysgen.config.errors import RecipeError, none_of
 from hf_sysgen.config.fields import BY_KEY, FIELDS, KINDS, SECTIONS, effect_of, flatten, in_hashes, merge, nest
 from hf_sysgen.config.sections import Change, Sections
-from hf_sysgen.errors import closest, shorten
+from hf_sysgen.data import benchmark_info
+from hf_sysgen.errors import UserError, closest, shorten
 from hf_sysgen.files import file_name
 
 
@@ -135,6 +136,18 @@ def build_recipe(
         raise _explained(error, sections) from None
     recipe._file, recipe._overrides = file, dict(overrides or {})
     return recipe
+
+
+def task_of(recipe: Recipe) -> str:
+    """The task of the recipe's benchmark. Raises RecipeError: there is no such benchmark, or no such config of it."""
+    key = "data.benchmark"
+    try:
+        info = benchmark_info(recipe.data.benchmark)
+        key = "data.config"
+        info.config(recipe.data.config)
+    except UserError as error:
+        raise RecipeError(f"{key}: {error}", key) from error
+    return info.task
 
 
 def last_word(key: str) -> str:

@@ -17,6 +17,7 @@ from hf_sysgen.config.io import (
     BASE,
     RecipeFile,
     add_path_to_errors,
+    check_schema,
     find_shipped,
     parse_overrides,
     read_yaml,
@@ -213,8 +214,11 @@ def _runs(path: Path, file: SweepFile, given: Mapping[str, Any]) -> Iterator[Run
         for cell in distinct([cell | dict(given) for cell in file.cells])
         for values in itertools.product(*axes.values())
     ]
-    for name in file.recipes:
-        recipe_file = RecipeFile(Path(os.path.normpath(path.parent / name)))
+    paths = [Path(os.path.normpath(path.parent / name)) for name in file.recipes]
+    for recipe_path in paths:
+        check_schema(recipe_path, crossed[0])
+    for recipe_path in paths:
+        recipe_file = RecipeFile(recipe_path)
         for cell in crossed:
             texts = tuple(write_override(key, value) for key, value in cell.items())
             recipe = recipe_file.recipe(cell)

@@ -88,11 +88,10 @@ def check_trainer_fields(recipe: Recipe) -> None:
             # the Trainer would fail in the first update
             raise RecipeError(f"{key}={value}: must be above 0; leave it out for no noise", key)
     given = recipe.training.model_dump()
-    for names, needed in _NEEDS.items():
-        for name in names.split():
-            if name in given and not given.get(needed):
-                key = f"training.{name}"
-                raise RecipeError(f"{key} has no effect without training.{needed}=true; remove it", key)
+    for name, needed in _NEEDS.items():
+        if name in given and not given.get(needed):
+            key = f"training.{name}"
+            raise RecipeError(f"{key} has no effect without training.{needed}=true; remove it", key)
     for name in THEIRS.keys() & given.keys():
         words = given[name].split(" ") if isinstance(given[name], str) else given[name]
         if given[name] == THEIRS[name].default or not isinstance(words, list | tuple):
@@ -104,6 +103,12 @@ def check_trainer_fields(recipe: Recipe) -> None:
         for word in words:
             if choices and word not in choices:
                 raise none_of(f"training.{name}", word, choices)
+
+
+@functools.cache
+def float_fields() -> set[str]:
+    """Fields of Seq2SeqTrainingArguments that are floats."""
+    return {name for name, hint in _hints().items() if hint in (float, float | None)}
 
 
 @functools.cache

@@ -59,11 +59,11 @@ def evaluate_checkpoint(
     config, names = to_evaluate(benchmark, config, splits, output)
     # a wrong checkpoint is an error before data is prepared
     model, tokenizer = load_checkpoint(checkpoint)
-    data = load_benchmark(benchmark, config, data_dir=data_dir)
     translates = benchmark_info(benchmark).task == "translation"
-    batch_size = batch_size or BATCH_SIZE
     if translates and not model.config.is_encoder_decoder:
         raise UserError(f"{checkpoint}: the model is a decoder; {benchmark} needs an encoder-decoder")
+    data = load_benchmark(benchmark, config, data_dir=data_dir)
+    batch_size = batch_size or BATCH_SIZE
     metrics: dict[str, SplitMetrics] = {}
     rows: list[Row] = []
     for name in names:

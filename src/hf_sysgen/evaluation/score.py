@@ -13,7 +13,7 @@ from hf_sysgen.evaluation.metrics.comp import comp
 from hf_sysgen.evaluation.metrics.sequences import exact_match, perplexity, shares
 from hf_sysgen.evaluation.metrics.summary import grouped, scores, summarize, summarize_text, summarize_translations
 from hf_sysgen.files import read_whole
-from hf_sysgen.results.predictions import ModelingRow, Row, column, read_predictions, texts
+from hf_sysgen.results.predictions import ModelingRow, Row, check_agree, column, read_predictions, texts
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import METRICS, PREDICTIONS, RESULTS, Record
 from hf_sysgen.tables import table
@@ -107,7 +107,8 @@ def score_predictions(path: Path, metric: str = "recorded", setup: str | None = 
         setup: of `bleu`, one of `hf_sysgen.evaluation.metrics.bleu.SETUPS`; by default that of the run's benchmark.
 
     Raises:
-        UserError: no such metric, no predictions, a damaged line of them, or they lack what the metric needs.
+        UserError: no such metric, no predictions, a damaged line of them, or they lack what the metric needs; or they
+            do not agree with the results.json.
     """
     if metric not in SCORES:
         raise UserError(f"no metric {metric!r}; there are {', '.join(SCORES)}")
@@ -118,6 +119,8 @@ def score_predictions(path: Path, metric: str = "recorded", setup: str | None = 
     results = path.with_name(RESULTS)
     needed = metric == "bleu" and setup is None
     record = read_record(results) if needed or (metric == "recorded" and results.exists()) else None
+    if metric == "recorded" and record is not None:
+        check_agree(record, path)
     metrics = path.with_name(METRICS)
     if metric == "recorded" and record is None and metrics.exists() and b'"bleu"' in read_whole(metrics):
         raise UserError(

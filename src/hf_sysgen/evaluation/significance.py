@@ -216,10 +216,10 @@ def compare_runs(first: str | Path, second: str | Path, metric: str = "accuracy"
 
     Args, raises: as [`runs_test`].
     """
-    found = runs_test(first, second, metric, split)
+    hits = runs_hits(first, second, metric, split) if metric in MATCHED else None
+    found = runs_test(first, second, metric, split) if hits is None else mcnemar_test(*hits)
     rows = [(f"{metric}, {second} minus {first}", f"{found.difference:+.4f}"), ("p-value", f"{found.p_value:.2g}")]
-    if metric in MATCHED:
-        hits = runs_hits(first, second, metric, split)
+    if hits is not None:
         names = (str(first), str(second))
         for one, other in ((0, 1), (1, 0)):
             share = right_where_wrong(hits[one], hits[other])

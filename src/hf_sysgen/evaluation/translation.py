@@ -16,7 +16,7 @@ from hf_sysgen.evaluation.decoding import teacher_forced_logits
 from hf_sysgen.evaluation.evaluate import Columns, Measured, chunks, evaluating
 from hf_sysgen.evaluation.metrics.bleu import bleu_setup
 from hf_sysgen.evaluation.metrics.summary import Translated, summarize_translations
-from hf_sysgen.results.predictions import TranslationRow
+from hf_sysgen.results.predictions import TextRow
 from hf_sysgen.results.record import SplitMetrics
 
 if TYPE_CHECKING:
@@ -96,11 +96,11 @@ class Translation(Measured):
     exact: bool | None = None
 
 
-def translation_rows(records: Iterable[Translation], name: str, split: Dataset) -> list[TranslationRow]:
+def translation_rows(records: Iterable[Translation], name: str, split: Dataset) -> list[TextRow]:
     """The records as rows of the split of that name, with its text columns."""
     columns = Columns(split)
     return [
-        TranslationRow(split=name, prediction=record.prediction or "", **record.numbers(), **columns[record.row])
+        TextRow(split=name, prediction=record.prediction or "", **record.numbers(), **columns[record.row])
         for record in records
     ]
 

@@ -83,11 +83,11 @@ def model_card(
     recipe = main.recipe
     benchmark = benchmark_info(recipe.data.benchmark)
     config, paper = benchmark.config(recipe.data.config), _paper(recipe.model.type)
+    # it raises for an unknown model type; what follows expects a known one
+    about = _about(main, benchmark, config)
     beside = _beside(records)
     found = {row[-1] for row in beside.rows} if beside else set()
     is_last = step in (None, main.steps)
-    # it raises for an unknown model type; what follows expects a known one
-    about = _about(main, benchmark, config)
     is_open = not benchmark.restriction and not _is_of_others(recipe)
     data = ModelCardData(
         license="apache-2.0" if is_open else "other",

@@ -20,8 +20,9 @@ from hf_sysgen.evaluation.checkpoint_folders import check_unchanged, weight_file
 from hf_sysgen.files import file_name
 from hf_sysgen.hub.model_card import cell_tag, citations, leaderboard_entries, model_card
 from hf_sysgen.hub.repository import CARD, CITATION, Published, Repository, check_repo_id, check_tag_names, space_for
+from hf_sysgen.results.predictions import check_agree
 from hf_sysgen.results.reading import KEPT, read_record
-from hf_sysgen.results.record import MODEL, RESULTS, Record, write_record
+from hf_sysgen.results.record import MODEL, PREDICTIONS, RESULTS, Record, write_record
 from hf_sysgen.zoo import zoo_folder, zoo_names
 
 if TYPE_CHECKING:
@@ -89,8 +90,9 @@ def publish_model(
         the commits, in their order.
 
     Raises:
-        UserError: no finished run there, or runs of several cells; weights or config that cannot be read; a tag that
-            stands for other weights; no space for the files; see also `Repository`.
+        UserError: no finished run there, or runs of several cells; a record that its predictions contradict; weights or
+            config that cannot be read; a tag that stands for other weights; no space for the files; see also
+            `Repository`.
     """
     runs = find_runs(run)
     records = sibling_records(runs)
@@ -99,6 +101,10 @@ def publish_model(
             f"{run}: an evaluation with examples in the prompt trains nothing, so there are no weights to publish; "
             "give the folder of a training run"
         )
+    for path in runs:
+        # the zoo keeps no predictions
+        if (path / PREDICTIONS).exists():
+            check_agree(read_record(path / RESULTS), path / PREDICTIONS)
     found = [one for path in reversed(runs) for one in _checkpoints(path, checkpoints)]
     check_tag_names(tags)
     if dataset is not None:

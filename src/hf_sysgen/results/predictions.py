@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapt
 
 from hf_sysgen.errors import UserError, one_line
 from hf_sysgen.files import read_whole, write_atomic
-from hf_sysgen.results.record import first_error
+from hf_sysgen.results.record import RESULTS, Record, first_error
 
 
 class Judged(Protocol):
@@ -74,22 +74,6 @@ class TextRow(_Row):
     """Of noun_adjective: the held-out pairs of the source."""
 
 
-class TranslationRow(_Row):
-    """A translation; read back it is a [`TextRow`]."""
-
-    loss: float
-    """Mean nats per piece of the reference, its end included, smoothed."""
-    loss_teacher: float
-    """The same, unsmoothed."""
-    target_length: int
-    prediction: str
-    exact: bool
-    input: str | None = None
-    target: str | None = None
-    category: str | None = None
-    pairs: list[str] | None = None
-
-
 class TreeRow(_Row):
     """A dependency tree, as `head:label` of each token."""
 
@@ -148,7 +132,7 @@ def _kind(row: Any) -> str:
     return "text" if get("correct_arcs") is None else "tree"
 
 
-Row: TypeAlias = TextRow | TranslationRow | TreeRow | GraphRow | ModelingRow
+Row: TypeAlias = TextRow | TreeRow | GraphRow | ModelingRow
 AnyRow = TypeVar("AnyRow", bound=_Row)
 ROW: TypeAdapter[Row] = TypeAdapter(
     Annotated[
@@ -196,6 +180,28 @@ def read_predictions(path: str | Path, split: str | None = None) -> list[Row]:
         there = ", ".join(dict.fromkeys(row.split for row in rows)) or "nothing"
         raise UserError(f"{path}: has no predictions of {'any split' if split is None else split!r}, but of {there}")
     return found
+
+
+def check_agree(record: Record, path: Path) -> None:
+    """
+    Raises:
+        UserError: a split of the record has another number of examples, or another accuracy, than the file of its
+            run's predictions.
+    """
+    exact: dict[str, list[bool]] = {}
+    for row in read_predictions(path):
+        if row.exact is not None:
+            exact.setdefault(row.split, []).append(row.exact)
+    for split, found in record.splits.items():
+        # predictions of a language model are neither right nor wrong
+        if (hits := exact.get(split)) is None or found.accuracy is None:
+            continue
+        share = sum(hits) / len(hits)
+        if len(hits) != found.examples or not math.isclose(share, found.accuracy, abs_tol=1e-6):
+            raise UserError(
+                f"{path.with_name(RESULTS)}: {split} has accuracy {found.accuracy:.4f} on {found.examples:,} examples, "
+                f"but {path.name} {share:.4f} on {len(hits):,}; copy both of them from the run again"
+            )
 
 
 def column(rows: Sequence[Row], name: str, metric: str = "this metric") -> list[Any]:

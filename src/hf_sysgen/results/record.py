@@ -89,7 +89,7 @@ class LogEntry(_Typed):
 
     step: int
     loss: Number = None
-    """Of training, mean since the last entry, or since the run resumed."""
+    """Of training, mean since the last entry; in older records since the run resumed, if that was later."""
     grad_norm: Number = None
     learning_rate: Number = None
     evaluations: dict[str, dict[str, Number]] = {}

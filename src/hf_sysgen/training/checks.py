@@ -17,6 +17,7 @@ from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.fields import BY_KEY
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.config.trainer_fields import THEIRS
+from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import RunFailed, UserError, is_out_of_memory, one_line, shorten
 from hf_sysgen.evaluation.evaluate import evaluating, keeping_random_state
 from hf_sysgen.results.environment import RunStart
@@ -107,14 +108,14 @@ def _matters(trainer: SysgenTrainer, name: str) -> bool:
     return found[0] != found[1]
 
 
-def check_early_stopping(recipe: Recipe, task: Task) -> None:
+def check_early_stopping(recipe: Recipe, task: type[Task]) -> None:
     """
     Raises:
         RecipeError: the benchmark has no validation split, or the metric that stops is not measured on it.
     """
     if (stopping := recipe.evaluation.early_stopping) is None:
         return
-    if "validation" not in task.splits:
+    if "validation" not in benchmark_info(recipe.data.benchmark).config(recipe.data.config).splits:
         raise RecipeError(
             f"evaluation.early_stopping needs the split `validation`, which {recipe.data.benchmark} "
             f"{recipe.data.config} lacks; use null",

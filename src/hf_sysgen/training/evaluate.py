@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import torch
 from tqdm.auto import tqdm
 
 from hf_sysgen.config.recipe import Recipe
@@ -115,7 +116,10 @@ def _warn_of_other_examples(record: Record, task: Task) -> None:
 
 def _check_same_words(checkpoint: str, record: Record, model: Any, tokenizer: Any, task: Task) -> None:
     """Raises UserError: words or labels have other numbers in the benchmark than in the model."""
-    made, built = getattr(task, "tokenizer", None), task.build_model("eager").config
+    # without memory for weights
+    with torch.device("meta"):
+        built = task.build_model("eager").config
+    made = getattr(task, "tokenizer", None)
     differing = [key for key in NUMBERED if getattr(model.config, key, None) != getattr(built, key, None)]
     if made is not None and tokenizer.get_vocab() != made.get_vocab():
         differing.append("tokenizer")

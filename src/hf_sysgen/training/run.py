@@ -55,7 +55,7 @@ from hf_sysgen.training.checks import (
 from hf_sysgen.training.precision import faster_in_bf16
 from hf_sysgen.training.run_folder import LOCK, PRETRAINED, RECIPE_COPY, finished_results, reads_stream
 from hf_sysgen.training.tasks.base import Task
-from hf_sysgen.training.tasks.registry import prepare_task
+from hf_sysgen.training.tasks.registry import prepare_task, task_class
 from hf_sysgen.training.trainer import (
     SysgenTrainer,
     fastest_attention,
@@ -144,11 +144,12 @@ def run_recipe(recipe: Recipe) -> Record:
         recipe = settle_precision(recipe)
         # errors show here, before minutes of preparing the data; the Trainer's arguments are made later
         training_arguments(recipe)
+    check_early_stopping(recipe, task_class(recipe))
+    attention = attention_of(recipe)
     keep_memory()
     task = prepare_task(recipe)
-    check_early_stopping(recipe, task)
     try:
-        model = task.build_model(attention_of(recipe))
+        model = task.build_model(attention)
     except StrictDataclassError as error:
         # a field may be right only for other data, e.g. the id of a word
         raise RecipeError(f"model: {error.__cause__ or error}", "model") from error

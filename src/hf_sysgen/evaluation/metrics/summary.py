@@ -37,7 +37,7 @@ class Modeled(Protocol):
 
 
 class Translated(Judged, Protocol):
-    """A translation, or where nothing was written only how likely the reference is; see `TranslationRow`."""
+    """A translation, or where nothing was written only how likely the reference is; see `TextRow`."""
 
     @property
     def prediction(self) -> str | None: ...

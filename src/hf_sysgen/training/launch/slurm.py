@@ -83,9 +83,9 @@ def _submit(
     write_atomic(
         script,
         f"""#!/bin/bash
-#SBATCH --job-name={sweep.path.stem}
+#SBATCH --job-name={shlex.quote(sweep.path.stem)}
 #SBATCH --array=0-{len(left) - 1}{limit}
-#SBATCH --output={sweep.folder}/%A_%a.out
+#SBATCH --output={shlex.quote(f"{sweep.folder}/%A_%a.out")}
 #SBATCH --requeue
 #SBATCH --open-mode=append
 runs=(

@@ -44,17 +44,10 @@ def has_needed(config_class: Any, needed: Any) -> bool:
     return needed in (config_class, *classes)
 
 
-def prepare_task(recipe: Recipe) -> Task:
-    """
-    The recipe's benchmark, as its model learns it.
-
-    Raises:
-        RecipeError: the model has no head for the benchmark's task, or the benchmark nothing to train on.
-        DataError: see `load_benchmark`.
-    """
+def task_class(recipe: Recipe) -> type[Task]:
+    """The class of the recipe's task. Raises RecipeError: the model has no head for the benchmark's task."""
     model, data = recipe.model.type, recipe.data
     wanted = benchmark_info(data.benchmark).task
-    # `check_recipe` ensures that the model has a head for the task
     found = (
         (PretrainedTask if recipe.in_context is None else InContextTask)
         if is_transformers_model(model)
@@ -68,6 +61,18 @@ def prepare_task(recipe: Recipe) -> Task:
             f"models that can: {', '.join(names) or 'none yet'}",
             "model.type",
         )
+    return found
+
+
+def prepare_task(recipe: Recipe) -> Task:
+    """
+    The recipe's benchmark, as its model learns it.
+
+    Raises:
+        RecipeError: as `task_class`; or the benchmark has nothing to train on.
+        DataError: see `load_benchmark`.
+    """
+    found, data = task_class(recipe), recipe.data
     benchmark = load_benchmark(data.benchmark, data.config, data_dir=data.data_dir)
     if "train" not in benchmark:
         about = benchmark_info(data.benchmark).config(data.config).description

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from transformers import AutoModelForSeq2SeqLM, GenerationConfig, PreTrainedModel
 
-from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.data.text.vocabulary import Vocabulary, build_vocabulary, encode_sources, encode_targets
@@ -39,11 +38,6 @@ class Seq2SeqTask(Task):
     def __init__(self, recipe: Recipe, benchmark: DatasetDict):
         super().__init__(recipe, benchmark)
         self.has_source_table = hasattr(config_class_of(recipe.model.type), "source_vocab_size")
-        if not self.has_source_table and not recipe.data.joint_vocabulary and recipe.model.type in CONFIGS:
-            raise RecipeError(
-                f"model.type={recipe.model.type} has one table for source and target: set data.joint_vocabulary=true",
-                "data.joint_vocabulary",
-            )
         columns = {name: (split["input"][:], split["target"][:]) for name, split in benchmark.items()}
         self.vocabulary = self.make_vocabulary(
             [text for sources, _ in columns.values() for text in sources],

@@ -20,7 +20,7 @@ from hf_sysgen.evaluation.translation import (
     translation_rows,
     usable_rows,
 )
-from hf_sysgen.results.predictions import TranslationRow
+from hf_sysgen.results.predictions import TextRow
 from hf_sysgen.results.record import SplitMetrics
 from hf_sysgen.training.tasks.seq2seq import Seq2SeqTask
 
@@ -43,12 +43,14 @@ class TranslationTask(Seq2SeqTask):
     """
 
     eval_splits = ("validation",)
+    eval_metrics: tuple[str, ...] = ("loss", "loss_teacher", "bleu")
 
     def __init__(self, recipe: Recipe, benchmark: DatasetDict):
         # BLEU is needed at the end
         library("sacrebleu")
         super().__init__(recipe, benchmark)
-        self.eval_metrics = ("loss", "loss_teacher", "bleu") if self.decodes else ("loss", "loss_teacher")
+        if not self.decodes:
+            self.eval_metrics = ("loss", "loss_teacher")
         data = recipe.data
         self.usable = {
             name: usable_rows(split, data.benchmark, data.config, name) for name, split in self.splits.items()
@@ -106,5 +108,5 @@ class TranslationTask(Seq2SeqTask):
         data = self.recipe.data
         return summarize_split(records, self.benchmark[name], data.benchmark, data.config, name)
 
-    def to_rows(self, records: Sequence[Any], name: str) -> list[TranslationRow]:
+    def to_rows(self, records: Sequence[Any], name: str) -> list[TextRow]:
         return translation_rows(records, name, self.benchmark[name])
