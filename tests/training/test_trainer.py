@@ -48,9 +48,10 @@ from hf_sysgen.results.reading import read_record
 from hf_sysgen.train import main
 from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.callbacks import Progress, UpdateHooks
+from hf_sysgen.training.checkpointing import last_checkpoint
 from hf_sysgen.training.run import run_recipe
 from hf_sysgen.training.tasks.registry import prepare_task
-from hf_sysgen.training.trainer import SysgenTrainer, last_checkpoint, training_arguments
+from hf_sysgen.training.trainer import SysgenTrainer, training_arguments
 
 
 def losses(record) -> list[float]:

@@ -42,7 +42,7 @@ from hf_sysgen.results.record import (
 )
 from hf_sysgen.training.adapters import with_adapters
 from hf_sysgen.training.batches import Batches
-from hf_sysgen.training.checkpointing import report_damage, step_of
+from hf_sysgen.training.checkpointing import last_checkpoint, report_damage, step_of
 from hf_sysgen.training.checks import (
     check_early_stopping,
     check_installed,
@@ -59,7 +59,6 @@ from hf_sysgen.training.tasks.registry import prepare_task, task_class
 from hf_sysgen.training.trainer import (
     SysgenTrainer,
     fastest_attention,
-    last_checkpoint,
     on_cpu,
     read_history,
     training_arguments,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import shutil
@@ -27,7 +26,6 @@ from transformers import (
     TrainerControl,
     TrainerState,
 )
-from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import PrinterCallback
 
 from hf_sysgen.config.errors import RecipeError
@@ -37,7 +35,7 @@ from hf_sysgen.cpu import fast_products
 from hf_sysgen.errors import RunFailed
 from hf_sysgen.evaluation.evaluate import sample_rows, with_attention
 from hf_sysgen.evaluation.metrics.summary import scores
-from hf_sysgen.files import COMPLETE, is_complete, replace_marked, write_atomic, write_manifest
+from hf_sysgen.files import write_atomic, write_manifest
 from hf_sysgen.models.seq2seq import SOURCE_INPUTS
 from hf_sysgen.results.evaluations import write_evaluation
 from hf_sysgen.results.predictions import Judged
@@ -45,12 +43,12 @@ from hf_sysgen.training.adapters import merged
 from hf_sysgen.training.batches import Batches, OnGpu, StepBatches, parts_of_max_tokens
 from hf_sysgen.training.callbacks import Clock, Progress, UpdateHooks
 from hf_sysgen.training.checkpointing import (
-    check_best,
     check_intact,
-    checkpoints_of,
     complete_checkpoints,
+    point_to_best,
+    remove_old_checkpoints,
     report_damage,
-    step_of,
+    state_to_resume,
 )
 from hf_sysgen.training.schedules import learning_rate_of
 from hf_sysgen.training.tasks.base import Task
@@ -432,63 +430,6 @@ def steps_of(recipe: Recipe, task: Task) -> int:
     # streamed text has no epochs, and its recipes give none
     assert isinstance(batches, StepBatches)
     return min(recipe.training.max_steps, recipe.epochs * batches.updates_per_epoch)
-
-
-def last_checkpoint(run_dir: Path) -> Path | None:
-    """The newest complete checkpoint of a run; incomplete ones, which a kill left behind, are removed."""
-    last = None
-    for folder in checkpoints_of(run_dir):
-        if is_complete(folder):
-            last = folder
-        elif not folder.is_symlink():
-            shutil.rmtree(folder, ignore_errors=True)
-    return last
-
-
-def state_to_resume(checkpoint: Path) -> TrainerState:
-    """
-    The Trainer's state in a checkpoint. The path of the best checkpoint is replaced by the one beside this checkpoint:
-    the run's folder may have been moved.
-
-    Raises:
-        RunFailed: the best checkpoint is absent.
-        UserError: it is not whole.
-    """
-    state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
-    if state.best_global_step:
-        best = checkpoint.with_name(f"checkpoint-{state.best_global_step}")
-        if not best.is_dir():
-            raise RunFailed(
-                f"{best}, which holds the best weights so far, is absent: put it back, or remove "
-                f"{checkpoint.parent} to start anew"
-            )
-        check_best(best)
-        state.best_model_checkpoint = str(best)
-    return state
-
-
-def point_to_best(checkpoint: Path, state: TrainerState) -> None:
-    """Make the checkpoint's file say where the best one is, as `state` does: the Trainer reads it from there."""
-    file = checkpoint / TRAINER_STATE_NAME
-    if TrainerState.load_from_json(str(file)).best_model_checkpoint != state.best_model_checkpoint:
-        replace_marked(checkpoint, file.name, json.dumps(dataclasses.asdict(state), indent=2, sort_keys=True) + "\n")
-
-
-def remove_old_checkpoints(run_dir: Path, best_step: int | None) -> None:
-    """
-    Keep the newest and the best checkpoint of a run. If these are the same, keep the one before, too, and the one that
-    was the best then: a run resumes from there if the newest is damaged.
-    """
-    *older, _ = complete_checkpoints(run_dir)
-    kept = {best_step}
-    if older and best_step not in map(step_of, older):
-        state = TrainerState.load_from_json(str(older[-1] / TRAINER_STATE_NAME))
-        kept = {step_of(older[-1]), state.best_global_step}
-    for folder in older:
-        if step_of(folder) not in kept:
-            # the marker goes first, so that a half-removed folder is not taken for a checkpoint
-            (folder / COMPLETE).unlink(missing_ok=True)
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def read_history(state: TrainerState) -> list[dict[str, float]]:
