@@ -51,7 +51,7 @@ from hf_sysgen.data import load_benchmark
 from hf_sysgen.data.c4.files import Shard, known_shards, shard_names, write_shards
 from hf_sysgen.errors import RunFailed
 from hf_sysgen.evaluation.checkpoints import encoded_sources, load_checkpoint
-from hf_sysgen.evaluation.metrics.language_modeling import evaluate_text
+from hf_sysgen.evaluation.language_modeling import evaluate_text
 from hf_sysgen.evaluation.metrics.summary import summarize_text
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import SplitMetrics

@@ -23,7 +23,7 @@ from hf_sysgen.data.c4.files import Shard, known_shards
 from hf_sysgen.data.c4.packing import PackedTokens, Place
 from hf_sysgen.data.errors import DataError
 from hf_sysgen.errors import RunFailed
-from hf_sysgen.evaluation.metrics.language_modeling import Read, evaluate_text
+from hf_sysgen.evaluation.language_modeling import Read, evaluate_text
 from hf_sysgen.evaluation.metrics.summary import summarize_text
 from hf_sysgen.results.predictions import ModelingRow
 from hf_sysgen.results.record import SplitMetrics
