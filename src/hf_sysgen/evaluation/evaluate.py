@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,6 @@ from torch import nn
 from hf_sysgen.cpu import fast_products
 from hf_sysgen.data.text.splits import IGNORED, BatchedSplit, TokenizedSplit
 from hf_sysgen.evaluation.decoding import greedy_decode, is_sysgen_model, teacher_forced_logits
-from hf_sysgen.evaluation.prompts import to_word_level
 from hf_sysgen.models import RoleFillerTransformerConfig
 from hf_sysgen.results.predictions import AnyRow, TextRow
 
@@ -225,6 +224,23 @@ def judge_split(
     if final and isinstance(model.config, RoleFillerTransformerConfig):
         mark_teacher_forced(model, split, records, batch_size)
     return records
+
+
+def to_word_level(
+    records: Iterable[Decoded], tokenizer: PreTrainedTokenizerFast, targets: Sequence[str]
+) -> list[Decoded]:
+    """
+    Turn subword-level records (see `evaluate_split`) into word-level records. `exact`: whether the prediction has the
+    target's words, however split into subwords. `target_length` counts words, `tokens` the reference's subwords.
+    """
+    found = []
+    for record in records:
+        words, pieces = targets[record.row].split(), record.target_length
+        # a prediction with more tokens than the reference has not ended
+        ended = len(record.prediction) <= pieces
+        exact = record.exact or (ended and str(tokenizer.decode(record.prediction)).split() == words)
+        found.append(replace(record, exact=exact, target_length=len(words), tokens=pieces))
+    return found
 
 
 @torch.inference_mode()

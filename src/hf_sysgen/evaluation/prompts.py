@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
-
-    from hf_sysgen.evaluation.evaluate import Decoded
 
 # lm-evaluation-harness builds prompts like this: a space before the answer and an empty line after it
 PROMPT = "Input: {input}\nOutput:"
@@ -79,23 +77,6 @@ class Prompts:
 def prompts_of(model: Any, tokenizer: PreTrainedTokenizerFast) -> Prompts:
     """The prompts of a loaded model of transformers, with the template in its config."""
     return Prompts(tokenizer, not model.config.is_encoder_decoder, getattr(model.config, TEMPLATE_FIELD, None))
-
-
-def to_word_level(
-    records: Iterable[Decoded], tokenizer: PreTrainedTokenizerFast, targets: Sequence[str]
-) -> list[Decoded]:
-    """
-    Turn subword-level records (see `evaluate_split`) into word-level records. `exact`: whether the prediction has the
-    target's words, however split into subwords. `target_length` counts words, `tokens` the reference's subwords.
-    """
-    found = []
-    for record in records:
-        words, pieces = targets[record.row].split(), record.target_length
-        # a prediction with more tokens than the reference has not ended
-        ended = len(record.prediction) <= pieces
-        exact = record.exact or (ended and str(tokenizer.decode(record.prediction)).split() == words)
-        found.append(replace(record, exact=exact, target_length=len(words), tokens=pieces))
-    return found
 
 
 def unencodable_words(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str]) -> list[str]:

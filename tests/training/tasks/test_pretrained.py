@@ -26,9 +26,9 @@ from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoints import load_checkpoint, predict
-from hf_sysgen.evaluation.evaluate import Decoded
+from hf_sysgen.evaluation.evaluate import Decoded, to_word_level
 from hf_sysgen.evaluation.isolated_process import predict_isolated
-from hf_sysgen.evaluation.prompts import PROMPT, Prompts, to_word_level
+from hf_sysgen.evaluation.prompts import PROMPT, Prompts
 from hf_sysgen.hub.model_card import snippet
 from hf_sysgen.hub.publish_model import publish_model, run_card
 from hf_sysgen.results.reading import read_record
