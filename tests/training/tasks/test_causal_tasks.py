@@ -49,7 +49,8 @@ from hf_sysgen.evaluation.evaluate import evaluate_split
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.training.batches import StepBatches
 from hf_sysgen.training.run import run_recipe
-from hf_sysgen.training.tasks.causal import CausalSeq2SeqTask, PromptedSplit, without_special_tokens
+from hf_sysgen.training.tasks.causal import CausalSeq2SeqTask, PromptedSplit
+from hf_sysgen.training.tasks.checkpoints import without_special_tokens
 from hf_sysgen.training.tasks.registry import prepare_task
 
 DECODER = {

@@ -20,7 +20,7 @@ from hf_sysgen.evaluation.prompts import Prompts
 from hf_sysgen.model_types import is_decoder
 from hf_sysgen.results.predictions import TextRow
 from hf_sysgen.training.tasks.base import Task
-from hf_sysgen.training.tasks.causal import check_encodable, load_pretrained
+from hf_sysgen.training.tasks.checkpoints import check_encodable, load_pretrained
 from hf_sysgen.training.tasks.pretrained import pretrained_tokenizer
 
 if TYPE_CHECKING:

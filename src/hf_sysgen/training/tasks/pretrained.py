@@ -13,8 +13,8 @@ from hf_sysgen.data.text.vocabulary import Vocabulary
 from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, Prompts, unencodable_words
 from hf_sysgen.model_types import is_decoder
 from hf_sysgen.models.seq2seq import token_loss
-from hf_sysgen.training.tasks.causal import (
-    PromptedSplit,
+from hf_sysgen.training.tasks.causal import PromptedSplit
+from hf_sysgen.training.tasks.checkpoints import (
     check_encodable,
     load_pretrained,
     load_tokenizer,

@@ -28,7 +28,7 @@ from hf_sysgen.evaluation.metrics.summary import summarize_text
 from hf_sysgen.results.predictions import ModelingRow
 from hf_sysgen.results.record import SplitMetrics
 from hf_sysgen.training.tasks.base import Task
-from hf_sysgen.training.tasks.causal import load_tokenizer, without_special_tokens
+from hf_sysgen.training.tasks.checkpoints import load_tokenizer, without_special_tokens
 
 if TYPE_CHECKING:
     import datasets
