@@ -28,6 +28,7 @@ from hf_sysgen.config.sweep import load_sweep
 from hf_sysgen.data.c4.files import write_shards
 from hf_sysgen.data.text.byte_pairs import save_byte_pairs
 from hf_sysgen.errors import UserError
+from hf_sysgen.reports.sweep import results_text
 from hf_sysgen.results.reading import read_record
 from hf_sysgen.results.record import RESULTS
 from hf_sysgen.training.launch.sweep import run_sweep
@@ -73,8 +74,10 @@ def trained(name: str, results: Path) -> list[Path]:
     if status := run_sweep(sweep):
         sys.exit(status)
     folders = [run.recipe.run_dir for run in sweep.runs]
-    for folder in folders:
-        keep(read_record(folder / RESULTS), results)
+    records = [read_record(folder / RESULTS) for folder in folders]
+    print("\n" + results_text(records))
+    for record in records:
+        keep(record, results)
     return folders
 
 

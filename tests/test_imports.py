@@ -36,8 +36,7 @@ MAY_USE = {
         "zoo",
     },
     "training": {
-        "cpu", "errors", "files", "tables", "analysis", "config", "data", "evaluation", "models", "model_types",
-        "reports", "results",
+        "cpu", "errors", "files", "tables", "config", "data", "evaluation", "models", "model_types", "results",
     },
     "demo": {"analysis", "data", "errors", "evaluation", "files", "models", "results", "zoo"},
     "train": {"config", "errors", "training"},

@@ -29,6 +29,7 @@ from hf_sysgen.reports.matching import Measurement, one_for_each_seed, runs_with
 from hf_sysgen.reports.page import _run_row
 from hf_sysgen.reports.papers import Cell, Run, Table, find_tables, full_budget_recipe, papers
 from hf_sysgen.reports.report import label, markdown_report, measured_cells, number, rule, setup_labels, terminal_report
+from hf_sysgen.reports.sweep import results_text
 from hf_sysgen.reports.write import write_report
 from hf_sysgen.results.cells import labels
 from hf_sysgen.results.reading import Collection, collect
@@ -1015,3 +1016,10 @@ def test_a_screenshot_shows_the_page_light_and_dark(whole_report, tmp_path):
                f"--screenshot={shot}", whole_report.as_uri())  # fmt: skip
         shades[name] = float(image.imread(shot)[..., :3].mean())
     assert shades["dark"] < 0.5 < shades["light"]
+
+
+def test_results_have_mean_and_deviation_of_cells_with_seeds():
+    records = [made_record(seed=seed, splits={"test": accuracy}) for seed, accuracy in enumerate((0.25, 0.5))]
+    _, first, second, mean = results_text(records).splitlines()
+    assert ("0.2500" in first, "0.5000" in second, "0.3750 ± 0.1768" in mean) == (True, True, True)
+    assert "±" not in results_text(records[:1])

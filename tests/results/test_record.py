@@ -17,8 +17,9 @@ from pydantic import ValidationError
 
 from hf_sysgen.errors import UserError
 from hf_sysgen.files import write_atomic
-from hf_sysgen.reports.curves import distinct_labels, plot_accuracies
+from hf_sysgen.reports.curves import plot_accuracies
 from hf_sysgen.results import environment as surroundings
+from hf_sysgen.results.cells import distinct_labels
 from hf_sysgen.results.environment import RunStart, starts_of, write_starts
 from hf_sysgen.results.predictions import (
     ROW,

@@ -6,10 +6,11 @@ import sys
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hf_sysgen.analysis.plotting import check_picture
 from hf_sysgen.cli import analyse as analyse_cli
 from hf_sysgen.cli import data as data_cli
 from hf_sysgen.cli import listing
@@ -18,6 +19,9 @@ from hf_sysgen.cli.commands import command
 from hf_sysgen.errors import UserError
 from hf_sysgen.train import INTERRUPTED
 from hf_sysgen.train import train as train_recipe
+
+if TYPE_CHECKING:
+    from hf_sysgen.config.sweep import Sweep
 
 app = typer.Typer(
     add_completion=False,
@@ -329,6 +333,8 @@ def sweep(
             raise UserError(f"--accelerate: there is no file {accelerate}; accelerate/cpu is one of the package's")
     loaded = load_sweep(file, overrides or [])
     loaded = loaded.only(run) if run else loaded
+    if plot is not None:
+        check_picture(plot)
     from hf_sysgen.training.launch.slurm import submit_sweep
     from hf_sysgen.training.launch.sweep import run_sweep, states_text
 
@@ -337,8 +343,26 @@ def sweep(
     elif slurm is not None:
         print(submit_sweep(loaded, slurm, [str(file), *(overrides or [])], jobs, accelerate))
     else:
-        return run_sweep(loaded, jobs, accelerate, plot)
+        status = run_sweep(loaded, jobs, accelerate)
+        if status == 0 and loaded.complete:
+            _print_results(loaded, plot)
+        return status
     return 0
+
+
+def _print_results(finished: Sweep, plot: Path | None) -> None:
+    """The results of a sweep with the paper's numbers, a picture of its accuracies, and the selected cells."""
+    from hf_sysgen.reports.curves import plot_accuracies
+    from hf_sysgen.reports.sweep import results_text, selection_text
+    from hf_sysgen.training.run_folder import finished_results
+
+    records = [record for run in finished.runs if (record := finished_results(run.recipe))]
+    print("\n" + results_text(records))
+    if plot is not None:
+        plot_accuracies(records, plot)
+        print(f"\naccuracies over training: {plot}")
+    if finished.select is not None:
+        print("\n" + selection_text(finished.runs, finished.select))
 
 
 @command(app)

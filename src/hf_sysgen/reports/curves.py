@@ -20,6 +20,7 @@ from hf_sysgen.analysis.plotting import (
     page_svg,
     save,
 )
+from hf_sysgen.results.cells import distinct_labels
 from hf_sysgen.results.record import Record
 
 
@@ -49,14 +50,6 @@ def plot_accuracies(records: Sequence[Record], path: str | Path) -> None:
     title = ", ".join(sorted({f"{one.recipe.data.benchmark} {one.recipe.data.config}" for one in records}))
     panel = Panel(f"{title} (dashed: validation)", "training step", f"accuracy{some}", lines, ends=(-0.02, 1.02))
     save(draw_panels([panel], panel_size=(7.0, 4.0)), path)
-
-
-def distinct_labels(models: Sequence[str], records: Sequence[Record]) -> list[str]:
-    """Labels of runs: their models, or their names if two have the same model, with seeds if two have the same name."""
-    if len(set(models)) == len(models):
-        return list(models)
-    names = [record.name for record in records]
-    return names if len(set(names)) == len(names) else [record.title for record in records]
 
 
 class Point(NamedTuple):

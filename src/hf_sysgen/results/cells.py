@@ -44,3 +44,11 @@ def labels(cells: Sequence[Sequence[Record]]) -> list[str]:
     """The name of each cell; where several have one name, because a recipe was edited, with a digest of its recipe."""
     counts = Counter(records[0].name for records in cells)
     return [name if counts[name := records[0].name] == 1 else f"{name} ({records[0].recipe.cell})" for records in cells]
+
+
+def distinct_labels(models: Sequence[str], records: Sequence[Record]) -> list[str]:
+    """Labels of runs: their models, or their names if two have the same model, with seeds if two have the same name."""
+    if len(set(models)) == len(models):
+        return list(models)
+    names = [record.name for record in records]
+    return names if len(set(names)) == len(names) else [record.title for record in records]

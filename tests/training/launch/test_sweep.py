@@ -17,7 +17,6 @@ import pytest
 import torch
 import yaml
 from made_examples import use_short_examples
-from made_records import made_record
 from tiny_runs import ROOT, command, environment, forks, shrunk, snapshot, tiny_sections, weights, write_recipe
 from tiny_text import write_tokenizer
 from typer.testing import CliRunner
@@ -692,10 +691,3 @@ def test_in_earnest(tmp_path):
     before = snapshot(tmp_path / "whole" / "runs" / "tiny")
     assert command(words, tmp_path / "whole").returncode == 1
     assert snapshot(tmp_path / "whole" / "runs" / "tiny") == before
-
-
-def test_results_have_mean_and_deviation_of_cells_with_seeds():
-    records = [made_record(seed=seed, splits={"test": accuracy}) for seed, accuracy in enumerate((0.25, 0.5))]
-    _, first, second, mean = launch_sweep.results_text(records).splitlines()
-    assert ("0.2500" in first, "0.5000" in second, "0.3750 ± 0.1768" in mean) == (True, True, True)
-    assert "±" not in launch_sweep.results_text(records[:1])

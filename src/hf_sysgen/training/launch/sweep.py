@@ -1,30 +1,24 @@
-"""Run a sweep on this machine, several runs at once; and what its rule selects."""
+"""Run a sweep on this machine, several runs at once."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import shlex
-import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from operator import itemgetter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
 from tqdm.auto import tqdm
 
-from hf_sysgen.analysis.plotting import check_picture
-from hf_sysgen.config.sweep import Run, Selection, Sweep, cells_of
+from hf_sysgen.config.sweep import Run, Sweep
 from hf_sysgen.errors import UserError, one_line
 from hf_sysgen.files import locked
-from hf_sysgen.reports.curves import distinct_labels, plot_accuracies
-from hf_sysgen.results.cells import by_cell, labels
-from hf_sysgen.results.reading import read_record
-from hf_sysgen.results.record import RESULTS, Record
-from hf_sysgen.tables import counted, mean_and_deviation, table
+from hf_sysgen.results.record import Record
+from hf_sysgen.tables import counted
 from hf_sysgen.training.launch.processes import TrainingProcesses, exit_status
 from hf_sysgen.training.launch.slurm import waiting_runs
 from hf_sysgen.training.launch.states import ENDED, STATES, failure_of, last_line, state_of
@@ -47,25 +41,20 @@ def states_text(sweep: Sweep) -> str:
     return "\n".join([*lines, f"{counted(len(lines), 'run')}: " + ", ".join(shown)])
 
 
-def run_sweep(
-    sweep: Sweep, at_once: int | None = None, accelerate: Path | None = None, plot: Path | None = None
-) -> int:
+def run_sweep(sweep: Sweep, at_once: int | None = None, accelerate: Path | None = None) -> int:
     """
-    Train every unfinished run. Print the outcome of each, the results with the paper's numbers, and the selected cells.
-    If a run fails, the others continue. Runs that another process is training are waited for.
+    Train every unfinished run and print the outcome of each. If a run fails, the others continue. Runs that another
+    process is training are waited for.
 
     Args:
         at_once, accelerate: see `TrainingProcesses`.
-        plot: picture of the accuracies over training.
 
     Returns:
         exit status: 0 if all runs are finished; 2 where the input of every failed one cannot be run; else 1.
 
     Raises:
-        UserError: the sweep is being run in this folder already, or the picture's name ends otherwise.
+        UserError: the sweep is being run in this folder already.
     """
-    if plot is not None:
-        check_picture(plot)
     # a job of an array is one of many that run a part of the same sweep
     with locked(sweep.lock) if sweep.complete else contextlib.nullcontext(sys.stdout) as lock:
         if lock is None:
@@ -75,50 +64,7 @@ def run_sweep(
         failures = _Training(TrainingProcesses(at_once, len(left), accelerate), len(left)).all(left) if left else []
     for run, _, message in failures:
         print(f"error: {run.name} failed: {message}; everything it said is in {run.log}", file=sys.stderr)
-    if sweep.complete and not failures:
-        records = [record for run in sweep.runs if (record := finished_results(run.recipe))]
-        print("\n" + results_text(records))
-        if plot is not None:
-            plot_accuracies(records, plot)
-            print(f"\naccuracies over training: {plot}")
-        if sweep.select is not None:
-            print("\n" + selection_text(sweep.runs, sweep.select))
     return exit_status(status for _, status, _ in failures)
-
-
-def results_text(records: Sequence[Record]) -> str:
-    """
-    Each run's scores on validation and test, in the metric of its recipe's paper, beside the paper's numbers; below
-    them mean and standard deviation of each cell with several seeds.
-    """
-
-    def shown(value: float | None, digits: int) -> str:
-        return "-" if value is None else f"{value:.{digits}f}"
-
-    def scores_of(record: Record) -> list[float | None]:
-        found = (record.splits.get(split) for split in ("validation", "test"))
-        return [None if one is None else one.metrics.get(record.recipe.paper.metric) for one in found]
-
-    def over_seeds(values: Sequence[float | None]) -> str:
-        known = [value for value in values if value is not None]
-        return mean_and_deviation(known) if len(known) == len(values) else "-"
-
-    rows, cells = [], []
-    called = distinct_labels([record.recipe.model.type for record in records], records)
-    for name, record in zip(called, records, strict=True):
-        paper, (validation, test) = record.recipe.paper, scores_of(record)
-        found = (shown(validation, 4), shown(paper.validation, 2), shown(test, 4), shown(paper.test, 2))
-        rows.append((name, *found, f"{record.steps:,}", f"{record.train_seconds:.0f} s"))
-        if paper.cell and (line := f"paper: {paper.cell}") not in cells:
-            cells.append(line)
-    seeds = [runs for runs in by_cell(records) if len(runs) > 1]
-    for name, runs in zip(labels(seeds), seeds, strict=True):
-        scores = [scores_of(record) for record in runs]
-        mean_validation, mean_test = (over_seeds([one[split] for one in scores]) for split in (0, 1))
-        rows.append((f"{name}, mean ± sd of {len(runs)} seeds", mean_validation, "", mean_test, "", "", ""))
-    title = ", ".join(dict.fromkeys(record.recipe.paper.metric for record in records))
-    header = (title, "validation", "paper", "test", "paper", "steps", "training")
-    return "\n".join([table(header, rows), *cells])
 
 
 class _Training:
@@ -201,41 +147,3 @@ def _accuracies(record: Record) -> str:
     accuracies = ((name, split.accuracy) for name, split in record.splits.items())
     numbers = " ".join(f"{name}={math.nan if value is None else value:.4f}" for name, value in accuracies)
     return f"{numbers} ({record.train_seconds:.0f} s)"
-
-
-def selection_text(runs: Iterable[Run], select: Selection) -> str:
-    """
-    The cell that the rule selects, for each recipe and config of its benchmark.
-
-    Raises:
-        UserError: a record is absent or wrong, or its split lacks the metric.
-    """
-    groups: dict[tuple[Path, str], list[tuple[float, float, list[Run]]]] = {}
-    for cell in cells_of(runs):
-        values = [_value(run, select) for run in cell]
-        spread = statistics.stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else math.nan
-        groups.setdefault((cell[0].path, cell[0].recipe.data.config), []).append(
-            (statistics.fmean(values), spread, cell)
-        )
-    best = min if select.lower_is_better else max
-    rows = []
-    for cells in groups.values():
-        # NaN is never the best
-        mean, spread, cell = best(
-            (entry for entry in cells if entry[0] == entry[0]), default=cells[0], key=itemgetter(0)
-        )
-        rows.append((cell[0].recipe.name, len(cells), len(cell), f"{mean:.4f}", f"{spread:.4f}"))
-    rule = f"{'lowest' if select.lower_is_better else 'highest'} mean {select.split} {select.metric}"
-    return table((f"selected by the {rule}", "of cells", "seeds", "mean", "sd"), rows)
-
-
-def _value(run: Run, select: Selection) -> float:
-    path = run.recipe.run_dir / RESULTS
-    splits = read_record(path).splits
-    if select.split not in splits:
-        raise UserError(f"{path}: has no split {select.split!r}; it has {', '.join(splits)}")
-    metrics = splits[select.split].metrics
-    if select.metric not in metrics:
-        raise UserError(f"{path}: {select.split} has no metric {select.metric!r}; it has {', '.join(metrics)}")
-    value = metrics[select.metric]
-    return math.nan if value is None else value
