@@ -177,12 +177,21 @@ def test_data_dir_without_the_file(tmp_path: Path) -> None:
     assert str(tmp_path) in message
 
 
-def test_mirror_that_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(DATA_DIR_VARIABLE, str(tmp_path / "absent"))
-    message = refused(replace(SOURCE, rebuild=lambda: CONTENT), cache_dir=tmp_path)
-    assert f"{DATA_DIR_VARIABLE}={tmp_path / 'absent'}" in message
-    with pytest.raises(DataError, match="absent"):
-        with_found_checksum(SOURCE)
+@pytest.mark.parametrize("setting", ["data_dir", DATA_DIR_VARIABLE])
+@pytest.mark.parametrize(("name", "problem"), [("absent", "no folder {}"), ("file", "{} is a file")])
+def test_a_folder_that_is_none(
+    tmp_path: Path, name: str, problem: str, setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is named in full, because it is relative to the current folder."""
+    (tmp_path / "file").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(DATA_DIR_VARIABLE, name)
+    data_dir = name if setting == "data_dir" else None
+    message = refused(replace(SOURCE, rebuild=lambda: CONTENT), data_dir=data_dir, cache_dir=tmp_path)
+    assert problem.format(tmp_path / name) in message
+    assert setting in message
+    with pytest.raises(DataError, match=setting):
+        with_found_checksum(SOURCE, data_dir)
 
 
 @pytest.mark.parametrize("zipped", [False, True])

@@ -117,7 +117,7 @@ class Data(Section):
     config: str
     """Its config."""
     data_dir: Annotated[str | None, NOTHING] = None
-    """Folder with the upstream files; null to find them as `load_benchmark` does."""
+    """Folder with the upstream files, relative to the current folder; null to find them as `load_benchmark` does."""
     tokenization: Annotated[Literal["words", "characters", "bpe", "sentencepiece"], TEXT_TO_TEXT] = "words"
     """Words between spaces, characters (mathematics), or subwords learned from the training split (translation)."""
     subwords: Annotated[Count | None, TRANSLATION] = None

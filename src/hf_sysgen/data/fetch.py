@@ -31,6 +31,8 @@ from hf_sysgen.errors import is_disk_full, one_line
 from hf_sysgen.files import write_atomic
 
 DATA_DIR_VARIABLE = "HF_SYSGEN_DATA_DIR"
+# what recipes and Python call the folder, and what commands call it
+DATA_DIR = "data_dir or --data-dir"
 # attempts if the server has an error, and seconds before the second one, which double each time
 ATTEMPTS, FIRST_WAIT = 5, 0.5
 Dir = str | Path | None
@@ -52,26 +54,24 @@ def locate(source: Source, data_dir: Dir = None, cache_dir: Dir = None) -> Path:
     Raises:
         DataError: the file is missing, cannot be downloaded or written to the cache, or has another sha256.
     """
-    if data_dir is not None:
-        folder, wanted = Path(data_dir).expanduser(), f"{source.mirror}[.gz]"
-        if path := _find(folder, source, cache_dir):
-            return path
-        if archive := source.archive:
-            if any(path.is_file() for path, _ in _places(folder, archive)):
-                return _cached(source, cache_dir, data_dir)
-            wanted += f" and no archive {archive.mirror}"
-        raise DataError(
-            f"{source.name}: no file {wanted} in data_dir {data_dir}; "
-            "put it there, or leave data_dir out to download it"
-        )
-    # a mirror may have only some benchmarks
-    if (mirror := mirror_folder(source.name)) and (path := _find(mirror, source, cache_dir)):
+    folder = mirror_folder(source.name, data_dir)
+    if folder and (path := _find(folder, source, cache_dir)):
         return path
-    return _cached(source, cache_dir)
+    # a mirror may have only some benchmarks
+    if folder is None or data_dir is None:
+        return _cached(source, cache_dir)
+    wanted = f"{source.mirror}[.gz]"
+    if archive := source.archive:
+        if any(path.is_file() for path, _ in _places(folder, archive)):
+            return _cached(source, cache_dir, data_dir)
+        wanted += f" and no archive {archive.mirror}"
+    raise DataError(
+        f"{source.name}: no file {wanted} in {data_dir}; put it there, or leave {DATA_DIR} out to download it"
+    )
 
 
-def mirror_folder(what: str) -> Path | None:
-    """The mirror folder that `HF_SYSGEN_DATA_DIR` names, None if it is not set.
+def mirror_folder(what: str, data_dir: Dir = None) -> Path | None:
+    """`data_dir`, or else the mirror folder that `HF_SYSGEN_DATA_DIR` names; None if neither is given.
 
     Args:
         what: what is looked for; the error names it.
@@ -79,11 +79,16 @@ def mirror_folder(what: str) -> Path | None:
     Raises:
         DataError: there is no such folder.
     """
-    if not (named := os.environ.get(DATA_DIR_VARIABLE)):
+    named = os.environ.get(DATA_DIR_VARIABLE) or None if data_dir is None else data_dir
+    if named is None:
         return None
     folder = Path(named).expanduser()
     if not folder.is_dir():
-        raise DataError(f"{what}: {DATA_DIR_VARIABLE}={named} is not a folder; correct or unset it")
+        setting = f"{DATA_DIR_VARIABLE}, or unset it" if data_dir is None else DATA_DIR
+        # it is relative to the current folder, which the user may not think of
+        path = folder.absolute()
+        problem = f"{path} is a file; give its folder as" if path.exists() else f"there is no folder {path}; correct"
+        raise DataError(f"{what}: {problem} {setting}")
     return folder
 
 
@@ -92,9 +97,9 @@ def with_found_checksum(source: Source, data_dir: Dir = None) -> Source | None:
     make themselves, so that their content is not known in advance.
 
     Raises:
-        DataError: `HF_SYSGEN_DATA_DIR` names no folder; DamagedData: the file cannot be read.
+        DataError: there is no such folder; DamagedData: the file cannot be read.
     """
-    folder = Path(data_dir).expanduser() if data_dir is not None else mirror_folder(source.name)
+    folder = mirror_folder(source.name, data_dir)
     for path, opener in _places(folder, source) if folder else ():
         if path.is_file():
             try:

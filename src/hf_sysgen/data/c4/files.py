@@ -64,12 +64,12 @@ def shard_addresses(split: str, data_dir: str | Path | None = None) -> list[str]
             Without it: the mirror folder in `HF_SYSGEN_DATA_DIR` if it has shards of the split, else the hub.
 
     Raises:
-        DataError: `data_dir` has no shard of the split, or `HF_SYSGEN_DATA_DIR` names no folder.
+        DataError: `data_dir` has no shard of the split, or it or `HF_SYSGEN_DATA_DIR` names no folder.
     """
     names = shard_names(split)
     if data_dir is not None and "://" in str(data_dir):
         return [f"{str(data_dir).rstrip('/')}/c4/en/{name}" for name in names]
-    if folder := Path(data_dir).expanduser() if data_dir is not None else mirror_folder("c4 en"):
+    if folder := mirror_folder("c4 en", data_dir):
         paths = [folder / "c4" / "en" / name for name in names]
         if present := [str(path) for path in paths if path.is_file()]:
             return present
