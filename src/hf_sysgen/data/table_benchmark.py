@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from hf_sysgen.data.builder import STRING, BenchmarkBuilder, Examples, builder_configs
 from hf_sysgen.data.errors import DataError
-from hf_sysgen.data.fetch import DATA_DIR_VARIABLE, open_file, with_found_checksum
+from hf_sysgen.data.fetch import DATA_DIR, DATA_DIR_VARIABLE, open_file, with_found_checksum
 from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo, Source
 from hf_sysgen.errors import shorten
 
@@ -100,8 +100,8 @@ class TableBenchmark(BenchmarkBuilder):
             if source.sha256 is None:
                 where = self._data_dir or os.environ.get(DATA_DIR_VARIABLE)
                 raise DataError(
-                    f"{source.name}: no file {source.mirror}[.gz]{f' in {where}' if where else ''}; name the folder of "
-                    f"the tables with data_dir, or with {DATA_DIR_VARIABLE}"
+                    f"{source.name}: no file {source.mirror}[.gz]{f' in {where}' if where else ''}; give the folder of "
+                    f"the tables as {DATA_DIR}, or in {DATA_DIR_VARIABLE}"
                 )
         return super().locate_sources()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hf_sysgen.data.errors import DamagedData, DataError
-from hf_sysgen.data.fetch import mirror_folder
+from hf_sysgen.data.fetch import DATA_DIR, mirror_folder
 from hf_sysgen.data.info import read_info
 from hf_sysgen.errors import one_line, shorten
 
@@ -75,8 +75,8 @@ def shard_addresses(split: str, data_dir: str | Path | None = None) -> list[str]
             return present
         if data_dir is not None:
             raise DataError(
-                f"c4 en: no file c4/en/{names[0]} or another shard of {split} in data_dir {data_dir}; put some there, "
-                "or leave data_dir out to stream them from the hub"
+                f"c4 en: no file c4/en/{names[0]} or another shard of {split} in {data_dir}; put some there, "
+                f"or leave {DATA_DIR} out to stream them from the hub"
             )
     return [f"hf://datasets/{_FIRST.repository}@{_FIRST.commit}/en/{name}" for name in names]
 

@@ -13,7 +13,7 @@ import datasets
 
 from hf_sysgen.data.builder import BenchmarkBuilder, Check, Examples, builder_configs
 from hf_sysgen.data.errors import DamagedData, DataError
-from hf_sysgen.data.fetch import DATA_DIR_VARIABLE, open_file, with_found_checksum
+from hf_sysgen.data.fetch import DATA_DIR, DATA_DIR_VARIABLE, open_file, with_found_checksum
 from hf_sysgen.data.info import ConfigInfo, read_info
 from hf_sysgen.data.mathematics.files import Pair, longest_number, read_pairs, solve, split_module
 
@@ -87,7 +87,7 @@ def _with_checksums(config: ConfigInfo, data_dir: str | Path | None) -> ConfigIn
             folder = data_dir or os.environ.get(DATA_DIR_VARIABLE) or "any folder"
             raise DataError(
                 f"mathematics {config.name}: no file {source.mirror}[.gz] in {folder}; make it with "
-                "python -m hf_sysgen.data.mathematics.generate --output FOLDER, then name that FOLDER as data_dir"
+                f"python -m hf_sysgen.data.mathematics.generate --output FOLDER, then give that FOLDER as {DATA_DIR}"
             )
         sources[role] = found
     return replace(config, sources=sources)

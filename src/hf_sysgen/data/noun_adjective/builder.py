@@ -13,7 +13,7 @@ import numpy as np
 from hf_sysgen.data.builder import STRING, BenchmarkBuilder, Check, Examples, builder_configs, check_none
 from hf_sysgen.data.conllu import Word
 from hf_sysgen.data.errors import DataError
-from hf_sysgen.data.fetch import DATA_DIR_VARIABLE, with_found_checksum
+from hf_sysgen.data.fetch import DATA_DIR, DATA_DIR_VARIABLE, with_found_checksum
 from hf_sysgen.data.info import ConfigInfo, Source, read_info
 from hf_sysgen.data.noun_adjective.parses import ConlluParser, europarl_pairs, sentences_to_parse
 from hf_sysgen.data.noun_adjective.rule import HELD_OUT, TRAIN_PAIRS, nouns, pairs_of, split_of, uses
@@ -66,7 +66,7 @@ class NounAdjective(BenchmarkBuilder):
         folder = data_dir or os.environ.get(DATA_DIR_VARIABLE) or "any folder"
         raise DataError(
             f"noun_adjective {config.name}: no file {PARSES.mirror}[.gz] in {folder}; make it as "
-            "python -m hf_sysgen.data.noun_adjective.parses --help says, then name the folder as data_dir"
+            f"python -m hf_sysgen.data.noun_adjective.parses --help says, then give the folder as {DATA_DIR}"
         )
 
     def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
