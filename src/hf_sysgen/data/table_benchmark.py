@@ -107,13 +107,15 @@ class TableBenchmark(BenchmarkBuilder):
 
     def _generate_examples(self, files: Mapping[str, str], split: str) -> Examples:
         path = files[split]
-        rows = ROWS[Path(self.FILES[split]).suffix]
+        rows, number = ROWS[Path(self.FILES[split]).suffix], None
         try:
             with open_file(path) as stream, io.TextIOWrapper(stream, "utf-8-sig", newline="") as lines:
                 for number, (line, row) in enumerate(rows(lines, path)):
                     yield number, self._example(row, f"{path}, line {line}")
         except UnicodeDecodeError as error:
             raise DataError(f"{path}: is not UTF-8 text; save it in that encoding") from error
+        if number is None:
+            raise DataError(f"{path}: has no examples; add some, or leave {split!r} out of FILES")
 
     def _example(self, row: Mapping[str, Any], where: str) -> dict[str, str]:
         for ours, theirs in self.COLUMNS.items():
