@@ -81,7 +81,9 @@ def test_the_folder_of_the_variable(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("file", "content", "parts"),
     [
-        ("train.tsv", b"input\tgoal\na\tb\n", ["train.tsv, line 2", "'target'", "'input', 'goal'", "COLUMNS"]),
+        ("train.tsv", b"input\tgoal\na\tb\n", ["train.tsv, line 1", "'target'", "'input', 'goal'", "COLUMNS"]),
+        ("validation.csv", b"input\na,b\n", ["validation.csv, line 1", "'target'"]),
+        ("train.tsv", b"\ninput\ttarget\na\tb\n", ["train.tsv, line 1", "'input'"]),
         ("train.tsv", b"input\ttarget\na\tb\n\na\n", ["train.tsv, line 4", "1 values for the 2 columns"]),
         ("train.tsv", b"input\ttarget\na\tb\tc\n", ["train.tsv, line 2", "3 values for the 2 columns"]),
         ("train.tsv", b"input\ttarget\tinput\na\tb\tc\n", ["train.tsv, line 1", "'input'"]),
@@ -99,6 +101,7 @@ def test_the_folder_of_the_variable(folder, monkeypatch):
             b'{"input": "a", "input": "b", "target": "c"}',
             ["test.jsonl, line 1: two values are called 'input'"],
         ),
+        ("more/test.jsonl", b'\n{"input": "a"}', ["test.jsonl, line 2", "'target'"]),
         ("more/test.jsonl", b'["a", "b"]', ["test.jsonl, line 1", "object"]),
         ("more/test.jsonl", b'{"input": "a", "target": 3}', ["test.jsonl, line 1", "'target' is 3"]),
     ],

@@ -110,7 +110,7 @@ class TableBenchmark(BenchmarkBuilder):
         rows, number = ROWS[Path(self.FILES[split]).suffix], None
         try:
             with open_file(path) as stream, io.TextIOWrapper(stream, "utf-8-sig", newline="") as lines:
-                for number, (line, row) in enumerate(rows(lines, path)):
+                for number, (line, row) in enumerate(rows(lines, path, self.COLUMNS.values())):
                     yield number, self._example(row, f"{path}, line {line}")
         except UnicodeDecodeError as error:
             raise DataError(f"{path}: is not UTF-8 text; save it in that encoding") from error
@@ -119,9 +119,6 @@ class TableBenchmark(BenchmarkBuilder):
 
     def _example(self, row: Mapping[str, Any], where: str) -> dict[str, str]:
         for ours, theirs in self.COLUMNS.items():
-            if theirs not in row:
-                has = ", ".join(map(repr, row))
-                raise DataError(f"{where}: no column {theirs!r}, only {has}; correct it, or name yours in COLUMNS")
             if not _is_text(row[theirs]):
                 raise DataError(f"{where}: {theirs!r} is {shorten(row[theirs], quoted=True)}, and should be a text")
             if ours == "input" and not row[theirs].strip():
@@ -137,23 +134,27 @@ def _is_text(value: Any) -> bool:
 Rows = Iterator[tuple[int, Mapping[str, Any]]]
 
 
-def _csv_rows(lines: io.TextIOWrapper, path: str) -> Rows:
+def _csv_rows(lines: io.TextIOWrapper, path: str, columns: Iterable[str]) -> Rows:
     # with `strict`, an open quote is an error
     reader = csv.reader(lines, strict=True)
     try:
-        yield from _named(((reader.line_num, cells) for cells in reader), path)
+        yield from _named(((reader.line_num, cells) for cells in reader), path, columns)
     except csv.Error as error:
         raise DataError(f"{path}, line {reader.line_num}: {error}; correct it") from error
 
 
-def _tsv_rows(lines: io.TextIOWrapper, path: str) -> Rows:
+def _tsv_rows(lines: io.TextIOWrapper, path: str, columns: Iterable[str]) -> Rows:
     stripped = (line.rstrip("\r\n") for line in lines)
-    yield from _named(((number, line.split("\t") if line else []) for number, line in enumerate(stripped, 1)), path)
+    rows = ((number, line.split("\t") if line else []) for number, line in enumerate(stripped, 1))
+    yield from _named(rows, path, columns)
 
 
-def _named(rows: Iterator[tuple[int, Sequence[str]]], path: str) -> Rows:
+def _named(rows: Iterator[tuple[int, Sequence[str]]], path: str, columns: Iterable[str]) -> Rows:
     """The rows after the first, which names the columns; without empty lines."""
-    _, names = next(rows, (0, ()))
+    if (first := next(rows, None)) is None:
+        return
+    names = first[1]
+    _require(columns, names, f"{path}, line 1")
     if (name := _repeated(names)) is not None:
         raise DataError(f"{path}, line 1: two columns are called {name!r}; rename one")
     for number, cells in rows:
@@ -163,6 +164,14 @@ def _named(rows: Iterator[tuple[int, Sequence[str]]], path: str) -> Rows:
             )
         if cells:
             yield number, dict(zip(names, cells, strict=True))
+
+
+def _require(columns: Iterable[str], names: Iterable[str], where: str) -> None:
+    """Raises DataError: one of the columns is not among the names."""
+    if missing := [column for column in columns if column not in names]:
+        has = ", ".join(map(repr, names))
+        but = f"only {has}" if has else "and no other"
+        raise DataError(f"{where}: no column {missing[0]!r}, {but}; correct it, or name yours in COLUMNS")
 
 
 def _repeated(names: Iterable[str]) -> str | None:
@@ -176,7 +185,7 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _jsonl_rows(lines: io.TextIOWrapper, path: str) -> Rows:
+def _jsonl_rows(lines: io.TextIOWrapper, path: str, columns: Iterable[str]) -> Rows:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -190,11 +199,12 @@ def _jsonl_rows(lines: io.TextIOWrapper, path: str) -> Rows:
             raise DataError(
                 f'{path}, line {number}: {shorten(row, quoted=True)} should be an object, as {{"input": ...}}'
             )
+        _require(columns, row, f"{path}, line {number}")
         yield number, row
 
 
 # the end of a file's name -> what reads its rows
-ROWS: Mapping[str, Callable[[io.TextIOWrapper, str], Rows]] = {
+ROWS: Mapping[str, Callable[[io.TextIOWrapper, str, Iterable[str]], Rows]] = {
     ".csv": _csv_rows,
     ".tsv": _tsv_rows,
     ".jsonl": _jsonl_rows,
