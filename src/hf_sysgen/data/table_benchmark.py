@@ -137,10 +137,24 @@ Rows = Iterator[tuple[int, Mapping[str, Any]]]
 def _csv_rows(lines: io.TextIOWrapper, path: str, columns: Iterable[str]) -> Rows:
     # with `strict`, an open quote is an error
     reader = csv.reader(lines, strict=True)
+    ended = 0
+
+    def rows() -> Iterator[tuple[int, Sequence[str]]]:
+        nonlocal ended
+        for cells in reader:
+            ended = reader.line_num
+            yield ended, cells
+
     try:
-        yield from _named(((reader.line_num, cells) for cells in reader), path, columns)
+        yield from _named(rows(), path, columns)
     except csv.Error as error:
-        raise DataError(f"{path}, line {reader.line_num}: {error}; correct it") from error
+        # an open quote takes in the lines after it, so the fault is where the row begins
+        problem = str(error)
+        if "unexpected end of data" in problem:
+            problem = "a quote is not closed"
+        elif "field limit" in problem:
+            problem += ", perhaps as a quote is not closed"
+        raise DataError(f"{path}, line {ended + 1}: {problem}; correct it") from error
 
 
 def _tsv_rows(lines: io.TextIOWrapper, path: str, columns: Iterable[str]) -> Rows:
