@@ -360,6 +360,25 @@ def test_files_that_are_no_recipes(tmp_path, text):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        (b"", ["empty", "hf-sysgen list recipes"]),
+        (b"# later\n", ["empty"]),
+        ("# é\nseed: 1\n".encode("latin-1"), ["UTF-8", "save it"]),
+        (b"data: {config: a}\nseed: 1\ndata:\n  config: b\n", ["line 3", '"data" is given twice']),
+    ],
+)
+def test_what_is_wrong_with_a_file(content, parts, tmp_path):
+    path = tmp_path / "r.yaml"
+    path.write_bytes(content)
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(path)
+    assert all(part in str(caught.value) for part in ("r.yaml", *parts)), caught.value
+    # what the YAML reader calls the values of sections
+    assert "{}" not in str(caught.value)
+
+
 def test_files_that_cannot_be_read_and_overrides_that_are_none(tmp_path):
     with pytest.raises(RecipeError, match=r"absent\.yaml"):
         load_recipe(tmp_path / "absent.yaml")

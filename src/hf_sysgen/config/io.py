@@ -6,6 +6,7 @@ import contextlib
 import copy
 import difflib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from io import StringIO
@@ -247,10 +248,14 @@ def read_yaml(path: Path, what: str = "recipe") -> dict[str, Any]:
         with path.open(encoding="utf-8") as file:
             # the file may be endless, e.g. a device
             text = file.read(LONGEST_TEXT + 1)
+    except UnicodeDecodeError as error:
+        raise RecipeError(f"{path}: is not UTF-8 text; save it in that encoding") from error
     # a name that no file can have is a ValueError
     except (OSError, ValueError) as error:
         raise RecipeError(f"{path}: cannot read the {what}: {shorten(error)}") from error
     keys = parse_yaml(text, str(path))
+    if keys is None:
+        raise RecipeError(f"{path}: is empty; write a {what} in it, as those of `hf-sysgen list {what}s`")
     if not isinstance(keys, dict):
         raise RecipeError(f"{path}: a {what} is a mapping of keys to values, this is {shorten(keys)}")
     for key in _keys(keys):
@@ -299,6 +304,8 @@ def _parsed_yaml(text: str, where: str) -> Any:
         mark = getattr(error, "problem_mark", None)
         line = f" in line {mark.line + 1}" if mark else ""
         problem = " ".join(str(getattr(error, "problem", None) or error).split())
+        # ruamel adds the values, but shows a mapping or a list as an empty one
+        problem = re.sub(r"^found duplicate key (.+?) with value .*", r"\1 is given twice, give it once", problem)
         raise RecipeError(f"{where}: not YAML{line}: {problem}") from error
 
 
