@@ -14,6 +14,7 @@ import torch
 from hf_sysgen.errors import (
     RunFailed,
     UserError,
+    closest,
     describe_os_error,
     handle_user_errors,
     is_out_of_memory,
@@ -141,3 +142,8 @@ def test_advice_about_permissions_where_they_are_the_cause(number: int, capsys: 
     assert status == 1
     assert line.partition(": ")[2].startswith(f"place: {os.strerror(number)}")
     assert ("permissions" in line) == (number != errno.ENOTDIR)
+
+
+@pytest.mark.parametrize("known", [["cutoff_24", "cutoff_40"], ["cutoff_40", "cutoff_24"]])
+def test_of_words_equally_alike_the_one_that_begins_alike_is_the_closest(known: list[str]) -> None:
+    assert closest("cutoff_41", known) == "cutoff_40"

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -85,11 +86,16 @@ def shorten(value: Any, quoted: bool = False) -> str:
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
-    """The first of the known words that is most like it, as a whole, at its beginning or its end; None if none is."""
-    found, most, word = None, ALIKE, word.casefold()
+    """
+    The known word that is most like it, as a whole, at its beginning or its end; None if none is. Among equals it is
+    the one with the longest common beginning, then the first.
+    """
+    word = word.casefold()
+    found, most = None, (ALIKE, len(word))
     for one in known:
         parts = (part.casefold() for part in (one, one[: len(word)], one[-len(word) :]))
-        alike = max(difflib.SequenceMatcher(None, part, word).ratio() for part in parts)
+        ratio = max(difflib.SequenceMatcher(None, part, word).ratio() for part in parts)
+        alike = ratio, sum(takewhile(bool, map(str.__eq__, one.casefold(), word)))
         if alike > most:
             found, most = one, alike
     return found
