@@ -372,10 +372,14 @@ def test_the_commands_of_the_new_variant(tmp_path):
         assert done.returncode == 0, done.stderr
         if words[0] == "list":
             assert "linear_bias_transformer" in done.stdout
-    words = ["-m", "hf_sysgen.cli", "publish", "runs/linear_bias/seed0", "me/linear-bias", "--dry-run"]
+    words = ["-m", "hf_sysgen.cli", "publish", "runs/linear_bias/seed0", "me/linear-bias", "--folder", "copy"]
     done = command(words, tmp_path, **{EXTENSIONS_VARIABLE: "my_extensions"})
     assert done.returncode == 0, done.stderr
     assert "modeling_linear_bias.py" in done.stdout
+    card = (tmp_path / "copy" / "README.md").read_text()
+    # its author has not said which
+    assert "license: other" in card
+    assert f"there is the file of linear_bias_transformer in the folder that {EXTENSIONS_VARIABLE} names" in card
 
 
 def use_own_benchmarks(folder: Path) -> None:
@@ -398,6 +402,11 @@ def test_tables_are_a_benchmark(tmp_path):
     assert done.status == 0, done.err
     record = read_record(tmp_path / "run/results.json")
     assert {name: split.examples for name, split in record.splits.items()} == {"test": 2}
+    # evaluate finds the tables of the run
+    words = ["-m", "hf_sysgen.cli", "evaluate", "run", "letters"]
+    done = command(words, tmp_path, **{EXTENSIONS_VARIABLE: str(tmp_path / "my_extensions")})
+    assert done.returncode == 0, done.stderr
+    assert f"{record.splits['test'].accuracy:.4f}" in done.stdout
     (tmp_path / "run/results.json").unlink()
     table = paths["my_tables/train.csv"]
     table.write_text(table.read_text() + "d c b,b c d\n")

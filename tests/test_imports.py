@@ -32,7 +32,7 @@ MAY_USE = {
     "analysis": {"errors", "files", "tables", "config", "data", "evaluation", "models", "results"},
     "reports": {"errors", "files", "tables", "analysis", "config", "data", "results"},
     "hub": {
-        "errors", "files", "tables", "config", "data", "evaluation", "models", "model_types", "reports", "results",
+        "errors", "extensions", "files", "tables", "config", "data", "evaluation", "models", "model_types", "reports", "results",
         "zoo",
     },
     "training": {

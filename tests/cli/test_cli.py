@@ -557,6 +557,7 @@ def test_a_sweep_ends_with_its_results_beside_the_paper_and_loads_elsewhere(tmp_
     here = invoke("predict", "-c", run, *texts)
     elsewhere = invoke("predict", "-c", run, "--isolated", *texts)
     assert (elsewhere.exit_code, elsewhere.stdout) == (0, here.stdout)
+    assert [("did not end" in one.stderr) for one in (here, elsewhere)] in ([True] * 2, [False] * 2)
     assert_one_line_error(invoke("predict", "-c", run, "--isolated", "foo jump"), "'foo'")
     assert_one_line_error(invoke("predict", "-c", run, "--isolated", "--beams", "2", "jump"), "--beams")
 

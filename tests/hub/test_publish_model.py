@@ -53,6 +53,8 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for split in record["splits"].values():
         split["accuracy"] /= 2
     path.write_text(json.dumps(record))
+    # they would contradict the record
+    (folder / "seed1" / "predictions.jsonl").unlink()
     shift_weights(folder / "seed1" / "model")
     shutil.copytree(folder / "seed1" / "model", folder / "seed1" / "step-100")
     for tokenizer in folder.glob("seed1/step-100/*token*.json"):

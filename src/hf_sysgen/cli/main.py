@@ -154,7 +154,8 @@ def evaluate(
         measure = evaluate_checkpoint
         if task not in TEXT_TASKS:
             from hf_sysgen.training.evaluate import evaluate_by_task as measure
-        print(measure(checkpoint, benchmark, config, split, data_dir, output, batch_size))
+        with data_cli.quiet():
+            print(measure(checkpoint, benchmark, config, split, data_dir, output, batch_size))
 
 
 def _require_checkpoint(name: str) -> None:

@@ -88,6 +88,18 @@ def record_of(checkpoint: str | Path) -> Record | None:
     return read_record(path) if path.exists() else None
 
 
+def data_folder(checkpoint: str | Path, benchmark: str) -> Path | None:
+    """
+    The folder of files (`data.data_dir`) of the run that made the checkpoint, where it was trained on that benchmark
+    and the folder is still here. Raises UserError: the run's record is damaged.
+    """
+    record = record_of(checkpoint)
+    if record is None or record.recipe.data.benchmark != benchmark or record.recipe.data.data_dir is None:
+        return None
+    folder = Path(record.recipe.data.data_dir)
+    return folder if folder.is_dir() else None
+
+
 def weight_files(folder: Path) -> list[Path]:
     """The files of a checkpoint's weights: model.safetensors, or the parts that an index lists; none if one lacks."""
     index = folder / "model.safetensors.index.json"

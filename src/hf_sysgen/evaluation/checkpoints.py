@@ -16,7 +16,13 @@ from transformers import AutoTokenizer
 
 from hf_sysgen.data.text.vocabulary import encode_sources
 from hf_sysgen.errors import UserError, is_out_of_memory, one_line, shorten
-from hf_sysgen.evaluation.checkpoint_folders import check_unchanged, checkpoint_folder, missing_file, weight_files
+from hf_sysgen.evaluation.checkpoint_folders import (
+    check_unchanged,
+    checkpoint_folder,
+    missing_file,
+    record_of,
+    weight_files,
+)
 from hf_sysgen.evaluation.decoding import is_sysgen_model
 from hf_sysgen.evaluation.prompts import INPUT, TEMPLATE_FIELD, prompts_of
 from hf_sysgen.files import read_whole
@@ -94,9 +100,13 @@ def read_checkpoint(
     folder = checkpoint_folder(path, revision)
     name, model_class, is_text_to_text = _class_of(folder)
     if require_text_to_text and not is_text_to_text:
-        raise UserError(
-            f"{folder / 'config.json'}: {name} is not text-to-text; its model card has an example of its use"
+        record = record_of(folder)
+        made = (
+            f"it was trained on {record.recipe.data.benchmark} {record.recipe.data.config}, and its"
+            if record
+            else "its"
         )
+        raise UserError(f"{folder / 'config.json'}: {name} is not text-to-text; {made} card has an example of its use")
     if model_class is None:
         raise UserError(
             f"{folder / 'config.json'}: the model is a {name}, which is not a model with a head of this package"

@@ -18,6 +18,7 @@ from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.data.text.subwords import encode_subwords
 from hf_sysgen.data.text.vocabulary import encode_targets
 from hf_sysgen.errors import UserError
+from hf_sysgen.evaluation.checkpoint_folders import data_folder
 from hf_sysgen.evaluation.checkpoints import (
     encoded_sources,
     load_checkpoint,
@@ -62,7 +63,7 @@ def evaluate_checkpoint(
     translates = benchmark_info(benchmark).task == "translation"
     if translates and not model.config.is_encoder_decoder:
         raise UserError(f"{checkpoint}: the model is a decoder; {benchmark} needs an encoder-decoder")
-    data = load_benchmark(benchmark, config, data_dir=data_dir)
+    data = load_benchmark(benchmark, config, data_dir=data_dir or data_folder(checkpoint, benchmark))
     batch_size = batch_size or BATCH_SIZE
     metrics: dict[str, SplitMetrics] = {}
     rows: list[Row] = []

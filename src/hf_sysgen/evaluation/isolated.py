@@ -1,7 +1,7 @@
 """
 Predict with a checkpoint without this package: `python -I isolated.py FOLDER` reads a JSON list of sentences, and
-writes one of predictions. Uses only torch, transformers' Auto classes and the checkpoint's own code. An import of this
-package raises an error.
+writes a list of predictions and how many of them did not end. Uses only torch, transformers' Auto classes and the
+checkpoint's own code. An import of this package raises an error.
 """
 
 import json
@@ -36,9 +36,10 @@ def main(folder):
     template = getattr(config, "prompt_template", None) or "{input}"
     prompts, side = [template.replace("{input}", text) for text in sentences], "left" if alone else "right"
     batch = tokenizer(prompts, padding=True, padding_side=side, return_tensors="pt")
-    # the output of a decoder-only model starts with its input
-    generated = model.generate(**batch)[:, batch["input_ids"].shape[1] if alone else 0 :]
-    print("\n" + json.dumps(tokenizer.batch_decode(generated, skip_special_tokens=True)))
+    # the output of a decoder-only model starts with its input, that of others with the start symbol, perhaps EOS
+    generated = model.generate(**batch)[:, batch["input_ids"].shape[1] if alone else 1 :]
+    cut = len(sentences) - int((generated == tokenizer.eos_token_id).any(dim=1).sum())
+    print("\n" + json.dumps([tokenizer.batch_decode(generated, skip_special_tokens=True), cut]))
 
 
 if __name__ == "__main__":

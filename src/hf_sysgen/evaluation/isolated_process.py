@@ -52,7 +52,9 @@ def predict_isolated(checkpoint: str, texts: list[str]) -> list[str]:
         raise RunFailed(f"{checkpoint} does not load without this package: {printable(last)}")
     try:
         # the checkpoint's code may have written lines before
-        predictions = json.loads(output.splitlines()[-1])
-    except (ValueError, IndexError) as error:
+        predictions, cut = json.loads(output.splitlines()[-1])
+    except (ValueError, IndexError, TypeError) as error:
         raise RunFailed(f"{checkpoint}: its code writes to standard output while it predicts: {error}") from error
+    if cut:
+        print(f"warning: {cut} of {len(texts)} did not end within the checkpoint's limit of tokens", file=sys.stderr)
     return [" ".join(text.splitlines()) for text in predictions]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from inspect import getfile
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCardData, eval_result_entries_to_yaml
@@ -13,6 +15,7 @@ from hf_sysgen.data.info import BenchmarkInfo, ConfigInfo
 from hf_sysgen.data.registry import benchmark_info
 from hf_sysgen.errors import UserError
 from hf_sysgen.evaluation.checkpoint_folders import HUB_ID, is_hub_id
+from hf_sysgen.extensions import EXTENSIONS_VARIABLE
 from hf_sysgen.files import file_name
 from hf_sysgen.hub.dataset_card import count_rows, errata_lines
 from hf_sysgen.hub.repository import TAG
@@ -88,7 +91,7 @@ def model_card(
     beside = _beside(records)
     found = {row[-1] for row in beside.rows} if beside else set()
     is_last = step in (None, main.steps)
-    is_open = not benchmark.restriction and not _is_of_others(recipe)
+    is_open = not (benchmark.restriction or _is_of_others(recipe) or _is_own_variant(recipe.model.type))
     data = ModelCardData(
         license="apache-2.0" if is_open else "other",
         license_name=None if is_open else "see-below",
@@ -124,7 +127,7 @@ def model_card(
         versions=", ".join(f"{name} {version}" for name, version in records[0].versions.items()),
         hash=main.recipe_hash,
         recipe=dump_recipe(main.without_local_paths().recipe),
-        needs=_needs(recipe),
+        needs=_needs(recipe, benchmark),
         licences=_licences(recipe, benchmark, config),
         origin=f"as in {paper.authors}, {paper.title}" if paper else "of no paper that this package has",
         homepage=benchmark.homepage,
@@ -133,10 +136,25 @@ def model_card(
     )
 
 
-def _needs(recipe: Recipe) -> str:
-    """The folders beside which the recipe can be trained, in words; empty if it needs none."""
+def _needs(recipe: Recipe, benchmark: BenchmarkInfo) -> str:
+    """What must be there to train the recipe, in words; empty if it needs nothing."""
     names = (recipe.model.pretrained, recipe.data.tokenizer)
-    return " and ".join(f"`{name}`" for name in names if name and "/" in name and not HUB_ID.fullmatch(name))
+    needed = [f"`{name}`" for name in names if name and "/" in name and not HUB_ID.fullmatch(name)]
+    has_own_data = not benchmark.builder.startswith("hf_sysgen.")
+    own = [recipe.model.type] * _is_own_variant(recipe.model.type) + [benchmark.name] * has_own_data
+    if own:
+        needed.append(f"the file of {' and of '.join(own)} in the folder that {EXTENSIONS_VARIABLE} names")
+    if has_own_data:
+        needed.append("the benchmark's files in `data.data_dir`")
+    return " and ".join(needed)
+
+
+def _is_own_variant(model_type: str) -> bool:
+    """Whether it is a user's, from the folder of extensions."""
+    import hf_sysgen.models as ours
+
+    package = Path(ours.__file__).parent
+    return model_type in ours.CONFIGS and not Path(getfile(ours.CONFIGS[model_type])).is_relative_to(package)
 
 
 def citations(record: Record) -> str:
@@ -402,6 +420,8 @@ def _is_of_others(recipe: Recipe) -> bool:
 def _licences(recipe: Recipe, benchmark: BenchmarkInfo, config: ConfigInfo) -> str:
     if _is_of_others(recipe):
         lines = [f"The weights: see the licence of `{recipe.model.pretrained}`, from which they were trained."]
+    elif _is_own_variant(recipe.model.type):
+        lines = [f"The code of `{recipe.model.type}` and these weights: as their author says. The rest: Apache-2.0."]
     else:
         lines = ["The code and these weights: Apache-2.0." if not benchmark.restriction else "The code: Apache-2.0."]
     lines.append(f"The data it was trained on, `{benchmark.name}` `{config.name}`: {config.licence}.")

@@ -12,7 +12,13 @@ from tqdm.auto import tqdm
 from hf_sysgen.config.recipe import Recipe
 from hf_sysgen.data import benchmark_info
 from hf_sysgen.errors import UserError
-from hf_sysgen.evaluation.checkpoint_folders import checkpoint_folder, missing_file, record_of, run_folder
+from hf_sysgen.evaluation.checkpoint_folders import (
+    checkpoint_folder,
+    data_folder,
+    missing_file,
+    record_of,
+    run_folder,
+)
 from hf_sysgen.evaluation.checkpoints import load_any_checkpoint
 from hf_sysgen.evaluation.commands import metrics_table, to_evaluate, write_measured
 from hf_sysgen.results.predictions import Row
@@ -97,9 +103,8 @@ def _recipe(
     record: Record, folder: Path, benchmark: str, config: str, data_dir: Path | None, batch_size: int | None
 ) -> Recipe:
     """The run's recipe on that benchmark. Its folder of data, and its tokenizer's, may be another machine's."""
-    theirs = record.recipe.data.data_dir if record.recipe.data.benchmark == benchmark else None
-    files = str(data_dir) if data_dir else theirs if theirs and Path(theirs).is_dir() else None
-    given = {"data.benchmark": benchmark, "data.config": config, "data.data_dir": files}
+    files = data_dir or data_folder(folder, benchmark)
+    given = {"data.benchmark": benchmark, "data.config": config, "data.data_dir": files and str(files)}
     if record.recipe.data.tokenizer is not None:
         given["data.tokenizer"] = str(folder)
     return record.recipe.replace(**given, **({} if batch_size is None else {"evaluation.batch_size": batch_size}))
