@@ -32,8 +32,8 @@ MAY_USE = {
     "analysis": {"errors", "files", "tables", "config", "data", "evaluation", "models", "results"},
     "reports": {"errors", "files", "tables", "analysis", "config", "data", "results"},
     "hub": {
-        "errors", "extensions", "files", "tables", "config", "data", "evaluation", "models", "model_types", "reports", "results",
-        "zoo",
+        "errors", "extensions", "files", "tables", "config", "data", "evaluation", "models", "model_types", "reports",
+        "results", "zoo",
     },
     "training": {
         "cpu", "errors", "files", "tables", "config", "data", "evaluation", "models", "model_types", "results",
