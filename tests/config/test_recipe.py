@@ -415,10 +415,10 @@ def test_values_are_written_as_they_are_read(value, tmp_path):
         assert read_recipe(write(tmp_path, dump_recipe(recipe))).to_dict() == recipe.to_dict()
 
 
-def test_an_override_is_given_once(tmp_path):
-    with pytest.raises(RecipeError) as caught:
-        load_recipe(write(tmp_path, yaml.safe_dump(TINY)), ["seed=1", "training.max_steps=7", "seed=1"])
-    assert caught.value.key == "seed"
+def test_of_overrides_of_one_key_the_last_counts(tmp_path):
+    path = write(tmp_path, yaml.safe_dump(TINY))
+    recipe = load_recipe(path, ["training.max_steps=5", "seed=1", "training.max_steps=7"])
+    assert (recipe.training.max_steps, recipe.name) == (7, load_recipe(path, ["training.max_steps=7"]).name)
 
 
 @pytest.mark.parametrize("number", ["0", "0.0"])

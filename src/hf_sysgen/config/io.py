@@ -335,7 +335,10 @@ def _values(node: Any, known: dict[int, int]) -> int:
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
-    """Parse `dotted.key=value` texts; values are YAML. Raises RecipeError: another text, or a key given twice."""
+    """
+    Parse `dotted.key=value` texts; values are YAML. Of a key given twice the last value counts, so that scripts can put
+    their caller's behind their own. Raises RecipeError for any other text.
+    """
     given: dict[str, Any] = {}
     for override in overrides:
         key, equals, value = override.partition("=")
@@ -343,8 +346,6 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
             raise RecipeError(f"{shorten(override)!r}: an override is key=value, e.g. training.max_steps=100")
         if key == BASE:
             raise RecipeError(f"{shorten(override)}: {BASE} stands in a file; give that file instead of this one", BASE)
-        if key in given:
-            raise RecipeError(f"{shorten(override)}: {key} is given twice, give it once", key)
         given[key] = parse_yaml(value, repr(shorten(override)))
     return given
 
