@@ -609,7 +609,7 @@ def test_a_launch_file_that_exists_is_accepted(tmp_path):
     (tmp_path / "sweep.yaml").write_text(f"recipes: [{write_recipe(tmp_path)}]\nseeds: [0]\n")
     words = ("sweep", tmp_path / "sweep.yaml", "--dry-run", "--accelerate")
     assert invoke(*words, launch).exit_code == 0
-    # those of the package are found from any folder
+    # the package's own launch files are found from any folder
     assert invoke(*words, "accelerate/cpu").exit_code == 0
     assert_one_line_error(invoke(*words, tmp_path / "none.yaml"), "none.yaml")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hf_sysgen.config import trainer_fields
 from hf_sysgen.config.errors import RecipeError
 from hf_sysgen.config.fields import FIELDS
 from hf_sysgen.config.model_fields import (
@@ -17,7 +16,7 @@ from hf_sysgen.config.model_fields import (
     with_type,
 )
 from hf_sysgen.config.recipe import Recipe, build_recipe, task_of
-from hf_sysgen.config.trainer_fields import check_trainer_fields
+from hf_sysgen.config.trainer_fields import check_trainer_fields, float_arguments
 from hf_sysgen.errors import shorten
 from hf_sysgen.model_types import is_decoder, is_transformers_model, text_auto_class
 from hf_sysgen.models import CONFIGS
@@ -64,7 +63,7 @@ def _with_floats(recipe: Recipe, config_class: Any) -> Recipe:
     """The recipe with 0.0 for 0 where a field is a float: they would be two cells."""
     found = {
         "model": (recipe.model.fields, float_fields(config_class)),
-        "training": (recipe.training.passed_through, trainer_fields.float_fields()),
+        "training": (recipe.training.passed_through, float_arguments()),
     }
     whole = {
         section: {name: float(value) for name, value in values.items() if name in floats and type(value) is int}

@@ -196,7 +196,7 @@ def find_shipped(path: str | Path, kind: str = "recipes") -> Path:
     by_name = {one if "/" in name else one.rpartition("/")[2]: one for one in known}
     found = difflib.get_close_matches(name, by_name, n=1)
     shown = (
-        f"those of the package: {', '.join(known)}"
+        f"the package has {', '.join(known)}"
         if kind == "accelerate"
         else f"`hf-sysgen list {kind}` shows the shipped ones."
     )
@@ -232,8 +232,8 @@ def shipped_files() -> dict[str, Path]:
 
 def files_in(folder: Path, pattern: str) -> dict[str, Path]:
     """The files of a folder of recipes, by name; those for `accelerate launch` only where the pattern names them."""
-    others = "" if pattern.startswith("accelerate/") else "accelerate"
-    paths = (path for path in sorted(folder.glob(pattern)) if path.parent.name != others)
+    is_launch = pattern.startswith("accelerate/")
+    paths = (path for path in sorted(folder.glob(pattern)) if is_launch or path.parent.name != "accelerate")
     return {path.relative_to(folder).with_suffix("").as_posix(): path for path in paths}
 
 
@@ -255,7 +255,7 @@ def read_yaml(path: Path, what: str = "recipe") -> dict[str, Any]:
         raise RecipeError(f"{path}: cannot read the {what}: {shorten(error)}") from error
     keys = parse_yaml(text, str(path))
     if keys is None:
-        raise RecipeError(f"{path}: is empty; write a {what} in it, as those of `hf-sysgen list {what}s`")
+        raise RecipeError(f"{path}: is empty; write a {what} in it, `hf-sysgen list {what}s` shows examples")
     if not isinstance(keys, dict):
         raise RecipeError(f"{path}: a {what} is a mapping of keys to values, this is {shorten(keys)}")
     for key in _keys(keys):

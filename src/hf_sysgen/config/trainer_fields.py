@@ -106,7 +106,7 @@ def check_trainer_fields(recipe: Recipe) -> None:
 
 
 @functools.cache
-def float_fields() -> set[str]:
+def float_arguments() -> set[str]:
     """Fields of Seq2SeqTrainingArguments that are floats."""
     return {name for name, hint in _hints().items() if hint in (float, float | None)}
 

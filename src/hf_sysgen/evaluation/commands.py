@@ -18,7 +18,7 @@ from hf_sysgen.data.text.splits import TokenizedSplit
 from hf_sysgen.data.text.subwords import encode_subwords
 from hf_sysgen.data.text.vocabulary import encode_targets
 from hf_sysgen.errors import UserError
-from hf_sysgen.evaluation.checkpoint_folders import data_folder
+from hf_sysgen.evaluation.checkpoint_folders import checkpoint_folder, data_folder
 from hf_sysgen.evaluation.checkpoints import (
     encoded_sources,
     load_checkpoint,
@@ -59,11 +59,13 @@ def evaluate_checkpoint(
     transformers.utils.logging.disable_progress_bar()
     config, names = to_evaluate(benchmark, config, splits, output)
     # a wrong checkpoint is an error before data is prepared
-    model, tokenizer = load_checkpoint(checkpoint)
+    # a name on the hub is looked up once
+    folder = checkpoint_folder(checkpoint)
+    model, tokenizer = load_checkpoint(folder)
     translates = benchmark_info(benchmark).task == "translation"
     if translates and not model.config.is_encoder_decoder:
         raise UserError(f"{checkpoint}: the model is a decoder; {benchmark} needs an encoder-decoder")
-    data = load_benchmark(benchmark, config, data_dir=data_dir or data_folder(checkpoint, benchmark))
+    data = load_benchmark(benchmark, config, data_dir=data_dir or data_folder(folder, benchmark))
     batch_size = batch_size or BATCH_SIZE
     metrics: dict[str, SplitMetrics] = {}
     rows: list[Row] = []

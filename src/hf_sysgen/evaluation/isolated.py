@@ -36,7 +36,7 @@ def main(folder):
     template = getattr(config, "prompt_template", None) or "{input}"
     prompts, side = [template.replace("{input}", text) for text in sentences], "left" if alone else "right"
     batch = tokenizer(prompts, padding=True, padding_side=side, return_tensors="pt")
-    # the output of a decoder-only model starts with its input, that of others with the start symbol, perhaps EOS
+    # a decoder's output begins with its input, an encoder-decoder's with the start token, which may be EOS
     generated = model.generate(**batch)[:, batch["input_ids"].shape[1] if alone else 1 :]
     cut = len(sentences) - int((generated == tokenizer.eos_token_id).any(dim=1).sum())
     print("\n" + json.dumps([tokenizer.batch_decode(generated, skip_special_tokens=True), cut]))

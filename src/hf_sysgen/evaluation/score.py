@@ -120,7 +120,7 @@ def score_predictions(path: Path, metric: str = "recorded", setup: str | None = 
     needed = metric == "bleu" and setup is None
     record = read_record(results) if needed or (metric == "recorded" and results.exists()) else None
     if metric == "recorded" and record is not None:
-        check_agree(record, path)
+        check_agree(record, rows, path)
     metrics = path.with_name(METRICS)
     if metric == "recorded" and record is None and metrics.exists() and b'"bleu"' in read_whole(metrics):
         raise UserError(

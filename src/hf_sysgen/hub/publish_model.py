@@ -20,7 +20,7 @@ from hf_sysgen.evaluation.checkpoint_folders import check_unchanged, weight_file
 from hf_sysgen.files import file_name
 from hf_sysgen.hub.model_card import cell_tag, citations, leaderboard_entries, model_card
 from hf_sysgen.hub.repository import CARD, CITATION, Published, Repository, check_repo_id, check_tag_names, space_for
-from hf_sysgen.results.predictions import check_agree
+from hf_sysgen.results.predictions import check_agree, read_predictions
 from hf_sysgen.results.reading import KEPT, read_record
 from hf_sysgen.results.record import MODEL, PREDICTIONS, RESULTS, Record, write_record
 from hf_sysgen.zoo import zoo_folder, zoo_names
@@ -103,8 +103,8 @@ def publish_model(
         )
     for path in runs:
         # the zoo keeps no predictions
-        if (path / PREDICTIONS).exists():
-            check_agree(read_record(path / RESULTS), path / PREDICTIONS)
+        if (file := path / PREDICTIONS).exists():
+            check_agree(read_record(path / RESULTS), read_predictions(file), file)
     found = [one for path in reversed(runs) for one in _checkpoints(path, checkpoints)]
     check_tag_names(tags)
     if dataset is not None:

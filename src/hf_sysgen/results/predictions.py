@@ -182,14 +182,18 @@ def read_predictions(path: str | Path, split: str | None = None) -> list[Row]:
     return found
 
 
-def check_agree(record: Record, path: Path) -> None:
+def check_agree(record: Record, rows: Iterable[Row], path: Path) -> None:
     """
+    Args:
+        rows: all rows of the run's predictions.
+        path: their file, for the message.
+
     Raises:
-        UserError: a split of the record has another number of examples, or another accuracy, than the file of its
-            run's predictions.
+        UserError: a split of the record has another number of examples, or another accuracy, than the
+            predictions.
     """
     exact: dict[str, list[bool]] = {}
-    for row in read_predictions(path):
+    for row in rows:
         if row.exact is not None:
             exact.setdefault(row.split, []).append(row.exact)
     for split, found in record.splits.items():
