@@ -128,6 +128,30 @@ def test_runs_that_end_stay_beside_one_that_fails(scripts, tmp_path, monkeypatch
     assert trained == [("short", "training.max_steps=500"), ("whole", "training.max_steps=10000")]
 
 
+def test_a_fresh_clone_is_timed_and_read(scripts, tmp_path, monkeypatch):
+    import fresh_clone
+
+    source, output = tmp_path / "source", tmp_path / "measured.json"
+    kept = zoo_folder(DEFAULT) / "results.json"
+    source.mkdir()
+    (source / "Makefile").write_text(
+        "run:\n\tmkdir -p runs/small/seed0\n\tcp $(RECORD) runs/small/seed0\n"
+        "\tprintenv HF_HOME PYTHONPATH > seen || true\ntest:\n\ttest ! -s seen\n\ttruncate -s 50000000 large\n"
+    )
+    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "one"]):
+        subprocess.run(["git", *words], cwd=source, check=True)
+    command = ["fresh_clone", "run", "test", f"RECORD={kept}", "--repository", str(source), "--output", str(output)]
+    monkeypatch.setattr(sys, "argv", command)
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    fresh_clone.main()
+    measured = json.loads(output.read_text("utf-8"))
+    assert [*measured["targets"]] == ["run", "test"]
+    assert measured["targets"]["run"]["gigabytes"] < 0.05 <= measured["targets"]["test"]["gigabytes"]
+    assert measured["accuracies"] == {
+        "small/seed0": {name: split.accuracy for name, split in read_record(kept).splits.items()}
+    }
+
+
 def test_a_measurement_says_which_machine_and_commit(scripts):
     from machine import machine
 
