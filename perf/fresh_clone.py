@@ -1,8 +1,9 @@
 """
 What a newcomer waits for: `python perf/fresh_clone.py` clones the last commit of this checkout, runs `make install`,
 `make run` and `make test` in the clone, and writes perf/fresh_clone.json: seconds by the clock, the size of the clone
-after each with its virtual environment, and the accuracies of the models that it trained. Half an hour on two cores,
-which should have nothing else to do. Variables for `make` are given behind the targets, as `TORCH_INDEX=URL`.
+after each with its virtual environment, the accuracies of the models that it trained, and which PyTorch it took. Half
+an hour on two cores, which should have nothing else to do. Variables for `make` are given behind the targets, as
+`TORCH_INDEX=URL`.
 """
 
 from __future__ import annotations
@@ -60,6 +61,9 @@ def main() -> None:
             record["targets"][target] = {"seconds": seconds, "gigabytes": gigabytes(clone)}
             print(f"make {target}: {seconds} s", flush=True)
         record["accuracies"] = accuracies(clone)
+        if (python := clone / ".venv" / "bin" / "python").exists():
+            code = "import importlib.metadata; print(importlib.metadata.version('torch'))"
+            record["torch"] = subprocess.check_output([python, "-c", code], text=True).strip()
     write_atomic(options.output, json.dumps(record, indent=1) + "\n")
 
 

@@ -108,6 +108,15 @@ def test_full_memory_is_said_in_a_line(ask: Callable[[], object], capsys: pytest
     assert not is_out_of_memory(OSError(errno.ENOSPC, "full"))
 
 
+def test_what_was_handled_counts_unless_the_new_error_hides_it():
+    error = ValueError("new")
+    error.__context__ = MemoryError()
+    assert is_out_of_memory(error)
+    # as `raise ... from None` does
+    error.__suppress_context__ = True
+    assert not is_out_of_memory(error)
+
+
 @pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")
 def test_a_copy_onto_a_full_disk_names_what_is_written(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (tmp_path / "source").write_text("x")

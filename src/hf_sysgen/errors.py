@@ -108,10 +108,10 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = ".") -> str:
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error, its cause, and so on."""
+    """The error, its cause, and so on: what Python would print above its traceback."""
     while error is not None:
         yield error
-        error = error.__cause__ or error.__context__
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
 def is_disk_full(error: BaseException) -> bool:
