@@ -1,4 +1,5 @@
-"""Float32 products by oneDNN: as exact as MKL's, and only where nothing else was chosen; memory that is kept."""
+"""Float32 products by oneDNN: as exact as MKL's, and only where nothing else was chosen; memory that is kept,
+in huge pages."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -99,3 +101,35 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     # of 200 MiB, 51,200 pages; without `keep_memory` all of them
     assert int(done.stdout) < 25_600
+
+
+def has_huge_pages() -> bool:
+    file = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    return file.exists() and "[never]" not in file.read_text()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
+@pytest.mark.skipif(not has_huge_pages(), reason="the kernel gives no huge pages")
+def test_tensors_are_in_huge_pages() -> None:
+    """And a second call reserves no second block; in a process of its own."""
+    script = """
+import torch
+from hf_sysgen.cpu import HUGE, keep_memory
+
+def kilobytes(name):
+    return sum(int(line.split()[1]) for line in open("/proc/self/smaps_rollup") if line.startswith(name))
+
+def heap():
+    ends = [line.split()[0].split("-") for line in open("/proc/self/maps") if "[heap]" in line]
+    return sum(int(end, 16) - int(start, 16) for start, end in ends)
+
+keep_memory()
+before, reserved, resident = kilobytes("AnonHugePages"), heap(), kilobytes("Rss")
+keep_memory()
+assert HUGE < reserved == heap() and kilobytes("Rss") < resident + 2**16
+tensors = [torch.ones(2**20) for _ in range(50)]
+print(kilobytes("AnonHugePages") - before)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    # of 200 MiB
+    assert int(done.stdout) > 150 * 1024
