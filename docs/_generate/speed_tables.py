@@ -25,7 +25,7 @@ WITHOUT = {
     "products": "float32 products by oneDNN in place of MKL",
     "dropout": "four decisions of dropout from one random number",
     "softmax": "softmax over fewer than 16 keys padded to 16",
-    "memory": "freed memory kept (glibc)",
+    "memory": "freed memory kept, in huge pages (glibc)",
     "all": "all of these",
 }
 
@@ -76,6 +76,17 @@ def start() -> str:
     return f"{markdown(('process', 'time'), rows)}\n\n{note}"
 
 
+def fresh_clone() -> str:
+    """What a newcomer waits for, from fresh_clone.json."""
+    record = read_perf("fresh_clone")
+    rows = [
+        (f"`make {name}`", f"{row['seconds'] / 60:.1f} min", f"{row['gigabytes']:.1f} GB")
+        for name, row in record["targets"].items()
+    ]
+    note = f"On two cores of an {record['device']}, by the clock, one after the other; PyTorch {record['torch']}."
+    return f"{markdown(('command', 'time', 'size of the clone after it'), rows)}\n\n{note}"
+
+
 def authors_code() -> str:
     """Training and evaluation compared with the code of Csordás et al. 2021, from authors_code.json."""
     record = read_perf("authors_code")
@@ -106,9 +117,9 @@ def cpu_ways() -> str:
     rows = [(what, *(_ratio(found[way, setup]) for setup in setups)) for way, what in WITHOUT.items()]
     note = (
         f"Time of an update relative to one with all four, on one thread of an {record['device']}, by processor time: "
-        f"medians of {record['rounds']} rounds (least to most); each is the median of 12 updates in a process of its "
-        "own. SCAN, cutoff 26, relative universal Transformer, four length buckets for batches of 256, two for 64. "
-        "Evaluation of the small relative universal Transformer on the long split takes "
+        f"medians of {record['rounds']} rounds (least to most); each is the median of 20 updates, after 20 others, in "
+        "a process of its own. SCAN, cutoff 26, relative universal Transformer, four length buckets for batches of "
+        "256, two for 64. Evaluation of the small relative universal Transformer on the long split takes "
         f"{_ratio(found['reading', 'evaluation'])} times as long with SDPA and MKL throughout."
     )
     return f"{markdown(('without', *setups), rows)}\n\n{note}"
@@ -334,6 +345,7 @@ def loading() -> str:
 TABLES = (
     speed,
     start,
+    fresh_clone,
     authors_code,
     cpu_ways,
     cpu_attention,
