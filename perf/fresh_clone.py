@@ -59,12 +59,13 @@ def main() -> None:
             subprocess.run(["make", target, *variables], cwd=clone, env=clean, check=True)
             seconds = round(time.perf_counter() - start)
             record["targets"][target] = {"seconds": seconds, "gigabytes": gigabytes(clone)}
+            record["accuracies"] = accuracies(clone)
+            if (python := clone / ".venv" / "bin" / "python").exists():
+                code = "import importlib.metadata; print(importlib.metadata.version('torch'))"
+                record["torch"] = subprocess.check_output([python, "-c", code], text=True).strip()
+            # now, because the next target may fail
+            write_atomic(options.output, json.dumps(record, indent=1) + "\n")
             print(f"make {target}: {seconds} s", flush=True)
-        record["accuracies"] = accuracies(clone)
-        if (python := clone / ".venv" / "bin" / "python").exists():
-            code = "import importlib.metadata; print(importlib.metadata.version('torch'))"
-            record["torch"] = subprocess.check_output([python, "-c", code], text=True).strip()
-    write_atomic(options.output, json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -345,7 +345,6 @@ def loading() -> str:
 TABLES = (
     speed,
     start,
-    fresh_clone,
     authors_code,
     cpu_ways,
     cpu_attention,
