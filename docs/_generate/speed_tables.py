@@ -345,6 +345,7 @@ def loading() -> str:
 TABLES = (
     speed,
     start,
+    fresh_clone,
     authors_code,
     cpu_ways,
     cpu_attention,
