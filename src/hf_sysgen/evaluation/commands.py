@@ -58,8 +58,7 @@ def evaluate_checkpoint(
     """Metrics of a checkpoint on a benchmark of one of `TEXT_TASKS`, as a table. Raises UserError, DataError."""
     transformers.utils.logging.disable_progress_bar()
     config, names = to_evaluate(benchmark, config, splits, output)
-    # a wrong checkpoint is an error before data is prepared
-    # a name on the hub is looked up once
+    # first, so that a wrong checkpoint is an error before data is prepared; a name on the hub is looked up once
     folder = checkpoint_folder(checkpoint)
     model, tokenizer = load_checkpoint(folder)
     translates = benchmark_info(benchmark).task == "translation"
